@@ -12,7 +12,7 @@
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
     │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · NotWhileRunning · Unsure · TooManyDestroys ·
-    │       PlanOutdated · HeldBack
+    │       PlanOutdated · HeldBack · Cordoned · NotDrained
     ├── HostError(host)                                   4   unreached
     │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · NotStarted · HostDeadline
     │   ├── ProgramFailed · LedgerBroken
@@ -247,6 +247,14 @@ class NotInstalled(RefusedPlan):
 
 class HeldBack(RefusedPlan):
     """Nothing is wrong with this VM, but others of the same command cannot be served, and it serves all or none."""
+
+
+class Cordoned(RefusedPlan):
+    """A person keeps new vGPUs from the host, or from every GPU that could take this one."""
+
+
+class NotDrained(RefusedPlan):
+    """Something still runs on the host or GPU that is to be free."""
 
 
 class HostError(VgpumgrError):

@@ -59,6 +59,8 @@ TABLE_OF_COMMANDS = {
     "attach": case("attach vm01 --profile 4Q --on kvm01", CHANGE),
     "detach": case("detach vm02 --yes --on kvm01", CHANGE, before=(ATTACH,)),
     "adopt": case("adopt kvm01", HOST),  # there is nothing to adopt
+    "cordon": case("cordon kvm01 --reason PSU --check", HOST, code=3),
+    "uncordon": case("uncordon kvm01", HOST),  # there is none
     "plan": case("plan", HOST),
     "reconcile": case("reconcile --yes", HOST),  # nothing is declared
     "list": case("list", HOST | TABLE, before=(ATTACH,)),

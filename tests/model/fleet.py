@@ -17,6 +17,7 @@ from tests.model.wiring import Trouble, connect
 from vgpumgr import resources, templates
 from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
 from vgpumgr.controller.context import Context
+from vgpumgr.controller.maintenance import CordonOptions, cordon
 from vgpumgr.controller.mode import ModeOptions, set_mode
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import RequestsResult, SlotRequest
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from tests.model.libvirt_double import Vm
     from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.mode import ModePlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduler import GpuPlan
@@ -58,7 +60,9 @@ _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
 
-Result: TypeAlias = "ChangeResult[Plan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult"
+Result: TypeAlias = (
+    "ChangeResult[Plan] | ChangeResult[CordonPlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,6 +245,19 @@ class Fleet:
             check=check, show=lambda _planned: None, ask=lambda _planned: None
         )
         return self._run(lambda context, _end: set_mode(context, options, consent), trouble, by)
+
+    def cordon(
+        self,
+        options: CordonOptions,
+        *,
+        check: bool = False,
+        trouble: Trouble | None = None,
+        by: str = "anna@ctl1",
+    ) -> Outcome:
+        consent: Consent[Planned[CordonPlan]] = Consent(
+            check=check, show=lambda _planned: None, ask=lambda _planned: None
+        )
+        return self._run(lambda context, _end: cordon(context, options, consent), trouble, by)
 
     def _run(
         self,

@@ -12,7 +12,7 @@ from tests.unit.stored_claims import stored_claims
 from vgpumgr.core.model import claims
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, write_ledger
-from vgpumgr.host.protocol import LEDGER_PATH, LEDGER_VERSION
+from vgpumgr.host.protocol import LEDGER_PATH, LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
 from vgpumgr.names import Slot
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent
@@ -22,6 +22,7 @@ from vgpumgr.store.sql.samples import Samples
 
 STORED = Path(__file__).parents[1] / "cases/stored"
 LEDGER = STORED / f"ledger-{LEDGER_VERSION}.json"
+LEDGER_WITHOUT_CORDONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_CORDONS}.json"
 CLAIM = STORED / f"claim-{claims.VERSION}.xml"
 JOURNAL = STORED / f"journal-{sql_journal.SCHEMA.version}.db"
 SAMPLES = STORED / f"samples-{sample_tables.SCHEMA.version}.db"
@@ -31,6 +32,13 @@ ENTRIES = (
     make_entry(VENDOR, slot="vgpu1", vf_index=1, parent="0000:41:00.5", state="leaving"),
 )
 BLOCKED_WRITE = make_record(VENDOR, slot="vgpu1", since="2026-11-22T12:00:00Z")
+CORDON = {
+    "gpu_uuid": ENTRIES[1]["gpu_uuid"],
+    "gpu": ENTRIES[1]["gpu"],
+    "reason": "ECC errors",
+    "by": "anna@ctl1",
+    "at": "2026-11-22T12:00:00Z",
+}
 FREED = {"vm_uuid": ENTRIES[0]["vm_uuid"], "slot": "vgpu2", "generation": 3}
 
 DECLARED = replace(
@@ -57,9 +65,13 @@ def write(folder: Path) -> None:
     """Write today's file of each shape into an empty folder."""
     root = folder / "host"
     (root / LEDGER_PATH.lstrip("/")).parent.parent.mkdir(parents=True)
-    whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
-    write_ledger(Root(root), Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,)))
-    (root / LEDGER_PATH.lstrip("/")).rename(folder / LEDGER.name)
+    for path, cordons in ((LEDGER, (CORDON,)), (LEDGER_WITHOUT_CORDONS, ())):
+        whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
+        write_ledger(
+            Root(root),
+            Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,), cordons=cordons),
+        )
+        (root / LEDGER_PATH.lstrip("/")).rename(folder / path.name)
     (folder / CLAIM.name).write_text(stored_claims(CLAIMS) + "\n")
     journal = Journal(folder / JOURNAL.name, warn=print)
     number = journal.begin(ENTRY, by=BY, at=AT)
@@ -73,7 +85,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
-        for path in (LEDGER, CLAIM, JOURNAL, SAMPLES):
+        for path in (LEDGER, LEDGER_WITHOUT_CORDONS, CLAIM, JOURNAL, SAMPLES):
             shutil.copyfile(Path(folder) / path.name, path)
 
 

@@ -16,6 +16,7 @@ from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.usage.readings import VgpuKey
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.host.ledger.ledger import parse_ledger
+from vgpumgr.host.protocol import LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
 from vgpumgr.link.values.snapshot_facts import parse_entry
 from vgpumgr.names import HostName
 from vgpumgr.store.journal import Journal
@@ -27,14 +28,22 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    "path", [stored.LEDGER, stored.CLAIM, stored.JOURNAL, stored.SAMPLES], ids=lambda path: path.name
+    "path",
+    [stored.LEDGER, stored.LEDGER_WITHOUT_CORDONS, stored.CLAIM, stored.JOURNAL, stored.SAMPLES],
+    ids=lambda path: path.name,
 )
 def test_each_shapes_version_of_today_has_its_file(path: Path) -> None:
     assert path.is_file(), "a new version of a stored shape: python -m tests.unit.stored_shapes writes its file"
 
 
-def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf() -> None:
-    ledger = parse_ledger(stored.LEDGER.read_bytes())
+@pytest.mark.parametrize(("path", "cordons"), [(stored.LEDGER, (stored.CORDON,)), (stored.LEDGER_WITHOUT_CORDONS, ())])
+def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf(
+    path: Path, cordons: tuple[dict[str, str], ...]
+) -> None:
+    """A ledger without cordons keeps the number from before them: the programs that know no cordon may go on with it."""
+    ledger = parse_ledger(path.read_bytes())
+    assert ledger.document["version"] == (LEDGER_VERSION if cordons else LEDGER_VERSION_WITHOUT_CORDONS)
+    assert ledger.cordons == cordons
     assert (ledger.entries, ledger.blocked_writes, ledger.freed) == (
         stored.ENTRIES,
         (stored.BLOCKED_WRITE,),
@@ -69,5 +78,6 @@ def test_the_samples_are_read_whole(tmp_path: Path) -> None:
 
 def test_what_the_product_writes_today_is_what_is_kept(tmp_path: Path) -> None:
     stored.write(tmp_path)
-    assert json.loads((tmp_path / stored.LEDGER.name).read_text()) == json.loads(stored.LEDGER.read_text())
+    for ledger in (stored.LEDGER, stored.LEDGER_WITHOUT_CORDONS):
+        assert json.loads((tmp_path / ledger.name).read_text()) == json.loads(ledger.read_text())
     assert (tmp_path / stored.CLAIM.name).read_text() == stored.CLAIM.read_text()

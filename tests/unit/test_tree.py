@@ -23,7 +23,6 @@ ELSEWHERE = {
     "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
     "vgpumgr.controller.usage": "unit/cli/commands/test_usage.py",
     "vgpumgr.core.model.endpoint": "unit/link/ssh/test_dial.py",
-    "vgpumgr.core.plan.gpu_choice": "unit/controller/engine/test_parity.py",
     "vgpumgr.core.plan.kept": "unit/controller/engine/test_kept_plan.py",
     "vgpumgr.core.report.schedulers": "unit/core/plan/test_scheduler.py",
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",

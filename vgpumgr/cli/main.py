@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
         "attach": ("commands.change", "attach", "Attach a vGPU to a VM, or to several."),
+        "cordon": ("commands.maintenance", "cordon", "Keep new vGPUs from a host or GPU, with the reason."),
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
         "detach": ("commands.change", "detach", "Detach a VM's vGPU, or those of several."),
         "plan": ("commands.reconcile", "plan", "Show what reconcile would do, and why."),
@@ -34,6 +35,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "Reconcile every host with the inventory and earlier attaches.",
         ),
         "list": ("commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
+        "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
         "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
         "show": ("commands.look", "show", "One VM: what was requested, what it has, any findings."),

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.documents import common, error, mode, scheduler
+from vgpumgr.core.reconcile.adopt import AdoptPlan
+from vgpumgr.documents import common, cordon, error, mode, scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.controller.results import ReconcileResult, TaskResult
     from vgpumgr.core.inventory import Finding
-    from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 PLAN = "vgpumgr.plan/1"
 CHANGE = "vgpumgr.change/1"
 
 
-def document(
-    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult | ModeResult, *, check: bool
-) -> dict[str, object]:
-    """The document of attach, detach, adopt, `scheduler set` and `mode set`: one plan on one host."""
+AnyResult: TypeAlias = (
+    ChangeResult[Plan] | ChangeResult[AdoptPlan] | ChangeResult[CordonPlan] | SchedulerResult | ModeResult
+)
+
+
+def document(result: AnyResult, *, check: bool) -> dict[str, object]:
+    """The document of attach, detach, adopt, cordon, uncordon, `scheduler set` and `mode set`: one plan on one host."""
     plan = result.planned.plan
     return {
         "schema": PLAN if check else CHANGE,
@@ -36,10 +40,10 @@ def document(
     }
 
 
-def _afterwards(
-    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult | ModeResult,
-) -> dict[str, object]:
+def _afterwards(result: AnyResult) -> dict[str, object]:
     host, plan = result.planned.host, result.planned.plan
+    if isinstance(plan, CordonPlan):
+        return {"host": host, "gpu": plan.gpu, "cordon": cordon.text(plan.cordon)}
     if isinstance(result, ChangeResult):
         vm = plan.vm.name if isinstance(plan, Plan) else None
         return {"vm": vm, "host": host, "vgpus": common.plain(result.rows)}

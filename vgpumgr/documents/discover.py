@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.plan.preflight import version_text
-from vgpumgr.documents import common
+from vgpumgr.documents import common, cordon
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.controller.results import Fleet, HostFacts
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import Finding
 
 SCHEMA = "vgpumgr.discover/1"
@@ -33,17 +33,19 @@ def _host(view: HostFacts) -> dict[str, object]:
         "machine_id": snapshot.machine,
         "boot_id": snapshot.boot,
         "versions": {**snapshot.versions, "libvirt": None if libvirt is None else version_text(libvirt)},
-        "gpus": [_gpu(gpu) for gpu in snapshot.gpus],
+        "cordon": cordon.text(snapshot.cordon_at(None)),
+        "gpus": [_gpu(snapshot, gpu) for gpu in snapshot.gpus],
         "unknown": common.plain(snapshot.unknown),
     }
 
 
-def _gpu(gpu: Gpu) -> dict[str, object]:
+def _gpu(snapshot: HostSnapshot, gpu: Gpu) -> dict[str, object]:
     return {
         **common.pick(
             gpu, "pci", "uuid", "board", "name", "pci_id", "framework", "mode", "numa_node", "framebuffer_mib"
         ),
         "vgpus": len(gpu.vgpus),
+        "cordon": None if gpu.uuid is None else cordon.text(snapshot.cordon_at(gpu.uuid)),
         "types": None
         if gpu.types is None
         else [

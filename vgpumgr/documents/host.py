@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.documents import common
+from vgpumgr.documents import common, cordon
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import Fleet, HostInstallation
@@ -24,4 +24,6 @@ def document(fleet: Fleet[HostInstallation]) -> dict[str, object]:
 
 def row(one: HostInstallation) -> dict[str, object]:
     found = common.pick(one.installation, "host", "login", "user", "state", "pinned", "programs", "problems")
-    return {**found, "outcome": str(one.outcome)}
+    there = one.installation.cordons
+    cordons = None if there is None else [{"gpu": found.gpu, **(cordon.text(found) or {})} for found in there]
+    return {**found, "cordons": cordons, "outcome": str(one.outcome)}

@@ -12,7 +12,8 @@ from . import dispatcher
 from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, UNFINISHED, Refused
 from .fields import refuse
 from .files import Root, names_in, why
-from .protocol import BAD_REQUEST, PINNED_HERE, InstallationFact, InstalledProgramFact
+from .ledger.ledger import read_ledger
+from .protocol import BAD_REQUEST, PINNED_HERE, CordonFact, InstallationFact, InstalledProgramFact
 from .refusal import Refusal
 
 _FOLDER_MODE = 0o755
@@ -32,6 +33,7 @@ def look(root: Root) -> InstallationFact:
         "pinned": os.path.lexists(root.path(PIN)),
         "programs": _programs(root, problems),
         "problems": problems,
+        "cordons": _cordons(root),
     }
 
 
@@ -73,6 +75,13 @@ def uninstall(root: Root) -> InstallationFact:
     if os.path.lexists(root.path(FOLDER)) and not names_in(root.path(FOLDER)):
         os.rmdir(root.path(FOLDER))
     return look(root)
+
+
+def _cordons(root: Root) -> Optional[List[CordonFact]]:
+    try:
+        return read_ledger(root).cordon_facts()
+    except Refusal:  # every command that needs the ledger says why
+        return None
 
 
 def _refuse_pinned(root: Root) -> None:

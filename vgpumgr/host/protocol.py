@@ -27,14 +27,17 @@ Python 3.9: this file runs on the hypervisor.
 
 from typing import Dict, Final, List, Literal, Optional, TypedDict, Union
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAGIC = "VGPUMGR/1 "
 # After this long without a line from the lock's owner, the host program releases the lock and exits. It is longer than
 # libvirt's wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside libvirtd has ended by then.
 LEASE_S = 40.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
-LEDGER_VERSION = 3
+LEDGER_VERSION = 4
+# A ledger without cordons is written as the version before them, so that an older vgpumgr goes on with it. One with cordons is not:
+# an older one would place vGPUs where nobody wants them, so it has to refuse.
+LEDGER_VERSION_WITHOUT_CORDONS = 3
 LOCK_PATH = "/root"
 
 # dispatcher.py, which stands alone, has the same
@@ -103,6 +106,7 @@ EVACUATE_VGPU = "evacuate_vgpu"
 SET_SCHEDULER = "set_scheduler"
 SET_MODE = "set_mode"
 WRITE_MODPROBE = "write_modprobe"
+SET_CORDON = "set_cordon"
 SET_METADATA: Final = "set_metadata"
 ATTACH_DEVICE: Final = "attach_device"
 DETACH_DEVICE: Final = "detach_device"
@@ -311,6 +315,21 @@ class FreedFact(TypedDict):
     generation: int
 
 
+class CordonText(TypedDict):
+    """Why no new vGPU is placed somewhere, who said so, and when (RFC 3339, UTC)."""
+
+    reason: str
+    by: str
+    at: str
+
+
+class CordonFact(CordonText):
+    """Where that is: a GPU, or with both null the whole host. `gpu` is the GPU's address when it was said."""
+
+    gpu_uuid: Optional[str]
+    gpu: Optional[str]
+
+
 class BlockedWriteFact(TypedDict):
     """A write to a file in /sys that was begun and has not returned: its GPU takes no more writes until it has.
 
@@ -360,7 +379,7 @@ class Snapshot(TypedDict):
     `silent`: the GPUs (PCI address) for which just NVML does not report what runs there, and why; everything there is in use.
     `ledger` and `blocked_writes` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
     `ledger` is empty, because we never created anything there or because the file was lost. `freed` is from that file, too:
-    the newest of what was freed; empty if `ledger` is null. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
+    the newest of what was freed; empty if `ledger` is null; so are `cordons`. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
     """
 
     protocol: int
@@ -375,6 +394,7 @@ class Snapshot(TypedDict):
     silent: Dict[str, str]
     ledger: Optional[List[LedgerEntry]]
     freed: List[FreedFact]
+    cordons: List[CordonFact]
     ledger_file: bool
     blocked_writes: Optional[List[BlockedWriteFact]]
     modprobe: Optional[List[ModprobeFact]]
@@ -499,7 +519,7 @@ class InstallationFact(TypedDict):
     """What `host install` left here. `dispatcher`: the SHA-256 of its text below the first line, null if there is none.
 
     `by_dispatcher`: that was how this program was started; `user`: who called sudo, null for root's own login. `problems`:
-    what was altered, or can be by others than root.
+    what was altered, or can be by others than root. `cordons` is the ledger's, null if it cannot be read.
     """
 
     by_dispatcher: bool
@@ -508,6 +528,7 @@ class InstallationFact(TypedDict):
     pinned: bool
     programs: List[InstalledProgramFact]
     problems: List[str]
+    cordons: Optional[List[CordonFact]]
 
 
 class Installed(TypedDict):
@@ -632,6 +653,19 @@ class ModprobeStep(TypedDict):
     expect: Optional[str]
 
 
+class CordonStep(TypedDict):
+    """verb set_cordon: the ledger's cordon of a GPU, or (both null) of the host; cordon null: none. expect: the one before.
+
+    A ledger that already says so passes, too. The GPU need not be there: it may have been taken out.
+    """
+
+    verb: str
+    gpu_uuid: Optional[str]
+    gpu: Optional[str]
+    cordon: Optional[CordonText]
+    expect: Optional[CordonText]
+
+
 class MetadataStep(TypedDict):
     """verb set_metadata: that element (without prefix and xmlns) of the namespace `uri` into the VM's persistent definition.
 
@@ -657,4 +691,4 @@ class DeviceStep(TypedDict):
 
 
 DefinitionStep = Union[MetadataStep, DeviceStep]
-AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, DefinitionStep]
+AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, DefinitionStep]

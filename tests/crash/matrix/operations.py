@@ -9,6 +9,7 @@ from tests.model import promises
 from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome, vm_uuid
 from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
+from vgpumgr.controller.maintenance import CordonOptions
 from vgpumgr.host.protocol import FIXED_SHARE, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
@@ -23,6 +24,7 @@ HOST, SLOT = HOSTS[0], SLOTS[0]
 ELSEWHERE = "2vm01"  # on the second host
 VM, OTHER, THIRD, BOB = (f"1vm{number:02}" for number in (1, 2, 3, 4))
 SMALL, LARGE = "4Q", "8Q"
+ECC = CordonOptions(host=HOST, gpu_id=GPUS[0], reason="ECC errors")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,12 @@ def _check_scheduler(fleet: Fleet) -> None:
     assert gpu.schedulers[Engine.GRAPHICS].policy is Policy.FIXED_SHARE
     has(fleet, VM)
     has(fleet, OTHER)
+
+
+def _check_cordon(fleet: Fleet) -> None:
+    """What was there is still there, and nothing new may be."""
+    has(fleet, VM)
+    assert type(fleet.attach(HOST, OTHER, SLOT, SMALL).error).__name__ in ("Cordoned", "NoCapacity")
 
 
 def _check_mode(fleet: Fleet) -> None:
@@ -192,11 +200,17 @@ AGAIN = Operation(
     run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, SMALL, trouble=trouble),
     check=_check_again,
 )
+CORDON = Operation(
+    name="cordon",
+    prepare=lambda fleet: attach(fleet, VM),
+    run=lambda fleet, trouble: fleet.cordon(ECC, trouble=trouble),
+    check=_check_cordon,
+)
 RECONCILE = Operation(
     name="reconcile",
     prepare=_prepare_reconcile,
     run=lambda fleet, trouble: fleet.reconcile(HOST, trouble=trouble),
     check=_check_reconcile,
 )
-OPERATIONS = (ATTACH, REPLACE, DETACH, ATTACH_SEVERAL, DETACH_SEVERAL, SCHEDULER, MODE, AGAIN, RECONCILE)
+OPERATIONS = (ATTACH, REPLACE, DETACH, ATTACH_SEVERAL, DETACH_SEVERAL, SCHEDULER, MODE, AGAIN, CORDON, RECONCILE)
 MIXED = (MODE, AGAIN)  # not on a GPU without the mode

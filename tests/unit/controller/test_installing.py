@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HOST = HostName("kvm01")
 NOTHING = Installation(
-    host=HOST, login=Login.SUDO, user="ops", state=State.ABSENT, pinned=False, programs=(), problems=()
+    host=HOST, login=Login.SUDO, user="ops", state=State.ABSENT, pinned=False, programs=(), problems=(), cordons=()
 )
 
 

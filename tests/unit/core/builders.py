@@ -510,6 +510,7 @@ def facts_of(facts: HostSnapshot) -> protocol.Observed:
         "silent": {str(pci): why for pci, why in facts.silent.items()},
         "ledger": None if facts.ledger is None else [entry_fact(entry) for entry in facts.ledger],
         "freed": _rows(facts.freed),
+        "cordons": _rows(facts.cordons),
         "ledger_file": facts.ledger_file,
         "blocked_writes": _rows(facts.blocked_writes, boot=facts.boot, start=0),
         "modprobe": _rows(facts.modprobe),

@@ -20,6 +20,7 @@ from vgpumgr.controller.results import (
 )
 from vgpumgr.core.driver import asking, catalogue, known_types
 from vgpumgr.core.model.installation import Installation, Login, State
+from vgpumgr.core.model.snapshot import Cordon
 from vgpumgr.core.plan import restart
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import capacity as fitting
@@ -94,6 +95,7 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
         pinned=False,
         programs=("0f",),
         problems=("x",),
+        cordons=(Cordon(gpu_uuid=None, gpu=None, reason="ECC errors", by="anna@ctl1", at="2026-11-22T12:00:00Z"),),
     )
     there = HostInstallation(installation=installed, outcome=errors.Outcome.DONE)
     yield host.document(Fleet(views=(there,), errors=()))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.host.ledger import ledger
-from vgpumgr.host.protocol import LEDGER_VERSION
+from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,7 +257,7 @@ class FakeHost:
 
     def put_ledger(self, *entries: dict[str, Any], **more: Any) -> None:
         self.ledger_file.parent.mkdir(parents=True, exist_ok=True)
-        document = {"version": LEDGER_VERSION, "settings": {}, "entries": list(entries), **more}
+        document = {"version": LEDGER_VERSION_WITHOUT_CORDONS, "settings": {}, "entries": list(entries), **more}
         self.ledger_file.write_bytes(ledger.render(document))
 
     def blocked_writes(self) -> list[dict[str, Any]]:

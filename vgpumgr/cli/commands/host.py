@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Fleet, HostInstallation
+    from vgpumgr.core.model.installation import Installation
     from vgpumgr.errors import VgpumgrError
 
 _COLUMNS = ("host", "login", "user", "state", "pinned", "outcome")
-_STATUS_COLUMNS = ("host", "login", "user", "state", "pinned", "problems")
+_STATUS_COLUMNS = ("host", "login", "user", "state", "pinned", "problems", "cordons")
 _NAMED = choosing.hosts(required=True)
 _ANY = choosing.hosts()
 
@@ -141,6 +142,14 @@ def _look(settings: Settings, hosts: tuple[str, ...]) -> Fleet[HostInstallation]
     return installing.look(build_context(settings), hosts)
 
 
+def _cordons(installation: Installation) -> str | None:
+    """The reasons, each behind its GPU, if it is not the host's."""
+    if installation.cordons is None:
+        return None
+    told = [f"{one.gpu}: {one.reason}" if one.gpu else one.reason for one in installation.cordons]
+    return "; ".join(told) or "-"
+
+
 def _print(
     settings: Settings,
     fleet: Fleet[HostInstallation],
@@ -154,7 +163,7 @@ def _print(
     rows = [documents.row(one) for one in fleet.views]
     if settings.for_people:
         rows = [
-            {**row, "problems": "; ".join(one.installation.problems) or "-"}
+            {**row, "problems": "; ".join(one.installation.problems) or "-", "cordons": _cordons(one.installation)}
             for row, one in zip(rows, fleet.views, strict=True)
         ]
     document = documents.document(fleet)

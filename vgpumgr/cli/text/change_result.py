@@ -1,4 +1,4 @@
-"""What attach, detach, adopt and `scheduler set` print once they are done, and their exit code."""
+"""What attach, detach, adopt, cordon and `scheduler set` print once they are done, and their exit code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
+    from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
@@ -30,7 +31,7 @@ def print_vgpus(
 
 def print_rows(
     settings: Settings,
-    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | SchedulerResult | ModeResult,
+    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | ChangeResult[CordonPlan] | SchedulerResult | ModeResult,
     closing: str,
     rows: Sequence[Mapping[str, object]],
     *,

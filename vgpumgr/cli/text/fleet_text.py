@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.text import mode_text, plan_text, scheduler_text, words
+from vgpumgr.cli.text import cordon_text, mode_text, plan_text, scheduler_text, words
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
@@ -41,7 +42,9 @@ def _host(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan, *, diff: bool) -> Iterator[str]:
+def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan, *, diff: bool) -> Iterator[str]:
+    if isinstance(plan, CordonPlan):
+        return cordon_text.step_lines(plan)
     if isinstance(plan, ModePlan):
         return mode_text.step_lines(plan)
     if isinstance(plan, GpuPlan):

@@ -132,7 +132,7 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
-        case steps.EvacuateVgpu() | steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe():
+        case steps.EvacuateVgpu() | steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
             return None  # plans about a VM do not have these
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from vgpumgr.core.model.snapshot import Cordon
     from vgpumgr.names import HostName
 
 
@@ -35,7 +36,8 @@ class State(StrEnum):
 class Installation:
     """`user`: the login's name; `programs`: the SHA-256 of each host program there that is intact.
 
-    `pinned`: only these run. `problems`: what was altered, or can be by others than root.
+    `pinned`: only these run. `problems`: what was altered, or can be by others than root. `cordons`: what keeps new vGPUs from
+    the host or its GPUs, None if the ledger cannot be read.
     """
 
     host: HostName
@@ -45,3 +47,4 @@ class Installation:
     pinned: bool
     programs: tuple[str, ...]
     problems: tuple[str, ...]
+    cordons: tuple[Cordon, ...] | None

@@ -229,6 +229,17 @@ class Freed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cordon:
+    """No new vGPU is placed on this GPU, or (both None) on any of the host. `at` is RFC 3339; `gpu` is its address at that time."""
+
+    gpu_uuid: GpuUuid | None
+    gpu: PciAddress | None
+    reason: str
+    by: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockedWrite:
     """A write of ours to /sys that has not returned: its GPU takes no more writes until it has.
 
@@ -268,7 +279,7 @@ class HostSnapshot:
 
     `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written there. `ledger_file`: whether the file
     exists; if not, `ledger` is empty, because nothing was ever created there or because the file was lost (ownership.py decides
-    which). `freed` is from that file, too: the newest 500 that were removed.
+    which). `freed` is from that file, too: the newest 500 that were removed; and so are `cordons`.
     `vfio`: whether the host has /dev/vfio/vfio, without which no VM starts with a vGPU.
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` is what it was loaded with.
     """
@@ -290,6 +301,7 @@ class HostSnapshot:
     module: LoadedModule | None
     unknown: tuple[Unknown, ...]
     vfio: bool | None = None
+    cordons: tuple[Cordon, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ledger is not None:
@@ -312,6 +324,14 @@ class HostSnapshot:
     def blocked_write_on(self, gpu_uuid: str | None) -> BlockedWrite | None:
         """The write that blocks writes to a GPU; None if it takes writes."""
         return next((write for write in self.blocked_writes or () if write.gpu_uuid == gpu_uuid), None)
+
+    def cordon_at(self, gpu_uuid: str | None) -> Cordon | None:
+        """The cordon of exactly this GPU, or with None of the host."""
+        return next((cordon for cordon in self.cordons if cordon.gpu_uuid == gpu_uuid), None)
+
+    def cordon_on(self, gpu_uuid: str | None) -> Cordon | None:
+        """The cordon that keeps new vGPUs from a GPU: its host's, or its own."""
+        return self.cordon_at(None) or (None if gpu_uuid is None else self.cordon_at(gpu_uuid))
 
     def may_be_hidden(self, place: Place) -> bool:
         """Whether a place's GPU is missing while another GPU's UUID cannot be read: it may be that one."""

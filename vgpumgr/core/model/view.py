@@ -24,6 +24,7 @@ FindingKind = Literal[
     "blocked-write",
     "clock",
     "copied",
+    "cordoned",
     "declared",
     "drift",
     "ending",
@@ -72,7 +73,7 @@ SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", 
 """Findings that the task of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset(
-    {"will-not-start", "may-not-start", "not-implemented", "granted", "placements", "pending-restart"}
+    {"will-not-start", "may-not-start", "not-implemented", "granted", "placements", "pending-restart", "cordoned"}
 )
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 

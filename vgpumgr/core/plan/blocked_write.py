@@ -42,7 +42,7 @@ def written_gpu(step: steps.Step) -> GpuUuid | None:
             return step.gpu_uuid
         case steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev():
             return None
-        case steps.PlugHostdev() | steps.UnplugHostdev() | steps.WriteModprobe():
+        case steps.PlugHostdev() | steps.UnplugHostdev() | steps.WriteModprobe() | steps.SetCordon():
             return None
 
 

@@ -27,6 +27,8 @@ class Fit:
 def fits(snapshot: HostSnapshot, gpu: Gpu, barred: takes.Barred = takes.none_barred) -> tuple[Fit, ...]:
     """Every type that could be placed on a GPU now. `barred`: see place."""
     found: list[Fit] = []
+    if takes.cordoned(snapshot, gpu) is not None:
+        return ()
     room = room_of(snapshot, gpu)
     for vgpu_type in (gpu.types or {}).values():
         left = left_of(snapshot, room, vgpu_type, barred)

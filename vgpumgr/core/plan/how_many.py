@@ -71,7 +71,7 @@ def how_many(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> HowMany:
 
 def closed(view: HostView, gpu: Gpu) -> HowMany | None:
     """Why a GPU takes no vGPU of any type now, though it may be empty; None if it takes some, or is only full."""
-    refusal = takes.unfit(view.snapshot, gpu)
+    refusal = takes.unfit(view.snapshot, gpu) or takes.cordoned(view.snapshot, gpu)
     if refusal is not None:
         return HowMany(count=_none(refusal), why=refusal.text, cause=refusal.cause)
     return _shut_to_every_vm(view, gpu, gpu.parents[0] if gpu.parents else None)

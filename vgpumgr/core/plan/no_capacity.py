@@ -9,8 +9,8 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model.claims import INVENTORY
-from vgpumgr.core.plan import placement, resolve
-from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, Without
+from vgpumgr.core.plan import cordons, placement, resolve
+from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, Uncordoned, Without
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def error(
     verdict: placement.NoPlace,
     *,
     ways: Callable[[], tuple[WayOut, ...]],
-) -> errors.NoCapacity | errors.UsageError:
+) -> errors.NoCapacity | errors.UsageError | errors.Cordoned:
     """The error for the user: every GPU with its reason, what would fit, and what would have to change for the wish to fit."""
     width = max((len(board) for _, board, _ in verdict.reasons), default=0)
     lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
@@ -60,6 +60,8 @@ def error(
             details=lines,
             hint="MIG mode is not supported yet: ask for an amount (--gpu-memory, --gpu), or for a profile such as 4Q",
         )
+    if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
+        return _cordoned(view, domain, verdict, lines)
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits, either. "
     would = [_way(host, domain, request, way) for way in ways()]
     instead = f"It would fit {'; or '.join(would)}. " if would else ""
@@ -68,6 +70,24 @@ def error(
         f"{none} take {_what(ask)} for {domain.name}",
         details=lines,
         hint=f"{fits}{instead}`vgpumgr capacity`",
+    )
+
+
+def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines: list[str]) -> errors.Cordoned:
+    """The GPUs that could ever take it are all cordoned, or their host is."""
+    facts = view.snapshot
+    first = next(gpu for gpu in facts.gpus if gpu.pci == verdict.reasons[0][0])
+    cordon = facts.cordon_on(first.uuid)
+    assert cordon is not None  # that is why it was refused
+    hint = f"`{cordons.lift(facts, cordon)}` once that is over"
+    if cordon.gpu_uuid is None:
+        what = f"{facts.host} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at}); no new vGPU for {domain.name}"
+        return errors.Cordoned(what, hint=hint)
+    if len(lines) == 1:
+        what = f"GPU {cordon.gpu} of {facts.host} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at})"
+        return errors.Cordoned(f"{what}; no new vGPU for {domain.name}", hint=hint)
+    return errors.Cordoned(
+        f"every GPU of {facts.host} is cordoned; no new vGPU for {domain.name}", details=lines, hint=hint
     )
 
 
@@ -87,6 +107,9 @@ def _way(host: str, domain: Domain, request: AttachRequest, way: WayOut) -> str:
         case AnotherPolicy():
             set_it = f"vgpumgr scheduler set --on {host} --gpu-id {pci} --policy {way.policy}"
             return f"on {pci} with the scheduler {way.policy}{granted}: `{set_it}`"
+        case Uncordoned():
+            options = () if way.gpu is None else ("--gpu-id", way.gpu)
+            return f"on {pci} without its cordon{granted}: `{command('uncordon', host, options=options)}`"
         case Without():
             whose = " and ".join(f"{one.vm} ({one.type_name})" for one in way.vgpus)
             commands = " and ".join(

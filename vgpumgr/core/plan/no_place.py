@@ -17,6 +17,7 @@ class Cause(Enum):
     """The obstacle: a property of the GPU, of a type on that GPU, or of one place there."""
 
     NO_VGPUS = "the GPU offers none"
+    CORDONED = "a person keeps new vGPUs from it"
     NO_GPU_UUID = "the GPU cannot be named"
     OTHER_MODE = "the GPU's mode is not served"
     OTHER_FRAMEWORK = "the kernel makes another kind"
@@ -86,6 +87,14 @@ class AnotherPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uncordoned:
+    """A GPU can take it once its cordon is lifted; `gpu` None: its host's."""
+
+    gpu: PciAddress | None
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
     """A GPU can take it without these vGPUs: whose they are, and their types. `alone`: the VM has no other slot."""
 
@@ -93,4 +102,4 @@ class Without:
     placed: Placed
 
 
-WayOut: TypeAlias = AnotherGpu | AnotherMode | AnotherPolicy | Without
+WayOut: TypeAlias = AnotherGpu | AnotherMode | AnotherPolicy | Uncordoned | Without

@@ -154,6 +154,9 @@ def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: takes.Barred)
     choices = resolve.choices(gpu, ask)
     if isinstance(choices, Refusal):
         return choices
+    kept_free = takes.cordoned(snapshot, gpu)
+    if kept_free is not None:
+        return kept_free
     if not gpu.parents:
         return Refusal(Cause.NO_FUNCTION, "has no virtual function")
     there = room.room_of(snapshot, gpu)

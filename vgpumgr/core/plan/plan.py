@@ -133,8 +133,8 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
 
 
 def of_host(view: HostView) -> tuple[object, ...]:
-    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes."""
-    return view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes
+    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons."""
+    return view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, *view.snapshot.cordons
 
 
 def fingerprint(view: HostView, plan: AnyPlan) -> str:

@@ -65,12 +65,22 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return replace(view, snapshot=_destroyed(view.snapshot, step))
         case steps.EvacuateVgpu():
             return replace(view, snapshot=_evacuated(view.snapshot, step))
+        case steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
+            return replace(view, snapshot=_with_setting(view.snapshot, step))
+
+
+def _with_setting(
+    snapshot: HostSnapshot, step: steps.SetScheduler | steps.SetMode | steps.WriteModprobe | steps.SetCordon
+) -> HostSnapshot:
+    match step:
         case steps.SetScheduler():
-            return replace(view, snapshot=_set(view.snapshot, step))
+            return _set(snapshot, step)
         case steps.SetMode():
-            return replace(view, snapshot=_in_mode(view.snapshot, step))
+            return _in_mode(snapshot, step)
         case steps.WriteModprobe():
-            return replace(view, snapshot=_written(view.snapshot, step))
+            return _written(snapshot, step)
+        case steps.SetCordon():
+            return _cordoned(snapshot, step)
 
 
 def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) -> HostView:
@@ -228,6 +238,14 @@ def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
     return replace(
         snapshot, modprobe=tuple(ModprobeFile(path=path, text=found) for path, found in sorted(files.items()))
     )
+
+
+def _cordoned(snapshot: HostSnapshot, step: steps.SetCordon) -> HostSnapshot:
+    if snapshot.cordon_at(step.gpu_uuid) != step.before:
+        raise ImpossibleStepError("the cordon is not as the step expects")
+    others = tuple(cordon for cordon in snapshot.cordons if cordon.gpu_uuid != step.gpu_uuid)
+    new = () if step.cordon is None else (step.cordon,)
+    return replace(snapshot, ledger_file=True, cordons=(*others, *new))
 
 
 def _plain(conf: ConfText | None) -> str | None:

@@ -15,6 +15,7 @@ evacuate_vgpu      hardware gone, the ledger's entry stays made ← create_vgpu 
 set_scheduler  every engine of a GPU, at run time           ← set_scheduler
 set_mode       mixed-size mode of a GPU on or off           ← set_mode
 write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
+set_cordon     the ledger says: nothing new on a GPU or here ← set_cordon
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy, Setting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.model.snapshot import Cordon, SizeMode
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmName, VmUuid
 
@@ -225,9 +226,22 @@ class WriteModprobe:
     verb = "write_modprobe"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCordon:
+    """Of a GPU, or (both None) of the host. `cordon` None ends the one that there is; `before` is what an undo restores."""
+
+    host: HostName
+    gpu_uuid: GpuUuid | None
+    gpu: PciAddress | None
+    cordon: Cordon | None
+    before: Cordon | None
+
+    verb = "set_cordon"
+
+
 VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
 GpuStep = SetScheduler | SetMode
-HostStep = VgpuStep | GpuStep | WriteModprobe  # the others are libvirt's
+HostStep = VgpuStep | GpuStep | WriteModprobe | SetCordon  # the others are libvirt's
 LiveStep = PlugHostdev | UnplugHostdev
 DefinitionStep = PutClaim | DropClaim | AttachHostdev | DetachHostdev
 Step = HostStep | DefinitionStep | LiveStep
@@ -261,6 +275,8 @@ def inverse(step: Step) -> Step:
             return replace(step, mode=step.before, before=step.mode, around=(), back=())
         case WriteModprobe():
             return replace(step, text=step.before, before=step.text)
+        case SetCordon():
+            return replace(step, cordon=step.before, before=step.cordon)
 
 
 def _inverse_of_device(step: AttachHostdev | DetachHostdev | LiveStep) -> Step:
@@ -387,3 +403,6 @@ def record(step: Step) -> dict[str, object]:
             }
         case WriteModprobe():
             return {"verb": step.verb, "host": step.host, "path": step.path, "inverse": undo}
+        case SetCordon():
+            reason = None if step.cordon is None else step.cordon.reason
+            return {"verb": step.verb, "host": step.host, "gpu": step.gpu, "reason": reason, "inverse": undo}

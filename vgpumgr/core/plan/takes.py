@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import blocked_write, lost
+from vgpumgr.core.plan import blocked_write, cordons, lost
 from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.core.plan.room import Room, room_of
 
@@ -29,7 +29,11 @@ def may_create(
 ) -> Refusal | None:
     """Why this parent cannot take the type now; None if it can."""
     room = room_of(snapshot, gpu)
-    return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, barred)
+    return (
+        cordoned(snapshot, gpu)
+        or of_type(snapshot, room, vgpu_type)
+        or of_parent(snapshot, room, parent, vgpu_type, barred)
+    )
 
 
 def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal | None:
@@ -81,6 +85,12 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
         return Refusal(Cause.NO_SUCH_TYPE, f"has no type {ours.type_id} ({ours.type_name}) any more")
     room = Room.of(gpu, awaited=())
     return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred)
+
+
+def cordoned(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
+    """Why nothing new is placed on a GPU, though it could take it: a person has said so. What is there may be re-created."""
+    cordon = snapshot.cordon_on(gpu.uuid)
+    return None if cordon is None else Refusal(Cause.CORDONED, cordons.in_words(cordon))
 
 
 def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:

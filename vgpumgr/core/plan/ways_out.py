@@ -6,6 +6,7 @@ their guards. So nothing is offered that would be refused, or that would not hel
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vgpumgr.core.driver.scheduler import SchedulerWish
@@ -13,7 +14,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE
 from vgpumgr.core.plan import detach, mode, room, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
-from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, InTheWay, Without
+from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, InTheWay, Uncordoned, Without
 from vgpumgr.core.plan.placement import Placed
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import GpuUuid
@@ -44,6 +45,7 @@ def find(view: HostView, request: AttachRequest, verdict: NoPlace, tried: Tried)
     found: list[WayOut] = []
     if request.gpus is not None and (placed := _granted(tried, view, None)) is not None:
         found.append(AnotherGpu(placed=placed))
+    reasons = {(pci, refusal.cause) for pci, _, refusal in verdict.reasons}
     causes = {pci: refusal.cause for pci, _, refusal in verdict.reasons if refusal.cause in _IN_THE_WAY}
     crowded = [gpu for gpu in view.snapshot.gpus if gpu.pci in causes and gpu.uuid is not None]
     # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
@@ -53,6 +55,8 @@ def find(view: HostView, request: AttachRequest, verdict: NoPlace, tried: Tried)
     unlike = {pci for pci, _, refusal in verdict.reasons if refusal.cause is Cause.OTHER_POLICY}
     policies = (_other_policy(view, gpu, request, tried) for gpu in view.snapshot.gpus if gpu.pci in unlike)
     found += [way for way in policies if way is not None][:1]
+    kept_free = [gpu for gpu in view.snapshot.gpus if (gpu.pci, Cause.CORDONED) in reasons]
+    found += [way for way in (_uncordoned(view, gpu, tried) for gpu in kept_free) if way is not None][:1]
     fewer = [_without(view, gpu, _groups(view, gpu, causes[gpu.pci], request), request, tried) for gpu in crowded]
     return (*found, *sorted((way for way in fewer if way is not None), key=lambda way: len(way.vgpus))[:1])
 
@@ -84,6 +88,13 @@ def _other_policy(view: HostView, gpu: Gpu, request: AttachRequest, tried: Tried
     except (VgpumgrError, simulate.ImpossibleStepError):
         return None
     return None if placed is None else AnotherPolicy(gpu=gpu.pci, policy=policy, placed=placed)
+
+
+def _uncordoned(view: HostView, gpu: Gpu, tried: Tried) -> Uncordoned | None:
+    cordon = view.snapshot.cordon_on(gpu.uuid)
+    others = tuple(one for one in view.snapshot.cordons if one != cordon)
+    placed = _granted(tried, replace(view, snapshot=replace(view.snapshot, cordons=others)), (str(gpu.uuid),))
+    return None if cordon is None or placed is None else Uncordoned(gpu=cordon.gpu, placed=placed)
 
 
 def _without(

@@ -15,7 +15,7 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import attach, detach, gpu_choice, ownership, simulate, targets
+from vgpumgr.core.plan import attach, cordons, detach, gpu_choice, ownership, simulate, targets
 from vgpumgr.core.plan import mode as mode_plan
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
@@ -31,8 +31,10 @@ from vgpumgr.core.reconcile.tasks import (
     AttachSlot,
     DetachSlot,
     EnsureSlot,
+    MoveSlot,
     OfGpu,
     PruneSlot,
+    SetCordon,
     SetGpuMode,
     SetGpuScheduler,
 )
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
     from vgpumgr.core.reconcile.drift import Drift
@@ -64,7 +67,7 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | ModePlan | AdoptPlan | None = None
+    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
 
@@ -223,6 +226,13 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
             case Adopt():
                 request = adopt.AdoptRequest(vgpus=task.vgpus, by=author.by, at=author.at, policy=declared.policy)
                 return PlannedTask(task=task, plan=adopt.plan_adopt(view, request))
+            case SetCordon():
+                about = cordons.CordonRequest(
+                    gpu_id=task.gpu_id, reason=task.reason, by=author.by, at=author.at, keep=task.keep
+                )
+                return PlannedTask(task=task, plan=cordons.plan_cordon(view, about))
+            case MoveSlot():
+                return PlannedTask(task=task, plan=requests.plan_move_slot(view, declared, task))
     except errors.VgpumgrError as error:
         return PlannedTask(task=task, refused=error)
     except Exception as error:  # noqa: BLE001 -- one odd VM must not block the others

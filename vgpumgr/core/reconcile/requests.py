@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
-    from vgpumgr.core.reconcile.tasks import AttachSlot, Author, DetachSlot
+    from vgpumgr.core.reconcile.tasks import AttachSlot, Author, DetachSlot, MoveSlot
     from vgpumgr.names import Slot
 
 
@@ -45,6 +45,17 @@ def plan_attach_slots(view: HostView, declared: HostDeclaration, task: AttachSlo
         findings=tuple(dict.fromkeys(finding for part in parts for finding in part.findings)),
         parts=tuple(parts),
     )
+
+
+def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) -> Plan:
+    """Plan the steps that give the slot what it has on another GPU of the host. Raises as plan_attach does; UnknownSlot without a claim."""
+    domain = plans.find_domain(view, task.uuid)
+    claim = domain.claim(task.slot)
+    if claim is None:
+        raise errors.UnknownSlot(f"{task.vm} has no claim in slot {task.slot}", hint=f"`vgpumgr show {task.vm}`")
+    others = tuple(gpu.uuid for gpu in view.snapshot.gpus if gpu.uuid not in (None, task.away_from))
+    request = targets.request_of(domain, claim, policy=declared.policy)
+    return attach.plan_attach(view, replace(request, gpus=tuple(uuid for uuid in others if uuid), replace=True))
 
 
 def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot, author: Author) -> Plan:

@@ -1,6 +1,6 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot and Adopt; SetGpuScheduler and SetGpuMode can be either. What
+reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot, Adopt, SetCordon and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
 the inventory no longer wants goes first (it makes room), then come modes and schedulers (an empty GPU takes one without moving anything),
 then the vGPUs: those with a place before new ones.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import SizeMode
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName, VmUuid
+    from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 RECONCILE = "reconcile"
 
@@ -225,8 +225,44 @@ class Adopt:
         return f"requested adoption of {', '.join(self.vgpus) or 'what is proved'}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCordon:
+    """The user keeps new vGPUs from a host, or from one GPU of it; or (`reason` None) no longer. `keep`: see CordonRequest."""
+
+    gpu_id: str | None
+    reason: str | None
+    keep: bool = False
+
+    vm = slot = None
+
+    @property
+    def verb(self) -> str:
+        return "uncordon" if self.reason is None else "cordon"
+
+    @property
+    def subject(self) -> str:
+        return "host" if self.gpu_id is None else f"GPU {self.gpu_id}"
+
+    @property
+    def why(self) -> str:
+        return "requested" if self.reason is None else f"requested: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveSlot(_OfSlot):
+    """The user empties a GPU: the slot gets what its claim says on another one. `away_from` is that GPU's UUID."""
+
+    uuid: VmUuid
+    away_from: GpuUuid
+
+    verb = "drain"
+    why = "its GPU is drained"
+
+
 OfGpu = SetGpuScheduler | SetGpuMode
-Task: TypeAlias = EnsureSlot | PruneSlot | SetGpuScheduler | SetGpuMode | AttachSlot | DetachSlot | Adopt
+Task: TypeAlias = (
+    EnsureSlot | PruneSlot | SetGpuScheduler | SetGpuMode | AttachSlot | DetachSlot | Adopt | SetCordon | MoveSlot
+)
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
@@ -322,4 +358,4 @@ def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
 
 def needs_saved(task: Task) -> bool:
     """Whether a task's plan may need the managed-save images and snapshots, which could bring a device back."""
-    return not isinstance(task, OfGpu) or task.verb == RECONCILE
+    return not isinstance(task, OfGpu | SetCordon) or task.verb == RECONCILE

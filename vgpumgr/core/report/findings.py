@@ -13,7 +13,19 @@ from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.snapshot import MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import SERVED, Finding, FindingKind
-from vgpumgr.core.plan import attach, blocked_write, detach, lost, mode, ownership, places, plan, restart, sharing
+from vgpumgr.core.plan import (
+    attach,
+    blocked_write,
+    cordons,
+    detach,
+    lost,
+    mode,
+    ownership,
+    places,
+    plan,
+    restart,
+    sharing,
+)
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.errors import Unexpected, VgpumgrError
 
@@ -30,7 +42,7 @@ if TYPE_CHECKING:
 
 def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]] = ()) -> tuple[Finding, ...]:
     """All findings of a host: an unreadable or lost ledger; writes that do not return; what the driver has lost; placement ids
-    that are other than computed; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
+    that are other than computed; cordons; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
 
     `served`: slots for which a plan was made, by the VM's name. What a plan mends there (SERVED) is no finding.
     """
@@ -42,6 +54,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
         return (_finding(view, None, None, "ledger", text), *unreadable)
     found = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
     found += places.findings(view.snapshot)
+    found += cordons.findings(view.snapshot)
     found += _managed(view)
     for domain in view.domains:
         try:

@@ -62,6 +62,7 @@ def observe(
         "silent": _silent(report, gpus),
         "ledger": entries,
         "freed": [] if found is None else found.freed_facts(),
+        "cordons": [] if found is None else found.cordon_facts(),
         "ledger_file": found is None or found.on_disk,
         "blocked_writes": None if found is None else blocked_write_facts(find_holding(found.blocked_writes, boot)),
         "modprobe": read_modprobe(root, unknown),

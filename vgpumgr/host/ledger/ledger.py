@@ -1,4 +1,6 @@
-"""The ledger: which vGPUs of this host are ours and which writes are under way, written before the hardware is touched.
+"""The ledger: which vGPUs of this host are ours, which writes are under way, and where nothing new is placed.
+
+It is written before the hardware is touched.
 
 An existing file that cannot be understood is never overwritten: it may be another version's, and it is the only record of
 ownership. Keys that this version does not know are kept.
@@ -17,8 +19,11 @@ from ..protocol import (
     LEDGER_PATH,
     LEDGER_UNWRITABLE,
     LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_CORDONS,
     MADE,
     PLANNED,
+    CordonFact,
+    CordonText,
     FreedFact,
     LedgerEntry,
     UnwritableFact,
@@ -38,6 +43,8 @@ _BLOCKED_WRITE_TEXT = ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "bo
 _BLOCKED_WRITE_NUMBER = ("pid", "start")
 _FREED_TEXT = ("vm_uuid", "slot")
 _FREED_NUMBER = ("generation",)
+_CORDON_TEXT = ("reason", "by", "at")
+_CORDON_OPTIONAL_TEXT = ("gpu_uuid", "gpu")
 
 Entry = Dict[str, Any]  # a LedgerEntry, plus any keys that a later version added
 Record = Dict[str, Any]  # a BlockedWriteFact, likewise
@@ -51,6 +58,7 @@ class Ledger(NamedTuple):
     `blocked_writes`: the writes that began but were not seen to return, whether they still hold or not (blocked_write.py); the key may be
     missing. `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500; the key may be missing. A
     claim of one of them is older than the ledger; for any other claim without an entry, the ledger may have been lost.
+    `cordons`: at most one of the host and of each GPU; the key may be missing.
     `on_disk`: False if there was no file to read.
     """
 
@@ -59,6 +67,7 @@ class Ledger(NamedTuple):
     blocked_writes: Tuple[Record, ...] = ()
     on_disk: bool = True
     freed: Tuple[Record, ...] = ()
+    cordons: Tuple[Record, ...] = ()
 
     def facts(self) -> List[LedgerEntry]:
         """The entries with the protocol's keys only."""
@@ -66,6 +75,22 @@ class Ledger(NamedTuple):
 
     def freed_facts(self) -> List[FreedFact]:
         return [cast("FreedFact", {key: row[key] for key in FreedFact.__annotations__}) for row in self.freed]
+
+    def cordon_facts(self) -> List[CordonFact]:
+        return [cast("CordonFact", {key: row[key] for key in CordonFact.__annotations__}) for row in self.cordons]
+
+    def cordon_of(self, gpu_uuid: Optional[str]) -> Optional[CordonText]:
+        """The cordon of a GPU, or with None of the host; None if there is none."""
+        for row in self.cordons:
+            if row["gpu_uuid"] == gpu_uuid:
+                return cast("CordonText", {key: row[key] for key in CordonText.__annotations__})
+        return None
+
+    def with_cordon(self, gpu_uuid: Optional[str], gpu: Optional[str], cordon: Optional[CordonText]) -> "Ledger":
+        """The ledger with this cordon of a GPU or the host in place of the one before; None: without one."""
+        others = tuple(row for row in self.cordons if row["gpu_uuid"] != gpu_uuid)
+        row = () if cordon is None else ({"gpu_uuid": gpu_uuid, "gpu": gpu, **cordon},)
+        return self._replace(cordons=(*others, *row))
 
     def with_entries(self, entries: Tuple[Entry, ...]) -> "Ledger":
         return self._replace(entries=entries)
@@ -103,7 +128,8 @@ def read_ledger(root: Root) -> Ledger:
         text = read_all(path)
         _check_owned(path)
     except FileNotFoundError:
-        return Ledger(document={"version": LEDGER_VERSION, "settings": {}, "entries": []}, entries=(), on_disk=False)
+        document = {"version": LEDGER_VERSION_WITHOUT_CORDONS, "settings": {}, "entries": []}
+        return Ledger(document=document, entries=(), on_disk=False)
     except OSError as error:
         _broken(reason(error))
     return parse_ledger(text)
@@ -138,7 +164,7 @@ def _parse(text: bytes) -> Ledger:
     version = document.get("version")
     if not isinstance(version, int) or not is_count(version):
         _broken("no version")
-    if version != LEDGER_VERSION:
+    if version not in (LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS):
         _broken(_other_version(version))
     if not isinstance(document.get("settings"), dict):
         _broken("settings is not an object")
@@ -158,6 +184,7 @@ def _parse(text: bytes) -> Ledger:
         entries=tuple(entries),
         blocked_writes=_parse_rows(document, "blocked_writes", _BLOCKED_WRITE_CHECKS),
         freed=_parse_rows(document, "freed", _FREED_CHECKS),
+        cordons=_parse_rows(document, "cordons", _CORDON_CHECKS),
     )
 
 
@@ -214,6 +241,10 @@ _BLOCKED_WRITE_CHECKS: _Checks = (
     (_BLOCKED_WRITE_NUMBER, is_count, "a number"),
     (("vfio",), _is_texts, "a list of texts"),
 )
+_CORDON_CHECKS: _Checks = (
+    (_CORDON_TEXT, is_text, "a text"),
+    (_CORDON_OPTIONAL_TEXT, or_null(is_text), "a text or null"),
+)
 _FREED_CHECKS: _Checks = ((_FREED_TEXT, is_text, "a text"), (_FREED_NUMBER, is_count, "a number"))
 
 
@@ -269,8 +300,10 @@ def _try_folder(folder: str) -> None:
 
 def _write(root: Root, ledger: Ledger) -> None:
     document = dict(ledger.document)
+    document["version"] = LEDGER_VERSION if ledger.cordons else LEDGER_VERSION_WITHOUT_CORDONS
     document["entries"] = list(ledger.entries)
-    for name, rows in (("blocked_writes", ledger.blocked_writes), ("freed", ledger.freed)):
+    optional = (("blocked_writes", ledger.blocked_writes), ("freed", ledger.freed), ("cordons", ledger.cordons))
+    for name, rows in optional:
         document.pop(name, None)
         if rows:
             document[name] = list(rows)

@@ -16,12 +16,14 @@ from ..protocol import (
     DETACH_DEVICE,
     EVACUATE_VGPU,
     PLUG_DEVICE,
+    SET_CORDON,
     SET_METADATA,
     SET_MODE,
     SET_SCHEDULER,
     UNPLUG_DEVICE,
     WRITE_MODPROBE,
 )
+from .cordon_step import parse_cordon_step, set_cordon
 from .definition_step import parse_definition_step
 from .guard import RemovalGuard
 from .mode_step import set_mode
@@ -62,6 +64,7 @@ class Executor:
             SET_SCHEDULER: self._set_scheduler,
             SET_MODE: self._set_mode,
             WRITE_MODPROBE: self._write_modprobe,
+            SET_CORDON: self._set_cordon,
             SET_METADATA: self._change_definition,
             ATTACH_DEVICE: self._change_definition,
             DETACH_DEVICE: self._change_definition,
@@ -88,6 +91,10 @@ class Executor:
 
     def _write_modprobe(self, data: Any, _deadline_s: float) -> Dict[str, Any]:
         write_modprobe(self._root, parse_modprobe_step(data), self._at)
+        return answer()
+
+    def _set_cordon(self, data: Any, _deadline_s: float) -> Dict[str, Any]:
+        set_cordon(self._root, parse_cordon_step(data), self._at)
         return answer()
 
     def _change_definition(self, data: Any, deadline_s: float) -> Dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.link.host_text import clean
+from vgpumgr.link.values.snapshot_facts import parse_cordon, rows
 
 if TYPE_CHECKING:
     from vgpumgr.host import protocol
@@ -24,6 +25,7 @@ def parse(host: HostName, fact: protocol.InstallationFact, ours: Installable) ->
         pinned=fact["pinned"],
         programs=tuple(program["sha256"] for program in fact["programs"] if program["intact"]),
         problems=tuple(map(clean, fact["problems"])),
+        cordons=rows(fact["cordons"], parse_cordon),
     )
 
 

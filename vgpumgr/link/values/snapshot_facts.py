@@ -11,6 +11,7 @@ from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerState
 from vgpumgr.core.model.snapshot import (
     Active,
     BlockedWrite,
+    Cordon,
     Freed,
     Gpu,
     Handle,
@@ -25,6 +26,7 @@ from vgpumgr.core.model.snapshot import (
 )
 from vgpumgr.core.model.vgpu import Device, LedgerEntry, Mdev, VgpuSpec, device_of
 from vgpumgr.errors import BadName
+from vgpumgr.link.host_text import clean
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
         silent={PciAddress(pci): why for pci, why in facts["silent"].items()},
         ledger=None if ledger is None else located(ledger, gpus),
         freed=tuple(_filled(Freed, row) for row in facts["freed"]),
+        cordons=tuple(map(parse_cordon, facts["cordons"])),
         ledger_file=facts["ledger_file"],
         blocked_writes=rows(facts["blocked_writes"], lambda row: _filled(BlockedWrite, row, vfio=tuple(row["vfio"]))),
         modprobe=rows(facts["modprobe"], lambda row: _filled(ModprobeFile, row)),
@@ -183,6 +186,11 @@ def _active_device(uuid: MdevUuid | None, vf: PciAddress | None) -> Device | Non
     if vf is not None:
         return device_of(uuid, vf)
     return None if uuid is None else Mdev(uuid)
+
+
+def parse_cordon(row: protocol.CordonFact) -> Cordon:
+    """With the texts cleaned: whoever can write the ledger is root there, and not here."""
+    return _filled(Cordon, row, reason=clean(row["reason"]), by=clean(row["by"]), at=clean(row["at"]))
 
 
 def parse_entry(row: protocol.LedgerEntry) -> LedgerEntry:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
+    from vgpumgr.core.model.snapshot import Cordon
     from vgpumgr.host import protocol
 
 
@@ -25,8 +26,20 @@ def wire_step(step: steps.HostStep) -> protocol.AnyStep:
             }
         case steps.WriteModprobe():
             return _modprobe(step)
+        case steps.SetCordon():
+            return {
+                "verb": step.verb,
+                "gpu_uuid": step.gpu_uuid,
+                "gpu": step.gpu,
+                "cordon": _cordon(step.cordon),
+                "expect": _cordon(step.before),
+            }
         case _:
             return _vgpu(step)
+
+
+def _cordon(cordon: Cordon | None) -> protocol.CordonText | None:
+    return None if cordon is None else {"reason": cordon.reason, "by": cordon.by, "at": cordon.at}
 
 
 def _vgpu(step: steps.VgpuStep) -> protocol.Step:

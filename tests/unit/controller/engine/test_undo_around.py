@@ -59,7 +59,7 @@ class Host:
         self._refuse = refuse
 
     def execute(self, step: steps.HostStep) -> StepResult:
-        of = "" if isinstance(step, steps.GpuStep | steps.WriteModprobe) else f" {step.vgpu.vm_name}"
+        of = f" {step.vgpu.vm_name}" if isinstance(step, steps.VgpuStep) else ""
         self.asked.append(step.verb + of)
         if self.asked == ["set_scheduler"] and SET.around:
             raise errors.NvmlRefused(HOST, "in use", function="nvmlDeviceSetVgpuSchedulerState", code=IN_USE)

@@ -151,6 +151,11 @@ def test_keys_of_a_later_version_survive_a_rewrite(
         document(freed=[None]),
         document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0"}]),
         document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0", "generation": -1}]),
+        document(cordons={}),
+        document(
+            cordons=[{"gpu_uuid": None, "gpu": None, "reason": "", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}]
+        ),
+        document(cordons=[{"gpu_uuid": None, "gpu": None, "reason": "ECC"}]),
         document(blocked_writes=None),
         document(blocked_writes={}),
         document(blocked_writes=[None]),

@@ -45,6 +45,7 @@ SNAPSHOT: dict[str, Any] = {
     "silent": {},
     "ledger": [],
     "freed": [],
+    "cordons": [],
     "ledger_file": True,
     "blocked_writes": [],
     "modprobe": [],

@@ -138,6 +138,7 @@ def make_snapshot() -> dict[str, Any]:
         "silent": {},
         "ledger": None,
         "freed": [],
+        "cordons": [],
         "ledger_file": True,
         "blocked_writes": None,
         "modprobe": None,

@@ -27,6 +27,7 @@ def fact(
         "pinned": True,
         "programs": [{"sha256": name, "intact": True} for name in sorted(programs)],
         "problems": [problem] if problem else [],
+        "cordons": [],
     }
 
 

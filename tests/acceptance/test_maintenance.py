@@ -1,0 +1,62 @@
+"""cordon and uncordon, on hosts: two controllers see it, a reboot does not end it, and what is there stays."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance.command import vgpumgr
+
+if TYPE_CHECKING:
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+HOST, GPU = "kvm01", "0000:41:00.0"
+LEDGER = "/var/lib/vgpumgr/ledger.json"
+
+
+def json_of(lab: Lab, *words: str, code: int = 0) -> Any:
+    return vgpumgr(lab, *words, "-o", "json", code=code).document
+
+
+def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(vf_lab: Lab) -> None:
+    lab = vf_lab
+    vgpumgr(lab, "attach", "vm01", "--profile", "4Q")
+    before = lab.must(HOST, "cat", LEDGER)
+    vgpumgr(lab, "cordon", HOST, "--reason", "new  PSU", "--check", code=3)
+    assert lab.must(HOST, "cat", LEDGER) == before
+    done = vgpumgr(lab, "cordon", HOST, "--reason", "new  PSU")
+    assert "kvm01 gets no new vGPU; what is there stays." in done.out
+    again = vgpumgr(lab, "cordon", HOST, "--reason", "new PSU")
+    assert "is cordoned already: new PSU (" in again.out
+    lab.must(HOST, "test", "!", "-e", LEDGER + ".new")
+    vgpumgr(lab, "lab", "reboot", HOST)
+
+    refused = vgpumgr(lab, "attach", "vm02", "--profile", "4Q", code=5)
+    assert "error: kvm01 is cordoned: new PSU (" in refused.err
+    assert refused.err.endswith("hint: `vgpumgr uncordon kvm01` once that is over\n")
+    vgpumgr(lab, "attach", "vm01", "--profile", "4Q")  # what it had comes back
+    (row,) = json_of(lab, "list")["vgpus"]
+    assert (row["vm"], row["state"]) == ("vm01", "bound")
+
+    (found,) = json_of(lab, "list")["findings"]
+    assert (found["kind"], found["host"]) == ("cordoned", HOST)
+    assert json_of(lab, "discover")["hosts"][0]["cordon"]["reason"] == "new PSU"
+    assert json_of(lab, "host", "status")["hosts"][0]["cordons"][0]["reason"] == "new PSU"
+    (answer,) = json_of(lab, "capacity", "4Q")["totals"]
+    assert (answer["fits_now"], answer["at_least"]) == (0, False)
+
+    vgpumgr(lab, "cordon", HOST, "--gpu-id", GPU, "--reason", "ECC errors")
+    lifted = vgpumgr(lab, "uncordon", HOST)
+    assert "GPU 0000:41:00.0 is cordoned: ECC errors" in lifted.err
+    vgpumgr(lab, "attach", "vm02", "--profile", "4Q", "--gpu-id", GPU, code=5)
+    vgpumgr(lab, "attach", "vm02", "--profile", "4Q")
+    (elsewhere,) = json_of(lab, "list", "vm02")["vgpus"]
+    assert elsewhere["gpu"] != GPU
+    vgpumgr(lab, "uncordon", HOST, "--gpu-id", GPU)
+    written = json.loads(lab.must(HOST, "cat", LEDGER))
+    assert ("cordons" in written, len(written["entries"])) == (False, 2)
+    assert [one["verb"] for one in json_of(lab, "history", HOST)["runs"]].count("cordon") == 2

@@ -1,0 +1,96 @@
+"""The step set_cordon: what the ledger says of it afterwards, and what it does not write."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.host.fakehost import GPU_A, MDEV_VF, UUID_A, Asker, FakeHost, make_entry, no_nvml
+from vgpumgr.host.protocol import LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
+from vgpumgr.host.server import Server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = {"reason": "ECC errors", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}
+OTHER = {**TEXT, "reason": "new PSU"}
+OF_GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
+OF_HOST = {"gpu_uuid": None, "gpu": None}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    return FakeHost.build(tmp_path)
+
+
+def step(**more: Any) -> dict[str, Any]:
+    return {"verb": "set_cordon", **OF_HOST, "cordon": TEXT, "expect": None, **more}
+
+
+def execute(host: FakeHost, step: dict[str, Any]) -> dict[str, Any]:
+    server = Server(host.root, nvml=no_nvml)
+    asker = Asker(server.answer)
+    asker.lock()
+    answer = asker.execute(step)
+    server.close()
+    return answer
+
+
+def cordons(host: FakeHost) -> list[dict[str, Any]]:
+    snapshot = Asker(Server(host.root, nvml=no_nvml).answer).ask("observe", wait_s=0)["ok"]
+    found: list[dict[str, Any]] = snapshot["cordons"]
+    return found
+
+
+def test_a_host_and_each_of_its_gpus_have_one_each(host: FakeHost) -> None:
+    """A second step with another text takes the place of the first; the same one again passes."""
+    assert "ok" in execute(host, step())
+    assert "ok" in execute(host, step(**OF_GPU))
+    assert "ok" in execute(host, step(cordon=OTHER, expect=TEXT))
+    assert "ok" in execute(host, step(cordon=OTHER, expect=TEXT))
+    assert cordons(host) == [{**OF_GPU, **TEXT}, {**OF_HOST, **OTHER}]
+    assert "ok" in execute(host, step(cordon=None, expect=OTHER))
+    assert cordons(host) == [{**OF_GPU, **TEXT}]
+
+
+def test_entries_stay_and_the_number_is_the_one_from_before_cordons_once_there_is_none(host: FakeHost) -> None:
+    """An older program goes on with a ledger without cordons, and refuses one whose cordons it would not honour."""
+    entry = make_entry(MDEV_VF)
+    host.put_ledger(entry)
+    numbers, keys = [], set[str]()
+    for one in (step(), step(cordon=None, expect=TEXT)):
+        assert "ok" in execute(host, one)
+        written = json.loads(host.ledger_file.read_text())
+        assert written["entries"] == [entry]
+        numbers.append(written["version"])
+        keys = set(written)
+    assert numbers == [LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS]
+    assert "cordons" not in keys
+
+
+def test_a_cordon_that_somebody_else_set_meanwhile_is_not_overwritten(host: FakeHost) -> None:
+    assert "ok" in execute(host, step(cordon=OTHER))
+    refused = execute(host, step())["err"]
+    assert (refused["kind"], refused["found"]) == ("Changed", "the cordon of anna@ctl1 at 2026-11-22T12:00:00Z")
+    assert cordons(host) == [{**OF_HOST, **OTHER}]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"gpu": GPU_A},
+        {"gpu_uuid": UUID_A},
+        {"gpu_uuid": UUID_A, "gpu": "../41"},
+        {"cordon": {**TEXT, "reason": ""}},
+        {"cordon": {**TEXT, "reason": "two\nlines"}},
+        {"cordon": {**TEXT, "by": "a" * 1001}},
+        {"cordon": {"reason": "ECC"}},
+        {"cordon": "ECC"},
+        {"expect": 1},
+    ],
+)
+def test_what_is_no_such_step_is_refused_and_no_ledger_is_made(host: FakeHost, wrong: dict[str, Any]) -> None:
+    assert execute(host, step(**wrong))["err"]["kind"] == "BadRequest"
+    assert not host.ledger_file.exists()

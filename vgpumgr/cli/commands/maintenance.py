@@ -1,0 +1,71 @@
+"""cordon and uncordon."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params.options import common_options
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
+
+_HOST = click.argument("host", shell_complete=candidates.host)
+_GPU = click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU of the host.")
+
+
+@click.command()
+@_HOST
+@_GPU
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for everybody who finds it there.")
+@common_options
+def cordon(settings: Settings, *, host: str, gpu_id: str | None, reason: str) -> int:
+    """Keep new vGPUs from HOST, or from one of its GPUs. What is there stays.
+
+    \b
+      vgpumgr cordon kvm01 --reason 'kernel update on Monday'
+      vgpumgr cordon kvm01 --gpu-id 0000:41:00.0 --reason 'ECC errors'
+
+    The host itself keeps it, with your name and the time, so every controller honours it, also after a reboot: attach is refused
+    (exit 5), reconcile makes nothing new there, capacity counts nothing as free. `vgpumgr uncordon` ends it.
+    """
+    from vgpumgr.core.plan.cordons import parse_reason
+
+    return _set(settings, host, gpu_id, parse_reason(reason))
+
+
+@click.command()
+@_HOST
+@_GPU
+@common_options
+def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
+    """Let HOST, or one of its GPUs, take new vGPUs again.
+
+    \b
+      vgpumgr uncordon kvm01
+      vgpumgr uncordon kvm01 --gpu-id 0000:41:00.0
+
+    Each cordon ends by itself: that of a host, and that of each of its GPUs. A GPU that was taken out is named as it was then.
+    """
+    return _set(settings, host, gpu_id, None)
+
+
+def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) -> int:
+    from vgpumgr.cli.text import change_result, cordon_text
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import maintenance as use_case
+    from vgpumgr.documents import cordon as documents
+    from vgpumgr.names import parse_gpu_id
+
+    options = use_case.CordonOptions(host=host, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=reason)
+    started = time.monotonic()
+    consent = asking.consent(settings, "uncordon" if reason is None else "cordon", cordon_text.lines)
+    result = use_case.cordon(build_context(settings), options, consent)
+    plan = result.planned.plan
+    closing = cordon_text.closing(result, time.monotonic() - started)
+    rows = [documents.row(plan.host, plan.gpu, plan.cordon)]
+    columns = documents.COLUMNS
+    return change_result.print_rows(settings, result, closing, rows, columns=columns, wide=columns, name="host")

@@ -1,0 +1,52 @@
+"""A cordon for people: the plan's lines, the last line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.plan import step as steps
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.controller.results import ChangeResult, Planned
+    from vgpumgr.core.plan.cordons import CordonPlan
+
+
+def lines(planned: Planned[CordonPlan]) -> Iterator[str]:
+    """The head and one line per step."""
+    yield _where(planned.plan)
+    for text in step_lines(planned.plan):
+        yield f"  {text}"
+
+
+def step_lines(plan: CordonPlan) -> Iterator[str]:
+    """One line per step."""
+    for step in plan.steps:
+        if isinstance(step, steps.SetCordon):
+            if step.before is not None:
+                yield f"- cordon  {step.before.reason} ({step.before.by}, {step.before.at})"
+            if step.cordon is not None:
+                yield f"+ cordon  {step.cordon.reason}"
+
+
+def closing(result: ChangeResult[CordonPlan], elapsed_s: float) -> str:
+    """The last line."""
+    plan, where = result.planned.plan, _where(result.planned.plan)
+    match result.outcome:
+        case Outcome.WOULD_CHANGE:
+            return "would change; nothing was written (--check)."
+        case Outcome.UNCHANGED if plan.cordon is not None:
+            told = f"{plan.cordon.reason} ({plan.cordon.by}, {plan.cordon.at})"
+            return f"{where} is cordoned already: {told}. Nothing to do."
+        case Outcome.UNCHANGED:
+            return f"{where} is not cordoned. Nothing to do."
+        case Outcome.DONE if plan.cordon is None:
+            return f"done in {elapsed_s:.1f} s. {where} takes new vGPUs again."
+        case Outcome.DONE:
+            return f"done in {elapsed_s:.1f} s. {where} gets no new vGPU; what is there stays."
+
+
+def _where(plan: CordonPlan) -> str:
+    return plan.host if plan.gpu is None else f"GPU {plan.gpu} of {plan.host}"
