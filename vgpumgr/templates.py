@@ -16,7 +16,6 @@ from vgpumgr.errors import TemplateError
 if TYPE_CHECKING:
     import jinja2
 
-    from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.model.domain_xml import Hostdev
     from vgpumgr.core.reconcile.nightly import Schedule
 
@@ -51,11 +50,6 @@ def render_claims(document: claims.ClaimDocument) -> str:
             hint="a VM cannot have that many slots",
         )
     return text
-
-
-def render_conf(conf: ConfText | None) -> str | None:
-    """The text of a file in /etc/modprobe.d: ours is rendered, another one is already text, None means no file."""
-    return conf if conf is None or isinstance(conf, str) else _render("modprobe.conf.j2", conf=conf) + "\n"
 
 
 def render_cron(schedule: Schedule, *, command: str, mailto: str | None) -> str:

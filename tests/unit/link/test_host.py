@@ -12,7 +12,6 @@ from tests.unit.core import builders
 from tests.unit.link.program.test_session import LOCKED, SCHEDULER, SNAPSHOT, Script, accept, render_ok, start
 from vgpumgr import errors, resources
 from vgpumgr.core.driver import catalogue, scheduler
-from vgpumgr.core.driver.modprobe import NewConf
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.host import protocol
@@ -40,7 +39,7 @@ SET = plan_steps.SetScheduler(
 CONF = plan_steps.WriteModprobe(
     host=builders.HOST,
     path="/etc/modprobe.d/vgpumgr.conf",
-    text=NewConf(options="options nvidia NVreg_RegistryDwords=RmPVMRL=0x1"),
+    text="options nvidia NVreg_RegistryDwords=RmPVMRL=0x1\n",
     before=None,
 )
 
@@ -179,7 +178,7 @@ def test_a_scheduler_and_a_file_of_modprobe_have_the_wires_shape() -> None:
     assert (told["setting"]["time_slice_ns"], told["expect"]) == (2_000_000, {"graphics": "best-effort"})
     conf = wire.check(steps.wire_step(CONF), protocol.ModprobeStep, "step")
     assert (conf["path"], conf["expect"]) == ("/etc/modprobe.d/vgpumgr.conf", None)
-    assert conf["text"].endswith("\noptions nvidia NVreg_RegistryDwords=RmPVMRL=0x1\n")
+    assert conf["text"] == "options nvidia NVreg_RegistryDwords=RmPVMRL=0x1\n"
 
 
 def test_core_and_the_host_program_have_the_same_words() -> None:

@@ -99,8 +99,6 @@ def _line(step: steps.Step, plan: GpuPlan) -> str:
 
 
 def _diff(step: steps.WriteModprobe) -> Iterator[str]:
-    from vgpumgr import templates
-
-    before, after = (templates.render_conf(conf) or "" for conf in (step.before, step.text))
+    before, after = (step.before or "", step.text or "")
     for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]:
         yield f"    {line}"

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from vgpumgr.names import PciAddress
 
 FOLDER = "/etc/modprobe.d"
+_HEAD = """\
+# Written by vgpumgr: how GPUs share their time among vGPUs, from the next load of the nvidia module on.
+# `vgpumgr scheduler set` changes the lines below. Your own options are kept; do not set this parameter in a second line or
+# file, because the kernel keeps only the last one.
+"""
 OUR_PATH = f"{FOLDER}/vgpumgr.conf"
 PER_DEVICE = "NVreg_RegistryDwordsPerDevice"
 EVERY_DEVICE = "NVreg_RegistryDwords"
@@ -46,16 +51,6 @@ class LoadedModule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewConf:
-    """Our own file before it is rendered: its only options line."""
-
-    options: str
-
-
-ConfText = str | NewConf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A value of RmPVMRL. `number` is None if the text is not a number. `path` is its file; None: the loaded module."""
 
@@ -71,7 +66,7 @@ class Edit:
 
     path: str
     before: str | None
-    text: ConfText
+    text: str
 
 
 def read(files: Sequence[ModprobeFile], gpu: PciAddress) -> Found | None:
@@ -99,7 +94,7 @@ def merge(files: Sequence[ModprobeFile], gpu: PciAddress, value: int) -> Edit:
     line = options_line(gpu, value)
     ours = next((file.text for file in files if file.path == OUR_PATH), None)
     if ours is None:
-        return Edit(path=OUR_PATH, before=None, text=NewConf(options=line))
+        return Edit(path=OUR_PATH, before=None, text=f"{_HEAD}{line}\n")
     gap = "" if not ours or ours.endswith("\n") else "\n"
     return Edit(path=OUR_PATH, before=ours, text=f"{ours}{gap}{line}\n")
 

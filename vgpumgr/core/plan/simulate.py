@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import admission
-from vgpumgr.core.driver.modprobe import ModprobeFile, NewConf
+from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE, Freed, Vgpu
@@ -21,7 +21,6 @@ from vgpumgr.core.plan import step as steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, Places, SizeMode
     from vgpumgr.core.model.view import HostView
@@ -229,12 +228,11 @@ def in_mode(gpu: Gpu, mode: SizeMode) -> Gpu:
 
 def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
     files = {file.path: file.text for file in snapshot.modprobe or ()}
-    if files.get(step.path) != _plain(step.before):
+    if files.get(step.path) != step.before:
         raise ImpossibleStepError(f"{step.path} is not as the step expects")
     files.pop(step.path, None)
-    text = _plain(step.text)
-    if text is not None:
-        files[step.path] = text
+    if step.text is not None:
+        files[step.path] = step.text
     return replace(
         snapshot, modprobe=tuple(ModprobeFile(path=path, text=found) for path, found in sorted(files.items()))
     )
@@ -246,11 +244,6 @@ def _cordoned(snapshot: HostSnapshot, step: steps.SetCordon) -> HostSnapshot:
     others = tuple(cordon for cordon in snapshot.cordons if cordon.gpu_uuid != step.gpu_uuid)
     new = () if step.cordon is None else (step.cordon,)
     return replace(snapshot, ledger_file=True, cordons=(*others, *new))
-
-
-def _plain(conf: ConfText | None) -> str | None:
-    """A file's text; for a file of ours, which only the controller renders, the line that counts."""
-    return f"{conf.options}\n" if isinstance(conf, NewConf) else conf
 
 
 def _destroyed(snapshot: HostSnapshot, step: steps.DestroyVgpu) -> HostSnapshot:

@@ -28,7 +28,6 @@ from vgpumgr.core.driver import scheduler
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.core.driver.modprobe import ConfText
     from vgpumgr.core.driver.scheduler import Policy, Setting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Hostdev
@@ -220,8 +219,8 @@ class WriteModprobe:
 
     host: HostName
     path: str
-    text: ConfText | None
-    before: ConfText | None
+    text: str | None
+    before: str | None
 
     verb = "write_modprobe"
 

@@ -86,11 +86,9 @@ def _scheduler(step: steps.SetScheduler) -> protocol.SchedulerStep:
 
 
 def _modprobe(step: steps.WriteModprobe) -> protocol.ModprobeStep:
-    from vgpumgr import templates
-
     return {
         "verb": step.verb,
         "path": step.path,
-        "text": templates.render_conf(step.text),
-        "expect": templates.render_conf(step.before),
+        "text": step.text,
+        "expect": step.before,
     }

@@ -398,6 +398,17 @@ def test_a_boards_scheduler_is_set_on_every_gpu_of_it_and_says_where_it_is_decla
     ]
 
 
+def test_of_two_gpus_the_second_expects_the_boot_file_as_the_first_leaves_it() -> None:
+    """All steps of a host are planned before the first is carried out, and the host compares the whole text."""
+    view = builders.host(builders.gpu(), builders.gpu(pci="0000:81:00.0"))
+    made = host_plan.plan_host(view, replace(declares(), boards=(of_board(),)), RUN)
+    first, second = (step for item in made.tasks for step in item.steps if isinstance(step, steps.WriteModprobe))
+    assert first.before is None
+    assert str(first.text).startswith("# Written by vgpumgr")
+    assert second.before == first.text
+    assert all(f"pci={gpu.pci};" in str(second.text) for gpu in view.snapshot.gpus)
+
+
 def test_a_gpus_own_scheduler_is_set_in_place_of_its_boards() -> None:
     view = builders.host(builders.gpu(), builders.gpu(pci="0000:81:00.0"))
     own = replace(declares({"0000:81:00.0": SchedulerWish(policy="best-effort")}), boards=(of_board(),))
