@@ -7,7 +7,8 @@
     ├── RequestError                                      2   usage
     │   ├── UsageError · BadName · BadSchedulerValue · Declined(1, failed)
     │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownVgpu · UnknownProfile · UnknownSlot · UnknownName
-    │   │   └── VmNotSeen                                 4   unreached
+    │   │   ├── VmNotSeen                                 4   unreached
+    │   │   └── DeclaredVmUnknown                         5   unknown_vm
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
@@ -49,14 +50,17 @@ if TYPE_CHECKING:
 class Outcome(StrEnum):
     """The outcome of a command or of one item in it; part of the contract that scripts rely on (docs/exit-codes.md).
 
-    The first three are successes; each of the others belongs to an error.
+    The first four are successes; each of the others belongs to an error. `waiting`: reconcile would change it, but something
+    in use keeps it from that, and the use ends some day.
     """
 
     DONE = "done"
     UNCHANGED = "unchanged"
     WOULD_CHANGE = "would_change"
+    WAITING = "waiting"
     FAILED = "failed"
     USAGE = "usage"
+    UNKNOWN_VM = "unknown_vm"
     UNREACHED = "unreached"
     NO_CAPACITY = "no_capacity"
     REFUSED = "refused"
@@ -144,6 +148,13 @@ class VmNotSeen(UnknownVm):
     outcome = Outcome.UNREACHED
 
 
+class DeclaredVmUnknown(UnknownVm):
+    """The inventory declares a VM for a host that has none of that name. Whatever else is declared there is served."""
+
+    exit_code = 5
+    outcome = Outcome.UNKNOWN_VM
+
+
 class AmbiguousVm(RequestError):
     """More than one host has a VM of that name."""
 
@@ -194,7 +205,22 @@ class RefusedPlan(VgpumgrError):
 
 
 class InUse(RefusedPlan):
-    """Something holds the vGPU, or it cannot be determined that nothing does."""
+    """Something holds the vGPU, or it cannot be determined that nothing does.
+
+    `until`: what would have to be so for the same plan not to be refused, after "until"; None if that does not come by itself.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        host: str | None = None,
+        hint: str | None = None,
+        details: Iterable[str] = (),
+        until: str | None = None,
+    ) -> None:
+        super().__init__(what, host=host, hint=hint, details=details)
+        self.until = until
 
 
 class StillEnding(InUse):

@@ -201,6 +201,7 @@ class Fleet:
         trouble: Trouble | None = None,
         by: str = "cron@ctl1",
         confirms: bool = True,
+        strict: bool = False,
     ) -> Outcome:
         """`confirms`: somebody looks at what the guard refused, and confirms it."""
 
@@ -209,7 +210,7 @@ class Fleet:
                 end.agreed += plan.takes_away
 
             consent = Consent(check=check, show=lambda _fleet: None, ask=ask)
-            result = reconcile(context, ReconcileOptions(limit=limit), consent)
+            result = reconcile(context, ReconcileOptions(limit=limit, strict=strict), consent)
             if result.guard is None or not confirms:
                 return result
             destroys = sum(plan.destroys for plan in result.fleet.plans)

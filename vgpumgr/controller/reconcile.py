@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -34,9 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileOptions:
-    """`limit`: patterns of hosts, all if empty. `confirm_destroys`: the number of removals the user expects."""
+    """`limit`: patterns of hosts, all if empty. `confirm_destroys`: the number of removals the user expects.
+
+    `strict`: what waits for the end of a use is refused.
+    """
 
     limit: tuple[str, ...] = ()
+    strict: bool = False
     confirm_destroys: int | None = None
     host_deadline_s: float = HOST_DEADLINE_S
 
@@ -65,11 +69,25 @@ def _reconcile(
     guard = _guard(fleet, options)
     if consent.check or guard is not None or not fleet.changed:
         hosts_now = tuple(_untouched(fleet, plan, Outcome.WOULD_CHANGE) for plan in fleet.plans)
-        return ReconcileResult(fleet=fleet, hosts=hosts_now, guard=guard, check=consent.check)
+        return ReconcileResult(fleet=fleet, hosts=_judged(hosts_now, options), guard=guard, check=consent.check)
     if fleet.takes_away:
         consent.ask(fleet)
     done = workers.apply(fleet, hosts, binds=consent.kept is not None)
-    return ReconcileResult(fleet=fleet, hosts=done, guard=None, check=False, findings=journaling.findings(context))
+    found = journaling.findings(context)
+    return ReconcileResult(fleet=fleet, hosts=_judged(done, options), guard=None, check=False, findings=found)
+
+
+def _judged(hosts: Sequence[HostResult], options: ReconcileOptions) -> tuple[HostResult, ...]:
+    """The same results, where what only waits for the end of a use is no failure, unless that is what is asked."""
+    if options.strict:
+        return tuple(hosts)
+    return tuple(replace(host, tasks=tuple(map(_waiting_or_not, host.tasks))) for host in hosts)
+
+
+def _waiting_or_not(found: TaskResult) -> TaskResult:
+    if found.planned.waits is None or found.error is not found.planned.refused:
+        return found
+    return replace(found, outcome=Outcome.WAITING, error=None)
 
 
 def _guard(fleet: FleetPlan, options: ReconcileOptions) -> errors.TooManyDestroys | None:

@@ -205,7 +205,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """The result of one task: done, unchanged, would_change, or the outcome of its error."""
+    """The result of one task: done, unchanged, would_change, waiting, or the outcome of its error."""
 
     planned: PlannedTask
     outcome: Outcome
@@ -252,6 +252,23 @@ class ReconcileResult:
     def failed(self) -> tuple[tuple[HostName, TaskResult], ...]:
         """The tasks that were refused or failed."""
         return tuple((host, one) for host, one in self.tasks if one.error is not None)
+
+    @property
+    def waiting(self) -> tuple[Finding, ...]:
+        """What waits for the end of a use: one finding for each task."""
+        from vgpumgr.core.model.view import Finding
+
+        return tuple(
+            Finding(
+                kind="waiting",
+                host=host,
+                vm=one.planned.task.vm,
+                slot=one.planned.task.slot,
+                text=f"{host}: {one.planned.task.subject}, {one.planned.task.why}, waits until {one.planned.waits}",
+            )
+            for host, one in self.tasks
+            if one.outcome == Outcome.WAITING
+        )
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -70,6 +70,7 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
         "findings": [
             *of_inventory(result.fleet.findings),
             *(row for plan in plans for row in common.findings(plan.findings)),
+            *common.findings(result.waiting),
             *common.findings(result.findings),
         ],
         "drift": [common.plain(row) for plan in plans for row in plan.drift],

@@ -20,6 +20,7 @@ def vgpu_reconcile(run):
     options = use_case.ReconcileOptions(
         limit=tuple(map(str, params["limit"])),
         confirm_destroys=params["confirm_destroys"],
+        strict=params["strict"],
         host_deadline_s=params["deadline"],
     )
 
@@ -36,7 +37,7 @@ def vgpu_reconcile(run):
     result = change.fleet(found)
     run.warnings += [str(row) for row in found.fleet.findings]
     run.warnings += [row.text for plan in found.fleet.plans for row in plan.findings]
-    run.warnings += [row.text for row in found.findings]
+    run.warnings += [row.text for row in (*found.waiting, *found.findings)]
     if run.check and found.fleet.takes_away and not confirmed and found.guard is None:
         taken = "; ".join(_taken(found.fleet))
         run.warnings.append(f"this plan removes something ({taken}): without check mode it needs confirm: true")
@@ -47,7 +48,9 @@ def vgpu_reconcile(run):
     if changed or found.problems:
         lines = [f"{changed} of {len(done)} jobs changed"]
     else:
-        lines = [f"{len(done)} of {len(done)} jobs already as wanted"]
+        waiting = len(found.waiting)
+        lines = [f"{len(done) - waiting} of {len(done)} jobs already as wanted"]
+        lines[0] += f", {waiting} waiting for the end of a use" if waiting else ""
     lines += [f"{host}: {unit.planned.task.subject}: {text(unit.error)}" for host, unit in found.failed]
     lines += [text(error) for _host, error in found.errors]
     lines += [text(found.guard)] if found.guard else []

@@ -68,6 +68,7 @@ VGPU_RECONCILE = {
         "confirm": {"type": "bool", "default": False},
         "confirm_destroys": {"type": "int"},
         "deadline": {"type": "int", "default": 300},
+        "strict": {"type": "bool", "default": False},
         "inventory": _INVENTORY,
     },
 }

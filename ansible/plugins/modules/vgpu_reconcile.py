@@ -44,6 +44,12 @@ options:
     description: Time limit for each hypervisor, in seconds. One that exceeds it is skipped and reported.
     type: int
     default: 300
+  strict:
+    description:
+      - Fail also where something only waits until a GPU or VM is no longer in use.
+      - Otherwise that is the outcome V(waiting) of its job, and a warning.
+    type: bool
+    default: false
 seealso:
   - module: vgpumgr.kvm.vgpu
 """
@@ -65,7 +71,7 @@ msg:
   type: str
   sample: 2 of 8 jobs changed
 outcomes:
-  description: The outcomes that occurred, each once. V(done), V(unchanged), V(would_change), or how a job failed.
+  description: The outcomes that occurred, each once. V(done), V(unchanged), V(would_change), V(waiting), or how a job failed.
   returned: always
   type: list
   elements: str

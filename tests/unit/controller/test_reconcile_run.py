@@ -13,8 +13,10 @@ from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.cli.main import run
+from vgpumgr.cli.text import fleet_text
 from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.core.reconcile import destroy_guard
+from vgpumgr.documents import change
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -43,9 +45,14 @@ def fleet_of(pool: Pool, vms: int, *hosts: str) -> Fleet:
 
 
 def result_of(
-    fleet: Fleet, *, check: bool = False, trouble: Trouble | None = None, confirms: bool = True
+    fleet: Fleet,
+    *,
+    check: bool = False,
+    trouble: Trouble | None = None,
+    confirms: bool = True,
+    strict: bool = False,
 ) -> ReconcileResult:
-    result = fleet.reconcile(check=check, trouble=trouble, confirms=confirms).result
+    result = fleet.reconcile(check=check, trouble=trouble, confirms=confirms, strict=strict).result
     assert isinstance(result, ReconcileResult)
     return result
 
@@ -90,6 +97,50 @@ def test_what_would_be_taken_away_beyond_what_was_agreed_stays_and_the_rest_is_d
     assert vms_of(host, "done") == {"1vm03"}
     assert all(vgpu in fleet.machines["kvm01"].hardware() for vgpu in before)
     assert vms_of(result_of(fleet).hosts[0], "done") == {"1vm02"}
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_waits_for_the_end_of_a_use_is_told_and_fails_only_a_strict_run(pool: Pool, check: bool) -> None:
+    """1vm01 runs and is no longer declared, 1vm02 is new: that one is served, the other one waits."""
+    fleet = fleet_of(pool, 2, "kvm01")
+    del fleet.declared["kvm01", "1vm02"]
+    result_of(fleet)
+    assert fleet.start("kvm01", fleet.vms("kvm01")[0])
+    del fleet.declared["kvm01", "1vm01"]
+    fleet.declared["kvm01", "1vm02"] = {DEFAULT_SLOT: "4Q"}
+    before = fleet.machines["kvm01"].hardware()
+
+    strict = result_of(fleet, check=True, strict=True)
+    assert [type(error) for error in strict.problems] == [errors.InUse]
+    assert strict.waiting == ()
+
+    result = result_of(fleet, check=check)
+    assert result.problems == ()
+    assert set(result.outcomes) == {"waiting", "would_change" if check else "done"}
+    (told,) = result.waiting
+    assert (told.kind, told.host, told.vm, told.slot) == ("waiting", "kvm01", "1vm01", DEFAULT_SLOT)
+    assert told.text.endswith(", waits until 1vm01 is shut down")
+    document = json.loads(json.dumps(change.of_fleet(result)))
+    units = [unit for unit in document["result"]["hosts"][0]["units"] if unit["vm"] == "1vm01"]
+    assert [(unit["outcome"], unit["error"]) for unit in units] == [("waiting", None)]
+    assert [row["text"] for row in document["findings"] if row["kind"] == "waiting"] == [told.text]
+    assert set(before) <= set(fleet.machines["kvm01"].hardware())
+
+    last = result_of(fleet)
+    assert set(last.outcomes) == {"waiting"} if not check else {"waiting", "done"}
+    (line,) = fleet_text.closing(result_of(fleet), 0.1)
+    assert line == "1 host: 1 vGPU is as wanted; 1 waits for a GPU or VM in use."
+    fleet.stop("kvm01", fleet.vms("kvm01")[0])
+    assert vms_of(result_of(fleet).hosts[0], "done") == {"1vm01"}
+
+
+def test_a_declared_vm_that_its_host_does_not_have_is_its_own_outcome_and_the_others_are_served(pool: Pool) -> None:
+    fleet = fleet_of(pool, 2, "kvm01")
+    fleet.declared["kvm01", "1vm99"] = {DEFAULT_SLOT: "4Q"}
+    result = result_of(fleet)
+    assert vms_of(result.hosts[0], "done") == {"1vm01", "1vm02"}
+    assert vms_of(result.hosts[0], "unknown_vm") == {"1vm99"}
+    assert [(type(error), error.exit_code) for error in result.problems] == [(errors.DeclaredVmUnknown, 5)]
 
 
 def test_a_guard_that_refuses_the_whole_plan_leaves_the_dead_host_named_beside_it(pool: Pool) -> None:

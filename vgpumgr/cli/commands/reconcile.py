@@ -37,12 +37,19 @@ _CONFIRM = click.option(
     help="Allow a plan that destroys exactly N vGPUs, even if that exceeds the guard's limit.",
 )
 
+_STRICT = click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit 5 also for what only waits until a GPU or VM is no longer in use.",
+)
+
 
 @click.command()
 @choosing.hosts()
 @_LIMIT
 @_DEADLINE
 @_CONFIRM
+@_STRICT
 @plan_files.out_option
 @common_options
 def plan(
@@ -52,6 +59,7 @@ def plan(
     limit: tuple[str, ...],
     deadline: int,
     confirm_destroys: int | None,
+    strict: bool,
     out: str | None,
 ) -> int:
     """Show what `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is drift.
@@ -61,7 +69,7 @@ def plan(
       vgpumgr plan 'kvm0*' -o json
       vgpumgr plan --out tonight.json
     """
-    options = _options(choosing.either(hosts, limit), deadline, confirm_destroys)
+    options = _options(choosing.either(hosts, limit), deadline, confirm_destroys, strict=strict)
     return _run(replace(settings, check=True), options, out=out, kept=None)
 
 
@@ -70,6 +78,7 @@ def plan(
 @_LIMIT
 @_DEADLINE
 @_CONFIRM
+@_STRICT
 @plan_files.out_option
 @plan_files.plan_option
 @click.option(
@@ -86,6 +95,7 @@ def reconcile(
     limit: tuple[str, ...],
     deadline: int,
     confirm_destroys: int | None,
+    strict: bool,
     out: str | None,
     plan_file: str | None,
     restart_window: bool,
@@ -101,7 +111,8 @@ def reconcile(
       vgpumgr reconcile --restart-window     (which VMs to shut down and start in the next window)
 
     A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A VM that runs is never
-    touched: what it was given or lost is in its definition, and so in the VM from its next start on.
+    touched: what it was given or lost is in its definition, and so in the VM from its next start on. What cannot be done while a
+    GPU or VM is in use waits for that (exit 0), and is told.
     """
     chosen = choosing.either(hosts, limit)
     if restart_window:
@@ -112,7 +123,8 @@ def reconcile(
     kept = plan_files.read(plan_file)
     if kept is not None and chosen:
         raise errors.UsageError("--plan and hosts cannot be combined", hint="the plan already names its hosts")
-    return _run(settings, _options(kept.hosts if kept else chosen, deadline, confirm_destroys), out=out, kept=kept)
+    options = _options(kept.hosts if kept else chosen, deadline, confirm_destroys, strict=strict)
+    return _run(settings, options, out=out, kept=kept)
 
 
 def _restart_window(settings: Settings, chosen: tuple[str, ...], *, others: Mapping[str, object]) -> int:
@@ -127,10 +139,10 @@ def _restart_window(settings: Settings, chosen: tuple[str, ...], *, others: Mapp
     return restart_window.show(settings, chosen)
 
 
-def _options(chosen: tuple[str, ...], deadline: int, confirm_destroys: int | None) -> ReconcileOptions:
+def _options(chosen: tuple[str, ...], deadline: int, confirm_destroys: int | None, *, strict: bool) -> ReconcileOptions:
     from vgpumgr.controller.reconcile import ReconcileOptions
 
-    return ReconcileOptions(limit=chosen, confirm_destroys=confirm_destroys, host_deadline_s=deadline)
+    return ReconcileOptions(limit=chosen, strict=strict, confirm_destroys=confirm_destroys, host_deadline_s=deadline)
 
 
 def _run(settings: Settings, options: ReconcileOptions, *, out: str | None, kept: KeptPlan | None) -> int:
@@ -188,6 +200,7 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
             output.print_warning(settings, str(note))
     found = [finding for plan in result.fleet.plans for finding in plan.findings]
     output.print_findings(settings, (one for one in found if not (quiet and one.kind in STANDING)))
+    output.print_findings(settings, result.waiting)
     for host, task_result in result.failed:
         assert task_result.error is not None
         output.print_error(settings, task_result.error, about=(host, task_result.planned.task.subject))

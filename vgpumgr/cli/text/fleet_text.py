@@ -11,6 +11,7 @@ from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,14 +88,19 @@ def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
     count = Counter(task_result.outcome for task_result in task_results)
     hosts = words.counted(len(result.fleet.plans), "host")
     if not result.fleet.changed and not failed and not result.errors:
-        yield f"{hosts}: {_wanted(task_results)}."
+        yield f"{hosts}: {_wanted(task_results)}{_waiting(count[Outcome.WAITING])}."
         return
     parts = [f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(count.items())]
     yield f"{hosts} in {elapsed_s:.1f} s: {', '.join(parts) or 'nothing to do'}{_unread(result.fleet)}."
 
 
-def _wanted(task_results: Sequence[TaskResult]) -> str:
+def _waiting(number: int) -> str:
+    return f"; {number} {'waits' if number == 1 else 'wait'} for a GPU or VM in use" if number else ""
+
+
+def _wanted(results: Sequence[TaskResult]) -> str:
     """`8 vGPUs and 2 schedulers are as wanted`."""
+    task_results = [one for one in results if one.outcome != Outcome.WAITING]
     shares = sum(isinstance(task_result.planned.task, SetGpuScheduler) for task_result in task_results)
     modes = sum(isinstance(task_result.planned.task, SetGpuMode) for task_result in task_results)
     numbers = ((len(task_results) - shares - modes, "vGPU"), (shares, "scheduler"), (modes, "mode"))
@@ -102,5 +108,7 @@ def _wanted(task_results: Sequence[TaskResult]) -> str:
     return (
         f"{' and '.join(parts)} {'is' if len(task_results) == 1 else 'are'} as wanted"
         if parts
+        else "nothing else is declared or attached there"
+        if results
         else "nothing is declared or attached there"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from vgpumgr.core.driver.asking import FgpuUnits
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
@@ -65,6 +65,7 @@ FindingKind = Literal[
     "unreadable",
     "unsure",
     "unusable-snapshot",
+    "waiting",
     "will-not-start",
 ]
 """One word for scripts; later versions may add more."""
@@ -150,6 +151,17 @@ class Unread(str):
     __slots__ = ()
 
 
+class Named(str):
+    """A line about a document that names the vGPU: it counts as use, and lasts until somebody changes the document."""
+
+    __slots__ = ()
+
+
+def ends(lines: Iterable[str]) -> bool:
+    """Whether all these holders are running VMs and processes, so that the use ends with them."""
+    return not any(isinstance(line, Unread | Named) for line in lines)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
     """Who has a vGPU, in words. Both empty: all evidence was read, and nothing has it.
@@ -179,7 +191,7 @@ def holders(
         if runs is not None and (domain.uuid != unplugging or isinstance(runs, Unread)):
             found.append(runs)
         elif domain.uuid != letting_go and any(item.source == device for item in domain.inactive):
-            found.append(f"VM {domain.name} has it in its definition")
+            found.append(Named(f"VM {domain.name} has it in its definition"))
     saved_of = view.states
     concerned = {*saved_of.naming(device), *saved_of.unreadable}
     for uuid, saved in saved_of.items() if concerned else ():
@@ -190,7 +202,7 @@ def holders(
                 Unread(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
             )
         elif any(item.source == device for item in saved.image or ()):
-            found.append(f"VM {view.vm_name(uuid)} has it in its managed-save image")
+            found.append(Named(f"VM {view.vm_name(uuid)} has it in its managed-save image"))
     return _with_users(found, view, device, vgpu, unplugging)
 
 

@@ -296,8 +296,17 @@ def _guard_in_use(
             f"{entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
             details=held.lasting,
             hint=_hint_in_use(view, vm, entry),
+            until=_until(vm, held.lasting),
         )
     return held
+
+
+def _until(vm: Domain | plans.GoneVm, lasting: Sequence[str]) -> str | None:
+    if not views.ends(lasting):
+        return None
+    if not isinstance(vm, plans.GoneVm) and vm.active:
+        return f"{vm.name} is shut down"
+    return f"its vGPU is idle: {lasting[0]}"
 
 
 def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
@@ -344,6 +353,7 @@ def _guard_live(domain: Domain, slot: Slot) -> None:
         raise errors.InUse(
             f"{domain.name} is running with the vGPU of slot {slot}",
             hint=f"shut {domain.name} down first; nothing in use is ever removed",
+            until=f"{domain.name} is shut down",
         )
 
 

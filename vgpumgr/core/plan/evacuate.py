@@ -154,7 +154,17 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
             f"{what}: {'the vGPU' if len(names) == 1 else 'vGPUs'} of {who} {'is' if len(names) == 1 else 'are'} in use",
             details=held,
             hint=f"shut {who} down first; nothing in use is ever removed",
+            until=f"its GPU is idle: {_using(view, tuple(dict.fromkeys(names)))}" if views.ends(held) else None,
         )
+
+
+def _using(view: HostView, names: tuple[str, ...]) -> str:
+    """`vm02, vm04 run`, where that is what uses it."""
+    who, alone = ", ".join(names), len(names) == 1
+    running = {domain.name for domain in view.domains if domain.active}
+    if running.issuperset(names):
+        return f"{who} {'runs' if alone else 'run'}"
+    return f"the vGPU of {who} is in use" if alone else f"the vGPUs of {who} are in use"
 
 
 def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool) -> None:

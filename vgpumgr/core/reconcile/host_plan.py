@@ -83,6 +83,13 @@ class PlannedTask:
         return self.task.gpu_id if isinstance(self.task, OfGpu) and not self.task.gpu_id.startswith("GPU-") else None
 
     @property
+    def waits(self) -> str | None:
+        """What it waits for, as in "waits until …", if only something in use keeps it from being done; else None."""
+        if self.task.verb != RECONCILE or not isinstance(self.refused, errors.InUse):
+            return None
+        return self.refused.until
+
+    @property
     def may_pass(self) -> bool:
         """Whether it was refused for a reason that another task may still remove."""
         return isinstance(self.refused, _MAY_PASS)
@@ -254,7 +261,7 @@ def _plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, au
     if domain is None:
         where = f" ({task.declared.where})" if task.declared else ""
         near = names.nearest(task.vm, {item.name for item in view.domains})
-        raise errors.UnknownVm(
+        raise errors.DeclaredVmUnknown(
             f"{view.snapshot.host} has no VM {task.vm!r}{where}",
             hint=f"did you mean {near}?" if near else "define it there, or remove it from the inventory",
         )

@@ -323,6 +323,31 @@ PCI = "0000:41:00.0"
 FIXED = {PCI: SchedulerWish(policy="fixed-share", time_slice_ns=2_000_000)}
 
 
+def test_what_a_running_vm_keeps_from_being_freed_or_exchanged_waits_until_it_is_shut_down() -> None:
+    view = builders.running(after(builders.host(), vm01="4Q"))
+    assert unit(plan(view), "vm01").waits == "vm01 is shut down"
+    assert unit(plan(view, vm01="4C"), "vm01").waits == "vm01 is shut down"
+
+
+def test_nothing_waits_where_the_use_may_never_end() -> None:
+    """Use that cannot be determined, or another VM's definition: somebody has to do something, so that is refused."""
+    view = after(builders.host(), vm01="4Q")
+    untold = replace(view, snapshot=replace(view.snapshot, handles=None))
+    named = builders.give(view, "vm02", builders.find(view, "vm01").inactive[0])
+    for found in (untold, named):
+        left = unit(plan(found), "vm01")
+        assert isinstance(left.refused, errors.InUse)
+        assert left.waits is None
+
+
+def test_what_a_person_asks_for_now_is_refused_and_does_not_wait() -> None:
+    view = builders.running(after(builders.host(), vm01="4Q"))
+    task = tasks.DetachSlot(vm=VmName("vm01"), uuid=builders.vm_uuid("vm01"), slot=None)
+    asked = host_plan.plan_task(view, declares(), task, RUN)
+    assert isinstance(asked.refused, errors.InUse)
+    assert asked.waits is None
+
+
 def shared(view: HostView) -> HostPlan:
     """With a declared scheduler, and vm01 declared with 4Q."""
     return host_plan.plan_host(view, declares(FIXED, vm01="4Q"), RUN)
@@ -348,6 +373,7 @@ def test_an_idle_vgpu_of_ours_is_moved_out_only_where_the_driver_asks_for_it_and
     assert builders.hardware_of(simulate.apply(view, made.steps)) == builders.hardware_of(view)
     busy = shared(builders.running(view))
     assert isinstance(unit(busy, "GPU").refused, errors.InUse)
+    assert unit(busy, "GPU").waits == "its GPU is idle: vm01 runs"
     assert busy.steps == ()
 
 
