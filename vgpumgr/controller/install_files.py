@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_WANTED_BY = ("timers.target", "multi-user.target")  # the units' WantedBy=, for which `systemctl enable` makes links
+
+
 class FileState(StrEnum):
-    """How a file compares with its intended content. OURS: as we once wrote it, with other settings."""
+    """How a file compares with its intended content. OURS: as we once wrote it, with other settings. FOREIGN: never ours."""
 
     ABSENT = "absent"
     SAME = "same"
     OURS = "ours"
     EDITED = "edited"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +51,54 @@ class InstallFile:
         return tuple(difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm=""))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledFile:
+    """A file that may be one that we wrote. `link`: what `systemctl enable` made for the unit, if it did."""
+
+    path: Path
+    state: FileState
+    link: Path | None
+
+
 def look(path: Path, text: str) -> InstallFile:
     """The file's present content and the sealed text intended for it. Raises VgpumgrError if the file cannot be read."""
+    return InstallFile(path=path, text=nightly.seal(text), current=_read(path))
+
+
+def look_at(path: Path) -> InstalledFile:
+    """Whose the file at the path is. Raises VgpumgrError if it cannot be read."""
+    current = _read(path)
+    if current is None:
+        state = FileState.ABSENT
+    elif not nightly.is_sealed(current):
+        state = FileState.FOREIGN
+    else:
+        state = FileState.OURS if nightly.is_untouched(current) else FileState.EDITED
+    links = (path.parent / f"{target}.wants" / path.name for target in _WANTED_BY)
+    return InstalledFile(path=path, state=state, link=next((link for link in links if link.is_symlink()), None))
+
+
+def remove(file: InstalledFile) -> None:
+    """Remove the file, and what enabled it. Raises UsageError if only root may do that."""
     try:
-        current = path.read_bytes().decode(errors="surrogateescape")
+        for path in (file.path, file.link):
+            if path is not None:
+                path.unlink(missing_ok=True)
+    except PermissionError as error:
+        raise UsageError(
+            f"{file.path} cannot be removed: only root may do that", hint="run it as root (sudo)"
+        ) from error
+    except OSError as error:
+        raise VgpumgrError(f"cannot remove {file.path}: {error.strerror}") from error
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode(errors="surrogateescape")
     except FileNotFoundError:
-        current = None
+        return None
     except OSError as error:
         raise VgpumgrError(f"cannot read {path}: {error.strerror}") from error
-    return InstallFile(path=path, text=nightly.seal(text), current=current)
 
 
 def write(file: InstallFile) -> None:

@@ -9,7 +9,7 @@ from vgpumgr.documents import common
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.install_files import InstallFile
+    from vgpumgr.controller.install_files import InstalledFile, InstallFile
     from vgpumgr.errors import Outcome
 
 SCHEMA = "vgpumgr.install/1"
@@ -21,4 +21,13 @@ def document(files: Iterable[InstallFile], outcome: Outcome) -> dict[str, object
         "changed": outcome.changed,
         "outcomes": common.plain([outcome]),
         "files": [{"path": str(file.path), "state": common.plain(file.state), "text": file.text} for file in files],
+    }
+
+
+def removal(files: Iterable[InstalledFile], outcome: Outcome) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "changed": outcome.changed,
+        "outcomes": common.plain([outcome]),
+        "files": [{"path": str(file.path), "state": common.plain(file.state), "text": None} for file in files],
     }

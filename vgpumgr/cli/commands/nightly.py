@@ -1,4 +1,4 @@
-"""`vgpumgr install cron|timer|collect`: prints or writes the files that run the nightly reconcile and the collector here."""
+"""`vgpumgr install cron|timer|collect|remove`: prints or writes the files that run the nightly reconcile and the collector here."""
 
 from __future__ import annotations
 
@@ -37,11 +37,14 @@ _JITTER = click.option(
     help="Random delay of up to this many minutes, so that several controllers do not start at once.",
 )
 _USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="The user that the job runs as.")
+_PLAN_ONLY = click.option(
+    "--plan-only", is_flag=True, help="The job only tells what is not as declared (`plan`); it changes nothing."
+)
 _DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write to this directory instead.")
 
 
 def _job_options(command: Callable[..., int]) -> Callable[..., int]:
-    for option in (_DIR, _USER, _JITTER, _AT, _WRITE):
+    for option in (_DIR, _USER, _JITTER, _AT, _PLAN_ONLY, _WRITE):
         command = option(command)
     return command
 
@@ -57,13 +60,22 @@ def install() -> None:
 @click.option("--mailto", metavar="ADDRESS", help="Who gets mail about problems (default: the user of the job).")
 @common_options
 def cron(
-    settings: Settings, *, write: bool, at: str, jitter: int, user: str, folder: Path | None, mailto: str | None
+    settings: Settings,
+    *,
+    write: bool,
+    plan_only: bool,
+    at: str,
+    jitter: int,
+    user: str,
+    folder: Path | None,
+    mailto: str | None,
 ) -> int:
     """A file for /etc/cron.d. Cron mails the run's output; there is none while everything is as wanted.
 
     \b
       vgpumgr install cron -i /etc/vgpumgr/inventory
       vgpumgr install cron --write --at 03:15 --mailto gpu-admins
+      vgpumgr install cron --write --plan-only
     """
     from vgpumgr import templates
     from vgpumgr.controller import install_files
@@ -71,7 +83,7 @@ def cron(
 
     if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
         raise errors.UsageError(f"not a mail address: {mailto!r}")
-    schedule = _job(settings, at=at, jitter=jitter, user=user)
+    schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
     text = templates.render_cron(schedule, command=nightly.cron_command(schedule), mailto=mailto)
     path = (folder or Path(CRON_DIR)) / "vgpumgr"
     return _finish(settings, [install_files.look(path, text)], write=write, then="cron reads it within a minute")
@@ -80,7 +92,9 @@ def cron(
 @install.command()
 @_job_options
 @common_options
-def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, folder: Path | None) -> int:
+def timer(
+    settings: Settings, *, write: bool, plan_only: bool, at: str, jitter: int, user: str, folder: Path | None
+) -> int:
     """A systemd service and its timer. The run's output goes to the journal; a problem leaves the service failed.
 
     \b
@@ -91,7 +105,7 @@ def timer(settings: Settings, *, write: bool, at: str, jitter: int, user: str, f
     from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
-    schedule = _job(settings, at=at, jitter=jitter, user=user)
+    schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
     service, starts = templates.render_units(schedule, command=nightly.systemd_command(schedule.words))
     base = folder or Path(UNIT_DIR)
     files = [install_files.look(base / f"{UNIT}.service", service), install_files.look(base / f"{UNIT}.timer", starts)]
@@ -122,12 +136,44 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
     return _finish(settings, [install_files.look(path, text)], write=write, then=then)
 
 
-def _job(settings: Settings, *, at: str, jitter: int, user: str) -> Schedule:
+@install.command()
+@click.argument("jobs", nargs=-1, metavar="[cron|timer|collect]…", type=click.Choice(("cron", "timer", "collect")))
+@_DIR
+@common_options
+def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) -> int:
+    """Remove the files that `install … --write` wrote: those of cron, timer and collect, or of the jobs named.
+
+    \b
+      vgpumgr install remove --check
+      vgpumgr install remove timer
+
+    A file that was edited since is removed only with a yes, and one that vgpumgr did not write never. What systemd has running is told,
+    with the command that ends it. Nothing to remove is no error.
+    """
+    from vgpumgr.cli.commands import install_remove
+
+    cron, units = folder or Path(CRON_DIR), folder or Path(UNIT_DIR)
+    places = {
+        "cron": (cron / "vgpumgr",),
+        "timer": (units / f"{UNIT}.service", units / f"{UNIT}.timer"),
+        "collect": (units / f"{COLLECTOR}.service",),
+    }
+    return install_remove.run(settings, [path for job in dict.fromkeys(jobs or places) for path in places[job]])
+
+
+def _job(settings: Settings, *, plan_only: bool, at: str, jitter: int, user: str) -> Schedule:
     from vgpumgr.core.reconcile import nightly
 
     hour, minute = nightly.parse_at(at)
-    words = _words(settings, "reconcile", "--yes", "--quiet")
-    return nightly.Schedule(words=words, user=nightly.parse_user(user), hour=hour, minute=minute, jitter_s=jitter * 60)
+    words = _words(settings, *(("plan",) if plan_only else ("reconcile", "--yes")), "--quiet")
+    return nightly.Schedule(
+        words=words,
+        user=nightly.parse_user(user),
+        hour=hour,
+        minute=minute,
+        jitter_s=jitter * 60,
+        plan_only=plan_only,
+    )
 
 
 def _words(settings: Settings, *command: str) -> tuple[str, ...]:
@@ -216,7 +262,7 @@ def _told(state: FileState) -> str:
             return "is up to date"
         case FileState.OURS:
             return "would be rewritten"
-        case FileState.EDITED:
+        case FileState.EDITED | FileState.FOREIGN:
             return "was edited by hand: overwritten only with --yes"
 
 

@@ -27,13 +27,17 @@ _SEAL = re.compile(r"^# sha256:([0-9a-f]{64})$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`words` is the command, with absolute paths only. It starts at `hour`:`minute`, or up to `jitter_s` later."""
+    """`words` is the command, with absolute paths only. It starts at `hour`:`minute`, or up to `jitter_s` later.
+
+    `plan_only`: the command tells what differs, and changes nothing.
+    """
 
     words: tuple[str, ...]
     user: str
     hour: int
     minute: int
     jitter_s: int
+    plan_only: bool = False
 
 
 def parse_at(text: str) -> tuple[int, int]:
@@ -81,6 +85,11 @@ def is_untouched(text: str) -> bool:
     """Whether a sealed text is unchanged; False for any text that we did not seal."""
     found = _SEAL.match(text)
     return found is not None and found[1] == _digest(text[found.end() + 1 :])
+
+
+def is_sealed(text: str) -> bool:
+    """Whether it is a text of ours, which somebody may have changed since."""
+    return _SEAL.match(text) is not None
 
 
 def _digest(text: str) -> str:

@@ -233,3 +233,69 @@ def test_without_root_it_says_that_it_takes_root(jobs: Path) -> None:
         timeout=60,
     )
     assert done.stdout == f"{target} cannot be written: only root may write it\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_that_only_plans_changes_nothing_and_replaces_the_other(
+    kind: str, jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["install", kind, "--dir", str(jobs), "--write"]
+    assert run(argv) == 0
+    names = set(contents(jobs))
+    assert run([*argv, "--plan-only"]) == 0
+    written = "".join(contents(jobs).values())
+    assert set(contents(jobs)) == names
+    assert " plan --quiet " in written
+    assert "reconcile --yes" not in written
+    assert run([*argv, "--plan-only", "--check"]) == 0
+    capsys.readouterr()
+
+
+def test_removed_is_exactly_what_was_installed_and_the_second_time_nothing(
+    jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the link that `systemctl enable` makes; --check says so before (3) and after (0)."""
+    others = {"somebody-else": "30 2 * * * root true\n", "vgpumgr-reconcile.service.d": ""}
+    for name, text in others.items():
+        (jobs / name).write_text(text)
+    for kind in (*KINDS, "collect"):
+        assert run(["install", kind, "--dir", str(jobs), "--write"]) == 0
+    wants = jobs / "timers.target.wants"
+    wants.mkdir()
+    (wants / "vgpumgr-reconcile.timer").symlink_to(jobs / "vgpumgr-reconcile.timer")
+    (wants / "other.timer").symlink_to(jobs / "other.timer")
+    argv = ["install", "remove", "--dir", str(jobs)]
+    before = sorted(jobs.rglob("*"))
+    assert run([*argv, "--check"]) == 3
+    assert sorted(jobs.rglob("*")) == before
+    assert run([*argv, "collect"]) == 0
+    assert not (jobs / "vgpumgr-collect.service").exists()
+    assert (jobs / "vgpumgr").exists()
+    capsys.readouterr()
+    assert run(argv) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "next: systemctl daemon-reload && systemctl stop vgpumgr-reconcile.timer"
+    )
+    assert sorted(path.name for path in jobs.rglob("*")) == sorted([*others, "other.timer", "timers.target.wants"])
+    assert run([*argv, "--check"]) == 0
+    capsys.readouterr()
+    assert run([*argv, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["changed"], {row["state"] for row in found["files"]}) == (False, {"absent"})
+
+
+def test_what_was_edited_is_removed_with_a_yes_only_and_what_is_not_ours_never(
+    jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["install", "remove", "--dir", str(jobs)]
+    assert run(["install", "timer", "--dir", str(jobs), "--write"]) == 0
+    service = jobs / "vgpumgr-reconcile.service"
+    service.write_text(service.read_text() + "Nice=9\n")
+    (jobs / "vgpumgr").write_text("# a job of somebody's own\n")
+    before = contents(jobs)
+    assert run(argv) == 2
+    assert contents(jobs) == before
+    assert "was edited by hand" in capsys.readouterr().err
+    assert run([*argv, "--yes"]) == 0
+    assert contents(jobs) == {"vgpumgr": "# a job of somebody's own\n"}
+    assert "was not written by vgpumgr, so it stays" in capsys.readouterr().err

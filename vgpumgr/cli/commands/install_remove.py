@@ -1,0 +1,71 @@
+"""`vgpumgr install remove`: takes away the files of jobs that `install … --write` wrote on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.params import asking
+from vgpumgr.cli.text import output
+from vgpumgr.controller import install_files
+from vgpumgr.controller.install_files import FileState
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.install_files import InstalledFile
+
+
+def run(settings: Settings, paths: Sequence[Path]) -> int:
+    """Remove the files at these paths that are ours; exit 3 with --check if there are any."""
+    files = [install_files.look_at(path) for path in paths]
+    ours = [file for file in files if file.state in (FileState.OURS, FileState.EDITED)]
+    edited = [file for file in ours if file.state == FileState.EDITED]
+    outcome = Outcome.UNCHANGED
+    if ours and settings.check:
+        outcome = Outcome.WOULD_CHANGE
+    elif ours:
+        if edited:
+            _ask(settings, edited)
+        for file in ours:
+            install_files.remove(file)
+        outcome = Outcome.DONE
+    if settings.for_people:
+        _tell(settings, files, ours, outcome)
+    else:
+        from vgpumgr.documents import install as documents
+
+        document = documents.removal(files, outcome)
+        rows = [{"path": str(file.path), "state": file.state} for file in files]
+        output.print_rows(settings, document, rows, columns=("path", "state"), name="path")
+    return 3 if outcome == Outcome.WOULD_CHANGE else 0
+
+
+def _ask(settings: Settings, edited: Sequence[InstalledFile]) -> None:
+    names = ", ".join(str(file.path) for file in edited)
+    asking.confirm(
+        settings,
+        f"{names} was edited by hand. Remove it?",
+        why=f"{names} was edited by hand",
+        hint="--yes removes it",
+        after_no="nothing was removed",
+    )
+
+
+def _tell(settings: Settings, files: Sequence[InstalledFile], ours: Sequence[InstalledFile], outcome: Outcome) -> None:
+    for file in files:
+        if file.state == FileState.FOREIGN:
+            output.print_warning(settings, f"{file.path} was not written by vgpumgr, so it stays")
+    if settings.quiet:
+        return
+    if not ours:
+        output.echo("nothing of vgpumgr is installed there")
+        return
+    verb = "would remove" if outcome == Outcome.WOULD_CHANGE else "removed"
+    for file in ours:
+        output.echo(f"{verb}: {file.path}" + (" (edited by hand)" if file.state == FileState.EDITED else ""))
+    started = [file.path.name for file in ours if file.link is not None]
+    if started and outcome == Outcome.DONE:
+        output.echo(f"next: systemctl daemon-reload && systemctl stop {' '.join(started)}")
