@@ -77,9 +77,7 @@ TABLE_OF_COMMANDS = {
     "units": case("units", HOST | TABLE),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
     "scheduler show": case("scheduler show", HOST | TABLE),
-    "scheduler set": case(
-        "scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE | TEMPLATE
-    ),
+    "scheduler set": case("scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE),
     "mode show": case("mode show", HOST | TABLE),
     "mode set": case("mode set mixed-size --on kvm02 --gpu-id 0000:41:00.0 --yes", HOST | STORE),
     "collect": case("collect", HOST | STORE),
@@ -93,6 +91,7 @@ TABLE_OF_COMMANDS = {
     "install cron": case("install cron", INVENTORY | TEMPLATE),
     "install timer": case("install timer", INVENTORY | TEMPLATE),
     "install collect": case("install collect", INVENTORY | TEMPLATE),
+    "install remove": case("install remove --dir /nonexistent", set()),
     "lab up": case("lab up", set(), code=2),  # it is up already; what starts hosts is processes of their own
     "lab down": case("lab down --dir nowhere", set()),
     "lab status": case("lab status", TABLE),
