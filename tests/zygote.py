@@ -19,7 +19,7 @@ import signal
 from typing import Any
 
 _WARM = (
-    *("paramiko", "libvirt", "jinja2", "yaml", "click", "tabulate", "sqlite3"),
+    *("paramiko", "libvirt", "jinja2", "yaml", "click", "sqlite3"),
     *(
         "vgpumgr.cli.main",
         "vgpumgr.cli.commands.change",

@@ -13,6 +13,8 @@ from tests.acceptance.command import Ran, vgpumgr
 from tests.lab_fixtures import SMALL
 from tests.unit.documents import published
 from vgpumgr.cli import main
+from vgpumgr.cli.rows.column import listed
+from vgpumgr.cli.rows.every import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +127,19 @@ def test_a_command_prints_what_its_schema_says(site: Site, name: str) -> None:
     document: Any = site.printed[name].document
     assert published.problems(thing, document) == []
     assert [where for where, without in published.shorter(document) if not published.problems(thing, without)] == []
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name in VIEWS])
+def test_the_keys_of_a_row_come_in_the_order_of_the_columns_of_table_and_csv(site: Site, name: str) -> None:
+    """What is a list or an object, or has another name as a column, stands elsewhere."""
+    view = VIEWS[name]
+    document: Any = site.printed[name].document
+    objects = [document]
+    for key in view.path:
+        objects = [below for one in objects for below in listed(one[key])]
+    keys = [*dict.fromkeys(column.key.partition(".")[0] for column in view.columns)]
+    for one in objects:
+        assert [key for key in one if key in keys] == [key for key in keys if key in one]
 
 
 def test_every_command_is_tried_here_or_has_no_object() -> None:

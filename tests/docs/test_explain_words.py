@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.unit.core import builders
-from vgpumgr.cli.commands import explain as command
-from vgpumgr.cli.text import explain_text, output
+from vgpumgr.cli.rows.gpus import EXPLAIN, MECHANISMS
+from vgpumgr.controller.results import Fleet
 from vgpumgr.core.driver import asking
 from vgpumgr.core.model.snapshot import MDEV_VF
 from vgpumgr.core.plan import mode, simulate
 from vgpumgr.core.report import explained
+from vgpumgr.documents import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,17 +88,15 @@ WISHES: tuple[dict[str, str | bool], ...] = (
 
 def printed() -> Iterator[str]:
     """Everything that the two tables have: their heads, the cells, and the help."""
-    for column in (*command._WIDE, *command._COLUMNS, *command._COMPARED):
-        yield output.head(column)
+    for column in (*EXPLAIN.columns, *MECHANISMS.table):
+        yield column.head
     for view in views():
         for given in WISHES:
             wish, conditions = asking.read(given, about="explain", spelt=str)
             answer = explained.of_host(view, explained.Asked(wish=wish, conditions=conditions))
-            for row in (
-                *(explain_text.row(one) for one in answer.gpus),
-                *(explain_text.compared(one) for one in explained.compare([answer])),
-            ):
-                yield from (str(cell) for cell in row.values())
+            document = explain.document(Fleet(views=(answer,), errors=()), "", explained.compare([answer]))
+            for view_of, columns in ((EXPLAIN, EXPLAIN.columns), (MECHANISMS, MECHANISMS.table)):
+                yield from (column.text(row) for row in view_of.rows(document) for column in columns)
 
 
 def test_every_word_is_a_term_of_ours_or_plain_english() -> None:

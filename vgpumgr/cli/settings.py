@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 COMPLETE = "_VGPUMGR_COMPLETE"  # set by a shell that asks for completions
-FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
+FORMATS = ("table", "wide", "json", "yaml", "jsonl", "csv", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`inventory` None: search the usual places. `group` None: what the environment or the inventory says. `timeout` is in seconds; None: each stage has its own."""
+    """`inventory` None: search the usual places. `group` None: what the environment or the inventory says. `timeout` is in seconds; None: each stage has its own.
+
+    `columns` and `sorted_by`: what --columns and --sort say; `no_header`: tables and csv without their head.
+    """
 
     inventory: str | None = None
     group: str | None = None
@@ -23,6 +26,9 @@ class Settings:
     timeout: int | None = None
     color: str = "auto"
     log_format: str = "text"
+    columns: str | None = None
+    sorted_by: str | None = None
+    no_header: bool = False
 
     @property
     def for_people(self) -> bool:

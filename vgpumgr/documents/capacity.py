@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from vgpumgr.documents import common
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.report.capacity import Answer, BoardRow, GpuRow, Left, Overview
 
 SCHEMA = "vgpumgr.capacity/1"
-PROFILES: Final = ("profile", "board", "type_name", "framebuffer_mib", "max", "gpus", "fits_now", "at_least")
-GPUS: Final = ("requested", "host", "gpu", "board", "mode", "type_name", "fits_now", "why")
-"""The columns of csv."""
 
 
 def overview(
@@ -26,7 +23,7 @@ def overview(
     return {
         **_begin(fleet, findings),
         "totals": [{"requested": profile, **common.plain(left)} for profile, left in totals.items()],
-        "profiles": [profile_row(row) for row in found.rows],
+        "profiles": [_profile(row) for row in found.rows],
         "gpus": None,
         "closed": [common.pick(one, "host", "gpu", "board", "why") for one in found.closed],
     }
@@ -39,18 +36,23 @@ def answers(fleet: Fleet[View], found: Iterable[Answer], findings: Iterable[Find
         **_begin(fleet, findings),
         "totals": [{"requested": one.question.text, **common.plain(one.left)} for one in found],
         "profiles": None,
-        "gpus": [{**gpu_row(row), "granted": common.plain(row.granted)} for one in found for row in one.rows],
+        "gpus": [_gpu(row) for one in found for row in one.rows],
         "closed": None,
     }
 
 
-def profile_row(row: BoardRow) -> dict[str, object]:
-    return {**common.pick(row, *PROFILES[:-2]), **common.plain(row.left)}
+def _profile(row: BoardRow) -> dict[str, object]:
+    return {
+        **common.pick(row, "profile", "board", "type_name", "framebuffer_mib", "max", "gpus"),
+        **common.plain(row.left),
+    }
 
 
-def gpu_row(row: GpuRow) -> dict[str, object]:
-    """Without the types that further attaches would get: also a row of csv."""
-    return {"requested": row.question.text, **common.pick(row, *GPUS[1:])}
+def _gpu(row: GpuRow) -> dict[str, object]:
+    return {
+        "requested": row.question.text,
+        **common.pick(row, "host", "gpu", "board", "mode", "type_name", "fits_now", "why", "granted"),
+    }
 
 
 def _begin(fleet: Fleet[View], findings: Iterable[Finding]) -> dict[str, object]:

@@ -102,7 +102,7 @@ def task(host: str, result: TaskResult) -> dict[str, object]:
         "vm": job.vm,
         "slot": job.slot,
         "gpu": result.planned.gpu,
-        "why": job.why,
         "outcome": common.plain(result.outcome),
+        "why": job.why,
         "error": None if result.error is None else error.document(result.error),
     }

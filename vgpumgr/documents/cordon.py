@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Cordon
-
-COLUMNS: Final = ("host", "gpu", "reason", "by", "at")
 
 
 def text(cordon: Cordon | None) -> dict[str, object] | None:
     """Why, who, when; None where there is none."""
     return None if cordon is None else {"reason": cordon.reason, "by": cordon.by, "at": cordon.at}
-
-
-def row(host: str, gpu: str | None, cordon: Cordon | None) -> dict[str, object]:
-    """A row of csv: where it is, and what it says."""
-    return {"host": host, "gpu": gpu, **(text(cordon) or {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.plan import room
 from vgpumgr.core.plan.preflight import version_text
 from vgpumgr.documents import common, cordon
 
@@ -39,13 +40,13 @@ def _host(view: HostFacts) -> dict[str, object]:
     }
 
 
-def _gpu(snapshot: HostSnapshot, gpu: Gpu) -> dict[str, object]:
+def _gpu(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
     return {
-        **common.pick(
-            gpu, "pci", "uuid", "board", "name", "pci_id", "framework", "mode", "numa_node", "framebuffer_mib"
-        ),
-        "vgpus": len(gpu.vgpus),
-        "cordon": None if gpu.uuid is None else cordon.text(snapshot.cordon_at(gpu.uuid)),
+        **common.pick(gpu, "pci", "board", "framework", "mode", "numa_node"),
+        "vgpus": None if gpu.framework is None else len(gpu.vgpus),
+        "allocated_pct": common.percent(room.known_share(facts, gpu)),
+        **common.pick(gpu, "framebuffer_mib", "uuid", "name", "pci_id"),
+        "cordon": None if gpu.uuid is None else cordon.text(facts.cordon_at(gpu.uuid)),
         "types": None
         if gpu.types is None
         else [

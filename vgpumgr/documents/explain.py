@@ -30,16 +30,19 @@ def document(fleet: Fleet[HostAnswer], requested: str, compared: Iterable[Compar
 
 
 def gpu(answer: GpuAnswer) -> dict[str, object]:
-    """One GPU's answer without the types that it passed over: also a row of csv."""
+    """One GPU's answer without the types that it passed over."""
+    granted = common.granted(answer.grant)
     return {
         "pci": answer.gpu,
-        **common.pick(answer, "board", "mode", "scheduler"),
+        **common.pick(answer, "board", "rank", "type_name"),
+        **{key: granted[key] for key in ("waste_pct", "guest_mib")},
         "allocated_pct": common.percent(answer.allocated),
-        **common.pick(answer, "rank", "type_name"),
-        **common.granted(answer.grant),
-        "why": answer.why,
+        **common.pick(answer, "why", "mode", "scheduler"),
+        **{key: granted[key] for key in ("asked_mib", "framebuffer_mib")},
     }
 
 
 def _mechanism(compared: Compared) -> dict[str, object]:
-    return {**common.plain(compared.mechanism), **common.pick(compared, "fits", "why_not")}
+    mechanism = common.plain(compared.mechanism)
+    key = mechanism.pop("key")
+    return {**mechanism, **common.pick(compared, "fits"), "key": key, "why_not": compared.why_not}

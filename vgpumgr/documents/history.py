@@ -21,8 +21,15 @@ def document(store: Path, runs: Iterable[JournalEntry]) -> dict[str, object]:
 
 def run(one: JournalEntry) -> dict[str, object]:
     """`outcome` is null if the run never ended."""
+    intent = one.intent
     return {
-        **common.pick(one, "id", "at", "by"),
-        **common.plain(one.intent),
-        **common.pick(one, "ended_at", "outcome", "error", "message"),
+        **common.pick(one, "at", "by"),
+        **common.pick(intent, "verb", "vm", "host"),
+        "outcome": one.outcome,
+        "why": intent.why,
+        "id": one.id,
+        **common.pick(intent, "vm_uuid", "slot", "gpu"),
+        "verbs": [str(step.get("verb")) for step in intent.steps],
+        **common.pick(one, "ended_at", "error", "message"),
+        "steps": common.plain(intent.steps),
     }

@@ -23,7 +23,12 @@ def document(fleet: Fleet[HostInstallation]) -> dict[str, object]:
 
 
 def row(one: HostInstallation) -> dict[str, object]:
-    found = common.pick(one.installation, "host", "login", "user", "state", "pinned", "programs", "problems")
+    found = common.pick(one.installation, "host", "login", "user", "state", "pinned", "problems")
     there = one.installation.cordons
-    cordons = None if there is None else [{"gpu": found.gpu, **(cordon.text(found) or {})} for found in there]
-    return {**found, "cordons": cordons, "outcome": str(one.outcome)}
+    cordons = None if there is None else [{"gpu": one.gpu, **(cordon.text(one) or {})} for one in there]
+    return {
+        **found,
+        "cordons": cordons,
+        "outcome": str(one.outcome),
+        **common.pick(one.installation, "programs"),
+    }

@@ -40,13 +40,15 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         "name": host.name,
         "connection": "local" if host.endpoint.is_local else "ssh",
         **common.pick(host.endpoint, "address", "port", "user", "become", "key_file", "known_hosts"),
-        "jumps": [common.pick(jump, "address", "port", "user") for jump in host.endpoint.jumps],
         **common.pick(host, "site", "policy", "even_if_it_will_not_start"),
+        "gpu_count": len(host.gpus),
+        "vm_count": len(host.vms),
+        "where": str(host.where),
+        "jumps": [common.pick(jump, "address", "port", "user") for jump in host.endpoint.jumps],
         "fgpu_per_gpu": {board: _unit(unit) for board, unit in host.fgpu_per_gpu.items()},
         "gpus": [_gpu(gpu) for gpu in host.gpus],
         "boards": [{"board": board.board, **_settings(board), "where": str(board.where)} for board in host.boards],
         "vms": [_vm(vm) for vm in host.vms.values()],
-        "where": str(host.where),
     }
 
 

@@ -49,14 +49,16 @@ def vgpu(row: Row) -> dict[str, object]:
     """Unknown values are null."""
     vgpu, load = row.vgpu, row.load
     return {
-        **common.pick(vgpu, "vm", "vm_uuid", "slot"),
+        **common.pick(vgpu, "vm", "slot"),
         "host": row.host,
-        "gpu": row.gpu.pci,
-        **common.pick(vgpu, "type_id", "type_name", "uuid", "vf", "origin", "state"),
-        **{f"{engine}_percent": getattr(load, engine, None) for engine in ("sm", "memory", "encoder", "decoder")},
-        "entitled_percent": common.percent(vgpu.entitled),
+        "sm_percent": getattr(load, "sm", None),
         **common.pick(vgpu, "framebuffer_used_bytes", "framebuffer_size_bytes"),
+        "entitled_percent": common.percent(vgpu.entitled),
+        **{f"{engine}_percent": getattr(load, engine, None) for engine in ("memory", "encoder", "decoder")},
+        "gpu": row.gpu.pci,
+        **common.pick(vgpu, "type_name", "state"),
         "sampled_at": None if vgpu.at_us is None else _utc(vgpu.at_us / 1e6),
+        **common.pick(vgpu, "origin", "type_id", "uuid", "vf", "vm_uuid"),
     }
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from vgpumgr.controller.usage import UsageReport
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 SCHEMA = "vgpumgr.usage/1"
 
 
-def document(report: UsageReport, store: Path, vgpus: Iterable[dict[str, object]]) -> dict[str, object]:
-    """`vgpus` are the report's rows, as `vgpu` makes them, in their order."""
+def document(report: UsageReport, store: Path) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "store": str(store),
@@ -26,29 +24,32 @@ def document(report: UsageReport, store: Path, vgpus: Iterable[dict[str, object]
         "step_s": report.window.step_s,
         "every_s": report.every_s,
         "findings": common.findings(report.findings),
-        "vgpus": [*vgpus],
+        "vgpus": [_vgpu(row) for row in report.rows],
         "not_judged": None if report.not_judged is None else [_not_judged(row) for row in report.not_judged],
     }
 
 
-def vgpu(row: UsageRow) -> dict[str, object]:
+def _vgpu(row: UsageRow) -> dict[str, object]:
     """Null means unknown."""
+    engines = {
+        name: {
+            "mean": _rounded(use.mean),
+            **common.pick(use, "p50", "p95", "max"),
+            "series": [_rounded(value) for value in use.series],
+        }
+        for name, use in row.engines.items()
+    }
     return {
-        **common.pick(row, "vm", "vm_uuid", "slot", "host", "gpu", "type_name", "origin", "state"),
+        **common.pick(row, "vm", "slot", "host", "gpu", "type_name"),
         "entitled_percent": common.percent(row.entitled),
+        "sm": engines.pop("sm"),
         "used_of_share": _rounded(row.used_of_share),
+        **common.pick(row, *(f"framebuffer_{what}_bytes" for what in ("max", "size", "headroom"))),
         "coverage_percent": common.percent(row.coverage),
-        "samples": row.samples,
+        **common.pick(row, "state", "framebuffer_used_bytes", "samples"),
+        **engines,
         "last_at": None if row.last_us is None else _utc(row.last_us),
-        **{
-            name: {
-                "mean": _rounded(use.mean),
-                **common.pick(use, "p50", "p95", "max"),
-                "series": [_rounded(value) for value in use.series],
-            }
-            for name, use in row.engines.items()
-        },
-        **common.pick(row, *(f"framebuffer_{what}_bytes" for what in ("used", "max", "size", "headroom"))),
+        **common.pick(row, "origin", "vm_uuid"),
     }
 
 

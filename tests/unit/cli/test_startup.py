@@ -18,7 +18,6 @@ HEAVY = {
     "libvirt",
     "jinja2",
     "yaml",
-    "tabulate",
     "pynvml",
     "sqlite3",
     "prometheus_client",
@@ -54,7 +53,7 @@ def imported(*arguments: str, code: int = 0) -> set[str]:
     ids=lambda words: " ".join(words) or "alone",
 )
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
-    """`vgpumgr --help`, and a command's, import neither paramiko nor libvirt, jinja2, yaml or tabulate."""
+    """`vgpumgr --help`, and a command's, import neither paramiko nor libvirt, jinja2 or yaml."""
     assert imported(*command, "--help") & HEAVY == set()
 
 

@@ -86,7 +86,6 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     yield capacity.overview(Fleet(views=(every,), errors=()), every, fitting.totals(every, unread=True), ())
     board = readings.of_host(view)
     yield units.document(Fleet(views=(board,), errors=()), readings.together([board], board))
-    yield units.row(board.boards[0])
     installed = Installation(
         host=view.snapshot.host,
         login=Login.SUDO,

@@ -10,7 +10,8 @@ import click
 
 from vgpumgr.cli.params import asking, candidates
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.text import change_result, plan_text
+from vgpumgr.cli.rows import change_result
+from vgpumgr.cli.text import plan_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings

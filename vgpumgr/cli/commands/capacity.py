@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, choosing, wishes
+from vgpumgr.cli.params import candidates, choosing, rows, wishes
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from vgpumgr.cli.rows.column import Row
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
     from vgpumgr.core.model.snapshot import HostSnapshot
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 @click.argument("profiles", nargs=-1, metavar="[PROFILE]...", shell_complete=candidates.profiles)
 @wishes.options
 @choosing.on("Only these hosts.")
+@rows.options(ANSWERS, BOARDS)
 @common_options
 def capacity(settings: Settings, *, profiles: tuple[str, ...], on: str | None, **asked: str | bool | None) -> int:
     """What still fits: every profile by board, or for a profile or wish each GPU with how many more, and if none, why.
@@ -84,17 +88,15 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     found = core.together(overview for overview, _ in fleet.views)
     totals = core.totals(found, unread=bool(fleet.errors))
     findings = [finding for _, some in fleet.views for finding in some]
-    if not settings.for_people:
-        rows = [documents.profile_row(row) for row in found.rows]
-        shown = [row for row in rows if row["fits_now"]] if settings.output == "name" else rows
+    if not settings.for_people or settings.columns or settings.sorted_by:
         document = documents.overview(fleet, found, totals, findings)
-        output.print_rows(settings, document, shown, columns=documents.PROFILES, name="profile")
+        printing.print_rows(settings, BOARDS, document, _fitting(settings, BOARDS.rows(document)))
     elif found.rows:
         tables = capacity_text.pivot(found, totals, width=output.width(), one_by_one=settings.output == "wide")
         for number, (lines, columns) in enumerate(tables):
             if number:
                 output.echo()
-            output.print_table(lines, columns)
+            printing.print_table(settings, lines, columns)
         output.progress(settings, capacity_text.FOOT)
     elif fleet.views:
         output.echo("no vGPU type could be read")
@@ -123,15 +125,18 @@ def _answer(settings: Settings, context: Context, hosts: Sequence[str], question
             if number:
                 output.echo()
             if answer.rows:
-                output.print_table(capacity_text.answers(answer.rows, width=output.width()), capacity_text.ANSWER)
+                one = documents.answers(fleet, [answer], findings)
+                printing.print_rows(settings, ANSWERS, one)
             output.echo(capacity_text.total(answer))
     else:
-        rows = [documents.gpu_row(row) for one in known for row in one.rows]
-        shown = [row for row in rows if row["fits_now"]] if settings.output == "name" else rows
-        output.print_rows(
-            settings, documents.answers(fleet, known, findings), shown, columns=documents.GPUS, name="host"
-        )
+        document = documents.answers(fleet, known, findings)
+        printing.print_rows(settings, ANSWERS, document, _fitting(settings, ANSWERS.rows(document)))
     return _finish(settings, [*unknown, *(error for _, error in fleet.errors)], findings)
+
+
+def _fitting(settings: Settings, found: Sequence[Row]) -> Sequence[Row]:
+    """As names only what fits."""
+    return [row for row in found if row["fits_now"]] if settings.output == "name" else found
 
 
 def _findings(facts: HostSnapshot) -> list[Finding]:

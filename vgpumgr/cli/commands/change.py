@@ -255,7 +255,8 @@ def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Pl
 def _print_result(
     settings: Settings, result: ChangeResult[Plan], started: float, *, undo: str | None, out: str | None
 ) -> int:
-    from vgpumgr.cli.text import change_result, plan_text
+    from vgpumgr.cli.rows import change_result
+    from vgpumgr.cli.text import plan_text
 
     if out is not None:
         from vgpumgr.documents import change

@@ -12,6 +12,8 @@ from vgpumgr.cli.params import choosing
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.params.sizes import Bytes
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.hosts import COLLECT
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from vgpumgr.store.sql.samples import Samples
 
 LOCK = "collect.lock"
-_COLUMNS = ("host", "running", "measured", "seconds", "error")
 
 
 @click.command()
@@ -122,9 +123,7 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
     else:
         from vgpumgr.documents import collect as documents
 
-        document = documents.document(rounds, store.path)
-        shown = [{**documents.host(one), "host": one.host} for one in rounds]
-        output.print_rows(settings, document, shown, columns=_COLUMNS, name="host")
+        printing.print_rows(settings, COLLECT, documents.document(rounds, store.path))
     for one in rounds:
         if one.reading is not None and (silent := readings.incomplete_reason(one.reading)) is not None:
             output.print_warning(settings, f"{one.host}: {silent}", host=one.host)

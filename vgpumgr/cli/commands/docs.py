@@ -9,6 +9,8 @@ import click
 
 from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.things import TOPICS, VERSIONS
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
@@ -33,12 +35,12 @@ def docs(settings: Settings, *, topic: str | None) -> int:
 
     if topic is None:
         rows = [{"name": name, "title": title(text)} for name, text in resources.pages().items()]
-        output.print_rows(settings, documents.document(rows), rows, columns=("name", "title"), name="name")
+        printing.print_rows(settings, TOPICS, documents.document(rows))
         return 0
     name, text = _page(resources.pages(), topic)
     if settings.output not in (None, "table", "wide"):
         row = {"name": name, "title": title(text), "text": text}
-        output.print_rows(settings, documents.document([row]), [row], columns=("name", "title"), name="name")
+        printing.print_rows(settings, TOPICS, documents.document([row]))
     elif output.is_terminal(sys.stdout):
         from vgpumgr.cli.text import pages
 
@@ -60,9 +62,7 @@ def version(settings: Settings) -> int:
     from vgpumgr.cli.wiring import versions
     from vgpumgr.documents import version as documents
 
-    found = versions()
-    rows = [{"name": name, "version": text} for name, text in found.items()]
-    output.print_rows(settings, documents.document(found), rows, columns=("name", "version"), name="name")
+    printing.print_rows(settings, VERSIONS, documents.document(versions()))
     return 0
 
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, choosing, wishes
+from vgpumgr.cli.params import candidates, choosing, rows, wishes
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.gpus import EXPLAIN, MECHANISMS
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-
-_COLUMNS = ("host", "gpu", "board", "order", "type_name", "waste", "guest_sees", "allocated", "why")
-_WIDE = ("host", "gpu", "board", "mode", "scheduler", "order", "type_name", "requested", "waste", "guest_sees", "allocated", "why")  # fmt: skip
-_PLAIN = (
-    "host", "pci", "board", "mode", "scheduler", "allocated_pct", "rank", "type_name",
-    "asked_mib", "framebuffer_mib", "guest_mib", "waste_pct", "why",
-)  # fmt: skip
-_COMPARED = (
-    "mechanism", "memory_wall", "compute_guarantee", "fault_isolation", "live_migration", "licence_series", "fits_now"
-)  # fmt: skip
 
 
 @click.command()
@@ -29,6 +22,7 @@ _COMPARED = (
 @choosing.on("Only these hosts' GPUs (default: all hosts).")
 @click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU.")
 @click.option("--compare", is_flag=True, help="Also compare the ways to divide a GPU, with what fits now.")
+@rows.options(EXPLAIN, MECHANISMS)
 @common_options
 def explain(
     settings: Settings, *, on: str | None, gpu_id: str | None, compare: bool, **asked: str | bool | None
@@ -43,7 +37,6 @@ def explain(
     wish; WHY says what is in the way.
     """
     from vgpumgr import names
-    from vgpumgr.cli.text import explain_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.driver import asking
@@ -59,21 +52,16 @@ def explain(
     )
     compared = explained.compare(fleet.views) if compare else None
     document = documents.document(fleet, asking.describe(wish, conditions), compared)
-    answers = [gpu for host in fleet.views for gpu in host.gpus]
-    ways = [explain_text.compared(one) for one in compared or ()]
-    if not settings.for_people and compared is not None:
-        output.print_rows(settings, document, ways, columns=_COMPARED, name="mechanism")
-    elif not settings.for_people:
-        plain = [{"host": gpu.host, **documents.gpu(gpu)} for gpu in answers]
-        output.print_rows(settings, document, plain, columns=_PLAIN, name="pci")
+    if not settings.for_people:
+        printing.print_rows(settings, MECHANISMS if compare else EXPLAIN, document)
     elif fleet.views:
-        if answers:
-            output.print_table(
-                [explain_text.row(gpu) for gpu in answers], _WIDE if settings.output == "wide" else _COLUMNS
+        if any(host.gpus for host in fleet.views):
+            printing.print_rows(
+                replace(settings, columns=None, sorted_by=None) if compare else settings, EXPLAIN, document
             )
         else:
             output.echo("no such GPU on these hosts" if gpu_id else "no NVIDIA GPU on these hosts")
-        if ways:
+        if compared:
             output.echo()
-            output.print_table(ways, _COMPARED)
+            printing.print_rows(settings, MECHANISMS, document)
     return output.print_errors(settings, [error for _, error in fleet.errors])

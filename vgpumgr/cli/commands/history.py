@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import names
-from vgpumgr.cli.params import choosing, stored
+from vgpumgr.cli.params import choosing, rows, stored
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.runs import HISTORY
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.store.journal import Journal
     from vgpumgr.store.journal_entry import JournalEntry, Question
 
-_COLUMNS = ("when", "by", "did", "vm", "host", "outcome", "why")
-_WIDE = (
-    "id", "at", "by", "verb", "vm", "vm_uuid", "slot", "host", "gpu", "steps", "ended_at", "outcome", "error",
-    "message", "why",
-)  # fmt: skip
 _ALL = 1_000_000  # runs; the journal keeps fewer
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -65,6 +62,7 @@ class _Since(click.ParamType[datetime.datetime]):
     metavar="AGE|DATE",
     help="Show runs no older than this (7d, 12h, 30m), or since a date (2026-11-21).",
 )
+@rows.options(HISTORY)
 @common_options
 def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: datetime.datetime | None) -> int:
     """Who changed what, when and why, and the outcome; newest first.
@@ -92,33 +90,8 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
             f"no run{about}{later} in {journal.path}" if journal.path.exists() else f"no journal yet ({journal.path})"
         )
         return 0
-    document = documents.document(journal.path, runs)
-    rows = _table_rows(runs) if settings.for_people else [_row(run) for run in runs]
-    output.print_rows(settings, document, rows, columns=_COLUMNS, wide=_WIDE, name="vm")
+    printing.print_rows(settings, HISTORY, documents.document(journal.path, runs))
     return 0
-
-
-def _row(run: JournalEntry) -> dict[str, object]:
-    from vgpumgr.documents import history as documents
-
-    return {**documents.run(run), "steps": " ".join(str(step.get("verb")) for step in run.intent.steps)}
-
-
-def _table_rows(runs: Iterable[JournalEntry]) -> list[dict[str, object]]:
-    """Rows for people: local time with its offset, a dash if nothing applies, and only the first line of an error."""
-    from vgpumgr.store.journal_entry import INTERRUPTED
-
-    rows = []
-    for run in runs:
-        row = {key: "-" if value is None else value for key, value in _row(run).items()}
-        at = datetime.datetime.fromisoformat(run.at).astimezone()
-        ended = run.outcome or "not ended"
-        row |= {"when": at.isoformat(sep=" ", timespec="seconds"), "did": run.intent.verb, "outcome": ended}
-        row["message"] = str(row["message"]).partition("\n")[0]
-        if run.error and run.outcome != INTERRUPTED:
-            row["why"] = f"{run.intent.why} ({run.error})"
-        rows.append(row)
-    return rows
 
 
 def _chosen(settings: Settings, journal: Journal, texts: Sequence[str], question: Question) -> Sequence[JournalEntry]:

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, choosing
+from vgpumgr.cli.params import candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.hosts import INSTALL, STATUS
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vgpumgr.cli.rows.column import View
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Fleet, HostInstallation
-    from vgpumgr.core.model.installation import Installation
     from vgpumgr.errors import VgpumgrError
 
-_COLUMNS = ("host", "login", "user", "state", "pinned", "outcome")
-_STATUS_COLUMNS = ("host", "login", "user", "state", "pinned", "problems", "cordons")
 _NAMED = choosing.hosts(required=True)
 _ANY = choosing.hosts()
 
@@ -67,17 +67,19 @@ def uninstall_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 @host.command("status")
 @_ANY
+@rows.options(STATUS)
 @common_options
 def status_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """How hosts are logged in to, and what is installed there.
 
     STATE is absent, installed, outdated (of another version than this vgpumgr), or broken (altered, or open to others than root).
     """
-    return _print(settings, _look(settings, hosts), columns=_STATUS_COLUMNS)
+    return _print(settings, _look(settings, hosts), view=STATUS)
 
 
 @host.command("check")
 @_ANY
+@rows.options(STATUS)
 @common_options
 def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """As status, but a host on which this version is not installed, or is broken, is an error (exit 5)."""
@@ -94,7 +96,7 @@ def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         )
         for one in found
     ]
-    return _print(settings, fleet, columns=_STATUS_COLUMNS, faults=faults)
+    return _print(settings, fleet, view=STATUS, faults=faults)
 
 
 @host.command("sudoers")
@@ -142,32 +144,17 @@ def _look(settings: Settings, hosts: tuple[str, ...]) -> Fleet[HostInstallation]
     return installing.look(build_context(settings), hosts)
 
 
-def _cordons(installation: Installation) -> str | None:
-    """The reasons, each behind its GPU, if it is not the host's."""
-    if installation.cordons is None:
-        return None
-    told = [f"{one.gpu}: {one.reason}" if one.gpu else one.reason for one in installation.cordons]
-    return "; ".join(told) or "-"
-
-
 def _print(
     settings: Settings,
     fleet: Fleet[HostInstallation],
     *,
-    columns: tuple[str, ...] = _COLUMNS,
+    view: View = INSTALL,
     faults: Sequence[VgpumgrError] = (),
 ) -> int:
     from vgpumgr.documents import host as documents
     from vgpumgr.errors import Outcome
 
-    rows = [documents.row(one) for one in fleet.views]
-    if settings.for_people:
-        rows = [
-            {**row, "problems": "; ".join(one.installation.problems) or "-", "cordons": _cordons(one.installation)}
-            for row, one in zip(rows, fleet.views, strict=True)
-        ]
-    document = documents.document(fleet)
-    output.print_rows(settings, document, rows, columns=columns, name="host")
+    printing.print_rows(settings, view, documents.document(fleet))
     would = any(one.outcome is Outcome.WOULD_CHANGE for one in fleet.views)
     errors = [*(error for _, error in fleet.errors), *faults]
     return output.worst_exit([3 if would else 0, output.print_errors(settings, errors)])

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vgpumgr.cli.params import rows
 from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.hosts import INVENTORY
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.inventory import HostDeclaration, Inventory
-
-_COLUMNS = ("host", "address", "port", "user", "policy", "gpus", "vms")
+    from vgpumgr.core.inventory import Inventory
 
 
 @click.group()
@@ -24,6 +25,7 @@ def inventory() -> None:
 
 
 @inventory.command()
+@rows.options(INVENTORY)
 @common_options
 def check(settings: Settings) -> int:
     """Read the inventory and report every problem with its file and line; exit 2 if there is one.
@@ -31,16 +33,13 @@ def check(settings: Settings) -> int:
     Settings that are declared but not implemented yet are reported too, but are no error. No host is contacted.
     """
     from vgpumgr.controller import environment
+    from vgpumgr.documents import inventory as documents
 
     found = environment.load_inventory(settings.inventory, settings.group)
+    if settings.output != "table" or settings.columns is not None:
+        printing.print_rows(settings, INVENTORY, documents.document(found))
     if not settings.for_people:
-        from vgpumgr.documents import inventory as documents
-
-        rows = [_row(host) for host in found.hosts.values()]
-        output.print_rows(settings, documents.document(found), rows, columns=_COLUMNS, name="host")
         return 0
-    if settings.output == "wide":
-        output.print_table([_row(host) for host in found.hosts.values()], _COLUMNS)
     for finding in found.findings:
         output.echo(str(finding))
     output.echo(hypervisors(found))
@@ -62,16 +61,3 @@ def summary(found: Inventory) -> str:
     findings = len(found.findings)
     told = f", {counted(findings, 'finding')}" if findings else ""
     return f"{counted(len(found.hosts), 'host')}, {counted(vms, 'VM')} declared; no problems{told}"
-
-
-def _row(host: HostDeclaration) -> dict[str, object]:
-    return {
-        "host": host.name,
-        "address": host.endpoint.address,
-        "port": host.endpoint.port,
-        "user": host.endpoint.user,
-        "policy": host.policy,
-        "even_if_it_will_not_start": host.even_if_it_will_not_start,
-        "gpus": len(host.gpus),
-        "vms": len(host.vms),
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +11,12 @@ import click
 from vgpumgr.cli.params import candidates
 from vgpumgr.cli.params.options import settings_of
 from vgpumgr.cli.params.sizes import Bytes
-from vgpumgr.cli.text.output import cell, print_json, print_table
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.hosts import LAB
+from vgpumgr.cli.settings import FORMATS
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from vgpumgr.lab.layout import Layout
 
 DEFAULT_SPEC = "default"
@@ -86,7 +87,7 @@ def down(layout: Layout, *, quiet: bool) -> None:
 
 @lab.command()
 @folder_option
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), help="How to print (default: table).")
+@click.option("-o", "--output", type=click.Choice(FORMATS), help="Output format (default: table).")
 def status(layout: Layout, output: str | None) -> None:
     """Show what is running."""
     from vgpumgr.documents import lab as documents
@@ -94,28 +95,11 @@ def status(layout: Layout, output: str | None) -> None:
 
     record = fleet.read(layout)
     found = fleet.status(layout)
-    if (output or settings_of(click.get_current_context()).output) == "json":
-        print_json(documents.document(layout.folder, record.spec, found))
-        return
-    click.echo(f"{record.spec} in {layout.folder}")
-    print_table([_row(host) for host in map(documents.host, found)], _COLUMNS)
-
-
-_COLUMNS = ("host", "state", "port", "driver", "gpus", "vgpus", "held_by", "faults")
-
-
-def _row(host: Mapping[str, object]) -> dict[str, str]:
-    shown = {
-        "host": host["name"],
-        "state": "up" if host["up"] else "down",
-        "driver": host["driver_version"],
-        "held_by": host["held"],
-    }
-    return {column: _cell(shown.get(column, host.get(column))) for column in _COLUMNS}
-
-
-def _cell(value: object) -> str:
-    return (", ".join(map(str, value)) or "-") if isinstance(value, list) else cell(value)
+    settings = settings_of(click.get_current_context())
+    settings = replace(settings, output=output or settings.output)
+    if settings.for_people:
+        click.echo(f"{record.spec} in {layout.folder}")
+    printing.print_rows(settings, LAB, documents.document(layout.folder, record.spec, found))
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

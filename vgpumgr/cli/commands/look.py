@@ -7,37 +7,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, choosing
+from vgpumgr.cli.params import candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.gpus import DISCOVER
+from vgpumgr.cli.rows.profiles import PROFILES, TYPES
+from vgpumgr.cli.rows.things import HOSTDEVS
+from vgpumgr.cli.rows.vgpus import LIST, SHOW
 from vgpumgr.cli.text import output
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
+    from vgpumgr.cli.rows.growing import GrowingTable
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.cli.text.growing_table import GrowingTable
-    from vgpumgr.controller.results import Fleet, HostFacts, View
+    from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import Finding, HostView
-    from vgpumgr.core.report.listing import VgpuRow
 
-_VGPU = ("vm", "slot", "host", "gpu", "device", "type_name", "state", "holder")
-_VGPU_WIDE = (
-    "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
-    "placement_id", "framebuffer_mib", "requested", "asked_mib", "waste_pct", "guest_mib", "state", "holder", "origin", "vm_uuid",
-)  # fmt: skip
-_GPU = ("host", "gpu", "board", "framework", "mode", "numa", "vgpus", "allocated")
-_TYPE = ("name", "board", "framebuffer_mib", "series", "max", "max_mixed", "mig_profile")
-_TYPE_WIDE = (*_TYPE, "placements_equal", "placements_mixed")
 _PROFILE = ("profile", "framebuffer", "per_gpu", "fits_now")
-_PROFILE_WIDE = ("profile", "type_name", "host", "gpu", "framebuffer_mib", "max", "fits_now")
-_GPU_WIDE = (*_GPU, "uuid", "pci_id", "driver", "libvirt")
 
 
 @click.command("list")
 @choosing.vms_or_hosts()
+@rows.options(LIST)
 @common_options
 def list_command(settings: Settings, *, chosen: tuple[str, ...]) -> int:
     """Every vGPU on the hosts, or of the VMs and hosts that are named: ours, and foreign ones, which are never changed.
@@ -53,14 +47,15 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...]) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.inventory import choice
+    from vgpumgr.documents import common
     from vgpumgr.documents import list as documents
 
     context = build_context(settings)
     meant = choice.choose(context.inventory, chosen)
     table = _growing(settings, meant.hosts)
-    came = table and (lambda host: table.add(_shown(settings, host.rows)))
+    came = table and (lambda host: table.add(common.plain([*host.rows])))
     fleet = report.list_fleet(context, meant, came or (lambda _: None))
-    rows = [row for host in fleet.views for row in host.rows]
+    found = [row for host in fleet.views for row in host.rows]
     findings = [finding for host in fleet.views for finding in host.findings]
     vms = [vm for host in fleet.views for vm in host.vms]
     unread = [error for _, error in fleet.errors]
@@ -68,34 +63,36 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...]) -> int:
     unknown = [
         choice.unknown_vm(one, context.inventory, seen, unread=len(unread)) for one in meant.shown.unmatched(vms)
     ]
-    if not rows and settings.for_people:
+    if not found and settings.for_people:
         if not meant.shown.adds:
             _say_none([host.host for host in fleet.views], "no vGPUs on")
         elif not unknown:
             output.echo(f"no vGPUs of {' '.join(one.text for one in meant.shown.adds)}")
     elif table is None:
-        document = documents.document(fleet, rows, findings)
-        output.print_rows(settings, document, _shown(settings, rows), columns=_VGPU, wide=_VGPU_WIDE, name="vm")
+        printing.print_rows(settings, LIST, documents.document(fleet, found, findings))
+    else:
+        table.end()
     output.print_findings(settings, findings)
     return output.print_errors(settings, [*unknown, *unread])
 
 
 def _growing(settings: Settings, hosts: Sequence[HostDeclaration]) -> GrowingTable | None:
     """The table for a person who watches as several hosts answer."""
-    from vgpumgr.cli.text.growing_table import GrowingTable
+    from vgpumgr.cli.rows.growing import GrowingTable
 
-    if len(hosts) < 2 or not settings.for_people or not output.is_terminal(sys.stdout):
+    if len(hosts) < 2 or not settings.for_people or settings.sorted_by or not output.is_terminal(sys.stdout):
         return None
     known: dict[str, list[str]] = {
         "host": [host.name for host in hosts],
         "vm": [vm for host in hosts for vm in host.vms],
     }
-    return GrowingTable(_VGPU_WIDE if settings.output == "wide" else _VGPU, known)
+    return GrowingTable(settings, LIST, known)
 
 
 @click.command()
 @click.argument("vm", shell_complete=candidates.vms)
 @choosing.on("Where to look for the VM.")
+@rows.options(SHOW)
 @common_options
 def show(settings: Settings, *, vm: str, on: str | None) -> int:
     """One VM: what was requested, what it has, and any findings."""
@@ -120,15 +117,14 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         if not found.rows:
             output.echo("  no vGPU")
     if found.rows or not settings.for_people:
-        rows = _shown(settings, found.rows)
-        document = documents.document(found)
-        output.print_rows(settings, document, rows, columns=_VGPU[1:], wide=_VGPU_WIDE, name="slot")
+        printing.print_rows(settings, SHOW, documents.document(found))
     output.print_findings(settings, found.findings)
     return output.print_errors(settings, found.errors)
 
 
 @click.command()
 @choosing.hosts()
+@rows.options(DISCOVER)
 @common_options
 def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
@@ -138,18 +134,16 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.documents import discover as documents
 
     fleet = report.discover_fleet(build_context(settings), hosts)
-    rows = [_gpu_row(view, gpu) for view in fleet.views for gpu in view.snapshot.gpus]
     findings = [
         finding
         for view in fleet.views
         for part in (blocked_write.findings, lost.findings, lost.at_stake, places.findings, cordons.findings)
         for finding in part(view.snapshot)
     ]
-    if not rows and settings.for_people:
+    if settings.for_people and not any(view.snapshot.gpus for view in fleet.views):
         _say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
     else:
-        document = documents.document(fleet, findings)
-        output.print_rows(settings, document, rows, columns=_GPU, wide=_GPU_WIDE, name="host")
+        printing.print_rows(settings, DISCOVER, documents.document(fleet, findings))
     if settings.for_people:
         for view in fleet.views:
             for unknown in view.snapshot.unknown:
@@ -166,6 +160,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @click.option(
     "--board", metavar="BOARD", shell_complete=candidates.boards, help="With --offline: only this board (A40)."
 )
+@rows.options(PROFILES, TYPES)
 @common_options
 def profiles_command(
     settings: Settings, *, hosts: tuple[str, ...], fits: bool, offline: bool, board: str | None
@@ -189,10 +184,10 @@ def profiles_command(
 
     context = build_context(settings)
     _not_profiles(hosts, context.inventory.hosts)
-    if settings.output != "table":
+    if settings.output != "table" or settings.columns or settings.sorted_by:
         fleet = report.look_over(context, hosts, lambda view: _profile_rows(view, fits=fits))
-        rows = [row for found in fleet.views for row in found]
-        output.print_rows(settings, documents.document(fleet, rows), rows, columns=_PROFILE_WIDE, name="type_name")
+        of_gpus = [row for found in fleet.views for row in found]
+        printing.print_rows(settings, PROFILES, documents.document(fleet, of_gpus))
         return _finish(settings, fleet, ())
     from vgpumgr.cli.text import capacity_text
 
@@ -200,7 +195,7 @@ def profiles_command(
     found = capacity.together(overviews.views)
     lines = capacity_text.profiles(found, capacity.totals(found, unread=bool(overviews.errors)), fits=fits)
     if lines:
-        output.print_table(lines, _PROFILE)
+        printing.print_table(settings, lines, _PROFILE)
     elif overviews.views:
         output.echo("nothing fits now" if fits else "no vGPU type could be read")
     for one in found.closed:
@@ -227,8 +222,7 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
             output.block(xml)
         return 0
     document = documents.document(found.domain.name, hostdevs)
-    rows = [{"slot": name, "xml": xml} for name, xml in hostdevs]
-    output.print_rows(settings, document, rows, columns=("slot", "xml"), name="slot")
+    printing.print_rows(settings, HOSTDEVS, document)
     return 0
 
 
@@ -237,16 +231,16 @@ def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
     from vgpumgr.documents import profiles as documents
 
     barred = sharing.barred_functions(view)
-    rows: list[dict[str, object]] = []
+    found: list[dict[str, object]] = []
     for gpu in view.snapshot.gpus:
         left = how_many.of_types(view, gpu, barred)
         kinds = sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short))
-        rows += [
+        found += [
             documents.row(view.snapshot.host, gpu, kind, left[kind.id])
             for kind in kinds
             if left[kind.id] != 0 or not fits
         ]
-    return rows
+    return found
 
 
 def _not_profiles(texts: Iterable[str], hosts: Container[str]) -> None:
@@ -272,9 +266,7 @@ def _known_types(settings: Settings, board: str | None, *, asked_of_hosts: bool)
     if asked_of_hosts:
         raise UsageError("--offline contacts no host: it combines with neither HOST nor --fits")
     found = known_types.known_types(catalogue.parse(resources.catalogue_text()), board)
-    document = documents.document(found)
-    rows = [documents.row(kind) for kind in found]
-    output.print_rows(settings, document, rows, columns=_TYPE, wide=_TYPE_WIDE, name="name")
+    printing.print_rows(settings, TYPES, documents.document(found))
     return 0
 
 
@@ -282,55 +274,6 @@ def _finish(settings: Settings, fleet: Fleet[View], findings: Iterable[Finding])
     """Print findings and unreached hosts on stderr; the result is the exit code."""
     output.print_findings(settings, findings)
     return output.print_errors(settings, [error for _, error in fleet.errors])
-
-
-def _shown(settings: Settings, rows: Iterable[VgpuRow]) -> list[dict[str, object]]:
-    """Rows for tables have a dash for what is known to be absent; rows for csv and names, which programs read, stay plain."""
-    from vgpumgr.documents import common
-
-    return [_table_row(row) if settings.for_people else common.plain(row) for row in rows]
-
-
-def _table_row(row: VgpuRow) -> dict[str, object]:
-    from vgpumgr.documents import common
-
-    shown: dict[str, object] = common.plain(row)
-    shown["device"] = row.vf or row.uuid
-    for name in ("vm", "vm_uuid", "slot", "holder", "profile", "requested", "placement_id"):
-        # Known to be absent, which is not the same as unknown.
-        shown[name] = "-" if shown[name] is None else shown[name]
-    if row.framework == "vendor-vfio":
-        shown["uuid"] = "-"
-    if row.framework == "mdev-pf":
-        shown["vf"] = "-"
-    return shown
-
-
-def _gpu_row(view: HostFacts, gpu: Gpu) -> dict[str, object]:
-    from vgpumgr.core.plan import room
-
-    readable = gpu.framework is not None
-    allocated = room.known_share(view.snapshot, gpu)
-    return {
-        "host": view.snapshot.host,
-        "gpu": gpu.pci,
-        "board": gpu.board or gpu.name,
-        "framework": gpu.framework,
-        "mode": gpu.mode,
-        "numa": gpu.numa_node,
-        "vgpus": len(gpu.vgpus) if readable else None,
-        "allocated": None if allocated is None else f"{float(allocated):.0%}",
-        "uuid": gpu.uuid,
-        "pci_id": gpu.pci_id,
-        "driver": view.snapshot.versions.get("driver"),
-        "libvirt": _version(view.libvirt_version),
-    }
-
-
-def _version(number: int | None) -> str | None:
-    from vgpumgr.core.plan.preflight import version_text
-
-    return None if number is None else version_text(number)
 
 
 def _say_none(hosts: Sequence[str], what: str) -> None:

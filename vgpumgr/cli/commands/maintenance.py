@@ -54,18 +54,16 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
 
 
 def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) -> int:
-    from vgpumgr.cli.text import change_result, cordon_text
+    from vgpumgr.cli.rows import change_result
+    from vgpumgr.cli.rows.gpus import CORDON
+    from vgpumgr.cli.text import cordon_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import maintenance as use_case
-    from vgpumgr.documents import cordon as documents
     from vgpumgr.names import parse_gpu_id
 
     options = use_case.CordonOptions(host=host, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=reason)
     started = time.monotonic()
     consent = asking.consent(settings, "uncordon" if reason is None else "cordon", cordon_text.lines)
     result = use_case.cordon(build_context(settings), options, consent)
-    plan = result.planned.plan
     closing = cordon_text.closing(result, time.monotonic() - started)
-    rows = [documents.row(plan.host, plan.gpu, plan.cordon)]
-    columns = documents.COLUMNS
-    return change_result.print_rows(settings, result, closing, rows, columns=columns, wide=columns, name="host")
+    return change_result.print_rows(settings, result, closing, CORDON)

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates, choosing
+from vgpumgr.cli.params import asking, candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
-from vgpumgr.cli.text import change_result, mode_text, output
+from vgpumgr.cli.rows import change_result, printing
+from vgpumgr.cli.rows.gpus import MODE
+from vgpumgr.cli.text import mode_text, output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.core.model.snapshot import SizeMode
-
-_COLUMNS = ("host", "pci", "board", "mode", "declared", "vgpus", "state")
-_WIDE = (*_COLUMNS, "declared_where", "uuid")
 
 
 @click.group()
@@ -27,21 +26,19 @@ def mode() -> None:
 
 @mode.command("show")
 @choosing.hosts()
+@rows.options(MODE)
 @common_options
 def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The mode of every GPU, and whether it matches the inventory: STATE is ok, drift, or undeclared."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import mode as use_case
-    from vgpumgr.documents import common
     from vgpumgr.documents import mode as documents
 
     fleet = use_case.show_modes(build_context(settings), hosts)
-    found = [row for host in fleet.views for row in host.rows]
-    rows = [mode_text.cells(row) if settings.for_people else common.plain(row) for row in found]
-    if not rows and settings.for_people:
+    if settings.for_people and not any(host.rows for host in fleet.views):
         output.echo("no NVIDIA GPU found")
     else:
-        output.print_rows(settings, documents.document(fleet), rows, columns=_COLUMNS, wide=_WIDE, name="pci")
+        printing.print_rows(settings, MODE, documents.document(fleet))
     return output.print_errors(settings, [error for _, error in fleet.errors])
 
 
@@ -71,5 +68,4 @@ def set_command(settings: Settings, *, wanted: SizeMode, on: str, gpu_id: str) -
     consent = asking.consent(settings, "mode set", mode_text.lines)
     result = use_case.set_mode(build_context(settings), options, consent)
     closing = mode_text.closing(result, time.monotonic() - started)
-    rows = [common.plain(result.row)]
-    return change_result.print_rows(settings, result, closing, rows, columns=_COLUMNS, wide=_WIDE, name="pci")
+    return change_result.print_rows(settings, result, closing, MODE, [common.plain(result.row)])

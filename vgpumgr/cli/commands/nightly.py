@@ -13,6 +13,8 @@ from vgpumgr import errors
 from vgpumgr.cli.params import asking
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.things import FILES
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
@@ -226,9 +228,7 @@ def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, th
     if not settings.for_people:
         from vgpumgr.documents import install as documents
 
-        document = documents.document(files, outcome)
-        rows = [{"path": str(file.path), "state": file.state} for file in files]
-        output.print_rows(settings, document, rows, columns=("path", "state"), name="path")
+        printing.print_rows(settings, FILES, documents.document(files, outcome))
     return 3 if outcome == errors.Outcome.WOULD_CHANGE else 0
 
 

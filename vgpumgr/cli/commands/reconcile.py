@@ -11,6 +11,8 @@ import click
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, plan_files
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.runs import RECONCILE
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
@@ -183,9 +185,7 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
         return
     from vgpumgr.documents import change
 
-    rows = [change.task(host, one) for host, one in result.tasks]
-    columns = ("host", "vm", "slot", "gpu", "outcome")
-    output.print_rows(settings, change.of_fleet(result), rows, columns=columns, wide=(*columns, "error"), name="vm")
+    printing.print_rows(settings, RECONCILE, change.of_fleet(result))
     told = "the details name each; `errors` and `result` on stdout are complete"
     output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
 

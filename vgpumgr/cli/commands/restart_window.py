@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.runs import RESTARTS
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.plan.restart import Waiting
-
-_COLUMNS = ("vm", "host", "at_next_start")
 
 
 def show(settings: Settings, hosts: Sequence[str]) -> int:
@@ -25,13 +24,7 @@ def show(settings: Settings, hosts: Sequence[str]) -> int:
     fleet = report.waiting_for_restart(context, hosts)
     found = [row for rows in fleet.views for row in rows]
     if found or not settings.for_people:
-        document = documents.document(fleet, found)
-        output.print_rows(settings, document, [_row(row) for row in found], columns=_COLUMNS, name="vm")
+        printing.print_rows(settings, RESTARTS, documents.document(fleet, found))
     elif fleet.views and not settings.quiet:
         output.echo("no VM waits for a restart")
     return output.print_errors(settings, [error for _, error in fleet.errors])
-
-
-def _row(row: Waiting) -> dict[str, object]:
-    says = ", ".join(f"{change.does} {change.slot} ({change.type_name})" for change in row.slots)
-    return {"vm": row.vm, "host": row.host, "at_next_start": says}

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates, choosing
+from vgpumgr.cli.params import asking, candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
-from vgpumgr.cli.text import change_result, output, scheduler_text
+from vgpumgr.cli.rows import change_result, printing
+from vgpumgr.cli.rows.gpus import SCHEDULER
+from vgpumgr.cli.text import output, scheduler_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.core.driver.scheduler import Policy
 
-_COLUMNS = ("host", "gpu", "board", "policy", "slice", "freq", "factor", "persistent", "state")
-_WIDE = (*_COLUMNS, "declared", "declared_where", "uuid", "value", "file")
 _POLICIES = ("best-effort", "equal-share", "fixed-share")
 
 
@@ -29,6 +29,7 @@ def scheduler() -> None:
 
 @scheduler.command("show")
 @choosing.hosts()
+@rows.options(SCHEDULER)
 @common_options
 def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """Policy, time slice and frequency of every GPU, the setting for the next boot, and whether both match the inventory.
@@ -41,13 +42,11 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.documents import scheduler as documents
 
     fleet = use_case.show_schedulers(build_context(settings), hosts)
-    rows = [row for host in fleet.views for row in host.rows]
     findings = [finding for host in fleet.views for finding in host.findings]
-    if not rows and settings.for_people:
+    if settings.for_people and not any(host.rows for host in fleet.views):
         output.echo("no NVIDIA GPU found")
     else:
-        shown = [scheduler_text.cells(row) for row in rows]
-        output.print_rows(settings, documents.document(fleet), shown, columns=_COLUMNS, wide=_WIDE, name="gpu")
+        printing.print_rows(settings, SCHEDULER, documents.document(fleet))
     output.print_findings(settings, findings)
     return output.print_errors(settings, [error for _, error in fleet.errors])
 
@@ -88,6 +87,7 @@ def set_command(
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case
     from vgpumgr.core.driver import scheduler as core
+    from vgpumgr.documents import scheduler as documents
     from vgpumgr.names import parse_gpu_id
 
     wish = core.SchedulerWish(
@@ -102,5 +102,5 @@ def set_command(
     consent = asking.consent(settings, "scheduler set", partial(scheduler_text.lines, diff=settings.diff))
     result = use_case.set_scheduler(build_context(settings), options, consent)
     closing = scheduler_text.closing(result, time.monotonic() - started)
-    rows = [scheduler_text.cells(result.row)]
-    return change_result.print_rows(settings, result, closing, rows, columns=_COLUMNS, wide=_WIDE, name="gpu")
+    gpu = {"host": result.row.host, **documents.gpu(result.row)}
+    return change_result.print_rows(settings, result, closing, SCHEDULER, [gpu])

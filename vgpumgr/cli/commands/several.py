@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.params import asking, plan_files, several, wishes
-from vgpumgr.cli.text import change_result, fleet_text, output, several_text, words
+from vgpumgr.cli.rows import printing, vgpus
+from vgpumgr.cli.text import fleet_text, output, several_text, words
 from vgpumgr.cli.wiring import build_context
 from vgpumgr.controller import together
 from vgpumgr.controller.results import Consent
@@ -133,8 +134,7 @@ def _print(settings: Settings, result: RequestsResult, document: dict[str, objec
     rows: list[dict[str, object]] = []
     for one in result.slots:
         rows += [common.plain(row) for row in one.rows] or [{"vm": one.vm, "host": one.host}]
-    columns = change_result.VGPUS
-    output.print_rows(settings, document, rows, columns=columns, wide=columns, name="vm")
+    printing.print_rows(settings, vgpus.CHANGE, document, rows)
     told = "the details name each; `errors` and `result` on stdout are complete"
     after = ", so nothing was changed" if result.is_held_back else ""
     output.print_errors(settings, result.problems, what=f"VMs or hosts cannot be served{after}", hint=told)

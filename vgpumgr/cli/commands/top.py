@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import choosing
+from vgpumgr.cli.params import choosing, rows
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.usage import TOP
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted
 from vgpumgr.cli.top import frames, table
@@ -26,20 +28,13 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import Round
     from vgpumgr.errors import VgpumgrError
 
-_COLUMNS = tuple(name.lower().replace(" ", "_") for name in frames.COLUMNS)
-_WIDE = (*_COLUMNS, "origin", "vf", "uuid", "vm_uuid")
-_CSV = (
-    "vm", "slot", "host", "gpu", "type_name", "state", "sm_percent", "memory_percent", "encoder_percent",
-    "decoder_percent", "entitled_percent", "framebuffer_used_bytes", "framebuffer_size_bytes", "sampled_at", "origin",
-    "type_id", "uuid", "vf", "vm_uuid",
-)  # fmt: skip
-
 
 @click.command()
 @choosing.vms_or_hosts()
 @click.option("--every", type=Duration(), default="2s", show_default=True, metavar="TIME", help="Refresh interval.")
 @click.option("--sort", type=click.Choice(list(table.SORTS)), default="sm", show_default=True, help="Sort order.")
 @click.option("--once", is_flag=True, help="Print one reading as a table and exit; the default without a terminal.")
+@rows.options(TOP, sort=False)
 @common_options
 def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str, once: bool) -> int:
     """Live GPU usage by VM, in percent of the whole GPU, as measured by the driver since the previous reading.
@@ -111,10 +106,8 @@ def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Ch
         for line in frames.heads([total for total in table.totals(rounds) if total.error is None]):
             output.echo(line.text)
         if found:
-            shown = [{**documents.vgpu(row), **frames.texts(row)} for row in found]
             output.echo()
-            output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_WIDE, name="vm")
+            printing.print_rows(settings, TOP, document)
     else:
-        shown = [documents.vgpu(row) for row in found]
-        output.print_rows(settings, document, shown, columns=_COLUMNS, wide=_CSV, name="vm")
+        printing.print_rows(settings, TOP, document)
     return output.print_errors(settings, errors)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import choosing
+from vgpumgr.cli.params import choosing, rows
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.profiles import UNITS
 from vgpumgr.cli.text import output, units_text
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-
-_COLUMNS = ("board", "framebuffer", "unit", *units_text.MEASURES, "before", "hosts")
 
 
 @click.command()
@@ -21,6 +21,7 @@ _COLUMNS = ("board", "framebuffer", "unit", *units_text.MEASURES, "before", "hos
 @click.option(
     "--offline", is_flag=True, help="Only the boards for which the inventory has a unit. No host is contacted."
 )
+@rows.options(UNITS)
 @common_options
 def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
     """What 1 fGPU, 0.1 GPU and 4G of memory are on each board, and the type that an empty GPU gives for it.
@@ -48,9 +49,7 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
         if offline or fleet.views:
             output.echo("no board" if not offline else "the inventory has no unit: vgpumgr_fgpu_per_gpu is not set")
     else:
-        rows = [(units_text.row if settings.for_people else documents.row)(board) for board in found.boards]
-        columns = _COLUMNS if settings.for_people else documents.COLUMNS
-        output.print_rows(settings, documents.document(fleet, found), rows, columns=columns, name="board")
+        printing.print_rows(settings, UNITS, documents.document(fleet, found))
     if settings.for_people:
         for one in found.earlier:
             output.echo(units_text.both_readings(one))

@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 import gc
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr import errors, names
-from vgpumgr.cli.params import candidates, choosing, sorting, stored
+from vgpumgr.cli.params import choosing, rows, stored
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.params.percents import Percent
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.usage import USAGE
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.usage import UsageReport
@@ -46,13 +47,8 @@ _DAY_S = 86400.0
     metavar="PCT",
     help="Only vGPUs that used more than so much of their guaranteed share (OF SHARE) or of their framebuffer.",
 )
-@click.option(
-    "--sort",
-    metavar="COLUMN",
-    shell_complete=candidates.usage_columns,
-    help="Sort by a column, the smallest first; -COLUMN: the largest first. Several: -sm,vm. Unknown comes last.",
-)
 @choosing.on("Only what was on these hosts.")
+@rows.options(USAGE)
 @common_options
 def usage(
     settings: Settings,
@@ -62,7 +58,6 @@ def usage(
     idle: float | None,
     idle_limit: int,
     over: int | None,
-    sort: str | None,
     on: str | None,
 ) -> int:
     """What every VM actually used of its GPU, next to its guaranteed share, from the samples that `collect` stored.
@@ -81,14 +76,12 @@ def usage(
     95 % of --idle's time is not idle but unknown, and named below. The command contacts no host and writes nothing.
     """
     gc.disable()  # a tenth of the time goes into searching for garbage that does not exist; the process ends soon
-    from vgpumgr.cli.text import usage_text
     from vgpumgr.controller import environment
     from vgpumgr.controller import usage as use_case
     from vgpumgr.documents import usage as documents
     from vgpumgr.store import place
     from vgpumgr.store.sql.samples import Samples
 
-    keys = [] if sort is None else sorting.read(sort, usage_text.SORT_COLUMNS)
     store = Samples(place.samples_beside(environment.store_path()))
     ask = functools.partial(
         use_case.report,
@@ -109,14 +102,10 @@ def usage(
         vms, hosts = store.names()
         vms, roster = stored.known(settings, vms, hosts)
         report = ask(shows=stored.chosen(chosen, vms, roster, "samples", on=on).shows)
-    report = replace(report, rows=tuple(_sorted(report.rows, keys)))
     if settings.for_people:
         _print(settings, report, store, of_one=one is not None and not report.is_of_host)
     else:
-        vgpus = [documents.vgpu(row) for row in report.rows]
-        rows = [_flat(vgpu) for vgpu in vgpus] if settings.output in ("csv", "name") else []
-        document = documents.document(report, store.path, vgpus)
-        output.print_rows(settings, document, rows, columns=(), wide=usage_text.CSV, name="vm")
+        printing.print_rows(settings, USAGE, documents.document(report, store.path))
     output.print_findings(settings, report.findings)
     return 0
 
@@ -151,22 +140,9 @@ def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[Us
     return None if over is None else functools.partial(selection.over, percent=over)
 
 
-def _sorted(rows: Sequence[UsageRow], keys: Sequence[tuple[str, bool]]) -> Iterable[UsageRow]:
-    """By the values of csv."""
-    from vgpumgr.core.usage import selection
-    from vgpumgr.documents import usage as documents
-
-    flat = [(row, _flat(documents.vgpu(row))) for row in rows] if keys else []
-    by = [(functools.partial(_cell, name), is_reverse) for name, is_reverse in keys]
-    return [row for row, _ in selection.in_order(flat, by)] if keys else rows
-
-
-def _cell(name: str, row: tuple[UsageRow, dict[str, object]]) -> object:
-    return row[1].get(name)
-
-
 def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: bool) -> None:
     from vgpumgr.cli.text import sparkline, usage_text
+    from vgpumgr.documents import usage as documents
 
     if not report.rows:
         if report.not_judged is not None and report.collected:
@@ -180,29 +156,17 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
         for line in usage_text.not_judged(report):
             output.progress(settings, line)
         return
-    bars = sparkline.bars_of_stdout()
-    if of_one and settings.output == "table":
+    if of_one and settings.output == "table" and settings.columns is None:
         for number, row in enumerate(report.rows):
             if number:
                 output.echo()
             for line in usage_text.of_one(row, report):
                 output.echo(line)
             output.echo()
-            output.print_table(usage_text.engines(row, bars), usage_text.OF_ONE)
+            bars = sparkline.bars_of_stdout()
+            printing.print_table(settings, usage_text.engines(row, bars), usage_text.OF_ONE)
     else:
-        shown = [usage_text.cells(row, bars) for row in report.rows]
-        output.print_rows(settings, {}, shown, columns=usage_text.COLUMNS, wide=usage_text.WIDE, name="vm")
+        printing.print_rows(settings, USAGE, documents.document(report, store.path))
     for line in usage_text.not_judged(report):
         output.progress(settings, line)
     output.progress(settings, usage_text.foot(report))
-
-
-def _flat(row: dict[str, object]) -> dict[str, object]:
-    """A row for csv: each of an engine's numbers is a separate column; the series is dropped."""
-    flat: dict[str, object] = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}_{what}": number for what, number in value.items() if what != "series"}
-        else:
-            flat[name] = value
-    return flat

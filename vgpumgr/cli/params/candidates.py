@@ -126,15 +126,6 @@ def boards(_context: click.Context) -> Iterable[str]:
     return sorted({row.board for row in catalogue.parse(resources.catalogue_text()).types})
 
 
-def usage_columns(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 -- click's signature
-    """The columns that --sort of `usage` takes; after a minus, with it."""
-    from vgpumgr.cli.text.usage_text import SORT_COLUMNS
-
-    before, comma, begun = incomplete.rpartition(",")
-    minus = "-" if begun.startswith("-") else ""
-    return [f"{before}{comma}{minus}{name}" for name in SORT_COLUMNS if name.startswith(begun.removeprefix("-"))]
-
-
 @_offering
 def lab_hosts(context: click.Context) -> Iterable[str]:
     """The hosts of the lab that --dir or the environment names."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import candidates, rows
 from vgpumgr.cli.settings import FORMATS, Settings
 from vgpumgr.cli.text import log_lines
 
@@ -65,6 +65,7 @@ def common_options(command: Command) -> Command:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         settings = settings_of(click.get_current_context())
+        rows.guard(settings)
         log_lines.start(settings)  # for every command: without it Python prints log records whatever -v says
         return command(settings, *args, **kwargs)
 

@@ -1,21 +1,19 @@
-"""Capacity for people: profiles by board, GPUs with their reasons, and sums that say when they are lower bounds."""
+"""Capacity for people: profiles by board, and sums that say when they are lower bounds."""
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.cli.text.grants import gib
-from vgpumgr.cli.text.words import counted, one_line
+from vgpumgr.cli.text.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from vgpumgr.core.report.capacity import Answer, BoardRow, ClosedGpu, GpuRow, Left, Overview
+    from vgpumgr.core.report.capacity import Answer, BoardRow, ClosedGpu, Left, Overview
 
 FOOT: Final = "in brackets: on an empty GPU; each profile is counted for itself"
 _GAP: Final = 2
-_NARROWEST: Final = 16
 
 
 def profiles(found: Overview, totals: Mapping[str, Left], *, fits: bool) -> list[dict[str, object]]:
@@ -55,40 +53,6 @@ def pivot(
     first = ["profile", "framebuffer"] if one_by_one else ["profile"]
     for columns in _blocks(table, first, [*heads.values(), "total"], width):
         yield table, columns
-
-
-def answers(rows: Iterable[GpuRow], *, width: int | None) -> list[dict[str, object]]:
-    """A line for each GPU, or several where its reason is longer than what is left of the terminal's width."""
-    lines = [_answer(row) for row in rows]
-    if width is None:
-        return lines
-    taken = sum(
-        max(len(name), *(len(one_line(str(line[name] or "?"))) for line in lines)) + _GAP for name in ANSWER[:-1]
-    )
-    return [part for line in lines for part in _folded(line, max(width - taken, _NARROWEST))]
-
-
-ANSWER: Final = ("host", "gpu", "board", "type", "fits", "why")
-
-
-def _answer(row: GpuRow) -> dict[str, object]:
-    """A dash for what is known to be absent."""
-    types = ", then ".join(one.type_name for one in row.granted)
-    return {
-        "host": row.host,
-        "gpu": row.gpu,
-        "board": row.board,
-        "type": types or ("-" if row.fits_now == 0 else None),
-        "fits": row.fits_now,
-        "why": row.why or "-",
-    }
-
-
-def _folded(line: dict[str, object], width: int) -> Iterator[dict[str, object]]:
-    first, *rest = textwrap.wrap(one_line(str(line["why"])), width, break_on_hyphens=False)
-    yield {**line, "why": first}
-    for part in rest:
-        yield {**dict.fromkeys(line, ""), "why": part}
 
 
 def total(answer: Answer) -> str:

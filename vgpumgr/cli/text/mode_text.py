@@ -13,22 +13,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import ModeResult, Planned
     from vgpumgr.core.plan.mode import ModePlan
-    from vgpumgr.core.report.modes import ModeRow
-
-
-def cells(row: ModeRow) -> dict[str, object]:
-    """A table's row. A dash is known to be none."""
-    return {
-        "host": row.host,
-        "pci": row.pci,
-        "board": row.board,
-        "mode": row.mode,
-        "declared": row.declared or "-",
-        "vgpus": row.vgpus,
-        "state": row.state,
-        "declared_where": row.declared_where or "-",
-        "uuid": row.uuid,
-    }
 
 
 def lines(planned: Planned[ModePlan]) -> Iterator[str]:

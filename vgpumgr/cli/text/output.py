@@ -1,13 +1,11 @@
-"""The one place that prints: rows as table, wide, json, yaml, csv or names; findings, progress and errors.
+"""The one place that prints: documents, lines and blocks; findings, progress and errors. What prints rows is in cli/rows/.
 
-Tables have upper-case heads, two spaces between columns and no rules; `?` is unknown and never 0. Data goes to stdout,
-everything else to stderr. Text from a host is stripped of control characters before it reaches a terminal, where it never
+Data goes to stdout, everything else to stderr. Text from a host is stripped of control characters before it reaches a terminal, where it never
 begins a line.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli.text.status_line import StatusLine
-from vgpumgr.cli.text.words import folded, one_line, visible
+from vgpumgr.cli.text.words import folded, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
 _HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}
 _PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
 STATUS = StatusLine()
+JSON_ERRORS = ("json", "yaml", "jsonl")
+"""The formats with which an error is an object on stderr."""
 
 
 def worst_exit(codes: Iterable[int]) -> int:
@@ -47,9 +47,20 @@ def block(text: str) -> None:
     _print(visible(text))
 
 
+def write(written: str) -> None:
+    """Print what is written for programs, as it is."""
+    _print(written, nl=False)
+
+
+def write_lines(found: Iterable[str]) -> None:
+    """Print lines of a table, whose cells have no control characters but our own colours."""
+    _print("\n".join(found))
+
+
 def _print(text: str, *, error: bool = False, nl: bool = True) -> None:
     STATUS.wipe()
-    click.echo(text, nl=nl, err=error)
+    # click would take colours out of a pipe; they are there only if they are wanted.
+    click.echo(text, nl=nl, err=error, color=True)
 
 
 def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
@@ -80,18 +91,6 @@ def _tell(
     _print(shown, error=True)
 
 
-def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
-    """Print columns by key; the head is the key in upper case. None is printed as ?."""
-    import tabulate
-
-    tabulate.MIN_PADDING = 0
-    cells = [[one_line(cell(row.get(column))) for column in columns] for row in rows]
-    heads = [head(column) for column in columns]
-    # Spaces in a line of bars are gaps.
-    text = tabulate.tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, preserve_whitespace=True)
-    block("\n".join(line.rstrip() for line in text.split("\n")))
-
-
 def head(column: str) -> str:
     return _HEADS.get(column, column.upper().replace("_", " "))
 
@@ -104,57 +103,18 @@ def cell(value: object) -> str:
     return str(value)
 
 
-def print_rows(
-    settings: Settings,
-    document: Mapping[str, object],
-    rows: Sequence[Mapping[str, object]],
-    *,
-    columns: Sequence[str],
-    wide: Sequence[str] = (),
-    name: str,
-) -> None:
-    """Print in the requested format: `document` for json and yaml, `rows` for the others, key `name` for names.
+def print_document(settings: Settings, document: Mapping[str, object]) -> None:
+    """Print the whole of it, as json or yaml."""
+    if settings.output == "yaml":
+        import yaml
 
-    `wide`: the columns of `-o wide` and csv, if they are more than `columns`.
-    """
-    wide = wide or columns
-    match settings.output:
-        case "json":
-            print_json(document)
-        case "yaml":
-            import yaml
-
-            _print(yaml.safe_dump(document, sort_keys=False), nl=False)
-        case "csv":
-            _print(_csv(rows, wide), nl=False)
-        case "name":
-            for text in dict.fromkeys(cell(row.get(name)) for row in rows if row.get(name) is not None):
-                echo(one_line(text))
-        case "wide":
-            print_table(rows, wide)
-        case _:
-            print_table(rows, columns)
+        write(yaml.safe_dump(document, sort_keys=False))
+    else:
+        print_json(document)
 
 
 def print_json(document: Mapping[str, object]) -> None:
     _print(json.dumps(document, indent=1, ensure_ascii=True))
-
-
-def _csv(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> str:
-    text = io.StringIO()
-    import csv
-
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow(["" if row.get(column) is None else _csv_cell(row[column]) for column in columns])
-    return text.getvalue()
-
-
-def _csv_cell(value: object) -> str:
-    """Text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show."""
-    text = one_line(cell(value))
-    return f"'{text}" if isinstance(value, str) and text[1:] and text.startswith(("=", "+", "-", "@")) else text
 
 
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
@@ -173,7 +133,7 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     """
     from vgpumgr.documents import error as documents
 
-    if settings.output in ("json", "yaml"):
+    if settings.output in JSON_ERRORS:
         _print(json.dumps(documents.document(error)), error=True)
         return
     host, message = error.host, error.message
@@ -197,7 +157,7 @@ def print_errors(
 
     `what` and `hint` are for that object: `what` follows the number of errors. Returns the exit code.
     """
-    if len(errors) < 2 or settings.output not in ("json", "yaml"):
+    if len(errors) < 2 or settings.output not in JSON_ERRORS:
         _print_grouped(settings, errors)
     else:
         from vgpumgr.documents import error as documents
@@ -226,7 +186,12 @@ def _print_lines(settings: Settings, message: str, details: Iterable[str], hint:
 
 
 def style(settings: Settings, text: str, colour: str) -> str:
-    return click.style(text, fg=colour) if wants_colour(settings, sys.stderr) else text
+    return coloured(text, colour) if wants_colour(settings, sys.stderr) else text
+
+
+def coloured(text: str, colour: str) -> str:
+    """`colour`: one of click's, or `bold` or `dim`."""
+    return click.style(text, **({colour: True} if colour in ("bold", "dim") else {"fg": colour}))
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.sparkline import sparkline
 from vgpumgr.cli.text.words import counted
-from vgpumgr.core.usage.tally import ENGINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,64 +16,7 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _SHOWN = 8
-COLUMNS = (
-    "vm", "slot", "host", "gpu", "type_name", "entitled", "sm", "p50", "p95", "max", "of_share", "fb_max", "fb_size",
-    "headroom", "coverage", "sm_over_time",
-)  # fmt: skip
-WIDE = (
-    *COLUMNS[:-1], "state", "fb_now", "samples", "origin", "memory", "memory_p95", "encoder", "encoder_p95", "decoder",
-    "decoder_p95", COLUMNS[-1],
-)  # fmt: skip
-CSV = (
-    "vm", "slot", "host", "gpu", "type_name", "state", "entitled_percent", "used_of_share", "coverage_percent", "samples",
-    *(f"{engine}_{what}" for engine in ENGINES for what in ("mean", "p50", "p95", "max")),
-    "framebuffer_used_bytes", "framebuffer_max_bytes", "framebuffer_size_bytes", "framebuffer_headroom_bytes", "last_at",
-    "origin", "vm_uuid",
-)  # fmt: skip
-SORT_COLUMNS: Final = {name: name for name in CSV} | {
-    "type": "type_name", "entitled": "entitled_percent", "sm": "sm_mean", "p50": "sm_p50", "p95": "sm_p95", "max": "sm_max",
-    "of_share": "used_of_share", "fb_now": "framebuffer_used_bytes", "fb_max": "framebuffer_max_bytes",
-    "fb_size": "framebuffer_size_bytes", "headroom": "framebuffer_headroom_bytes", "coverage": "coverage_percent",
-    "memory": "memory_mean", "encoder": "encoder_mean", "decoder": "decoder_mean",
-}  # fmt: skip
-"""What --sort takes, and the column of csv that it means: the table's heads, too."""
 OF_ONE = ("engine", "mean", "p50", "p95", "max", "over_time")
-
-
-def cells(row: UsageRow, bars: str) -> dict[str, object]:
-    """One row of the table."""
-    sm = row.engines["sm"]
-    rest = {
-        name: value
-        for engine in ENGINES[1:]
-        for name, value in (
-            (engine, _percent(row.engines[engine].mean)),
-            (f"{engine}_p95", _percent(row.engines[engine].p95)),
-        )
-    }
-    return {
-        "vm": row.vm or row.vm_uuid,
-        "slot": row.slot or "-",
-        "host": row.host,
-        "gpu": row.gpu,
-        "type_name": row.type_name,
-        "state": row.state,
-        "entitled": _percent(None if row.entitled is None else row.entitled * 100),
-        "sm": _percent(sm.mean),
-        "p50": _percent(sm.p50),
-        "p95": _percent(sm.p95),
-        "max": _percent(sm.max),
-        "of_share": _percent(None if row.used_of_share is None else row.used_of_share * 100),
-        "fb_now": _size(row.framebuffer_used_bytes),
-        "fb_max": _size(row.framebuffer_max_bytes),
-        "fb_size": _size(row.framebuffer_size_bytes),
-        "headroom": _size(row.framebuffer_headroom_bytes),
-        "coverage": _percent(row.coverage * 100),
-        "samples": row.samples,
-        "origin": row.origin,
-        "sm_over_time": sparkline(sm.series, bars),
-        **rest,
-    }
 
 
 def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:

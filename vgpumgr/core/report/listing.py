@@ -34,7 +34,7 @@ class VgpuRow:
 
     `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
-    `profile` is None if the slot was asked for in another way; `requested` is all that was asked, as options. `asked_mib` and
+    `profile` is None if the slot was asked for in another way; `requested` is all that was asked, as options, and `requested_at` when: RFC 3339 in UTC. `asked_mib` and
     `waste_pct` say what that came to, `guest_mib` what the guest sees at least.
 
     pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition does not have it yet, or no longer
@@ -43,26 +43,27 @@ class VgpuRow:
     """
 
     vm: str | None
-    vm_uuid: VmUuid | None
     slot: Slot | None
     host: HostName
     gpu: str | None
+    vf: str | None
+    type_name: str | None
+    state: State
+    holder: str | None
+    requested_at: str | None
     board: str | None
     profile: str | None
     type_id: int | None
-    type_name: str | None
     framework: FrameworkName | None
     uuid: str | None
-    vf: str | None
     placement_id: int | None
     framebuffer_mib: int | None
     requested: str | None
     asked_mib: int | None
     waste_pct: float | None
     guest_mib: int | None
-    state: State
-    holder: str | None
     origin: Whose | None
+    vm_uuid: VmUuid | None
 
 
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
@@ -134,6 +135,7 @@ def _row(
         placement_id=vgpu.placement_id if vgpu else None,
         framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
         requested=claim.asked if claim else None,
+        requested_at=claim.at if claim else None,
         asked_mib=grant.asked_mib if grant else None,
         waste_pct=grant.waste_pct if grant else None,
         guest_mib=resolve.guest_mib(gpu, vgpu_type) if gpu and vgpu_type else None,

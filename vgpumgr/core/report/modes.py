@@ -29,13 +29,13 @@ class ModeRow:
 
     host: HostName
     pci: PciAddress
-    uuid: GpuUuid | None
     board: str | None
     mode: Mode | None
     declared: Mode | None
-    declared_where: str | None
-    state: State | None
     vgpus: int
+    state: State | None
+    declared_where: str | None
+    uuid: GpuUuid | None
 
 
 def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[ModeRow, ...]:

@@ -15,7 +15,7 @@ from vgpumgr.errors import VgpumgrError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerWish, Setting
+    from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerWish
     from vgpumgr.core.inventory import OfGpus
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.plan.scheduler import Difference, Observed, Persistent
@@ -37,26 +37,20 @@ class SchedulerRow:
 
     host: HostName
     pci: PciAddress
-    uuid: GpuUuid | None
     board: str | None
     policy: str | None
-    engines: tuple[EngineState, ...]
-    averaging_factor: int | None
     time_slice_ns: int | None
     frequency_hz: int | None
-    verified: bool
+    averaging_factor: int | None
     persistent: Persistent
-    caps: Caps | None
+    state: State | None
+    verified: bool
     declared: SchedulerWish | None
     declared_where: str | None
-    state: State | None
+    uuid: GpuUuid | None
+    engines: tuple[EngineState, ...]
+    caps: Caps | None
     differences: tuple[Difference, ...]
-
-    @property
-    def remembered(self) -> Setting | None:
-        """The persistent setting if its policy is the active one: then its slice and frequency most likely apply."""
-        setting = self.persistent.setting
-        return setting if setting is not None and setting.policy == self.policy else None
 
 
 def rows(view: Observed, declared: Sequence[OfGpus] = ()) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:

@@ -1,20 +1,18 @@
-"""Which vGPUs did nothing, or are short of something, and in which order they are told. What was not measured decides nothing."""
+"""Which vGPUs did nothing, or are short of something. What was not measured decides nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.usage.usage_rows import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from vgpumgr.core.usage.usage_rows import UsageRow
 
 ENOUGH: Final = 0.95
 """The part of the window of which the load must be known before a vGPU counts as idle: a restarted collector leaves a gap."""
-
-Row = TypeVar("Row")
 
 
 def idle(row: UsageRow, *, most: int) -> bool | None:
@@ -44,18 +42,3 @@ def judged(
     """Those of which it is true, and those of which it is not known."""
     found = [(row, verdict(row)) for row in rows]
     return tuple(row for row, yes in found if yes), tuple(row for row, yes in found if yes is None)
-
-
-def in_order(rows: Sequence[Row], keys: Iterable[tuple[Callable[[Row], object], bool]]) -> list[Row]:
-    """The rows by these keys, the first counts most; with True the largest come first. What is unknown is last either way."""
-    found = list(rows)
-    for key, is_reverse in reversed(tuple(keys)):
-        known = [row for row in found if key(row) is not None]
-        known.sort(key=lambda row: _comparable(key(row)), reverse=is_reverse)
-        found = [*known, *(row for row in found if key(row) is None)]
-    return found
-
-
-def _comparable(value: object) -> tuple[float, str]:
-    """A column has numbers or text."""
-    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))

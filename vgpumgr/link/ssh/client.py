@@ -428,7 +428,7 @@ def _import_paramiko() -> None:
 
 
 class _NoVersions(ModuleType):
-    """What paramiko asks of importlib.metadata, for as long as it is imported; and tabulate, which another thread may import then."""
+    """What paramiko asks of importlib.metadata, for as long as it is imported."""
 
     PackageNotFoundError = ModuleNotFoundError
 

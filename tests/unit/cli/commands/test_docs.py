@@ -109,4 +109,4 @@ def test_the_versions_are_those_of_the_option(capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["versions"] == versions()
     assert main.run(["version"]) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert table == [["NAME", "VERSION"], *([name, text] for name, text in versions().items())]
+    assert table == [[name.upper() for name in versions()], [*versions().values()]]

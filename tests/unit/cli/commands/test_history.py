@@ -19,8 +19,8 @@ from vgpumgr.store.journal_entry import Intent
 VM = "6a1f0000-0000-4000-8000-000000000001"
 INVENTORY = str(Path(__file__).parents[3] / "cases/inventory" / "good" / "design" / "inventory")  # kvm01, vm02 …
 KEYS = [
-    "id", "at", "by", "verb", "why", "host", "vm", "vm_uuid", "slot", "gpu", "steps", "ended_at", "outcome", "error",
-    "message",
+    "at", "by", "verb", "vm", "host", "outcome", "why", "id", "vm_uuid", "slot", "gpu", "verbs", "ended_at", "error",
+    "message", "steps",
 ]  # fmt: skip
 
 

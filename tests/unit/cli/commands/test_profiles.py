@@ -38,7 +38,7 @@ def test_every_type_of_every_board_is_what_the_schema_says(capsys: pytest.Captur
 def test_the_table_has_placement_ids_with_wide(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["profiles", "--offline", "--board", "A40", "-o", "wide"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["A40-16Q", "A40", "16384", "Q", "3", "2", "-", "0", "16", "32", "0", "32"] in lines
+    assert ["A40-16Q", "A40", "16Q", "Q", "16", "GiB", "3", "2", "0", "16", "32", "0", "32", "-"] in lines
 
 
 @pytest.mark.parametrize(

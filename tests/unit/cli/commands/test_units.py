@@ -32,15 +32,18 @@ def test_boards_of_the_inventory(inventory: Path, capsys: pytest.CaptureFixture[
     assert main.run(["units", "--offline"]) == 0
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        "BOARD  FRAMEBUFFER  UNIT       1 FGPU             0.1 GPU             4G                BEFORE  HOSTS",
-        "A40    48 GiB       2 per GPU  24 GiB: 24C        4.8 GiB: 6C         4 GiB: 4C         -       -",
-        "M10    8 GiB        24G        24 GiB: no C type  820 MiB: no C type  4 GiB: no C type  -       -",
-        "X1     ?            3 per GPU  ?                  ?                   4 GiB: no C type  -       -",
+        "BOARD  FRAMEBUFFER  UNIT       1 FGPU             0.1 GPU               4G                BEFORE  HOSTS",
+        "A40         48 GiB  2 per GPU  24 GiB: 24C        4.8 GiB: 6C           4 GiB: 4C         -       -",
+        "M10          8 GiB  24G        24 GiB: no C type  0.801 GiB: no C type  4 GiB: no C type  -       -",
+        "X1               ?  3 per GPU  ?                  ?                     4 GiB: no C type  -       -",
     ]
     assert main.run(["units", "--offline", "-o", "csv"]) == 0
     head, a40, *_ = capsys.readouterr().out.splitlines()
-    assert head == "board,framebuffer_mib,unit,fgpu_mib,fgpu_type,tenth_mib,tenth_type,4g_mib,4g_type,hosts"
-    assert a40 == "A40,49152,2 per GPU,24576,A40-24C,4916,A40-6C,4096,A40-4C,"
+    assert head == (
+        "board,framebuffer_mib,unit,fgpu.mib,fgpu.type_name,fgpu.waste_pct,tenth.mib,tenth.type_name,tenth.waste_pct,"
+        "4g.mib,4g.type_name,4g.waste_pct,before,hosts"
+    )
+    assert a40 == "A40,49152,2 per GPU,24576,A40-24C,0.0,4916,A40-6C,20.0,4096,A40-4C,0.0,,"
     assert main.run(["units", "--offline", "-o", "json"]) == 0
     assert published.problems("units", json.loads(capsys.readouterr().out)) == []
 

@@ -66,11 +66,11 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
     assert " ".join(heads.split()) == (
         "VM SLOT HOST GPU TYPE ENTITLED SM P50 P95 MAX OF SHARE FB MAX FB SIZE HEADROOM COVERAGE SM OVER TIME"
     )
-    percents = ["25%", "42%", "42%", "45%", "45%", "170%", "1.0G", "12.0G", "11.0G", "0.1%"]
-    assert first.split()[:15] == ["vm01", "vgpu0", "kvm01", "0000:41:00.0", "A40-12Q", *percents]
+    percents = ["25%", "42%", "42%", "45%", "45%", "170%", "1.0", "GiB", "12.0", "GiB", "11.0", "GiB", "0.1%"]
+    assert first.split()[:18] == ["vm01", "vgpu0", "kvm01", "0000:41:00.0", "A40-12Q", *percents]
     assert first.endswith(sparkline.BLOCKS[3])
     assert second.split()[5:11] == ["25%", "0%", "0%", "0%", "0%", "0%"]
-    assert third.split()[5:] == ["25%", *"?????", "?", "12.0G", "?", "0%"], (
+    assert third.split()[5:] == ["25%", *"?????", "?", "12.0", "GiB", "?", "0%"], (
         "a VM that is off used nothing that is known"
     )
     assert "each bar is 1 h" in done.err
@@ -107,7 +107,7 @@ def test_json_has_numbers_times_and_null_where_nothing_is_known(folder: Path, st
 @pytest.mark.usefixtures("stored")
 def test_csv_leaves_empty_what_is_unknown_and_name_lists_vms(folder: Path) -> None:
     rows = list(csv.DictReader(run(folder, "-o", "csv").out.splitlines()))
-    assert [(row["vm"], row["sm_mean"], row["sm_p95"]) for row in rows] == [
+    assert [(row["vm"], row["sm.mean"], row["sm.p95"]) for row in rows] == [
         ("vm01", "42.5", "45"),
         ("vm02", "0.0", "0"),
         ("vm03", "", ""),
@@ -224,7 +224,7 @@ def test_over_names_what_uses_more_than_its_share_or_its_framebuffer(folder: Pat
         ("sm", ["vm02", "vm04", "vm05", "vm01", "vm03"]),
         ("-sm", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
         ("-sm,-vm", ["vm01", "vm05", "vm04", "vm02", "vm03"]),
-        ("-sm_mean,VM", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
+        ("-sm.mean,VM", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
         ("-vm", ["vm05", "vm04", "vm03", "vm02", "vm01"]),
         ("-OF SHARE", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
     ],

@@ -108,16 +108,6 @@ def test_more_boards_than_the_terminal_has_room_for_come_in_several_tables(width
     ]
 
 
-@pytest.mark.parametrize("width", [60, 80])
-def test_a_reason_that_is_too_long_goes_on_in_its_own_column(width: int) -> None:
-    lines = capacity_text.answers([gpu(0, WHY), gpu(6)], width=width)
-    assert " ".join(str(line["why"]) for line in lines[:-1]) == WHY
-    assert [line["host"] for line in lines].count("kvm01") == 2
-    most = {column: max(len(column), *(len(str(line[column])) for line in lines)) for column in capacity_text.ANSWER}
-    assert sum(most.values()) + 2 * (len(most) - 1) <= width
-    assert len(capacity_text.answers([gpu(0, WHY), gpu(6)], width=None)) == 2
-
-
 @pytest.mark.parametrize(
     ("rows", "left", "says"),
     [

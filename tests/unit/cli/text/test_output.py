@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
+from vgpumgr.cli.rows import printing
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import log_lines, output
 
@@ -47,29 +48,10 @@ def test_a_hosts_words_move_no_cursor_and_forge_no_line(capsys: pytest.CaptureFi
     output.print_warning(Settings(), HOSTILE)
     output.progress(Settings(), HOSTILE)
     output.echo(HOSTILE)
-    output.print_table([{"why": HOSTILE}], ["why"])
+    printing.print_table(Settings(), [{"why": HOSTILE}], ["why"])
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
     assert not any(line.startswith("error: forged") for line in (said.out + said.err).splitlines())
-
-
-@pytest.mark.parametrize(
-    ("value", "cell"),
-    [
-        ("=cmd()", "'=cmd()"),
-        ("+1", "'+1"),
-        ("-x", "'-x"),
-        ("@a", "'@a"),
-        ("-", "-"),
-        (-1, "-1"),
-        ("a\x1b\n", "a\\x1b\\n"),
-    ],
-)
-def test_a_csv_cell_holds_no_control_character_and_no_formula(
-    value: object, cell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output.print_rows(Settings(output="csv"), {}, [{"a": value, "b": None}], columns=(), wide=("a", "b"), name="a")
-    assert capsys.readouterr().out == f"a,b\n{cell},\n"
 
 
 def test_what_is_logged_is_cleaned_as_well(capsys: pytest.CaptureFixture[str]) -> None:

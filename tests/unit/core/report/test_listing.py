@@ -67,6 +67,7 @@ def test_bound_and_idle_is_bound_with_every_key_known(framework: FrameworkName) 
         state="bound",
         holder=None,
         origin="ours",
+        requested_at=builders.AT,
     )
     assert (found.uuid is None) == (framework == VENDOR_VFIO)
     assert findings.of_host(view) == ()

@@ -1,12 +1,10 @@
-"""Idle and short vGPUs: what was not measured is neither, and sorting puts what is unknown last."""
+"""Idle and short vGPUs: what was not measured is neither."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vgpumgr.core.usage import selection
 from vgpumgr.core.usage.tally import ENGINES
@@ -95,23 +93,3 @@ def test_over_is_by_share_or_by_framebuffer(
 
 def test_a_vgpu_whose_framebuffer_has_no_known_size_is_not_judged() -> None:
     assert selection.over(replace(row(of_share=0.1, framebuffer=GIB), framebuffer_size_bytes=None), percent=90) is None
-
-
-CELL = st.none() | st.integers(0, 5) | st.floats(0, 5)
-
-
-@given(st.lists(st.tuples(CELL, st.none() | st.text(max_size=2))), st.booleans(), st.booleans())
-def test_rows_are_sorted_by_each_key_and_unknown_comes_last(
-    rows: list[tuple[float | None, str | None]], first: bool, second: bool
-) -> None:
-    found = selection.in_order(rows, [(lambda one: one[0], first), (lambda one: one[1], second)])
-    assert sorted(map(repr, found)) == sorted(map(repr, rows))
-    numbers = [number for number, _ in found]
-    known = [number for number in numbers if number is not None]
-    assert numbers == [*known, *[None] * (len(numbers) - len(known))]
-    assert known == sorted(known, reverse=first)
-    for value in set(numbers):
-        texts = [text for number, text in found if number == value]
-        words = [text for text in texts if text is not None]
-        assert texts == [*words, *[None] * (len(texts) - len(words))]
-        assert words == sorted(words, reverse=second)

@@ -1,0 +1,119 @@
+"""A command's rows as a value: which columns there are, where each is found in the document, and how a person reads it.
+
+Every format follows from it. A row is an object of the document of `-o json`, with what it shares with its neighbours taken along:
+`host` of a GPU is its host's `name`. A column is a key of the row; a dot leads into an object (`sm.p95`). csv, wide and
+jsonl have all columns, the table some of them, all in one order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from vgpumgr.cli.rows import cells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+Row: TypeAlias = "Mapping[str, Any]"
+Read: TypeAlias = "Callable[[Any, Row], str | None]"
+
+UNKNOWN, ABSENT = "?", "-"
+_NAME, _PROSE = 36, 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """`read`: the value as a person reads it; None is printed as `none`. `is_prose`: sentences, which may stand on several lines.
+
+    `in_table`: not only in wide, csv and jsonl. `is_number`: aligned to the right. `colours`: of some texts.
+    """
+
+    key: str
+    head: str
+    in_table: bool = False
+    read: Read = cells.plain
+    none: str = UNKNOWN
+    is_number: bool = False
+    is_prose: bool = False
+    colours: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def least(self) -> int:
+        """Text that is no wider than this is on one line. A name or an address is never cut: a longer one is folded."""
+        return _PROSE if self.is_prose else _NAME
+
+    def value(self, row: Row) -> Any:
+        """What a machine reads; None for unknown and for absent."""
+        return at(row, self.key)
+
+    def text(self, row: Row) -> str:
+        """What a person reads."""
+        text = self.read(self.value(row), row)
+        return self.none if text is None else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The rows of a document. `path`: the keys of the lists that lead to them, the outermost first.
+
+    `shared`: columns whose value stands elsewhere than in the row, and where: `hosts.name`. `names`: the columns of `-o name`. `gives_way`: which columns a
+    narrow terminal does without, the first goes first; the others always stay.
+    """
+
+    path: tuple[str, ...]
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+    shared: Mapping[str, str] = field(default_factory=dict)
+    gives_way: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.in_table)
+
+    @property
+    def spellings(self) -> dict[str, str]:
+        """What --columns and --sort take, and the key that it means: keys, and the heads of the table."""
+        heads = {spelt(column.head): column.key for column in reversed(self.columns)}
+        return {column.key: column.key for column in self.columns} | {
+            head: key for head, key in heads.items() if head not in {column.key for column in self.columns}
+        }
+
+    def column(self, key: str) -> Column:
+        return next(column for column in self.columns if column.key == key)
+
+    def rows(self, document: Row) -> list[Row]:
+        """The document's rows, in its order."""
+        return [*self._below(document, self.path, {})]
+
+    def _below(self, one: Row, path: Sequence[str], shared: dict[str, Any]) -> Iterator[Row]:
+        if not path:
+            yield {**shared, **one}
+            return
+        key, *rest = path
+        for below in listed(one.get(key)):
+            # `hosts.name` is the name of each of the hosts.
+            taken = {
+                column: at(below, where.removeprefix(f"{key}."))
+                for column, where in self.shared.items()
+                if where.startswith(f"{key}.")
+            }
+            yield from self._below(below, rest, {**shared, **taken})
+
+
+def listed(found: Any) -> Sequence[Row]:
+    """The objects of a list; an object stands for a list of one."""
+    return [found] if isinstance(found, dict) else found or ()
+
+
+def at(one: Row, where: str) -> Any:
+    """What a key leads to, a dot into an object; None where there is nothing."""
+    found: Any = one
+    for part in where.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def spelt(text: str) -> str:
+    """A head as it is typed: `FITS NOW` → `fits_now`."""
+    return text.lower().replace(" ", "_").replace("-", "_")

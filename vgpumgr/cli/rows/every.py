@@ -1,0 +1,41 @@
+"""Every view by the command that prints it: for the pages that describe them, and for the tests that hold them to their word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.cli.rows import gpus, hosts, profiles, runs, things, usage, vgpus
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.rows.column import View
+
+VIEWS: Final[dict[str, View]] = {
+    "list": vgpus.LIST,
+    "show": vgpus.SHOW,
+    "attach": vgpus.CHANGE,
+    "plan": runs.RECONCILE,
+    "discover": gpus.DISCOVER,
+    "mode show": gpus.MODE,
+    "scheduler show": gpus.SCHEDULER,
+    "cordon": gpus.CORDON,
+    "explain": gpus.EXPLAIN,
+    "explain --compare": gpus.MECHANISMS,
+    "capacity": profiles.BOARDS,
+    "capacity PROFILE": profiles.ANSWERS,
+    "profiles": profiles.PROFILES,
+    "profiles --offline": profiles.TYPES,
+    "units": profiles.UNITS,
+    "usage": usage.USAGE,
+    "top": usage.TOP,
+    "collect": hosts.COLLECT,
+    "history": runs.HISTORY,
+    "reconcile --restart-window": runs.RESTARTS,
+    "host install": hosts.INSTALL,
+    "host status": hosts.STATUS,
+    "inventory check": hosts.INVENTORY,
+    "render": things.HOSTDEVS,
+    "docs": things.TOPICS,
+    "version": things.VERSIONS,
+    "install cron": things.FILES,
+    "lab status": hosts.LAB,
+}

@@ -1,0 +1,65 @@
+"""Which columns a line of a terminal has room for, and how wide each is.
+
+Nothing is ever cut. Where a table is wider than the terminal, sentences are folded, then columns give way in their stated order, and
+at last names are folded too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.cli.rows.column import Column
+
+GAP = 2
+_NARROWEST = 2  # a wide character
+
+
+class Fitted(NamedTuple):
+    """Columns with their widths, and those that had to give way."""
+
+    columns: tuple[Column, ...]
+    widths: dict[str, int]
+    left_out: tuple[Column, ...]
+
+
+def fit(columns: Sequence[Column], natural: Mapping[str, int], gives_way: Sequence[str], width: int | None) -> Fitted:
+    """`natural`: the widest cell of each column, by key. `width` None: nothing limits a line."""
+    if width is None:
+        return Fitted(tuple(columns), dict(natural), ())
+    shown = list(columns)
+    for key in gives_way:
+        if _total({column.key: min(natural[column.key], column.least) for column in shown}) <= width or len(shown) == 1:
+            break
+        shown = [column for column in shown if column.key != key]
+    widths = {column.key: natural[column.key] for column in shown}
+    for prose in (True, False):
+        _shrink(widths, {column.key: column.least for column in shown if column.is_prose is prose}, width)
+    _shrink(widths, dict.fromkeys(widths, _NARROWEST), width)
+    return Fitted(tuple(shown), widths, tuple(column for column in columns if column not in shown))
+
+
+def widened(widths: Mapping[str, int], wanted: Mapping[str, int], width: int | None) -> dict[str, int]:
+    """No narrower, and as wide as is wanted where a line has room for it."""
+    found = dict(widths)
+    for key, more in wanted.items():
+        room = more if width is None else width - _total({**found, key: 0})
+        found[key] = max(found[key], min(more, room))
+    return found
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
+
+
+def _shrink(widths: dict[str, int], least: Mapping[str, int], width: int) -> None:
+    """Take from the widest of these columns, none below its least, until a line fits."""
+    while (over := _total(widths) - width) > 0:
+        able = [key for key in least if widths[key] > least[key]]
+        if not able:
+            return
+        widest = max(able, key=lambda key: widths[key])
+        second = max((widths[key] for key in able if key != widest), default=0)
+        widths[widest] = max(least[widest], min(widths[widest] - 1, max(second, widths[widest] - over)))

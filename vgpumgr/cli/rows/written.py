@@ -1,0 +1,57 @@
+"""Rows for programs: csv, and one JSON object a line. Values are those of `-o json`: numbers, null or an empty field, ISO times."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+from vgpumgr.cli.text.words import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.cli.rows.column import Column, Row
+
+
+def csv_text(columns: Sequence[Column], rows: Iterable[Row], *, header: bool = True) -> str:
+    """Keys as the head, and a line for each row."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header:
+        writer.writerow([column.key for column in columns])
+    for row in rows:
+        writer.writerow([csv_field(column.value(row)) for column in columns])
+    return text.getvalue()
+
+
+def csv_field(value: Any) -> str:
+    """Empty for null; text of a list between blanks; any other list or object as JSON.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        text = one_line(value)
+        return f"'{text}" if text[1:] and text.startswith(("=", "+", "-", "@")) else text
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return csv_field(" ".join(value))
+    return json.dumps(value)
+
+
+def json_lines(columns: Sequence[Column], rows: Iterable[Row]) -> str:
+    """An object for each row; a dot in a key is an object in it, as in `-o json`."""
+    return "".join(f"{json.dumps(_nested(columns, row))}\n" for row in rows)
+
+
+def _nested(columns: Sequence[Column], row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for column in columns:
+        *outer, last = column.key.split(".")
+        place = found
+        for key in outer:
+            place = place.setdefault(key, {})
+        place[last] = column.value(row)
+    return found
