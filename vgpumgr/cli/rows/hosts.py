@@ -49,14 +49,13 @@ COLLECT = View(
     path=("hosts",),
     shared=_HOST,
     names=("host",),
-    gives_way=("at",),
     columns=(
         _HOST_COLUMN,
         Column(key="at", head="AT", read=cells.local),
         Column(key="seconds", head="SECONDS", in_table=True, is_number=True),
         Column(key="running", head="RUNNING", in_table=True, is_number=True),
         Column(key="measured", head="MEASURED", in_table=True, is_number=True),
-        Column(key="error", head="ERROR", in_table=True, none=ABSENT, colours={}),
+        Column(key="error", head="ERROR", in_table=True, none=ABSENT),
         Column(key="silent", head="SILENT", none=ABSENT, is_prose=True),
     ),
 )

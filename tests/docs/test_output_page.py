@@ -1,0 +1,31 @@
+"""docs/output.md lists the columns of every command as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vgpumgr.cli.rows.every import VIEWS
+from vgpumgr.cli.settings import FORMATS
+
+LINES = ("attach", "plan", "collect", "render", "install cron")  # for people they print no table
+PAGE = (Path(__file__).parents[2] / "docs/output.md").read_text(encoding="utf-8")
+
+
+def test_each_table_has_the_columns_of_the_page_and_they_give_way_in_its_order() -> None:
+    told = {
+        name: (columns, gives_way)
+        for name, columns, gives_way in re.findall(r"^\| `([^`]+)` \| ([A-Z].*) \| (.+) \|$", PAGE, re.MULTILINE)
+    }
+    assert told == {
+        name: (
+            ", ".join(column.head for column in view.table),
+            ", ".join(view.column(key).head for key in view.gives_way) or "none",
+        )
+        for name, view in VIEWS.items()
+        if name not in LINES
+    }
+
+
+def test_each_format_is_told() -> None:
+    assert {name for name in FORMATS if f"`-o {name}`" in PAGE} == set(FORMATS)
