@@ -57,10 +57,12 @@ def test_what_a_running_vm_is_given_waits_for_its_restart(running: Lab) -> None:
         }
     ]
     assert vgpumgr(running, "reconcile", "--restart-window", "-o", "name").out == f"{VM}\n"
-    assert vgpumgr(running, "reconcile", "--restart-window").out.splitlines()[1].split(maxsplit=2) == [
+    assert vgpumgr(running, "reconcile", "--restart-window").out.splitlines()[1].split() == [
         VM,
         HOST,
-        "gets vgpu0 (A40-4Q)",
+        "vgpu0",
+        "gets",
+        "A40-4Q",
     ]
     assert vgpumgr(running, "reconcile", "--restart-window", "--limit", "kvm02").out == "no VM waits for a restart\n"
 

@@ -221,10 +221,12 @@ def test_show_tells_both_layers_and_what_is_not_verified(lab: Lab, given: str) -
         "pending_reboot",
     )
     assert row["persistent"] == {
+        "text": "fixed-share, time slice 2 ms",
         "policy": "fixed-share",
         "time_slice_ns": 2_000_000,
         "frequency_hz": None,
         "averaging_factor": None,
+        "arr": False,
         "value": "0x00020013",
         "file": CONF,
         "per_device": True,

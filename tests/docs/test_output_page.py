@@ -8,7 +8,7 @@ from pathlib import Path
 from vgpumgr.cli.rows.every import VIEWS
 from vgpumgr.cli.settings import FORMATS
 
-LINES = ("attach", "plan", "collect", "render", "install cron")  # for people they print no table
+LINES = ("attach", "plan", "cordon", "collect", "render", "install cron")  # for people they print no table
 PAGE = (Path(__file__).parents[2] / "docs/output.md").read_text(encoding="utf-8")
 
 

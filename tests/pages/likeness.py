@@ -15,6 +15,7 @@ _VARIES = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"  \d+(\.\d+)?%( +[▁▂▃▄▅▆▇█ ]+)?$"), "  …"),  # the coverage, and the bars at their quarters of an hour
     (re.compile(r"\b\d{3,}%"), "N%"),  # of a share: the load of an interval that is never quite the same
+    (re.compile(r"  +\d+[smhd]$"), "  AGE"),
     (re.compile(r"\(pid \d+"), "(pid 0"),
     (re.compile(r"open /dev/vfio/\d+|/dev/vfio/\d+ open"), "/dev/vfio/0 open"),
     (re.compile(r"\b\d+(\.\d+){3} port \d+"), "ADDRESS"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 THINGS = {  # the schema of each command's document
-    "attach": "change", "mode show": "mode", "scheduler show": "scheduler", "explain --compare": "explain",
+    "attach": "change", "cordon": "change", "mode show": "mode", "scheduler show": "scheduler", "explain --compare": "explain",
     "capacity PROFILE": "capacity", "profiles --offline": "types", "reconcile --restart-window": "restarts",
     "host install": "host", "host status": "host", "inventory check": "inventory", "install cron": "install",
     "lab status": "lab",
@@ -66,7 +66,8 @@ def example(command: str) -> dict[str, Any]:
     view = VIEWS[command]
     thing = THINGS.get(command, command)
     examples: list[dict[str, Any]] = published.schemas()[thing]["examples"]
-    return next(one for one in examples if view.rows(one))
+    keys = {column.key.partition(".")[0] for column in view.columns}
+    return next(one for one in examples if (rows := view.rows(one)) and keys <= {*rows[0]})
 
 
 def document(command: str, kind: str) -> dict[str, Any]:
