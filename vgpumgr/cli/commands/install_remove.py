@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.params import asking
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.things import FILES
 from vgpumgr.cli.text import output
 from vgpumgr.controller import install_files
 from vgpumgr.controller.install_files import FileState
@@ -37,9 +39,7 @@ def run(settings: Settings, paths: Sequence[Path]) -> int:
     else:
         from vgpumgr.documents import install as documents
 
-        document = documents.removal(files, outcome)
-        rows = [{"path": str(file.path), "state": file.state} for file in files]
-        output.print_rows(settings, document, rows, columns=("path", "state"), name="path")
+        printing.print_rows(settings, FILES, documents.removal(files, outcome))
     return 3 if outcome == Outcome.WOULD_CHANGE else 0
 
 
