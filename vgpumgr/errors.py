@@ -72,6 +72,15 @@ class Outcome(StrEnum):
         return self in (Outcome.DONE, Outcome.WOULD_CHANGE)
 
 
+_PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
+
+
+def worst_exit(codes: Iterable[int]) -> int:
+    """The exit code if there are several: 2 > 1 > 4 > 5 > 6 > 3 > 0 (design: docs/exit-codes.md)."""
+    seen = set(codes)
+    return next((code for code in _PRECEDENCE if code in seen), 1 if seen else 0)
+
+
 Success = Literal[Outcome.DONE, Outcome.UNCHANGED, Outcome.WOULD_CHANGE]
 
 

@@ -61,7 +61,7 @@ TABLE_OF_COMMANDS = {
     "cordon": case("cordon kvm01 --reason PSU --check", HOST, code=3),
     "uncordon": case("uncordon kvm01", HOST),  # there is none
     "plan": case("plan", HOST),
-    "reconcile": case("reconcile --yes", HOST),  # nothing is declared
+    "reconcile": case("reconcile --yes", HOST | STORE),  # nothing is declared; for `export`
     "list": case("list", HOST, before=(ATTACH,)),
     "show": case("show vm02", HOST, before=(ATTACH,)),
     "render": case("render vm02", HOST | TEMPLATE, before=(ATTACH,)),

@@ -10,6 +10,7 @@ from tests.unit.host.fakehost import MDEV_VF, VENDOR, make_entry, make_record
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
 from tests.unit.stored_claims import stored_claims
 from vgpumgr.core.model import claims
+from vgpumgr.core.usage.runs import LastRun, PlannedHost
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, write_ledger
 from vgpumgr.host.protocol import LEDGER_PATH, LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
@@ -17,6 +18,7 @@ from vgpumgr.names import Slot
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent
 from vgpumgr.store.sql import journal as sql_journal
+from vgpumgr.store.sql import runs as sql_runs
 from vgpumgr.store.sql import sample_tables
 from vgpumgr.store.sql.samples import Samples
 
@@ -58,6 +60,21 @@ ENTRY = Intent(
 )
 BY, AT, ENDED_AT = "anna@ctl1", "2026-11-22T12:00:00Z", "2026-11-22T12:00:02Z"
 
+RUN = LastRun(kind="reconcile", at=1e9, seconds=12.5, exit_code=5)
+PLANNED = (
+    PlannedHost(
+        host="kvm01",
+        at=1e9,
+        reached=True,
+        drift=2,
+        waiting=1,
+        nvml_silent=True,
+        refused={"InUse": 1},
+        findings={"lost": 3},
+    ),
+    PlannedHost(host="kvm02", at=1e9, reached=False),
+)
+
 ROUND = measured_round({"vm1": load(60, 5), "vm2": None, None: load(None)}, since_us=T0, until_us=T0 + 10 * SECOND)
 
 
@@ -77,6 +94,7 @@ def write(folder: Path) -> None:
     number = journal.begin(ENTRY, by=BY, at=AT)
     journal.end(number, at=ENDED_AT, outcome="done")
     Samples(folder / SAMPLES.name).add([ROUND], every_s=10)
+    sql_runs.put(folder / SAMPLES.name, RUN, PLANNED, fleet={"kvm01", "kvm02"})
 
 
 def main() -> None:

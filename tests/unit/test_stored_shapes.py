@@ -14,6 +14,7 @@ from tests.unit.store.samples_of import PCI, SECOND, T0
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.usage.readings import VgpuKey
+from vgpumgr.core.usage.runs import NO_RUNS, LastRuns
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.host.ledger.ledger import parse_ledger
 from vgpumgr.host.protocol import LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
@@ -21,6 +22,7 @@ from vgpumgr.link.values.snapshot_facts import parse_entry
 from vgpumgr.names import HostName
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Question
+from vgpumgr.store.sql import runs
 from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
@@ -74,6 +76,18 @@ def test_the_samples_are_read_whole(tmp_path: Path) -> None:
     assert samples.every_s() == 10
     measured = {series.key: series.total().observed_us for series in samples.usage(window(T0, T0 + 60 * SECOND))}
     assert measured[VgpuKey(HostName("kvm01"), PCI, "vm1", "vgpu0")] == 10 * SECOND
+
+
+def test_what_runs_left_is_read_whole_and_a_file_from_before_it_has_none_until_one_is_stored(tmp_path: Path) -> None:
+    shutil.copyfile(stored.SAMPLES, tmp_path / "samples.db")
+    assert runs.last(tmp_path / "samples.db") == LastRuns(runs=(stored.RUN,), hosts=stored.PLANNED)
+    old = tmp_path / "old.db"
+    shutil.copyfile(stored.STORED / "samples-1.db", old)
+    assert runs.last(old) == NO_RUNS
+    runs.put(old, stored.RUN, stored.PLANNED, fleet=None)
+    assert runs.last(old) == LastRuns(runs=(stored.RUN,), hosts=stored.PLANNED)
+    (host,) = Samples(old).latest()
+    assert host.last == stored.ROUND
 
 
 def test_what_the_product_writes_today_is_what_is_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from vgpumgr.errors import Outcome
+from vgpumgr.errors import Outcome, worst_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -284,3 +284,9 @@ class ReconcileResult:
         guard = (self.guard,) if self.guard else ()
         failed = (one.error for _, one in self.tasks if one.error is not None)
         return (*guard, *(error for _, error in self.errors), *failed)
+
+    @property
+    def exit_code(self) -> int:
+        """The code that plan and reconcile end with."""
+        codes = [error.exit_code for error in self.problems]
+        return worst_exit([*codes, 3 if self.check and self.fleet.changed else 0])

@@ -10,6 +10,7 @@ from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 def vgpu_reconcile(run):
     """Module vgpu_reconcile."""
     from vgpumgr.controller import reconcile as use_case
+    from vgpumgr.controller.recording import Recording
     from vgpumgr.controller.results import Consent
     from vgpumgr.documents import change
     from vgpumgr.documents.error import text
@@ -32,8 +33,11 @@ def vgpu_reconcile(run):
                 hint="inspect it with --check --diff, then set confirm: true",
             )
 
-    context = run.context()
-    found = use_case.reconcile(context, options, Consent(check=run.check, show=lambda _fleet: None, ask=ask))
+    with Recording(None if run.check else "reconcile", whole=not options.limit).begun() as recording:
+        context = run.context()
+        found = use_case.reconcile(context, options, Consent(check=run.check, show=lambda _fleet: None, ask=ask))
+    unrecorded = recording.keep(found)
+    run.warnings += [unrecorded] if unrecorded else []
     result = change.fleet(found)
     run.warnings += [str(row) for row in found.fleet.findings]
     run.warnings += [row.text for plan in found.fleet.plans for row in plan.findings]

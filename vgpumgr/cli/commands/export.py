@@ -35,7 +35,7 @@ _MAX_AGE = click.option(
 @click.group()
 @root_options
 def export() -> None:
-    """Export what `collect` has stored as Prometheus metrics. No host is contacted. `vgpumgr docs metrics` explains each metric."""
+    """Export what `collect`, plan and reconcile have stored as Prometheus metrics. No host is contacted. `vgpumgr docs metrics` explains each metric."""
 
 
 @export.command()
@@ -111,13 +111,14 @@ def _families(max_age: float | None) -> tuple[Family, ...]:
     from vgpumgr.controller import environment
     from vgpumgr.core.usage import metrics, readings
     from vgpumgr.store import place
+    from vgpumgr.store.sql import runs
     from vgpumgr.store.sql.samples import Samples
 
     store = Samples(place.samples_beside(environment.store_path()))
     if max_age is None:
         max_age = readings.outdated_after_s(store.every_s())
     build = metrics.Build(version=__version__, python=platform.python_version())
-    return metrics.families(store.latest(), now=time.time(), max_age_s=max_age, build=build)
+    return metrics.families(store.latest(), now=time.time(), max_age_s=max_age, build=build, runs=runs.last(store.path))
 
 
 def _socket_path() -> Path:

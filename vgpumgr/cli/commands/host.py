@@ -11,6 +11,7 @@ from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.hosts import INSTALL, STATUS
 from vgpumgr.cli.text import output
+from vgpumgr.errors import worst_exit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,4 +158,4 @@ def _print(
     printing.print_rows(settings, view, documents.document(fleet))
     would = any(one.outcome is Outcome.WOULD_CHANGE for one in fleet.views)
     errors = [*(error for _, error in fleet.errors), *faults]
-    return output.worst_exit([3 if would else 0, output.print_errors(settings, errors)])
+    return worst_exit([3 if would else 0, output.print_errors(settings, errors)])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.reconcile import ReconcileOptions
     from vgpumgr.controller.results import Consent, FleetPlan, ReconcileResult
     from vgpumgr.core.plan.kept import KeptPlan
+    from vgpumgr.core.usage.runs import Kind
 
 _LIMIT = choosing.limit("Only these hosts: Ansible's word for the arguments.")
 _DEADLINE = click.option(
@@ -45,6 +46,12 @@ _STRICT = click.option(
     help="Exit 5 also for what only waits until a GPU or VM is no longer in use.",
 )
 
+_RECORD = click.option(
+    "--record",
+    is_flag=True,
+    help="Store what the plan found for `export`, on this machine only; reconcile always does.",
+)
+
 
 @click.command()
 @choosing.hosts()
@@ -53,6 +60,7 @@ _STRICT = click.option(
 @_CONFIRM
 @_STRICT
 @plan_files.out_option
+@_RECORD
 @common_options
 def plan(
     settings: Settings,
@@ -63,6 +71,7 @@ def plan(
     confirm_destroys: int | None,
     strict: bool,
     out: str | None,
+    record: bool,
 ) -> int:
     """Show what `reconcile` would do now, and why: drift by field and cause. Changes nothing; exit 3 if there is drift.
 
@@ -70,9 +79,10 @@ def plan(
       vgpumgr plan
       vgpumgr plan 'kvm0*' -o json
       vgpumgr plan --out tonight.json
+      vgpumgr plan --quiet --record      (nightly, where nothing is to be changed: `export` then tells the drift)
     """
     options = _options(choosing.either(hosts, limit), deadline, confirm_destroys, strict=strict)
-    return _run(replace(settings, check=True), options, out=out, kept=None)
+    return _run(replace(settings, check=True), options, out=out, kept=None, record="plan" if record else None)
 
 
 @click.command()
@@ -126,7 +136,7 @@ def reconcile(
     if kept is not None and chosen:
         raise errors.UsageError("--plan and hosts cannot be combined", hint="the plan already names its hosts")
     options = _options(kept.hosts if kept else chosen, deadline, confirm_destroys, strict=strict)
-    return _run(settings, options, out=out, kept=kept)
+    return _run(settings, options, out=out, kept=kept, record=None if settings.check else "reconcile")
 
 
 def _restart_window(settings: Settings, chosen: tuple[str, ...], *, others: Mapping[str, object]) -> int:
@@ -147,19 +157,25 @@ def _options(chosen: tuple[str, ...], deadline: int, confirm_destroys: int | Non
     return ReconcileOptions(limit=chosen, strict=strict, confirm_destroys=confirm_destroys, host_deadline_s=deadline)
 
 
-def _run(settings: Settings, options: ReconcileOptions, *, out: str | None, kept: KeptPlan | None) -> int:
+def _run(
+    settings: Settings, options: ReconcileOptions, *, out: str | None, kept: KeptPlan | None, record: Kind | None
+) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
+    from vgpumgr.controller.recording import Recording
 
     started = time.monotonic()
-    result = use_case.reconcile(build_context(settings), options, _consent(settings, kept))
+    with Recording(record, whole=not options.limit).begun() as recording:
+        result = use_case.reconcile(build_context(settings), options, _consent(settings, kept))
+    unrecorded = recording.keep(result)
+    if unrecorded is not None:
+        output.print_warning(settings, unrecorded)
     if out is not None:
         from vgpumgr.documents import change
 
         plan_files.write(out, change.of_fleet(result))
     _print(settings, result, time.monotonic() - started)
-    codes = [error.exit_code for error in result.problems]
-    return output.worst_exit([*codes, 3 if settings.check and result.fleet.changed else 0])
+    return result.exit_code
 
 
 def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:

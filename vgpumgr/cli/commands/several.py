@@ -14,7 +14,7 @@ from vgpumgr.cli.wiring import build_context
 from vgpumgr.controller import together
 from vgpumgr.controller.results import Consent
 from vgpumgr.core.reconcile.tasks import Replace
-from vgpumgr.errors import Outcome
+from vgpumgr.errors import Outcome, worst_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,7 +119,7 @@ def _run(
     else:
         _print(settings, result, document)
     codes = [error.exit_code for error in result.problems]
-    return output.worst_exit([*codes, 3 if settings.check and result.changed else 0])
+    return worst_exit([*codes, 3 if settings.check and result.changed else 0])
 
 
 def _document(settings: Settings, result: RequestsResult) -> dict[str, object]:

@@ -15,6 +15,7 @@ import click
 
 from vgpumgr.cli.text.status_line import StatusLine
 from vgpumgr.cli.text.words import folded, visible
+from vgpumgr.errors import worst_exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,16 +26,9 @@ if TYPE_CHECKING:
     from vgpumgr.errors import VgpumgrError
 
 _HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}
-_PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
 STATUS = StatusLine()
 JSON_ERRORS = ("json", "yaml", "jsonl")
 """The formats with which an error is an object on stderr."""
-
-
-def worst_exit(codes: Iterable[int]) -> int:
-    """The exit code if there are several: 2 > 1 > 4 > 5 > 6 > 3 > 0 (design: docs/exit-codes.md)."""
-    seen = set(codes)
-    return next((code for code in _PRECEDENCE if code in seen), 1 if seen else 0)
 
 
 def echo(text: str = "") -> None:

@@ -100,7 +100,7 @@ class HostPlan:
     """All tasks of one host, in order. `ours`: the number of vGPUs in its ledger now, for the guards.
 
     `given`: the number of slots that this inventory has served here; `vanished`: the parts of it that declared a slot which
-    is to be freed, but that no longer decide about this host's VMs.
+    is to be freed, but that no longer decide about this host's VMs. `nvml_silent`: NVML does not say what runs on some GPU.
     """
 
     host: HostName
@@ -110,6 +110,7 @@ class HostPlan:
     ours: int
     allocated: int = 0
     vanished: tuple[str, ...] = ()
+    nvml_silent: bool = False
 
     @property
     def prunes(self) -> tuple[PlannedTask, ...]:
@@ -160,6 +161,7 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
                 and tasks.declaration(declared, domain.name, claim.slot) is None
             )
         ),
+        nvml_silent=any(view.snapshot.why_silent(gpu.pci) is not None for gpu in view.snapshot.gpus),
     )
 
 

@@ -106,6 +106,28 @@ COLLECT_ERRORS = _counter("collect_errors", ("host", "error"), "1", "Rounds that
 COLLECT_LAST = _gauge(
     "collect_last_timestamp_seconds", (), "seconds", "When the newest round of any host began, since the epoch"
 )
+_LAST = "of the last plan or reconcile over the whole inventory"
+RUN_LAST = _gauge("run_last_timestamp_seconds", ("run",), "seconds", f"Beginning {_LAST}, since the epoch")
+RUN_DURATION = _gauge("run_last_duration_seconds", ("run",), "seconds", f"Duration {_LAST}")
+RUN_EXIT = _gauge("run_last_exit_code", ("run",), "1", f"Exit code {_LAST}")
+HOST_PLANNED = _gauge(
+    "host_planned", HOST, "1", "Whether the last plan or reconcile reached the host; at 0 the next five are absent"
+)
+HOST_DRIFT = _gauge(
+    "host_drift", HOST, "1", "Slots, modes and schedulers that are not as wanted after it, those that wait apart"
+)
+HOST_WAITING = _gauge("host_waiting", HOST, "1", "Slots, modes and schedulers that wait until a GPU or VM is idle")
+HOST_REFUSED = _gauge("host_refused", ("host", "error"), "1", "Those that were refused or failed, by error")
+HOST_FINDINGS = _gauge("host_findings", ("host", "kind"), "1", "Findings about the host, by kind")
+HOST_SILENT = _gauge(
+    "host_nvml_silent",
+    HOST,
+    "1",
+    "Whether NVML does not say what runs on some GPU of the host, so that nothing is removed",
+)
+HOST_PLAN = _gauge(
+    "host_plan_timestamp_seconds", HOST, "seconds", "Beginning of the host's last plan or reconcile, since the epoch"
+)
 BUILD_INFO = _gauge("build_info", ("version", "python"), "1", "The exporting program; always 1")
 
 METRICS: tuple[Metric, ...] = (
@@ -113,5 +135,7 @@ METRICS: tuple[Metric, ...] = (
     *(VGPU_SM_BUSY, VGPU_MEMORY_BUSY, VGPU_ENCODER_BUSY, VGPU_DECODER_BUSY, VGPU_OBSERVED),
     *(VGPU_ENTITLED, VGPU_FRAMEBUFFER_USED, VGPU_FRAMEBUFFER_SIZE, VGPU_SAMPLE),
     *(GPU_INFO, GPU_SM, GPU_MEMORY, GPU_FRAMEBUFFER_USED, GPU_FRAMEBUFFER_SIZE, GPU_VGPUS, GPU_RUNNING),
-    *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST, BUILD_INFO),
+    *(HOST_UP, HOST_DURATION, HOST_SAMPLE, COLLECT_ERRORS, COLLECT_LAST),
+    *(RUN_LAST, RUN_DURATION, RUN_EXIT, HOST_PLAN, HOST_PLANNED),
+    *(HOST_DRIFT, HOST_WAITING, HOST_REFUSED, HOST_FINDINGS, HOST_SILENT, BUILD_INFO),
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.core.usage import metric_table as table
 from vgpumgr.core.usage.readings import OFF, RUNNING, UNKNOWN, key_of
+from vgpumgr.core.usage.runs import NO_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.usage.metric_table import Metric
     from vgpumgr.core.usage.readings import Counters, GpuReading, HostReading, LatestHost, Load, VgpuKey, VgpuReading
+    from vgpumgr.core.usage.runs import LastRuns
 
 _US = 1e6
 _ENGINES = (
@@ -59,14 +61,16 @@ class Build:
     python: str
 
 
-def families(hosts: Iterable[LatestHost], *, now: float, max_age_s: float, build: Build) -> tuple[Family, ...]:
+def families(
+    hosts: Iterable[LatestHost], *, now: float, max_age_s: float, build: Build, runs: LastRuns = NO_RUNS
+) -> tuple[Family, ...]:
     """All of METRICS in their order. `now`: seconds since the epoch; a round that began more than `max_age_s` ago is left out.
 
     A round that far in the future is left out too; it means that a clock was set back.
     """
     hosts = tuple(hosts)
     found: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
-    for metric, labels, value in _rows(hosts, now, max_age_s, build):
+    for metric, labels, value in (*_rows(hosts, now, max_age_s, build), *_of_runs(runs)):
         number = _float(value)
         if number is not None:
             found[metric.name].setdefault(tuple(_text(label) for label in labels), number)
@@ -112,6 +116,25 @@ def _rows(hosts: Sequence[LatestHost], now: float, max_age_s: float, build: Buil
         yield _Row(table.HOST_DURATION, (name,), host.last.seconds)
         yield _Row(table.HOST_SAMPLE, (name,), host.last.at)
         yield from found
+
+
+def _of_runs(found: LastRuns) -> Iterator[_Row]:
+    """They are as old as the last run, which its timestamp tells: a nightly one is not out of date at noon."""
+    for run in found.runs:
+        yield _Row(table.RUN_LAST, (run.kind,), run.at)
+        yield _Row(table.RUN_DURATION, (run.kind,), run.seconds)
+        yield _Row(table.RUN_EXIT, (run.kind,), run.exit_code)
+    for host in found.hosts:
+        labels = (host.host,)
+        yield _Row(table.HOST_PLAN, labels, host.at)
+        yield _Row(table.HOST_PLANNED, labels, int(host.reached))
+        if not host.reached:
+            continue
+        yield _Row(table.HOST_DRIFT, labels, host.drift)
+        yield _Row(table.HOST_WAITING, labels, host.waiting)
+        yield _Row(table.HOST_SILENT, labels, int(host.nvml_silent))
+        yield from (_Row(table.HOST_REFUSED, (host.host, error), count) for error, count in host.refused.items())
+        yield from (_Row(table.HOST_FINDINGS, (host.host, kind), count) for kind, count in host.findings.items())
 
 
 def _of_gpus(reading: HostReading) -> Iterator[_Row]:

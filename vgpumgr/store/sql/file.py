@@ -69,7 +69,7 @@ def transaction(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
 def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection | None]:
     """The file, read-only; None if there is none. Everything read is from one moment.
 
-    An older schema is read without migration: so far none lacks a column.
+    An older schema is read without migration: none lacks a column, and who reads a later table asks for the version.
     """
     with _translated(path, schema, "read"):
         if not _is_there(path):

@@ -58,10 +58,15 @@ SCHEMA = file.Schema(
             "CREATE TABLE host_error (host TEXT, error TEXT, rounds INTEGER NOT NULL, PRIMARY KEY (host, error))",
             "CREATE TABLE collector (id INTEGER PRIMARY KEY CHECK (id = 1), every_s REAL, coarse INTEGER NOT NULL DEFAULT 0)",
         ),
+        (
+            "CREATE TABLE run (kind TEXT PRIMARY KEY, at REAL NOT NULL, seconds REAL NOT NULL, exit_code INTEGER NOT NULL)",
+            "CREATE TABLE host_run (host TEXT PRIMARY KEY, state TEXT NOT NULL)",
+        ),
     ),
 )
 
 
+RUNS_SINCE = 2  # the version that has the tables of runs
 BUCKET = (
     *("id", "series", "samples", "observed_us"),
     *(f"{engine}_{name}" for engine in ENGINES for name in ("measured_us", "busy", "histogram")),
@@ -96,6 +101,8 @@ COUNT_ERROR = """
 PUT_COLLECTOR = """
     INSERT INTO collector (id, every_s) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET every_s = excluded.every_s
 """
+PUT_RUN = insert("run", ("kind", "at", "seconds", "exit_code"), verb="REPLACE")
+PUT_HOST_RUN = insert("host_run", ("host", "state"), verb="REPLACE")
 
 
 def series_of(row: Sequence[Any]) -> Series:

@@ -18,6 +18,7 @@ from tests.unit.metrics.made_up import GIB, GPU, NOW
 from tests.unit.metrics.reading import value
 from vgpumgr.core.usage import metric_table, metrics
 from vgpumgr.core.usage.readings import OFF, RUNNING, UNKNOWN, Counters, LatestHost, VgpuKey
+from vgpumgr.core.usage.runs import LastRun, LastRuns, PlannedHost
 from vgpumgr.metrics import page
 from vgpumgr.names import VmUuid
 
@@ -286,3 +287,46 @@ def test_what_is_odd_about_one_host_leaves_the_page_to_the_others() -> None:
     found = lines(made_up.latest(broken), FLEET[0])
     up = {line.labels["host"]: line.value for line in found if line.name == "vgpumgr_host_up"}
     assert up == {"kvm01": 1, "kvm02": 0}
+
+
+def test_what_runs_left_is_told_host_by_host_and_an_unreached_host_has_no_drift() -> None:
+    runs = LastRuns(
+        runs=(LastRun(kind="plan", at=NOW - 9e4, seconds=2.5, exit_code=3),),
+        hosts=(
+            PlannedHost(
+                host="kvm01",
+                at=NOW - 9e4,
+                reached=True,
+                drift=2,
+                waiting=1,
+                nvml_silent=True,
+                refused={"NoCapacity": 2},
+                findings={"lost": 1, "foreign": 3},
+            ),
+            PlannedHost(host="kvm02", at=NOW - 9e4, reached=False),
+        ),
+    )
+    made = page.text(metrics.families((), now=NOW, max_age_s=MAX_AGE_S, build=BUILD, runs=runs))
+    assert promtool(made) == (0, b"")
+    found = reading.parse(made)
+    check(found)
+    told = {
+        (line.name.removeprefix("vgpumgr_"), *(line.labels[name] for name in TABLE[line.name].labels)): line.value
+        for line in found
+        if line.name.startswith(("vgpumgr_host_", "vgpumgr_run_"))
+    }
+    assert told == {
+        ("run_last_timestamp_seconds", "plan"): NOW - 9e4,
+        ("run_last_duration_seconds", "plan"): 2.5,
+        ("run_last_exit_code", "plan"): 3,
+        ("host_plan_timestamp_seconds", "kvm01"): NOW - 9e4,
+        ("host_plan_timestamp_seconds", "kvm02"): NOW - 9e4,
+        ("host_planned", "kvm01"): 1,
+        ("host_planned", "kvm02"): 0,
+        ("host_drift", "kvm01"): 2,
+        ("host_waiting", "kvm01"): 1,
+        ("host_refused", "kvm01", "NoCapacity"): 2,
+        ("host_findings", "kvm01", "lost"): 1,
+        ("host_findings", "kvm01", "foreign"): 3,
+        ("host_nvml_silent", "kvm01"): 1,
+    }

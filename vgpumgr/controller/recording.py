@@ -1,0 +1,96 @@
+"""What a plan or reconcile found, stored for `export`. Nothing depends on it: a store that cannot be written only costs the metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller import environment
+from vgpumgr.core.usage.runs import LastRun, PlannedHost
+from vgpumgr.errors import AlreadyRunning, Declined, Outcome, StoreError, VgpumgrError
+from vgpumgr.store import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vgpumgr.controller.results import HostResult, ReconcileResult
+    from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.core.usage.runs import Kind
+    from vgpumgr.names import HostName
+
+_AS_WANTED = (Outcome.DONE, Outcome.UNCHANGED, Outcome.WAITING)
+_NO_RUN = (
+    AlreadyRunning,
+    Declined,
+)  # another run is under way, or a person answered no: neither says anything of the fleet
+
+
+class Recording:
+    """One run. `kind` None: it is not stored. `whole`: over the whole inventory, so that it counts as the last one of its kind.
+
+        with Recording("reconcile", whole=True).begun() as recording:
+            problem = recording.keep(result)
+
+    A run that ends with an error before it has a result (an inventory that cannot be read) is stored with its exit code.
+    """
+
+    def __init__(self, kind: Kind | None, *, whole: bool) -> None:
+        self._kind = kind
+        self._whole = whole
+        self._at = time.time()
+        self._started = time.monotonic()
+
+    @contextlib.contextmanager
+    def begun(self) -> Iterator[Recording]:
+        """Around the run, from reading the inventory on."""
+        try:
+            yield self
+        except VgpumgrError as error:
+            if self._whole and not isinstance(error, _NO_RUN):
+                self._store((), error.exit_code, fleet=None)
+            raise
+
+    def keep(self, result: ReconcileResult) -> str | None:
+        """Store what it came to; the reason if that failed."""
+        fleet = {host for host, _ in result.fleet.errors} | {plan.host for plan in result.fleet.plans}
+        return self._store(_hosts(result, self._at), result.exit_code, fleet=fleet if self._whole else None)
+
+    def _store(self, hosts: Iterable[PlannedHost], exit_code: int, *, fleet: set[HostName] | None) -> str | None:
+        if self._kind is None:
+            return None
+        from vgpumgr.store.sql import runs
+
+        seconds = time.monotonic() - self._started
+        run = LastRun(kind=self._kind, at=self._at, seconds=seconds, exit_code=exit_code) if self._whole else None
+        try:
+            runs.put(place.samples_beside(environment.store_path()), run, hosts, fleet=fleet)
+        except StoreError as error:
+            return f"this run is not in the metrics: {error.message}"
+        return None
+
+
+def _hosts(result: ReconcileResult, at: float) -> Iterator[PlannedHost]:
+    plans = {plan.host: plan for plan in result.fleet.plans}
+    waiting = Counter(finding.host for finding in result.waiting)
+    for host in result.hosts:
+        if host.error is None:
+            yield _reached(host, plans[host.host], at, waiting=waiting[host.host])
+    for name in dict.fromkeys(name for name, _ in result.errors):
+        yield PlannedHost(host=name, at=at, reached=False)
+
+
+def _reached(host: HostResult, plan: HostPlan, at: float, *, waiting: int) -> PlannedHost:
+    kinds: Iterable[Finding] = plan.findings
+    return PlannedHost(
+        host=host.host,
+        at=at,
+        reached=True,
+        drift=sum(one.outcome not in _AS_WANTED for one in host.tasks),
+        waiting=waiting,
+        nvml_silent=plan.nvml_silent,
+        refused=dict(Counter(type(one.error).__name__ for one in host.tasks if one.error is not None)),
+        findings=dict(Counter(finding.kind for finding in kinds)),
+    )
