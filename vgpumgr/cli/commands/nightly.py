@@ -167,7 +167,7 @@ def _job(settings: Settings, *, plan_only: bool, at: str, jitter: int, user: str
     from vgpumgr.core.reconcile import nightly
 
     hour, minute = nightly.parse_at(at)
-    words = _words(settings, *(("plan",) if plan_only else ("reconcile", "--yes")), "--quiet")
+    words = _words(settings, *(("plan", "--record") if plan_only else ("reconcile", "--yes")), "--quiet")
     return nightly.Schedule(
         words=words,
         user=nightly.parse_user(user),

@@ -79,7 +79,7 @@ def plan(
       vgpumgr plan
       vgpumgr plan 'kvm0*' -o json
       vgpumgr plan --out tonight.json
-      vgpumgr plan --quiet --record      (nightly, where nothing is to be changed: `export` then tells the drift)
+      vgpumgr plan --quiet --record      (what `install timer --plan-only` runs)
     """
     options = _options(choosing.either(hosts, limit), deadline, confirm_destroys, strict=strict)
     return _run(replace(settings, check=True), options, out=out, kept=None, record="plan" if record else None)

@@ -59,8 +59,8 @@ SCHEMA = file.Schema(
             "CREATE TABLE collector (id INTEGER PRIMARY KEY CHECK (id = 1), every_s REAL, coarse INTEGER NOT NULL DEFAULT 0)",
         ),
         (
-            "CREATE TABLE run (kind TEXT PRIMARY KEY, at REAL NOT NULL, seconds REAL NOT NULL, exit_code INTEGER NOT NULL)",
-            "CREATE TABLE host_run (host TEXT PRIMARY KEY, state TEXT NOT NULL)",
+            "CREATE TABLE run (kind TEXT PRIMARY KEY, at REAL NOT NULL, seconds REAL NOT NULL, exit_code INTEGER NOT NULL) WITHOUT ROWID",
+            "CREATE TABLE host_run (host TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID",
         ),
     ),
 )

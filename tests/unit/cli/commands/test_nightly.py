@@ -245,7 +245,7 @@ def test_a_job_that_only_plans_changes_nothing_and_replaces_the_other(
     assert run([*argv, "--plan-only"]) == 0
     written = "".join(contents(jobs).values())
     assert set(contents(jobs)) == names
-    assert " plan --quiet " in written
+    assert " plan --record --quiet " in written
     assert "reconcile --yes" not in written
     assert run([*argv, "--plan-only", "--check"]) == 0
     capsys.readouterr()
