@@ -43,7 +43,8 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
       vgpumgr top
       vgpumgr top 'web*' vm01
 
-    Keys: q quits, s changes the order, / filters, o hides VMs that are off, arrows and PgUp PgDn scroll, h lists all keys.
+    Above, each GPU; below, each VM that runs, and a plot of what it did since. Keys: q quits, s changes the order, / filters, o
+    shows VMs that are off, t groups them, Enter shows all about one, h lists all keys.
     A question mark means that the VM is off or the driver does not report the value. Nothing is stored; `usage` shows what
     `collect` stored.
     """
@@ -71,7 +72,8 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
                 raise unknown[0]  # the display ends, and it is printed below
             return found
 
-        display.run(rounds, every_s=every, view=View(sort=sort), hosts=len(meant.hosts), colour=colour)
+        manual = tuple(click.get_current_context().get_help().splitlines())
+        display.run(rounds, every_s=every, view=View(sort=sort), hosts=len(meant.hosts), colour=colour, manual=manual)
     return 0
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import output
 from vgpumgr.cli.top import frames, keyboard, view_state
+from vgpumgr.cli.top.history import History
 from vgpumgr.cli.top.screen import Screen
 
 if TYPE_CHECKING:
@@ -55,17 +56,19 @@ class _Suspended:
 _Event = _Key | _Read | _Broken | _Resized | _Suspended
 
 
-def run(rounds: Rounds, *, every_s: float, view: View, hosts: int, colour: bool) -> None:
-    """Show `rounds()` at this interval until the user quits. `hosts` is the number of hosts to read."""
-    _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour).run(rounds)
+def run(rounds: Rounds, *, every_s: float, view: View, hosts: int, colour: bool, manual: tuple[str, ...] = ()) -> None:
+    """Show `rounds()` at this interval until the user quits. `hosts` is the number of hosts to read, `manual` the command's help."""
+    _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour, manual=manual).run(rounds)
 
 
 class _Loop:
-    def __init__(self, *, every_s: float, view: View, hosts: int, colour: bool) -> None:
+    def __init__(self, *, every_s: float, view: View, hosts: int, colour: bool, manual: tuple[str, ...]) -> None:
         self._every_s = every_s
         self._view = view
         self._hosts = hosts
         self._colour = colour
+        self._manual = manual
+        self._history = History()
         self._rounds: Sequence[Round] = ()
         # A signal handler can call its put at any point (docs.python.org/3/library/queue.html).
         self._events: SimpleQueue[_Event] = SimpleQueue()
@@ -90,12 +93,13 @@ class _Loop:
                 match self._events.get():
                     case _Key(name):
                         shown = self._frame(screen)
-                        view = view_state.press(self._view, name, page=shown.page, count=shown.count)
+                        view = view_state.press(self._view, name, page=shown.page, count=shown.count, at=shown.at)
                         if view is None:
                             return False
                         self._view = view
                     case _Read(rounds):
                         self._rounds = rounds
+                        self._history.add(rounds)
                     case _Broken(error):
                         raise error
                     case _Suspended():
@@ -109,14 +113,16 @@ class _Loop:
         screen.draw(self._frame(screen))
 
     def _frame(self, screen: Screen) -> frames.Frame:
-        return frames.frame(
-            self._rounds,
-            self._view,
-            height=screen.height,
+        width, height = screen.size
+        setting = frames.Setting(
+            width=width,
+            height=height,
             ascii_only=screen.ascii_only,
             hosts=self._hosts,
             every_s=self._every_s,
+            manual=self._manual,
         )
+        return frames.frame(self._rounds, self._view, self._history, setting)
 
     def _read(self, rounds: Rounds, stop: threading.Event) -> None:
         """The thread that reads: one round, then a pause, so that a slow fleet is not read continuously."""

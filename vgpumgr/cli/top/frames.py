@@ -1,81 +1,132 @@
-"""One screen of `top` as text: heads, columns and only the rows that fit. Unknown is `?`."""
+"""One screen of `top` as lines: hosts that were not read, GPUs, then only the VMs that fit. Unknown is `?`."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
-from vgpumgr.cli.top import table
-from vgpumgr.cli.top.view_state import KEYS
+from vgpumgr.cli.top import detail, grid, plot, table
+from vgpumgr.cli.top.cells import Cell, bar, gib, level, part, percent, share
+from vgpumgr.cli.top.grid import Head, Plot
+from vgpumgr.cli.top.history import History, key_of, key_of_gpu
+from vgpumgr.cli.top.view_state import KEYS, View, shown_from
 from vgpumgr.core.usage import live
+from vgpumgr.core.usage.metrics import running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
+    from vgpumgr.cli.top.cells import Line
+    from vgpumgr.cli.top.history import Key
     from vgpumgr.cli.top.table import Total
-    from vgpumgr.cli.top.view_state import View
     from vgpumgr.core.usage.live import Row
-    from vgpumgr.core.usage.readings import Round
+    from vgpumgr.core.usage.readings import GpuReading, Round
 
-_GIB = 2**30
-_BAR = 10
-_BLOCKS = " ▏▎▍▌▋▊▉█"
-_WARM, _HOT = 60, 85  # percent at which a bar changes colour
-COLUMNS = ("VM", "SLOT", "HOST", "SM", "FB GIB", "ENTITLED", "MEM", "ENC", "DEC", "GPU", "TYPE", "STATE")
-ALWAYS = 4  # this many columns are never dropped, however narrow the terminal
+ALWAYS = 4  # this many columns of the VMs are never dropped, however narrow the terminal
+_HEADS = (
+    ("VM", "vm", False), ("SLOT", "", False), ("HOST", "host", False), ("SM", "sm", True), ("FB GiB", "fb", True),
+    ("ENTITLED", "entitled", True), ("TYPE", "", False), ("MEM", "", True), ("ENC", "", True), ("DEC", "", True),
+    ("GPU", "", False), ("STATE", "", False),
+)  # fmt: skip
+_GPU_HEADS = tuple(
+    Head(text=text, right=right)
+    for text, right in (
+        ("HOST", False), ("GPU", False), ("SM", True), ("FB GiB", True), ("VGPUS", True), ("BOARD", False),
+        ("POLICY", False), ("MEM", True),
+    )
+)  # fmt: skip
+_BELOW = 3  # the VMs' head, one of them and the foot
+_ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
 
 
-class Cell(NamedTuple):
-    """Text and one of rich's styles."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a frame is made for: the terminal, how many hosts are read how often, the command's own help."""
 
-    text: str
-    style: str = ""
+    width: int
+    height: int
+    ascii_only: bool
+    hosts: int
+    every_s: float
+    manual: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One screen: lines, then a table of COLUMNS if there are rows, then `foot`.
+    """One screen: lines, then `foot` as the last one of the terminal.
 
-    `page`: how many rows fit. `count`: how many there are, including those above and below the screen.
+    `page`: how many rows of VMs fit. `count`: how many there are, with those above and below the screen. `at`: the vGPU of the
+    selected one.
     """
 
-    lines: tuple[Cell, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    lines: tuple[Line, ...]
     foot: Cell
     page: int
     count: int
+    at: Key | None = None
+    shown: tuple[Row, ...] = field(default=())
 
 
-def frame(rounds: Sequence[Round], view: View, *, height: int, ascii_only: bool, hosts: int, every_s: float) -> Frame:
-    """The content of a screen of `height` lines: sorted, filtered, then cut. `rounds` is empty until the first reading."""
-    totals = table.totals(rounds)
-    lines = heads(totals, room=max(1, height // 3))
-    if not rounds:
-        lines = [Cell(f"reading {counted(hosts, 'host')} …")]
-    page = max(1, height - len(lines) - 2)
-    if view.help:
-        text = [Cell(f"  {key:<10} {meaning}") for key, meaning in KEYS]
-        return Frame(
-            lines=tuple(text[: height - 1]),
-            rows=(),
-            foot=Cell("press any key to continue", "reverse"),
-            page=page,
-            count=0,
-        )
-    found = table.arranged(live.rows(rounds), view.sort, pattern=view.pattern, hide_off=view.hide_off)
-    first = max(0, min(view.offset, len(found) - page))
+def frame(rounds: Sequence[Round], view: View, history: History, setting: Setting) -> Frame:
+    """The content of a screen: sorted, filtered, then cut. `rounds` is empty until the first reading."""
+    above = _above(rounds, history, setting)
+    found = table.arranged(
+        live.rows(rounds),
+        view.sort,
+        reverse=view.reverse,
+        group=view.group,
+        pattern=view.pattern,
+        hide_off=view.hide_off,
+    )
+    page = max(1, setting.height - len(above) - 2)
+    if view.group:  # each row may be the first of a group
+        page = max(1, (page + 1) // 2)
+    cursor = max(0, min(view.cursor, len(found) - 1))
+    first = shown_from(view.offset, cursor, page=page, count=len(found))
     shown = found[first : first + page]
+    at = key_of(found[cursor]) if found else None
+    if view.help or view.detail is not None:
+        lines, foot = _instead(view, live.rows(rounds), history, setting)
+        return Frame(lines=tuple(lines), foot=foot, page=page, count=len(found), at=at)
+    below = _vms(shown, cursor - first, view, history, setting) if shown else []
     return Frame(
-        lines=tuple(lines),
-        rows=tuple(cells(row, ascii_only=ascii_only) for row in shown),
-        foot=_foot(rounds, view, slice(first, first + len(shown)), len(found), every_s),
+        lines=(*above, *below),
+        foot=_foot(rounds, view, slice(first, first + len(shown)), len(found), setting),
         page=page,
         count=len(found),
+        at=at,
+        shown=tuple(shown),
     )
+
+
+def _instead(view: View, rows: Sequence[Row], history: History, setting: Setting) -> tuple[list[Line], Cell]:
+    """What takes the whole screen: one vGPU, or a help."""
+    any_key = Cell("press any key to continue", "reverse")
+    if view.help == "command":
+        return _plain(setting.manual, setting), any_key
+    if view.help:
+        return _plain([f"  {key:<10} {meaning}" for key, meaning in KEYS], setting), any_key
+    row = next((row for row in rows if key_of(row) == view.detail), None)
+    lines = detail.lines(view.detail or (), row, history, setting)
+    return lines[: setting.height - 1], Cell("Esc back  h all keys", "reverse")
+
+
+def _plain(texts: Sequence[str], setting: Setting) -> list[Line]:
+    return [(Cell(text),) for text in texts[: setting.height - 1]]
+
+
+def _above(rounds: Sequence[Round], history: History, setting: Setting) -> list[Line]:
+    """What stands above the VMs: a third of the screen at most."""
+    if not rounds:
+        return [(Cell(f"reading {counted(setting.hosts, 'host')} …"),)]
+    room = max(1, setting.height // 3)
+    told = [(cell,) for cell in heads([one for one in table.totals(rounds) if one.error or one.silent], room=room)]
+    gpus = _gpus(rounds, history, setting, room=max(0, room - len(told)))
+    blank: list[Line] = [()] if gpus and setting.height >= _ROOMY else []
+    return [*told, *gpus, *blank]
 
 
 def heads(totals: Sequence[Total], *, room: int | None = None) -> list[Cell]:
@@ -98,80 +149,116 @@ def _head(total: Total) -> Cell:
     return Cell(told) if total.silent is None else Cell(f"{told}; {one_line(total.silent)}", "yellow")
 
 
-def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, every_s: float) -> Cell:
+def _gpus(rounds: Sequence[Round], history: History, setting: Setting, *, room: int) -> list[Line]:
+    """A line for each GPU; if they do not all fit, the busiest, and the last line counts the rest."""
+    found = [(one.host, gpu) for one in rounds for gpu in (one.reading.gpus if one.reading else ())]
+    if not found or room < 2:
+        return []  # a head without a line says nothing
+    left = 0
+    if len(found) + 1 > room:
+        left = len(found) - max(0, room - 2)
+        found = sorted(found, key=lambda one: (one[1].sm is None, -(one[1].sm or 0), one[0], one[1].pci))[: room - 2]
+    rows = [_gpu_cells(host, gpu, ascii_only=setting.ascii_only) for host, gpu in found]
+
+    def draw(number: int, width: int) -> Cell:
+        host, gpu = found[number]
+        values = [seen.sm for seen in history.of(key_of_gpu(host, gpu.pci))]
+        return Cell(plot.line(values, width, ascii_only=setting.ascii_only), "cyan")
+
+    lines = grid.lines(_GPU_HEADS, rows, setting.width, always=ALWAYS, plot=Plot(head="SM OVER TIME", draw=draw))
+    return [*lines, (Cell(f"… and {counted(left, 'more GPU')}", "dim"),)] if left else lines
+
+
+def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
+    used = part(gpu.framebuffer_used_bytes, gpu.framebuffer_size_bytes)
+    size = f"{gib(gpu.framebuffer_used_bytes)}/{gib(gpu.framebuffer_size_bytes)}"
+    return (
+        Cell(one_line(host)),
+        Cell(gpu.pci),
+        Cell(f"{bar(gpu.sm, ascii_only=ascii_only)} {percent(gpu.sm):>4}", level(gpu.sm)),
+        Cell(f"{bar(used, ascii_only=ascii_only)} {size:>9}", level(used)),
+        Cell(f"{output.cell(running(gpu))}/{output.cell(gpu.made)}"),
+        Cell(one_line((gpu.name or "?").removeprefix("NVIDIA "))),
+        Cell(gpu.policy or "?"),
+        Cell(percent(gpu.memory)),
+    )
+
+
+def _vms(shown: Sequence[Row], selected: int, view: View, history: History, setting: Setting) -> list[Line]:
+    """The head, and a line for each row; in groups with the group's name above its first one."""
+    rows = [
+        tuple(Cell(cell.text, f"{cell.style} reverse".strip()) if number == selected else cell for cell in one)
+        for number, one in enumerate(cells(row, ascii_only=setting.ascii_only) for row in shown)
+    ]
+
+    def draw(number: int, width: int) -> Cell:
+        row = shown[number]
+        values = scaled([seen.sm for seen in history.of(key_of(row))], row, of_share=view.of_share)
+        return Cell(plot.line(values, width, ascii_only=setting.ascii_only), "cyan")
+
+    over = Plot(head="SM OF SHARE" if view.of_share else "SM OVER TIME", draw=draw)
+    lines = grid.lines(_heads(view, setting), rows, setting.width, always=ALWAYS, plot=over)
+    if not view.group:
+        return lines
+    found, last = lines[:1], None
+    for row, line in zip(shown, lines[1:], strict=True):
+        name = table.group_of(row, view.group)
+        if name != last:
+            found.append((Cell(one_line(name), "bold"),))
+        found.append(line)
+        last = name
+    return found
+
+
+def _heads(view: View, setting: Setting) -> list[Head]:
+    """With a mark on the column that decides the order."""
+    down = (view.sort in table.BY_NAME) == view.reverse
+    mark = (" v" if down else " ^") if setting.ascii_only else (" ▼" if down else " ▲")
+    return [Head(text=text + mark if sort == view.sort else text, right=right) for text, sort, right in _HEADS]
+
+
+def scaled(values: Sequence[int | None], row: Row, *, of_share: bool) -> list[float | None]:
+    """Percent of the whole GPU, or of what the vGPU is entitled to; what is more than that fills the plot."""
+    if not of_share:
+        return list(values)
+    entitled = row.vgpu.entitled
+    return [None if value is None or not entitled else min(100.0, float(value / entitled)) for value in values]
+
+
+def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, setting: Setting) -> Cell:
     if view.typing:
         return Cell(f"/{one_line(view.pattern)}_", "reverse")
     at = max((one.at for one in rounds), default=None)
+    off = sum(row.off for row in live.rows(rounds)) if view.hide_off else 0
     parts = [
         f"{min(shown.start + 1, shown.stop)}-{shown.stop} of {count}",
         f"by {view.sort}",
         *([f"only /{one_line(view.pattern)}"] if view.pattern else []),
-        *(["off hidden"] if view.hide_off else []),
-        *([] if at is None else [f"{time.strftime('%H:%M:%S', time.localtime(at))}, every {every_s:g} s"]),
-        "q quit  s sort  / filter  o off  h help",
+        *([f"{off} off hidden"] if off else []),
+        *([] if at is None else [f"{time.strftime('%H:%M:%S', time.localtime(at))}, every {setting.every_s:g} s"]),
+        "q quit  s sort  / filter  o off  Enter detail  h help",
     ]
     return Cell("  ".join(parts), "reverse")
 
 
-def cells(row: Row, *, ascii_only: bool) -> tuple[Cell, ...]:
-    """A row's cells, in the order of COLUMNS; dim if the VM is off."""
+def cells(row: Row, *, ascii_only: bool) -> Line:
+    """A row's cells, in the order of the heads; dim if the VM is off."""
     dim = "dim" if row.off else ""
-    sm = row.load.sm if row.load else None
-    used = _share(row.vgpu.framebuffer_used_bytes, row.vgpu.framebuffer_size_bytes)
-    plain = texts(row)
-    bars = {"sm": bar(sm, ascii_only=ascii_only), "fb_gib": bar(used, ascii_only=ascii_only)}
-    styles = {"sm": dim or _level(sm)}
-    keys = (name.lower().replace(" ", "_") for name in COLUMNS)
-    return tuple(
-        Cell(f"{bars[key]} {plain[key]:>4}" if key in bars else plain[key], styles.get(key, dim)) for key in keys
-    )
-
-
-def texts(row: Row) -> dict[str, str]:
-    """A row as text, by column. The usage of a VM that is off is unknown: `?`."""
     load, vgpu = row.load, row.vgpu
-    return {
-        "vm": one_line(row.vm) or "-",
-        "slot": vgpu.slot or "-",
-        "host": one_line(row.host),
-        "sm": percent(load.sm if load else None),
-        "fb_gib": f"{gib(vgpu.framebuffer_used_bytes)}/{gib(vgpu.framebuffer_size_bytes)}",
-        "entitled": share(vgpu.entitled),
-        "mem": percent(load.memory if load else None),
-        "enc": percent(load.encoder if load else None),
-        "dec": percent(load.decoder if load else None),
-        "gpu": row.gpu.pci,
-        "type": one_line(output.cell(vgpu.type_name)),
-        "state": vgpu.state,
-    }
-
-
-def bar(value: float | None, *, ascii_only: bool) -> str:
-    """A bar of fixed length from 0 to 100 percent; blank if unknown."""
-    if value is None:
-        return " " * _BAR
-    value = max(0.0, min(float(value), 100.0))
-    if ascii_only:
-        return ("#" * round(value * _BAR / 100)).ljust(_BAR)
-    full, part = divmod(round(value * _BAR * 8 / 100), 8)
-    return ("█" * full + (_BLOCKS[part] if part else "")).ljust(_BAR)
-
-
-def percent(value: float | None) -> str:
-    return "?" if value is None else f"{value:.0f}%"
-
-
-def share(value: Fraction | None) -> str:
-    return percent(None if value is None else float(value) * 100)
-
-
-def gib(value: int | None) -> str:
-    return "?" if value is None else f"{value / _GIB:.1f}"
-
-
-def _share(part: int | None, whole: int | None) -> float | None:
-    return 100 * part / whole if part is not None and whole else None
-
-
-def _level(value: int | None) -> str:
-    return "" if value is None else "red" if value >= _HOT else "yellow" if value >= _WARM else "green"
+    sm = load.sm if load else None
+    used = part(vgpu.framebuffer_used_bytes, vgpu.framebuffer_size_bytes)
+    size = f"{gib(vgpu.framebuffer_used_bytes)}/{gib(vgpu.framebuffer_size_bytes)}"
+    return (
+        Cell(one_line(row.vm) or "-", dim),
+        Cell(vgpu.slot or "-", dim),
+        Cell(one_line(row.host), dim),
+        Cell(f"{bar(sm, ascii_only=ascii_only)} {percent(sm):>4}", dim or level(sm)),
+        Cell(f"{bar(used, ascii_only=ascii_only)} {size:>9}", dim or level(used)),
+        Cell(share(vgpu.entitled), dim),
+        Cell(one_line(output.cell(vgpu.type_name)), dim),
+        Cell(percent(load.memory if load else None), dim),
+        Cell(percent(load.encoder if load else None), dim),
+        Cell(percent(load.decoder if load else None), dim),
+        Cell(row.gpu.pci, dim),
+        Cell(vgpu.state, dim),
+    )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
+    from vgpumgr.cli.top.view_state import Group
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import GpuReading, Round
     from vgpumgr.names import HostName
@@ -72,20 +73,43 @@ SORTS: dict[str, Callable[[Row], float | Fraction | None]] = {
     "host": lambda _row: None,
     "entitled": lambda row: row.vgpu.entitled,
 }
-"""The sort keys of the rows: largest first, unknown last; `vm` and `host` by name."""
+"""The sort keys of the rows: largest first, unknown last; those of BY_NAME by name."""
+
+BY_NAME = ("vm", "host")
 
 
-def arranged(found: Iterable[Row], sort: str, *, pattern: str = "", hide_off: bool = False) -> list[Row]:
-    """The rows whose VM, slot, host, GPU or type contains `pattern`, in that order; ties by name."""
+def arranged(
+    found: Iterable[Row],
+    sort: str,
+    *,
+    reverse: bool = False,
+    group: Group = "",
+    pattern: str = "",
+    hide_off: bool = False,
+) -> list[Row]:
+    """The rows whose VM, slot, host, GPU or type contains `pattern`, in that order; ties by name, and unknown last in any case.
+
+    `group`: the rows of a host, or of a GPU, together, and so ordered among themselves.
+    """
     measure, words = SORTS[sort], pattern.casefold().split()
     kept = [row for row in found if not (hide_off and row.off) and _matches(row, words)]
 
-    def order(row: Row) -> tuple[object, ...]:
-        value = measure(row)
+    def by_name(row: Row) -> tuple[str, ...]:
         place = (row.host, row.gpu.pci, row.vm) if sort == "host" else (row.vm, row.host, row.gpu.pci)
-        return (value is None, -(value or 0), *place, row.vgpu.slot or "", row.vgpu.vf or "", row.vgpu.uuid or "")
+        return (*place, row.vgpu.slot or "", row.vgpu.vf or "", row.vgpu.uuid or "")
 
-    return sorted(kept, key=order)
+    def by_value(row: Row) -> tuple[bool, float]:
+        value = measure(row)
+        return value is None, (1 if reverse else -1) * float(value or 0)
+
+    by_text = reverse and sort in BY_NAME
+    rows = sorted(sorted(kept, key=by_name, reverse=by_text), key=by_value)
+    return sorted(rows, key=lambda row: group_of(row, group)) if group else rows
+
+
+def group_of(row: Row, group: Group) -> str:
+    """The heading under which a row stands."""
+    return f"{row.host} {row.gpu.pci}" if group == "gpu" else row.host
 
 
 def _matches(row: Row, words: Iterable[str]) -> bool:

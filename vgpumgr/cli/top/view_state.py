@@ -3,70 +3,120 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.cli.top.table import SORTS
 
+if TYPE_CHECKING:
+    from vgpumgr.cli.top.history import Key
+
+Group = Literal["", "host", "gpu"]
+Help = Literal["", "keys", "command"]
+GROUPS: Final[tuple[Group, ...]] = ("", "host", "gpu")
+
 KEYS = (
     ("q", "leave"),
+    ("↑ ↓", "select the VM above or below; also k and j"),
+    ("Enter", "all about the selected VM; Enter or Esc goes back"),
     ("s", "sort by the next column of: " + ", ".join(SORTS)),
+    ("r", "reverse the order"),
+    ("t", "group by host, by GPU, not at all"),
     ("/", "show only rows that contain this text; Enter keeps the filter, Esc clears it"),
-    ("o", "hide or show VMs that are off"),
-    ("↑ ↓", "one line up or down; also k and j"),
+    ("o", "show or hide VMs that are off"),
+    ("e", "draw plots on the scale of the whole GPU, or of the share that the vGPU is entitled to"),
     ("PgUp PgDn", "one screen up or down; also b and space"),
     ("Home End", "first or last row; also g and G"),
     ("h", "this help; any key closes it"),
+    ("H", "the help of the command"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """`offset`: rows above the first one on the screen. `typing`: typed text goes into the filter, `pattern`."""
+    """`offset`: rows above the first one on the screen; `cursor`: rows above the selected one.
+
+    `typing`: typed text goes into the filter, `pattern`. `of_share`: plots are drawn on the scale of the entitled share.
+    `detail`: the vGPU that the whole screen is about.
+    """
 
     sort: str = "sm"
+    reverse: bool = False
+    group: Group = ""
     offset: int = 0
+    cursor: int = 0
     pattern: str = ""
     typing: bool = False
-    hide_off: bool = False
-    help: bool = False
+    hide_off: bool = True
+    of_share: bool = False
+    help: Help = ""
+    detail: Key | None = None
 
 
-def press(view: View, key: str, *, page: int, count: int) -> View | None:
-    """The view after a key (keyboard.py names them); None: quit. `page` rows fit on the screen; there are `count`."""
+def press(view: View, key: str, *, page: int, count: int, at: Key | None = None) -> View | None:
+    """The view after a key (keyboard.py names them); None: quit.
+
+    `page` rows fit on the screen, there are `count`, and `at` is the vGPU of the selected one.
+    """
     if view.help:
-        return replace(view, help=False)
+        return replace(view, help="")
     if view.typing:
         return _type(view, key)
-    last = max(0, count - page)
-    offset = min(view.offset, last)
+    if view.detail is not None and key in ("enter", "esc", "q"):
+        return replace(view, detail=None)
+    first = replace(view, offset=0, cursor=0)
     match key:
         case "q":
             return None
         case "s":
             names = list(SORTS)
-            return replace(view, sort=names[(names.index(view.sort) + 1) % len(names)], offset=0)
+            return replace(first, sort=names[(names.index(view.sort) + 1) % len(names)])
+        case "r":
+            return replace(first, reverse=not view.reverse)
+        case "t":
+            return replace(first, group=GROUPS[(GROUPS.index(view.group) + 1) % len(GROUPS)])
         case "/":
-            return replace(view, typing=True, offset=0)
+            return replace(first, typing=True)
         case "o":
-            return replace(view, hide_off=not view.hide_off, offset=0)
+            return replace(first, hide_off=not view.hide_off)
+        case "e":
+            return replace(view, of_share=not view.of_share)
         case "h" | "?":
-            return replace(view, help=True)
+            return replace(view, help="keys")
+        case "H":
+            return replace(view, help="command")
+        case "enter":
+            return replace(view, detail=at)
         case "esc":
-            return replace(view, pattern="", offset=0)
+            return replace(first, pattern="")
+        case _:
+            return _move(view, key, page=page, count=count)
+
+
+def _move(view: View, key: str, *, page: int, count: int) -> View:
+    cursor = min(view.cursor, max(0, count - 1))
+    match key:
         case "up" | "k":
-            offset -= 1
+            cursor -= 1
         case "down" | "j":
-            offset += 1
+            cursor += 1
         case "pgup" | "b":
-            offset -= page
+            cursor -= page
         case "pgdn" | " ":
-            offset += page
+            cursor += page
         case "home" | "g":
-            offset = 0
+            cursor = 0
         case "end" | "G":
-            offset = last
+            cursor = count - 1
         case _:
             return view
-    return replace(view, offset=max(0, min(offset, last)))
+    cursor = max(0, min(cursor, count - 1))
+    return replace(view, cursor=cursor, offset=shown_from(view.offset, cursor, page=page, count=count))
+
+
+def shown_from(offset: int, cursor: int, *, page: int, count: int) -> int:
+    """The rows above the screen: as many as before, if the selected row is on it then."""
+    offset = max(0, min(offset, count - page))
+    return max(cursor - page + 1, min(offset, cursor))
 
 
 def _type(view: View, key: str) -> View:
@@ -78,6 +128,6 @@ def _type(view: View, key: str) -> View:
         case "backspace":
             return replace(view, pattern=view.pattern[:-1])
         case _ if len(key) == 1 and key.isprintable():
-            return replace(view, pattern=view.pattern + key, offset=0)
+            return replace(view, pattern=view.pattern + key, offset=0, cursor=0)
         case _:
             return view

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import Round
 
 count = 0
+HELP = ("the command's own help",)
 
 
 def rounds() -> Sequence[Round]:
@@ -54,7 +55,7 @@ def rounds() -> Sequence[Round]:
 def run() -> int:
     signal.signal(signal.SIGTERM, main._terminate)
     try:
-        display.run(rounds, every_s=0.1, view=View(), hosts=2, colour="NO_COLOR" not in os.environ)
+        display.run(rounds, every_s=0.1, view=View(), hosts=2, colour="NO_COLOR" not in os.environ, manual=HELP)
     except main.Terminated:
         return 143
     except KeyboardInterrupt:

@@ -75,6 +75,9 @@ def test_readings_follow_one_another() -> None:
 def test_sort_filter_and_hiding_are_keys() -> None:
     """By SM first, the busiest above; then by framebuffer. A filter is typed, kept by Enter, dropped by Esc."""
     with Terminal([*LIVE, "moving"]) as terminal:
+        terminal.until("1-3 of 3  by sm  1 off hidden")
+        assert first_words(terminal) == ["vm02", "🐧\\x1b[2J", "vm01"]
+        terminal.press("o")
         terminal.until("1-4 of 4  by sm")
         assert first_words(terminal) == ["vm02", "🐧\\x1b[2J", "vm01", "vm03"]
         terminal.press("s")
@@ -95,8 +98,10 @@ def test_sort_filter_and_hiding_are_keys() -> None:
 
 def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> None:
     with Terminal([*LIVE, "moving"]) as terminal:
+        terminal.until("\nvm02")
+        terminal.press("o")
         # The whole line: a terminal may be read while it is written.
-        terminal.until(lambda seen: any(line.startswith("vm03") and line.endswith(" off") for line in seen.lines))
+        terminal.until(lambda seen: any(line.startswith("vm03") and "0000:41:00.0" in line for line in seen.lines))
         (off,) = [line for line in terminal.display.lines if line.startswith("vm03")]
         assert off.split() == [
             "vm03",
@@ -105,12 +110,11 @@ def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> 
             "?",
             "?/24.0",
             "50%",
+            "A40-24Q",
             "?",
             "?",
             "?",
             "0000:41:00.0",
-            "A40-24Q",
-            "off",
         ]
         assert "kvm02  ? not read: Unreachable" in terminal.display.text
 
@@ -118,12 +122,12 @@ def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> 
 def test_a_new_size_is_taken_at_once() -> None:
     """Fewer columns, dropped from the right, and fewer rows; no line is longer than the terminal."""
     with Terminal([*LIVE, "many"], height=40) as terminal:
-        terminal.until("1-37 of 500")
-        assert "STATE" in terminal.display.text
+        terminal.until("1-35 of 500")
+        assert "ENTITLED" in terminal.display.text
         terminal.resize(12, 60)
-        terminal.until("1-9 of 500")
-        assert "STATE" not in terminal.display.text
-        assert len(first_words(terminal)) == 9
+        terminal.until("1-8 of 500")
+        assert "ENTITLED" not in terminal.display.text
+        assert len(first_words(terminal)) == 8
         assert all(width(line) <= 60 for line in terminal.display.lines)
 
 
@@ -131,19 +135,31 @@ def width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def test_arrows_and_pages_scroll() -> None:
+def test_arrows_and_pages_move_the_selection_and_the_screen_follows() -> None:
     with Terminal([*LIVE, "many"], height=23) as terminal:
-        terminal.until("1-20 of 500")
+        terminal.until("1-18 of 500")
         terminal.press("\x1b[B\x1b[B")
-        terminal.until("3-22 of 500")
         terminal.press("\x1b[6~")
-        terminal.until("23-42 of 500")
+        terminal.until("4-21 of 500")
         terminal.press("\x1b[F")
-        terminal.until("481-500 of 500")
+        terminal.until("483-500 of 500")
         terminal.press("\x1bOA")
-        terminal.until("480-499 of 500")
-        terminal.press("\x1b[5~\x1b[H")
-        terminal.until("1-20 of 500")
+        terminal.press("\x1b[5~")
+        terminal.until("481-498 of 500")
+        terminal.press("\x1b[H")
+        terminal.until("1-18 of 500")
+
+
+def test_enter_shows_all_about_the_selected_vm_and_the_help_of_the_command_is_one_key_away() -> None:
+    with Terminal([*LIVE, "moving"]) as terminal:
+        terminal.until("\nvm02")
+        terminal.press("\r")
+        terminal.until("SM, percent of the whole GPU: p50 50%")
+        assert terminal.display.lines[0] == "vm02 vgpu0"
+        terminal.press("\x1b")
+        terminal.until("\nvm02")
+        terminal.press("H")
+        terminal.until("the command's own help")
 
 
 def test_a_terminal_that_knows_ascii_only_gets_bars_of_it() -> None:

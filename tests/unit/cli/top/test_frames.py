@@ -3,57 +3,73 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
-from rich.console import Console
 
+from tests.unit.cli.top import example
 from tests.unit.core.law import LAW
 from tests.unit.metrics import made_up
-from vgpumgr.cli.top import frames, keyboard, screen, table, view_state
+from vgpumgr.cli.rows.layout import cell_width
+from vgpumgr.cli.text.words import one_line
+from vgpumgr.cli.top import cells as cell_texts
+from vgpumgr.cli.top import frames, history, keyboard, plot, table, view_state
+from vgpumgr.cli.top.history import key_of
 from vgpumgr.cli.top.table import SORTS
 from vgpumgr.cli.top.view_state import View
 from vgpumgr.core.usage import live
 
 if TYPE_CHECKING:
+    from vgpumgr.cli.top.cells import Cell
     from vgpumgr.core.usage.readings import Round
 
 MANY = (made_up.one_round(made_up.gpu(*(made_up.vgpu(number, sm=number % 101) for number in range(500)))),)
 _KEYS = st.sampled_from(
-    ["up", "down", "pgup", "pgdn", "home", "end", "s", "o", "h", "/", "esc", "enter", "backspace", "a", "0", " ", "é"]
-)
+    [
+        "up", "down", "pgup", "pgdn", "home", "end", "s", "r", "t", "e", "o", "h", "H", "/", "esc", "enter", "backspace", "a", "0",
+        " ", "é",
+    ]
+)  # fmt: skip
+GOLDEN = Path(__file__).parent / "frames"
 
 
-def frame(rounds: tuple[Round, ...], view: View, height: int) -> frames.Frame:
-    return frames.frame(rounds, view, height=height, ascii_only=False, hosts=3, every_s=2.0)
+def setting(width: int = 200, height: int = 24, *, ascii_only: bool = False) -> frames.Setting:
+    manual = tuple(f"line {number} of the help" for number in range(50))
+    return frames.Setting(width=width, height=height, ascii_only=ascii_only, hosts=3, every_s=2.0, manual=manual)
 
 
-def used(found: frames.Frame) -> int:
-    """How many lines of a terminal it takes."""
-    return len(found.lines) + (len(found.rows) + 1 if found.rows else 0) + 1
+def frame(rounds: tuple[Round, ...], view: View, height: int, width: int = 200) -> frames.Frame:
+    seen = history.History()
+    seen.add(rounds)
+    return frames.frame(rounds, view, seen, setting(width, height))
+
+
+def texts(found: frames.Frame) -> list[str]:
+    return ["".join(cell.text for cell in line) for line in found.lines]
 
 
 def test_of_500_rows_only_those_on_the_screen_are_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[live.Row] = []
     cells = frames.cells
 
-    def counted(row: live.Row, *, ascii_only: bool) -> tuple[frames.Cell, ...]:
+    def counted(row: live.Row, *, ascii_only: bool) -> tuple[Cell, ...]:
         made.append(row)
         return cells(row, ascii_only=ascii_only)
 
     monkeypatch.setattr(frames, "cells", counted)
-    found = frame(MANY, View(offset=100), 24)
-    assert len(made) == len(found.rows) == found.page == 21
+    found = frame(MANY, View(offset=100, cursor=110), 24)
+    assert len(made) == len(found.shown) == found.page == 19
     assert found.count == 500
 
 
 @LAW
-@given(st.lists(_KEYS, max_size=40), st.integers(5, 60), st.integers(0, 8), st.integers(0, 40))
-def test_whatever_is_pressed_the_frame_fits_and_shows_a_whole_page(
-    keys: list[str], height: int, hosts: int, vgpus: int
+@given(st.lists(_KEYS, max_size=40), st.integers(5, 60), st.integers(20, 220), st.integers(0, 8), st.integers(0, 40))
+def test_whatever_is_pressed_the_frame_fits_and_shows_a_whole_page_with_the_selected_row(
+    keys: list[str], height: int, width: int, hosts: int, vgpus: int
 ) -> None:
     rounds = tuple(
         made_up.one_round(made_up.gpu(*(made_up.vgpu(one) for one in range(vgpus))), host=f"kvm{number:02d}")
@@ -61,14 +77,15 @@ def test_whatever_is_pressed_the_frame_fits_and_shows_a_whole_page(
     )
     view = View()
     for key in keys:
-        found = frame(rounds, view, height)
-        assert used(found) <= height
-        assert len(found.rows) == min(found.page, found.count)
-        after = view_state.press(view, key, page=found.page, count=found.count)
-        assert after is not None
+        found = frame(rounds, view, height, width)
+        assert len(found.lines) < height
+        if not view.help and view.detail is None:
+            assert len(found.shown) == min(found.page, found.count)
+            assert found.at is None or found.at in map(key_of, found.shown)
+        after = view_state.press(view, key, page=found.page, count=found.count, at=found.at)
+        if after is None:  # q, out of what the keys did before
+            break
         view = after
-        if not (found.count == 0 or view.help):
-            assert 0 <= view.offset <= max(0, found.count - found.page)
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -94,13 +111,57 @@ def test_the_filter_wants_every_word_somewhere_in_the_row() -> None:
     assert table.arranged(rows, "vm", pattern="kvm02") == []
 
 
+@pytest.mark.parametrize("sort", SORTS)
+def test_reversed_it_is_the_other_way_round_and_what_is_unknown_stays_last(sort: str) -> None:
+    vgpus = [made_up.vgpu(1, sm=5, used=1), made_up.vgpu(2, sm=70, used=9), made_up.vgpu(3, state="off")]
+    rows = live.rows([made_up.one_round(made_up.gpu(*vgpus))])
+    names = [row.vm for row in table.arranged(rows, sort, reverse=True)]
+    assert names == {"vm": ["vm03", "vm02", "vm01"], "host": ["vm03", "vm02", "vm01"]}.get(
+        sort, ["vm01", "vm02", "vm03"]
+    )
+
+
+def test_rows_of_a_group_stand_together_under_its_name() -> None:
+    first, second = (
+        made_up.gpu(made_up.vgpu(1, sm=5), made_up.vgpu(2, sm=9)),
+        made_up.gpu(made_up.vgpu(3, sm=7), pci="0000:81:00.0"),
+    )
+    rounds = (made_up.one_round(first, second), made_up.one_round(made_up.gpu(made_up.vgpu(4, sm=8)), host="kvm02"))
+    names = [line.split()[0] for line in texts(frame(rounds, View(group="host"), 40)) if line]
+    assert names[names.index("VM") + 1 :] == ["kvm01", "vm02", "vm03", "vm01", "kvm02", "vm04"]
+    lines = texts(frame(rounds, View(group="gpu"), 40))
+    assert [line for line in lines if line.startswith("kvm01 0000")] == ["kvm01 0000:41:00.0", "kvm01 0000:81:00.0"]
+
+
+def test_vms_that_are_off_are_hidden_and_counted_until_they_are_asked_for() -> None:
+    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1), made_up.vgpu(2, state="off"))),)
+    hidden, shown = (frame(rounds, View(hide_off=hide), 24) for hide in (True, False))
+    assert (len(hidden.shown), "1 off hidden" in hidden.foot.text) == (1, True)
+    assert (len(shown.shown), "hidden" in shown.foot.text) == (2, False)
+
+
 def test_hosts_that_do_not_fit_are_counted_and_those_not_read_come_first() -> None:
-    rounds = [made_up.one_round(made_up.gpu(), host=f"kvm{number:02d}") for number in range(1, 31)]
+    rounds = [made_up.failed_round(host=f"kvm{number:02d}") for number in range(1, 31)]
     rounds[19] = made_up.failed_round("HostDeadline", host="kvm20")
-    lines = [cell.text for cell in frame(tuple(rounds), View(), 24).lines]
+    lines = texts(frame(tuple(rounds), View(), 24))
     assert len(lines) == 8
-    assert lines[0] == "kvm20  ? not read: HostDeadline"
+    assert lines[0] == "kvm01  ? not read: Unreachable"
     assert lines[-1] == "… and 23 more hosts"
+
+
+def test_gpus_that_do_not_fit_are_counted_and_the_busiest_are_shown() -> None:
+    rounds = [made_up.one_round(replace(made_up.gpu(), sm=number), host=f"kvm{number:02d}") for number in range(1, 31)]
+    lines = texts(frame(tuple(rounds), View(), 24))
+    assert [line.split()[0] for line in lines[:7]] == ["HOST", *(f"kvm{number}" for number in range(30, 24, -1))]
+    assert lines[7] == "… and 24 more GPUs"
+
+
+@pytest.mark.parametrize(("value", "style"), [(None, ""), (0, "green"), (69, "green"), (70, "yellow"), (90, "red")])
+def test_a_bar_is_coloured_by_how_full_it_is_also_that_of_the_framebuffer(value: int | None, style: str) -> None:
+    """In percent; what is not known has no colour."""
+    used = None if value is None else int(24 * made_up.GIB * (value + 0.4) / 100)
+    (row,) = live.rows([made_up.one_round(made_up.gpu(made_up.vgpu(1, sm=value, used=used)))])
+    assert [cell.style for cell in frames.cells(row, ascii_only=False)[3:5]] == [style, style]
 
 
 def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
@@ -129,31 +190,90 @@ def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
     ],
 )
 def test_bars_are_of_a_fixed_scale(value: int, text: str, plain: str) -> None:
-    assert frames.bar(value, ascii_only=False) == text.ljust(10)
-    assert frames.bar(value, ascii_only=True) == plain.ljust(10)
-    assert frames.bar(None, ascii_only=False) == " " * 10
+    assert cell_texts.bar(value, ascii_only=False) == text.ljust(10)
+    assert cell_texts.bar(value, ascii_only=True) == plain.ljust(10)
+    assert cell_texts.bar(None, ascii_only=False) == " " * 10
 
 
 @LAW
-@given(st.integers(20, 200), st.text(min_size=1, max_size=40))
-def test_columns_are_dropped_from_the_right_until_the_rest_fits_and_names_are_never_cut(width: int, vm: str) -> None:
+@given(st.integers(20, 220), st.text(min_size=1, max_size=40), st.booleans())
+def test_columns_are_dropped_from_the_right_until_the_rest_fits_and_names_are_never_cut(
+    width: int, vm: str, ascii_only: bool
+) -> None:
     """Where even those that are always shown do not fit, the terminal cuts the line; it never wraps."""
-    found = frame((made_up.one_round(made_up.gpu(made_up.vgpu(1, vm=vm))),), View(), 10)
-    number = screen.fitting(found, width)
-    console = Console(width=width, color_system=None, legacy_windows=False)
-    lines = [
-        "".join(segment.text for segment in line)
-        for line in console.render_lines(screen.table(found, width), pad=False)
-    ]
-    assert len(lines) == 2
-    assert frames.ALWAYS <= number <= len(frames.COLUMNS)
-    whole = sum(
-        max(cell_len(name), cell_len(cell.text)) + 2 for name, cell in zip(frames.COLUMNS, found.rows[0], strict=True)
-    )
-    assert (number == len(frames.COLUMNS)) == (whole - 2 <= width) or number == frames.ALWAYS
-    if number > frames.ALWAYS:
-        assert lines[1].startswith(found.rows[0][0].text)
-        assert lines[0].split() == " ".join(frames.COLUMNS[:number]).split()
+    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, vm=vm))),)
+    seen = history.History()
+    seen.add(rounds)
+    found = frames.frame(rounds, View(), seen, setting(width, 24, ascii_only=ascii_only))
+    head, row = texts(found)[-2:]
+    assert row.startswith(one_line(vm) or "-")
+    names = head.split()
+    assert names[:3] == ["VM", "SLOT", "HOST"]
+    if len(names) > frames.ALWAYS + 1:  # the mark of the order is a word of its own
+        assert all(cell_width(line) <= width for line in texts(found)[-2:])
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 20), (80, 24), (120, 40), (200, 50)])
+def test_a_screen_is_as_it_was_looked_at(width: int, height: int) -> None:
+    """Golden files, one for each size; what a terminal cuts is not in them. `make pictures` writes them."""
+    assert (GOLDEN / f"{width}x{height}.txt").read_text(encoding="utf-8") == example.text(width, height)
+
+
+def test_the_detail_of_a_vgpu_has_its_facts_and_its_plots_and_says_when_it_is_gone() -> None:
+    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, sm=40))),)
+    at = frame(rounds, View(), 24).at
+    lines = texts(frame(rounds, View(detail=at), 24))
+    assert lines[0] == "vm01 vgpu0"
+    assert any(line.startswith("SM, percent of the whole GPU: p50 40%, p95 40%, max 40%") for line in lines)
+    assert any("20.0 of 24.0 GiB (83%)" in line for line in lines)
+    assert any("⣿" in line or "⣤" in line or "⢸" in line for line in lines)
+    gone = texts(frame((made_up.failed_round(),), View(detail=at), 24))
+    assert gone[0] == "vm01 vgpu0"
+    assert any("not there now" in line for line in gone)
+
+
+# Plots and what they are of
+
+
+@LAW
+@given(st.lists(st.none() | st.floats(0, 250)), st.integers(1, 60), st.integers(1, 12), st.booleans())
+def test_a_plot_has_its_size_and_a_gap_is_blank(
+    values: list[float | None], width: int, height: int, ascii_only: bool
+) -> None:
+    drawn = plot.field(values, width, height, ascii_only=ascii_only)
+    assert [len(line) for line in drawn] == [width] * height
+    across = 1 if ascii_only else 2
+    known = [value is not None for value in [*[None] * (width * across), *values][-width * across :]]
+    lowest = [any(known[at * across : (at + 1) * across]) for at in range(width)]
+    assert [character != " " for character in drawn[-1]] == lowest
+    assert len(plot.line(values, width, ascii_only=ascii_only)) == width
+
+
+def test_more_is_higher_and_all_of_it_fills_the_plot() -> None:
+    assert plot.field([0, 50, 100, 100], 2, 2, ascii_only=False) == [" ⣿", "⣸⣿"]
+    assert plot.field([0, 50, 100], 3, 2, ascii_only=True) == ["  #", "###"]
+
+
+def test_on_the_scale_of_its_share_a_vgpu_that_uses_all_of_it_fills_the_plot() -> None:
+    """An eighth of a GPU under fixed share looks idle on the other scale."""
+    (row,) = live.rows([made_up.one_round(made_up.gpu(replace(made_up.vgpu(1), entitled=Fraction(1, 8))))])
+    assert frames.scaled([0, 6, 12, 50, None], row, of_share=True) == [0.0, 48.0, 96.0, 100.0, None]
+    assert frames.scaled([6], replace(row, vgpu=replace(row.vgpu, entitled=None)), of_share=True) == [None]
+
+
+def test_readings_stand_beside_those_of_the_same_moment() -> None:
+    """A vGPU that comes later, or whose host was not read, has gaps; one of which nothing is left is forgotten."""
+    seen = history.History()
+    one, two = made_up.gpu(made_up.vgpu(1, sm=10)), made_up.gpu(made_up.vgpu(1, sm=20), made_up.vgpu(2, sm=5))
+    for rounds in (made_up.one_round(one), made_up.failed_round(), made_up.one_round(two)):
+        seen.add([rounds])
+    first, second = (key_of(row) for row in live.rows([made_up.one_round(two)]))
+    assert [value.sm for value in seen.of(first)] == [10, None, 20]
+    assert [value.sm for value in seen.of(second)] == [None, None, 5]
+    assert [value.sm for value in seen.of(history.key_of_gpu("kvm01", made_up.GPU))] == [33, None, 33]
+    for _ in range(history.KEPT):
+        seen.add([made_up.failed_round()])
+    assert seen.of(first) == ()
 
 
 @pytest.mark.parametrize(
@@ -183,8 +303,14 @@ def test_no_bytes_break_the_reading_of_keys(data: bytes) -> None:
 
 def test_every_key_of_the_help_does_something() -> None:
     """A key that is listed changes the view, somewhere in the middle of many rows."""
-    view = View(offset=50, pattern="a")
-    words = {"↑": "up", "↓": "down", "PgUp": "pgup", "PgDn": "pgdn", "Home": "home", "End": "end"}
+    view = View(offset=50, cursor=60, pattern="a")
+    words = {"↑": "up", "↓": "down", "PgUp": "pgup", "PgDn": "pgdn", "Home": "home", "End": "end", "Enter": "enter"}
     for keys, _ in view_state.KEYS:
         for key in keys.split():
-            assert view_state.press(view, words.get(key, key), page=20, count=500) != view, key
+            assert view_state.press(view, words.get(key, key), page=20, count=500, at=("kvm01",)) != view, key
+
+
+@pytest.mark.parametrize("key", ["enter", "esc", "q"])
+def test_from_the_detail_a_key_goes_back(key: str) -> None:
+    view = View(cursor=3, detail=("kvm01", "", "vm01", "", ""))
+    assert view_state.press(view, key, page=20, count=500) == replace(view, detail=None)

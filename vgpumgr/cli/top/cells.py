@@ -1,0 +1,56 @@
+"""Cells of `top`: text and style, numbers with their unit, bars. Unknown is `?`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+_GIB = 2**30
+_BAR = 10
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+WARM, HOT = 70, 90  # percent at which a bar changes colour
+
+
+class Cell(NamedTuple):
+    """Text and one of rich's styles."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Cell, ...]
+
+
+def bar(value: float | None, *, ascii_only: bool, width: int = _BAR) -> str:
+    """A bar of fixed length from 0 to 100 percent; blank if unknown."""
+    if value is None:
+        return " " * width
+    value = max(0.0, min(float(value), 100.0))
+    if ascii_only:
+        return ("#" * round(value * width / 100)).ljust(width)
+    full, part = divmod(round(value * width * 8 / 100), 8)
+    return ("█" * full + (_BLOCKS[part] if part else "")).ljust(width)
+
+
+def percent(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}%"
+
+
+def share(value: Fraction | None) -> str:
+    return percent(None if value is None else float(value) * 100)
+
+
+def gib(value: int | None) -> str:
+    return "?" if value is None else f"{value / _GIB:.1f}"
+
+
+def part(used: int | None, whole: int | None) -> float | None:
+    """In percent."""
+    return 100 * used / whole if used is not None and whole else None
+
+
+def level(value: float | None) -> str:
+    """The colour of that many percent."""
+    return "" if value is None else "red" if value >= HOT else "yellow" if value >= WARM else "green"

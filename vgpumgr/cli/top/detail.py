@@ -1,0 +1,73 @@
+"""All about one vGPU on one screen of `top`: what it is, what it uses, and its use since `top` was opened, as a plot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text import output
+from vgpumgr.cli.text.words import counted, one_line
+from vgpumgr.cli.top import plot
+from vgpumgr.cli.top.cells import Cell, gib, part, percent, share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.cli.top.cells import Line
+    from vgpumgr.cli.top.frames import Setting
+    from vgpumgr.cli.top.history import History, Key
+    from vgpumgr.core.usage.live import Row
+
+_AXIS = 6  # "100 % " before the plot
+_LEAST = 3  # lines of a plot
+
+
+def lines(key: Key, row: Row | None, history: History, setting: Setting) -> list[Line]:
+    """The screen's lines. `row` None: it is no longer there, or its host was not read."""
+    seen = history.of(key)
+    facts = _facts(row) if row is not None else [("", "not there now: its host was not read, or it was detached")]
+    width = max((len(name) for name, _ in facts), default=0)
+    found: list[Line] = [(Cell(" ".join(one_line(part) for part in key[2:4] if part) or "-", "bold"),)]
+    found += [(Cell(f"  {name:<{width}}  "), Cell(text)) for name, text in facts]
+    room = setting.height - len(found) - 4
+    for title, values in (
+        ("SM, percent of the whole GPU", [one.sm for one in seen]),
+        ("framebuffer, percent of its size", [one.framebuffer for one in seen]),
+    ):
+        height = min(10, max(_LEAST, room // 2 - 2))
+        found += [(), (Cell(f"{title}: {_summary(values)}", "bold"),)]
+        found += _plot(values, setting, height)
+    found.append((Cell(f"{counted(len(seen), 'reading')} since top was opened, {setting.every_s:g} s apart", "dim"),))
+    return found
+
+
+def _facts(row: Row) -> list[tuple[str, str]]:
+    vgpu, gpu = row.vgpu, row.gpu
+    load = row.load
+    engines = (
+        ("SM", load.sm), ("memory", load.memory), ("encoder", load.encoder), ("decoder", load.decoder),
+    ) if load else ()  # fmt: skip
+    used = part(vgpu.framebuffer_used_bytes, vgpu.framebuffer_size_bytes)
+    size = f"{gib(vgpu.framebuffer_used_bytes)} of {gib(vgpu.framebuffer_size_bytes)} GiB ({percent(used)})"
+    return [
+        ("host", one_line(row.host)),
+        ("GPU", f"{gpu.pci}  {one_line(gpu.name or '?')}, {gpu.policy or '?'}, {percent(gpu.sm)} in use"),
+        ("vGPU", f"{one_line(output.cell(vgpu.type_name))}  {vgpu.vf or ''}  {vgpu.uuid or ''}".rstrip()),
+        ("state", f"{vgpu.state}, {vgpu.origin or 'of unknown origin'}"),
+        ("entitled", f"{share(vgpu.entitled)} of the GPU"),
+        ("framebuffer", size),
+        ("now", ", ".join(f"{name} {percent(value)}" for name, value in engines) or "?"),
+    ]
+
+
+def _summary(values: Sequence[float | None]) -> str:
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return "not known"
+    half, most = (known[min(len(known) - 1, round(share * (len(known) - 1)))] for share in (0.5, 0.95))
+    return f"p50 {percent(half)}, p95 {percent(most)}, max {percent(known[-1])}"
+
+
+def _plot(values: Sequence[float | None], setting: Setting, height: int) -> list[Line]:
+    drawn = plot.field(values, max(10, setting.width - _AXIS - 1), height, ascii_only=setting.ascii_only)
+    names = {0: "100 %", height - 1: "0 %"}
+    return [(Cell(f"{names.get(at, ''):>{_AXIS - 1}} ", "dim"), Cell(text, "cyan")) for at, text in enumerate(drawn)]

@@ -1,0 +1,75 @@
+"""Columns of cells as lines of a terminal's width: what does not fit is dropped from the right, and nothing wraps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.rows.layout import cell_width
+from vgpumgr.cli.top.cells import Cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.cli.top.cells import Line
+
+GAP = 2
+_LEAST_PLOT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A column's name; `right`: its cells are numbers and stand under the name's end."""
+
+    text: str
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """The last column: as wide as there is room. `draw`: the plot of the row of that number, at that width."""
+
+    head: str
+    draw: Callable[[int, int], Cell]
+
+
+def lines(
+    heads: Sequence[Head], rows: Sequence[Line], width: int, *, always: int, plot: Plot | None = None
+) -> list[Line]:
+    """The head and the rows. The first `always` columns are shown in any case; the terminal cuts what is too long."""
+    widths = [
+        max(cell_width(text) for text in (head.text, *(row[at].text for row in rows))) for at, head in enumerate(heads)
+    ]
+    count = fitting(widths, width, always=always)
+    drawn = False
+    if plot is not None:  # it is worth more than most columns
+        beside = fitting(widths, width - GAP - max(_LEAST_PLOT, len(plot.head)), always=always)
+        drawn = beside > always and sum(widths[:beside]) + GAP * beside + max(_LEAST_PLOT, len(plot.head)) <= width
+        count = beside if drawn else count
+    room = width - sum(widths[:count]) - GAP * count
+    found: list[Line] = []
+    for number, row in enumerate([None, *rows]):
+        cells = [Cell(head.text, "bold") for head in heads] if row is None else row
+        line = [
+            Cell(_padded(cell.text, size, right=head.right) + " " * GAP, cell.style)
+            for cell, size, head in zip(cells[:count], widths, heads, strict=False)
+        ]
+        if plot is not None and drawn:
+            line.append(Cell(plot.head, "bold") if row is None else plot.draw(number - 1, room))
+        else:
+            line[-1] = Cell(line[-1].text[:-GAP], line[-1].style)
+        found.append(tuple(line))
+    return found
+
+
+def fitting(widths: Sequence[int], width: int, *, always: int) -> int:
+    """How many columns fit."""
+    count = len(widths)
+    while count > always and sum(widths[:count]) + GAP * (count - 1) > width:
+        count -= 1
+    return count
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    gap = " " * (width - cell_width(text))
+    return gap + text if right else text + gap

@@ -1,0 +1,73 @@
+"""What `top` has seen since it was opened: the newest values of each GPU and vGPU, one for each reading."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from vgpumgr.core.usage import live
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.core.usage.live import Row
+    from vgpumgr.core.usage.readings import Round
+
+KEPT = 900  # half an hour of readings two seconds apart
+
+Key = tuple[str, ...]
+
+
+class Seen(NamedTuple):
+    """Percent of the whole GPU, and percent of the framebuffer's size. None: not known at that reading."""
+
+    sm: int | None
+    framebuffer: float | None
+
+
+NOTHING = Seen(None, None)
+
+
+def key_of(row: Row) -> Key:
+    """What stays the same of a vGPU while it exists, and while its VM is off."""
+    return (row.host, row.gpu.pci, row.vm, row.vgpu.slot or "", row.vgpu.uuid or row.vgpu.vf or "")
+
+
+def key_of_gpu(host: str, pci: str) -> Key:
+    return (host, pci)
+
+
+class History:
+    """Rings of KEPT values. All are of the same readings, so what is beside each other happened together."""
+
+    def __init__(self) -> None:
+        self._rings: dict[Key, deque[Seen]] = {}
+        self._readings = 0
+
+    def add(self, rounds: Iterable[Round]) -> None:
+        """One reading of all hosts. What it does not have was not known then; what no value is left of is forgotten."""
+        rounds = tuple(rounds)
+        now = {key_of(row): _of_vgpu(row) for row in live.rows(rounds)}
+        for one in rounds:
+            for gpu in one.reading.gpus if one.reading else ():
+                framebuffer = _percent(gpu.framebuffer_used_bytes, gpu.framebuffer_size_bytes)
+                now[key_of_gpu(one.host, gpu.pci)] = Seen(gpu.sm, framebuffer)
+        before = min(self._readings, KEPT)
+        self._readings += 1
+        for key in {*self._rings, *now}:
+            ring = self._rings.setdefault(key, deque([NOTHING] * before, maxlen=KEPT))
+            ring.append(now.get(key, NOTHING))
+        self._rings = {key: ring for key, ring in self._rings.items() if any(seen != NOTHING for seen in ring)}
+
+    def of(self, key: Key) -> Sequence[Seen]:
+        """The values of all readings that are kept, the newest last; none if nothing was ever known of it."""
+        return tuple(self._rings.get(key, ()))
+
+
+def _of_vgpu(row: Row) -> Seen:
+    used = _percent(row.vgpu.framebuffer_used_bytes, row.vgpu.framebuffer_size_bytes)
+    return Seen(row.load.sm if row.load else None, used)
+
+
+def _percent(part: int | None, whole: int | None) -> float | None:
+    return 100 * part / whole if part is not None and whole else None

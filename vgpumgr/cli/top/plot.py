@@ -1,0 +1,49 @@
+"""Plots out of characters: a line of small bars, and a field of braille dots. 0 to 100 at a fixed scale; None is a gap, never 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text.sparkline import ASCII, BLOCKS, sparkline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The dots of a braille character (Unicode 1F, U+2800), from the lowest up, in its left and its right half.
+_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+_ROWS = 4  # of dots in a character
+
+
+def line(values: Sequence[float | None], width: int, *, ascii_only: bool) -> str:
+    """The newest `width` values as bars, the newest at the right."""
+    shown = sparkline(values[-width:], ASCII if ascii_only else BLOCKS) if width > 0 else ""
+    return shown.rjust(width)
+
+
+def field(values: Sequence[float | None], width: int, height: int, *, ascii_only: bool) -> list[str]:
+    """So many lines with the newest values as columns, from the top: two columns of dots in a character, or one of `#`."""
+    across, up = (1, 1) if ascii_only else (2, _ROWS)
+    shown = [None] * max(0, width * across - len(values)) + list(values[-width * across :])
+    heights = [None if value is None else _dots(value, height * up) for value in shown]
+    return [
+        "".join(
+            _character(heights[at * across : (at + 1) * across], (height - 1 - row) * up, ascii_only=ascii_only)
+            for at in range(width)
+        )
+        for row in range(height)
+    ]
+
+
+def _dots(value: float, most: int) -> int:
+    """How many dots high. What is known has one at least, so that 0 is not a gap."""
+    return max(1, min(most, round(value * most / 100)))
+
+
+def _character(heights: Sequence[int | None], below: int, *, ascii_only: bool) -> str:
+    """One place of the field; `below`: the rows of dots under it."""
+    if ascii_only:
+        return "#" if heights[0] is not None and heights[0] > below else " "
+    dots = 0
+    for half, height in zip(_DOTS, heights, strict=True):
+        dots |= sum(half[: max(0, min(_ROWS, (height or 0) - below))])
+    return chr(0x2800 + dots) if dots else " "
