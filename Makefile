@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-core test-rest test-lab test-docs sessions test-crash test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-core test-rest test-lab test-docs sessions pictures test-crash test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -57,6 +57,10 @@ test-docs: install
 
 sessions: install
 	PYTHONPATH=. $(PY) -m tests.pages.rewrite README.md docs/*.md
+
+# The screens of `top` in tests/unit/cli/top/frames, and the pictures of them in docs/pictures.
+pictures: install
+	PYTHONPATH=. $(PY) -m tests.unit.cli.top.example
 
 # Real processes killed, hosts and connections broken (tests/crash); the kills and cases of which `make test` does some, more of them.
 test-crash: install

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SIZES = ((60, 20), (80, 24), (120, 40), (200, 50))
 _FRAMES = Path(__file__).parent / "frames"
-_PICTURES = Path(__file__).resolve().parents[4] / "docs" / "pictures"
+PICTURES = Path(__file__).resolve().parents[4] / "docs" / "pictures"
 _READINGS = 240
 _EVERY_S = 2.0
 
@@ -131,11 +131,11 @@ def pictures() -> dict[str, str]:
 
 def main() -> None:
     _FRAMES.mkdir(exist_ok=True)
-    _PICTURES.mkdir(exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
     for width, height in SIZES:
         (_FRAMES / f"{width}x{height}.txt").write_text(text(width, height), encoding="utf-8")
     for name, made in pictures().items():
-        (_PICTURES / name).write_text(made, encoding="utf-8")
+        (PICTURES / name).write_text(made, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> 
         terminal.until("\nvm02")
         terminal.press("o")
         # The whole line: a terminal may be read while it is written.
-        terminal.until(lambda seen: any(line.startswith("vm03") and "0000:41:00.0" in line for line in seen.lines))
+        terminal.until(lambda seen: any(line.startswith("vm03") and line.endswith("?") for line in seen.lines))
         (off,) = [line for line in terminal.display.lines if line.startswith("vm03")]
         assert off.split() == [
             "vm03",
@@ -114,7 +114,6 @@ def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> 
             "?",
             "?",
             "?",
-            "0000:41:00.0",
         ]
         assert "kvm02  ? not read: Unreachable" in terminal.display.text
 

@@ -219,6 +219,14 @@ def test_a_screen_is_as_it_was_looked_at(width: int, height: int) -> None:
     assert (GOLDEN / f"{width}x{height}.txt").read_text(encoding="utf-8") == example.text(width, height)
 
 
+@pytest.mark.parametrize("name", ["top.svg", "top-detail.svg"])
+def test_the_pictures_in_the_documentation_are_what_it_draws_and_fetch_nothing(name: str) -> None:
+    made = example.pictures()[name]
+    assert (example.PICTURES / name).read_text(encoding="utf-8") == made
+    assert "url(http" not in made
+    assert "@font-face" not in made
+
+
 def test_the_detail_of_a_vgpu_has_its_facts_and_its_plots_and_says_when_it_is_gone() -> None:
     rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, sm=40))),)
     at = frame(rounds, View(), 24).at
