@@ -17,6 +17,7 @@ from tests.model.wiring import Trouble, connect
 from vgpumgr import resources, templates
 from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
 from vgpumgr.controller.context import Context
+from vgpumgr.controller.drain import DrainOptions, DrainResult, drain
 from vgpumgr.controller.maintenance import CordonOptions, cordon
 from vgpumgr.controller.mode import ModeOptions, set_mode
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
@@ -60,9 +61,7 @@ _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
 
-Result: TypeAlias = (
-    "ChangeResult[Plan] | ChangeResult[CordonPlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult"
-)
+Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult | DrainResult"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +83,8 @@ class Outcome:
                 return self.result.outcome
             case ReconcileResult():
                 return " ".join(self.result.outcomes)
+            case DrainResult():
+                return self.result.outcome if self.result.error is None else type(self.result.error).__name__
             case RequestsResult():
                 return " ".join(sorted({slot.outcome for slot in self.result.slots}))
             case None:
@@ -259,6 +260,24 @@ class Fleet:
             check=check, show=lambda _planned: None, ask=lambda _planned: None
         )
         return self._run(lambda context, _end: cordon(context, options, consent), trouble, by)
+
+    def drain(
+        self,
+        options: DrainOptions,
+        *,
+        check: bool = False,
+        trouble: Trouble | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """`meanwhile`: what happens while it waits."""
+
+        def run(context: Context, end: Outcome) -> DrainResult:
+            consent: Consent[FleetPlan] = Consent(
+                check=check, show=lambda _fleet: None, ask=lambda fleet: end.agreed.extend(fleet.takes_away)
+            )
+            return drain(context, options, consent, rest=lambda _seconds: meanwhile())
+
+        return self._run(run, trouble, "anna@ctl1")
 
     def _run(
         self,

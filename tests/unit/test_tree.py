@@ -26,6 +26,7 @@ ELSEWHERE = {
     "vgpumgr.core.plan.kept": "unit/controller/engine/test_kept_plan.py",
     "vgpumgr.core.report.schedulers": "unit/core/plan/test_scheduler.py",
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
+    "vgpumgr.documents.drain": SCHEMAS,
     "vgpumgr.documents.collect": "acceptance/test_collect.py",
     "vgpumgr.documents.history": "unit/cli/commands/test_history.py",
     "vgpumgr.documents.install": "unit/cli/commands/test_nightly.py",

@@ -35,6 +35,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "Reconcile every host with the inventory and earlier attaches.",
         ),
         "list": ("commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
+        "drain": ("commands.maintenance", "drain", "Say, and wait for, what is in the way of work on a host or GPU."),
         "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
         "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),

@@ -9,6 +9,7 @@ from tests.model import promises
 from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome, vm_uuid
 from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
+from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.maintenance import CordonOptions
 from vgpumgr.host.protocol import FIXED_SHARE, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.lab.driver import places
@@ -24,6 +25,7 @@ HOST, SLOT = HOSTS[0], SLOTS[0]
 ELSEWHERE = "2vm01"  # on the second host
 VM, OTHER, THIRD, BOB = (f"1vm{number:02}" for number in (1, 2, 3, 4))
 SMALL, LARGE = "4Q", "8Q"
+OF_FIRST = DrainOptions(host=HOST, gpu_id=GPUS[0], reason="ECC errors")
 ECC = CordonOptions(host=HOST, gpu_id=None, reason="ECC errors")
 
 
@@ -107,6 +109,12 @@ def _check_scheduler(fleet: Fleet) -> None:
 def _check_cordon(fleet: Fleet) -> None:
     """Nothing new may be there. After a reboot its GPUs may not even have their virtual functions yet."""
     assert type(fleet.attach(HOST, OTHER, SLOT, SMALL).error).__name__ in ("Cordoned", "NoCapacity")
+
+
+def _check_drained(fleet: Fleet) -> None:
+    """The small vGPU went to the GPU that nobody else has; or a reboot took all there was."""
+    assert not fleet.machines[HOST].driver.gpu(GPUS[0]).vgpus
+    assert all(entry["gpu"] == GPUS[1] for entry in fleet.machines[HOST].ledger())
 
 
 def _check_mode(fleet: Fleet) -> None:
@@ -205,11 +213,17 @@ CORDON = Operation(
     run=lambda fleet, trouble: fleet.cordon(ECC, trouble=trouble),
     check=_check_cordon,
 )
+DRAIN = Operation(
+    name="drain",
+    prepare=lambda fleet: attach(fleet, VM),
+    run=lambda fleet, trouble: fleet.drain(OF_FIRST, trouble=trouble),
+    check=_check_drained,
+)
 RECONCILE = Operation(
     name="reconcile",
     prepare=_prepare_reconcile,
     run=lambda fleet, trouble: fleet.reconcile(HOST, trouble=trouble),
     check=_check_reconcile,
 )
-OPERATIONS = (ATTACH, REPLACE, DETACH, ATTACH_SEVERAL, DETACH_SEVERAL, SCHEDULER, MODE, AGAIN, CORDON, RECONCILE)
+OPERATIONS = (ATTACH, REPLACE, DETACH, ATTACH_SEVERAL, DETACH_SEVERAL, SCHEDULER, MODE, AGAIN, CORDON, DRAIN, RECONCILE)
 MIXED = (MODE, AGAIN)  # not on a GPU without the mode

@@ -1,4 +1,4 @@
-"""cordon and uncordon."""
+"""cordon, uncordon, drain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
@@ -51,6 +53,53 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
     Each cordon ends by itself: that of a host, and that of each of its GPUs. A GPU that was taken out is named as it was then.
     """
     return _set(settings, host, gpu_id, None)
+
+
+@click.command()
+@_HOST
+@_GPU
+@click.option(
+    "--reason", default="drained", show_default=True, metavar="TEXT", help="Why. A cordon that is there keeps its own."
+)
+@click.option("--wait", type=Duration(least=0), default="0s", metavar="TIME", help="Wait for VMs to stop: 10m, 2h.")
+@common_options
+def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wait: float) -> int:
+    """Cordon HOST, or one of its GPUs, and say what is in the way of working on it. VMs that run are never touched.
+
+    \b
+      vgpumgr drain kvm01 --check
+      vgpumgr drain kvm01 --reason 'kernel update' --wait 30m && ssh kvm01 reboot
+      vgpumgr drain kvm02 --gpu-id 0000:41:00.0 --reason 'ECC errors'
+
+    Of a host, idle vGPUs stay: they come back after a reboot. Of a GPU, which may be taken out, they move to other GPUs of the
+    host (asks first). Exit 5 while anything is in the way: a VM that runs, a vGPU that is not ours, one that fits nowhere else.
+    """
+    from vgpumgr.cli.text import drain_text
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import drain as use_case
+    from vgpumgr.core.plan.cordons import parse_reason
+    from vgpumgr.documents import drain as documents
+    from vgpumgr.names import parse_gpu_id
+
+    options = use_case.DrainOptions(
+        host=host, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=parse_reason(reason), wait_s=wait
+    )
+    started = time.monotonic()
+    result = use_case.drain(build_context(settings), options, drain_text.consent(settings))
+    rows = [documents.row(one) for one in result.rows]
+    if settings.for_people:
+        output.print_findings(settings, result.findings)
+        if rows:
+            output.print_table([drain_text.cells(one) for one in result.rows], documents.COLUMNS)
+    else:
+        output.print_rows(settings, documents.document(result), rows, columns=documents.COLUMNS, name="vm")
+    codes = [3 if settings.check and result.fleet.changed else 0]
+    if result.error is not None:
+        output.print_error(settings, result.error)
+        codes.append(result.error.exit_code)
+    elif settings.for_people:
+        output.echo(drain_text.closing(result, time.monotonic() - started))
+    return output.worst_exit(codes)
 
 
 def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) -> int:

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:
     """Every host with something to do, its tasks, and a last line of totals. There are no lines if nothing is to be done."""
     for plan in fleet.plans:
-        yield from _host(plan, diff=diff)
+        yield from host_lines(plan, diff=diff)
     if fleet.changed:
         yield f"Plan: {counted(fleet)}."
 
 
-def _host(plan: HostPlan, *, diff: bool) -> Iterator[str]:
+def host_lines(plan: HostPlan, *, diff: bool) -> Iterator[str]:
+    """One host's tasks that have something to do, each with its steps."""
     planned_tasks = [planned for planned in plan.tasks if planned.steps]
     if planned_tasks:
         yield plan.host

@@ -358,4 +358,4 @@ def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
 
 def needs_saved(task: Task) -> bool:
     """Whether a task's plan may need the managed-save images and snapshots, which could bring a device back."""
-    return not isinstance(task, OfGpu | SetCordon) or task.verb == RECONCILE
+    return not isinstance(task, OfGpu) or task.verb == RECONCILE

@@ -1,0 +1,195 @@
+"""drain: cordon a host or a GPU, empty a GPU of what is idle, and wait for what runs, or say what it is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.controller.engine import journaling
+from vgpumgr.controller.engine.host_run import HostRun
+from vgpumgr.controller.hosts.session import open_session
+from vgpumgr.controller.results import FleetPlan
+from vgpumgr.core.plan import gpu_choice
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.reconcile import draining, host_plan, tasks
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.hosts.session import Session
+    from vgpumgr.controller.results import Consent
+    from vgpumgr.core.model.snapshot import Cordon
+    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.reconcile.draining import DrainRow
+    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.names import GpuUuid, HostName, PciAddress
+
+POLL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainOptions:
+    """`host` is the inventory's name. `gpu_id` None: the whole host. `wait_s`: how long to wait for what runs."""
+
+    host: str
+    gpu_id: str | None
+    reason: str
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainResult:
+    """`rows`: what is there afterwards. `error`: what is still in the way, or what failed; None: nothing is."""
+
+    host: HostName
+    gpu: PciAddress | None
+    cordon: Cordon | None
+    fleet: FleetPlan
+    rows: tuple[DrainRow, ...]
+    outcome: errors.Success
+    findings: tuple[Finding, ...]
+    error: errors.VgpumgrError | None
+
+
+def drain(
+    context: Context,
+    options: DrainOptions,
+    consent: Consent[FleetPlan],
+    *,
+    rest: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> DrainResult:
+    """Drain it. What still runs at the end is in the result. Raises RequestError, Declined, HostError or ApplyError."""
+    declaration = context.inventory.host(options.host)
+    with open_session(context, declaration) as session:
+        work = _Draining(session, options, consent)
+        result = work.begin()
+        until = clock() + options.wait_s
+        while not consent.check and result.error is not None and clock() < until:
+            work.tell_waiting(result, until - clock())
+            rest(min(POLL_S, max(0.0, until - clock())))
+            result = work.go_on()
+        return result
+
+
+@dataclass(slots=True)
+class _Draining:
+    session: Session
+    options: DrainOptions
+    consent: Consent[FleetPlan]
+    _done: list[PlannedTask] = field(default_factory=list)
+    _told: str = ""
+
+    def begin(self) -> DrainResult:
+        """Show and ask; then cordon, and move what is idle."""
+        view = self._run().read((self._cordon,))
+        gpu, todo = self._todo(view)
+        fleet, after = self._plan(view, todo)
+        self.consent.show(fleet)
+        if self.consent.check:
+            refused = fleet.plans[0].tasks
+            outcome: errors.Success = Outcome.WOULD_CHANGE if fleet.changed else Outcome.UNCHANGED
+            return self._result(fleet, outcome, view=view, after=after, gpu=gpu, refused=refused)
+        if fleet.takes_away:
+            self.consent.ask(fleet)
+        return self._carry_out(fleet)
+
+    def go_on(self) -> DrainResult:
+        """Look again, and move what has become idle since."""
+        view = self._run().read((self._cordon,))
+        _, todo = self._todo(view)
+        fleet, _ = self._plan(view, todo)
+        return self._carry_out(fleet)
+
+    def tell_waiting(self, result: DrainResult, left_s: float) -> None:
+        names = ", ".join(
+            dict.fromkeys(row.holder or row.vm or row.gpu or "?" for row in draining.blocking(result.rows))
+        )
+        if names != self._told:
+            self.session.context.progress(f"{result.host}: waiting up to {left_s:.0f} s for {names}")
+            self._told = names
+
+    def _carry_out(self, fleet: FleetPlan) -> DrainResult:
+        if not fleet.changed:
+            view = self._run().read((self._cordon,))
+            gpu, _ = self._todo(view)
+            refused = fleet.plans[0].tasks
+            return self._result(fleet, Outcome.UNCHANGED, view=view, after=view, gpu=gpu, refused=refused)
+        run = self._run()
+        view = run.lock(f"drain {self.options.gpu_id or self.options.host}", (self._cordon,))
+        gpu, todo = self._todo(view)
+        after = run.go(view, todo)
+        failed = next((one.error for one in run.results if one.error is not None and one.planned.refused is None), None)
+        refused = tuple(one.planned for one in run.results)
+        self._done += [one.planned for one in run.results if one.outcome == Outcome.DONE]
+        return self._result(fleet, Outcome.DONE, view=after, after=after, gpu=gpu, refused=refused, failed=failed)
+
+    def _run(self) -> HostRun:
+        return HostRun(self.session, self._author)
+
+    @property
+    def _author(self) -> tasks.Author:
+        return tasks.Author(by=self.session.context.by, at=self.session.context.now())
+
+    @property
+    def _cordon(self) -> tasks.SetCordon:
+        return tasks.SetCordon(gpu_id=self.options.gpu_id, reason=self.options.reason, keep=True)
+
+    def _todo(self, view: HostView) -> tuple[tuple[PciAddress, GpuUuid] | None, tuple[tasks.Task, ...]]:
+        if self.options.gpu_id is None:
+            return None, (self._cordon,)
+        gpu, uuid = gpu_choice.find(view.snapshot, self.options.gpu_id)
+        return (gpu.pci, uuid), (self._cordon, *draining.moves(view, gpu.pci, uuid))
+
+    def _plan(self, view: HostView, todo: tuple[tasks.Task, ...]) -> tuple[FleetPlan, HostView]:
+        planned, after = host_plan.plan_tasks(view, self.session.declaration, todo, self._author)
+        found = tuple(finding for one in planned if one.plan is not None for finding in one.plan.findings)
+        plan = host_plan.HostPlan(
+            host=self.session.declaration.name,
+            tasks=planned,
+            findings=found,
+            fingerprint=plans.digest(*plans.of_host(view), view.domains),
+            ours=len(view.snapshot.ledger or ()),
+        )
+        return FleetPlan(plans=(plan,), errors=(), findings=(), seconds={plan.host: 0.0}), after
+
+    def _result(
+        self,
+        fleet: FleetPlan,
+        outcome: errors.Success,
+        *,
+        view: HostView,
+        after: HostView,
+        gpu: tuple[PciAddress, GpuUuid] | None,
+        refused: tuple[PlannedTask, ...],
+        failed: errors.VgpumgrError | None = None,
+    ) -> DrainResult:
+        """`view` is what is told; `after`: as it would be, or is."""
+        pci, uuid = gpu or (None, None)
+        rows = draining.rows(view, pci, refused, moves=self.consent.check)
+        return DrainResult(
+            host=self.session.declaration.name,
+            gpu=pci,
+            cordon=after.snapshot.cordon_at(uuid),
+            fleet=fleet,
+            rows=rows,
+            outcome=Outcome.DONE if self._done else outcome,
+            findings=(*fleet.plans[0].findings, *journaling.findings(self.session.context)),
+            error=failed or _not_drained(self.session.declaration.name, pci, rows),
+        )
+
+
+def _not_drained(host: HostName, gpu: PciAddress | None, rows: tuple[DrainRow, ...]) -> errors.NotDrained | None:
+    left = draining.blocking(rows)
+    if not left:
+        return None
+    where = host if gpu is None else f"GPU {gpu} of {host}"
+    return errors.NotDrained(
+        f"{where} is cordoned, but not free: {len(left)} of {len(rows)} vGPUs there are in the way",
+        details=[f"{row.vm or '?'} {row.slot or '-'}: {row.why}" for row in left],
+        hint="the same command again goes on once they are gone; --wait 10m waits for VMs to stop",
+    )

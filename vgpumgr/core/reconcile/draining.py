@@ -1,0 +1,127 @@
+"""What is in the way of work on a host or on one of its GPUs, and what is done about it.
+
+Of a host that is to be rebooted, nothing idle is in the way: our vGPUs come back at their places. A GPU that is to be taken out must
+be empty: idle vGPUs of ours go to other GPUs of the host. What is in use is never touched; its VM has to stop, or to move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from vgpumgr.core.commands import command
+from vgpumgr.core.model.claims import BOUND
+from vgpumgr.core.model.vgpu import FOREIGN
+from vgpumgr.core.reconcile.tasks import MoveSlot
+from vgpumgr.core.report import listing
+from vgpumgr.names import VmName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.report.listing import VgpuRow
+    from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmUuid
+
+Next = Literal["stays", "moves", "blocks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainRow:
+    """One vGPU there. `next`: it stays as it is, moves to another GPU, or blocks what is to be done; `why` says which of it."""
+
+    vm: str | None
+    slot: Slot | None
+    host: HostName
+    gpu: str | None
+    type_name: str | None
+    state: listing.State
+    holder: str | None
+    next: Next
+    why: str
+
+
+def rows(
+    view: HostView, gpu: PciAddress | None, refused: Iterable[PlannedTask] = (), *, moves: bool = False
+) -> tuple[DrainRow, ...]:
+    """Every vGPU on a host, or on that GPU. `refused`: moves that cannot be; `moves`: the others are still to come."""
+    why_not = {
+        (planned.task.uuid, planned.task.slot): planned.refused.what
+        for planned in refused
+        if isinstance(planned.task, MoveSlot) and planned.refused is not None
+    }
+    return tuple(_row(view, row, gpu, why_not, moves=moves) for row in listing.rows(view) if gpu in (None, row.gpu))
+
+
+def blocking(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
+    return tuple(row for row in found if row.next == "blocks")
+
+
+def moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> tuple[MoveSlot, ...]:
+    """The idle vGPUs of ours on a GPU, each with the VM's own claim for it."""
+    return tuple(_moves(view, gpu, gpu_uuid))
+
+
+def _moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> Iterator[MoveSlot]:
+    for row in listing.rows(view):
+        if (
+            row.gpu == gpu
+            and row.vm is not None
+            and row.slot is not None
+            and row.vm_uuid is not None
+            and _may_move(row)
+        ):
+            domain = view.domain(row.vm_uuid)
+            claim = domain.claim(row.slot) if domain is not None else None
+            if claim is not None and claim.state == BOUND and claim.binding.gpu_uuid == gpu_uuid:
+                yield MoveSlot(vm=VmName(row.vm), uuid=row.vm_uuid, slot=row.slot, away_from=gpu_uuid)
+
+
+def _may_move(row: VgpuRow) -> bool:
+    return row.holder is None and row.state in ("bound", "made", "gone", "pending_restart")
+
+
+def _row(
+    view: HostView,
+    row: VgpuRow,
+    gpu: PciAddress | None,
+    why_not: dict[tuple[VmUuid, Slot], str],
+    *,
+    moves: bool,
+) -> DrainRow:
+    next_, why = _verdict(view, row, why_not, of_gpu=gpu is not None, moves=moves)
+    return DrainRow(
+        vm=row.vm,
+        slot=row.slot,
+        host=row.host,
+        gpu=row.gpu,
+        type_name=row.type_name,
+        state=row.state,
+        holder=row.holder,
+        next=next_,
+        why=why,
+    )
+
+
+def _verdict(
+    view: HostView, row: VgpuRow, why_not: dict[tuple[VmUuid, Slot], str], *, of_gpu: bool, moves: bool
+) -> tuple[Next, str]:
+    if row.holder is not None:
+        return "blocks", f"{row.holder} runs with it: shut it down, or move it to another host"
+    if row.state == "unknown":
+        return "blocks", f"whether it is in use cannot be told: `{command('list', view.snapshot.host)}` says why"
+    if not of_gpu:
+        if row.origin == FOREIGN:
+            return "stays", "not ours: whatever made it has to make it again after a reboot"
+        return "stays", "idle: reconcile re-creates it after a reboot"
+    if row.origin == FOREIGN:
+        return "blocks", "not ours: whatever made it has to remove it"
+    if row.vm is not None and row.vm_uuid is not None and row.slot is not None:
+        refused = why_not.get((row.vm_uuid, row.slot))
+        free = command("detach", row.vm if view.domain(row.vm_uuid) else row.vm_uuid, slot=row.slot)
+        if refused is not None:
+            return "blocks", f"{refused}; `{free}` frees it"
+        if not (moves and _may_move(row)):
+            return "blocks", f"`{free}` frees it"
+    return "moves", "idle: goes to another GPU of this host"
