@@ -111,8 +111,13 @@ def _check_cordon(fleet: Fleet) -> None:
     assert type(fleet.attach(HOST, OTHER, SLOT, SMALL).error).__name__ in ("Cordoned", "NoCapacity")
 
 
+def _prepare_drain(fleet: Fleet) -> None:
+    """An 8Q on the first GPU, which finds room beside somebody else's on the second."""
+    assert fleet.attach(HOST, VM, SLOT, LARGE).word == "done"
+
+
 def _check_drained(fleet: Fleet) -> None:
-    """The small vGPU went to the GPU that nobody else has; or a reboot took all there was."""
+    has(fleet, VM, LARGE)
     assert not fleet.machines[HOST].driver.gpu(GPUS[0]).vgpus
     assert all(entry["gpu"] == GPUS[1] for entry in fleet.machines[HOST].ledger())
 
@@ -215,7 +220,7 @@ CORDON = Operation(
 )
 DRAIN = Operation(
     name="drain",
-    prepare=lambda fleet: attach(fleet, VM),
+    prepare=_prepare_drain,
     run=lambda fleet, trouble: fleet.drain(OF_FIRST, trouble=trouble),
     check=_check_drained,
 )

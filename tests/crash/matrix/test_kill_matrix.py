@@ -80,6 +80,7 @@ def others(fleet: Fleet, operation: Operation) -> object:
         "reconcile": (1, 2, 4),
         "attach several": (1, 2, 4),
         "detach several": (1, 2, 4),
+        "drain": (1, 4),
     }
     names = {f"1vm{number:02}" for number in mine.get(operation.name, (4,))}
     return (
