@@ -112,12 +112,14 @@ def _check_cordon(fleet: Fleet) -> None:
 
 
 def _prepare_drain(fleet: Fleet) -> None:
-    """An 8Q on the first GPU, which finds room beside somebody else's on the second."""
-    assert fleet.attach(HOST, VM, SLOT, LARGE).word == "done"
+    """A 4Q on the first GPU; what somebody had on the second is gone, so that there is room."""
+    assert fleet.remove_by_hand(HOST, 0)
+    attach(fleet, VM)
+    assert [entry["gpu"] for entry in fleet.machines[HOST].ledger()] == [GPUS[0]]
 
 
 def _check_drained(fleet: Fleet) -> None:
-    has(fleet, VM, LARGE)
+    has(fleet, VM)
     assert not fleet.machines[HOST].driver.gpu(GPUS[0]).vgpus
     assert all(entry["gpu"] == GPUS[1] for entry in fleet.machines[HOST].ledger())
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.matrix.listening import listening
-from tests.crash.matrix.operations import HOST, MIXED, MODE, OPERATIONS, SCHEDULER, Operation, fresh
+from tests.crash.matrix.operations import DRAIN, HOST, MIXED, MODE, OPERATIONS, SCHEDULER, Operation, fresh
 from tests.crash.matrix.ways import REBOOT, WAYS, Strike
 from tests.dose import dose
 from tests.model import promises
@@ -107,7 +107,7 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
     assert problem(again) is None, f"the same command again: {problem(again)}"
     promises.check_always(fleet)
     if way == REBOOT:
-        if operation in (SCHEDULER, MODE):
+        if operation in (SCHEDULER, MODE, DRAIN):
             fleet.reconcile(HOST)
     else:
         assert others(fleet, operation) == before, "somebody else's was touched"

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.commands import command
-from vgpumgr.core.model.claims import BOUND
+from vgpumgr.core.model.claims import BOUND, LEAVING
 from vgpumgr.core.model.vgpu import FOREIGN
 from vgpumgr.core.reconcile.tasks import MoveSlot
 from vgpumgr.core.report import listing
 from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import PlannedTask
@@ -59,27 +59,27 @@ def blocking(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
 
 
 def moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> tuple[MoveSlot, ...]:
-    """The idle vGPUs of ours on a GPU, each with the VM's own claim for it."""
-    return tuple(_moves(view, gpu, gpu_uuid))
+    """The idle vGPUs of ours on a GPU, each with the VM's own claim for it, or with one that a killed run took elsewhere."""
+    found = (row for row in listing.rows(view) if row.gpu == gpu and _may_move(view, row))
+    return tuple(dict.fromkeys(_move(row, gpu_uuid) for row in found))
 
 
-def _moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> Iterator[MoveSlot]:
-    for row in listing.rows(view):
-        if (
-            row.gpu == gpu
-            and row.vm is not None
-            and row.slot is not None
-            and row.vm_uuid is not None
-            and _may_move(row)
-        ):
-            domain = view.domain(row.vm_uuid)
-            claim = domain.claim(row.slot) if domain is not None else None
-            if claim is not None and claim.state == BOUND and claim.binding.gpu_uuid == gpu_uuid:
-                yield MoveSlot(vm=VmName(row.vm), uuid=row.vm_uuid, slot=row.slot, away_from=gpu_uuid)
+def _move(row: VgpuRow, gpu_uuid: GpuUuid) -> MoveSlot:
+    assert row.vm is not None
+    assert row.vm_uuid is not None
+    assert row.slot is not None
+    return MoveSlot(vm=VmName(row.vm), uuid=row.vm_uuid, slot=row.slot, away_from=gpu_uuid)
 
 
-def _may_move(row: VgpuRow) -> bool:
-    return row.holder is None and row.state in ("bound", "made", "gone", "pending_restart")
+def _may_move(view: HostView, row: VgpuRow) -> bool:
+    """Whether a vGPU is idle, and its VM's claim says what to make elsewhere: a claim that was never served does not."""
+    domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
+    claim = domain.claim(row.slot) if domain is not None and not domain.copied and row.slot is not None else None
+    if claim is None or row.holder is not None or claim.state == LEAVING:
+        return False
+    if row.state == "lost":  # the claim has a later vGPU, or is about to: this one is what a killed move left
+        return True
+    return row.state in ("bound", "made", "gone", "pending_restart") and claim.state == BOUND
 
 
 def _row(
@@ -122,6 +122,6 @@ def _verdict(
         free = command("detach", row.vm if view.domain(row.vm_uuid) else row.vm_uuid, slot=row.slot)
         if refused is not None:
             return "blocks", f"{refused}; `{free}` frees it"
-        if not (moves and _may_move(row)):
+        if not (moves and _may_move(view, row)):
             return "blocks", f"`{free}` frees it"
     return "moves", "idle: goes to another GPU of this host"
