@@ -66,7 +66,11 @@ class Strike:
                 for stream in self.trouble.streams:
                     stream.lapse()
                 if not in_step:  # while it stands still, somebody else comes by
-                    assert self.fleet.attach(HOST, BOB, SLOT, SMALL, by="bob@ctl2").word in ("done", "unchanged", "Cordoned")
+                    assert self.fleet.attach(HOST, BOB, SLOT, SMALL, by="bob@ctl2").word in (
+                        "done",
+                        "unchanged",
+                        "Cordoned",
+                    )
             case "host rebooted":
                 self.fleet.reboot(HOST)
             case "EIO":
