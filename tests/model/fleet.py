@@ -17,7 +17,7 @@ from tests.model.wiring import Trouble, connect
 from vgpumgr import resources, templates
 from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
 from vgpumgr.controller.context import Context
-from vgpumgr.controller.drain import DrainOptions, DrainResult, drain
+from vgpumgr.controller.drain import DrainOptions, drain
 from vgpumgr.controller.maintenance import CordonOptions, cordon
 from vgpumgr.controller.mode import ModeOptions, set_mode
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
@@ -25,6 +25,7 @@ from vgpumgr.controller.requests import RequestsResult, SlotRequest
 from vgpumgr.controller.results import (
     ChangeResult,
     Consent,
+    DrainResult,
     FleetPlan,
     ModeResult,
     Planned,

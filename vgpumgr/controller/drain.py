@@ -10,7 +10,7 @@ from vgpumgr import errors
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import FleetPlan
+from vgpumgr.controller.results import DrainResult, FleetPlan
 from vgpumgr.core.plan import gpu_choice
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.reconcile import draining, host_plan, tasks
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import Consent
-    from vgpumgr.core.model.snapshot import Cordon
-    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.draining import DrainRow
     from vgpumgr.core.reconcile.host_plan import PlannedTask
     from vgpumgr.names import GpuUuid, HostName, PciAddress
@@ -39,20 +38,6 @@ class DrainOptions:
     gpu_id: str | None
     reason: str
     wait_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainResult:
-    """`rows`: what is there afterwards. `error`: what is still in the way, or what failed; None: nothing is."""
-
-    host: HostName
-    gpu: PciAddress | None
-    cordon: Cordon | None
-    fleet: FleetPlan
-    rows: tuple[DrainRow, ...]
-    outcome: errors.Success
-    findings: tuple[Finding, ...]
-    error: errors.VgpumgrError | None
 
 
 def drain(

@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import Finding as InventoryFinding
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.installation import Installation
-    from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.model.snapshot import Cordon, HostSnapshot
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.kept import KeptPlan
     from vgpumgr.core.plan.mode import ModePlan
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.reconcile.draining import DrainRow
     from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.modes import ModeRow
     from vgpumgr.core.report.schedulers import SchedulerRow
     from vgpumgr.errors import Success, VgpumgrError
-    from vgpumgr.names import HostName
+    from vgpumgr.names import HostName, PciAddress
 
 
 PlanT = TypeVar("PlanT", bound="AnyPlan")
@@ -201,6 +202,20 @@ class FleetPlan:
         from vgpumgr.core.plan.plan import digest
 
         return digest(*(plan.fingerprint for plan in self.plans))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainResult:
+    """The result of drain. `rows`: what is there afterwards. `error`: what is still in the way, or what failed; None: nothing is."""
+
+    host: HostName
+    gpu: PciAddress | None
+    cordon: Cordon | None
+    fleet: FleetPlan
+    rows: tuple[DrainRow, ...]
+    outcome: Success
+    findings: tuple[Finding, ...]
+    error: VgpumgrError | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.documents import common, cordon
 
 if TYPE_CHECKING:
-    from vgpumgr.controller.drain import DrainResult
+    from vgpumgr.controller.results import DrainResult
     from vgpumgr.core.reconcile.draining import DrainRow
 
 SCHEMA = "vgpumgr.drain/1"

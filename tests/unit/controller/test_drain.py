@@ -11,7 +11,8 @@ from tests.model.fleet import SLOTS, Fleet, vm_uuid
 from tests.model.machine import GPUS, TYPES
 from tests.model.pool import Pool
 from vgpumgr import errors
-from vgpumgr.controller.drain import DrainOptions, DrainResult
+from vgpumgr.controller.drain import DrainOptions
+from vgpumgr.controller.results import DrainResult
 from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:

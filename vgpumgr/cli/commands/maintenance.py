@@ -14,6 +14,7 @@ from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import Consent, FleetPlan
 
 _HOST = click.argument("host", shell_complete=candidates.host)
 _GPU = click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU of the host.")
@@ -85,7 +86,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
         host=host, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=parse_reason(reason), wait_s=wait
     )
     started = time.monotonic()
-    result = use_case.drain(build_context(settings), options, drain_text.consent(settings))
+    result = use_case.drain(build_context(settings), options, _consent(settings))
     rows = [documents.row(one) for one in result.rows]
     if settings.for_people:
         output.print_findings(settings, result.findings)
@@ -100,6 +101,24 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     elif settings.for_people:
         output.echo(drain_text.closing(result, time.monotonic() - started))
     return output.worst_exit(codes)
+
+
+def _consent(settings: Settings) -> Consent[FleetPlan]:
+    """Asks only where something moves."""
+    from vgpumgr.cli.text import drain_text, fleet_text
+    from vgpumgr.controller.results import Consent
+
+    def show(fleet: FleetPlan) -> None:
+        if settings.for_people:
+            for plan in fleet.plans:
+                for line in fleet_text.host_lines(plan, diff=settings.diff):
+                    output.echo(line)
+
+    def ask(fleet: FleetPlan) -> None:
+        what = drain_text.question(fleet)
+        asking.confirm(settings, f"move {what}?", why=f"drain moves {what}", hint=asking.SEE_FIRST)
+
+    return Consent(check=settings.check, show=show, ask=ask, given=settings.yes)
 
 
 def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) -> int:

@@ -1,37 +1,23 @@
-"""drain for people: what it asks, its table, its last line."""
+"""drain for people: its question, its table, its last line."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.params import asking
-from vgpumgr.cli.text import fleet_text, output, words
-from vgpumgr.controller.results import Consent, FleetPlan
+from vgpumgr.cli.text import words
 from vgpumgr.core.reconcile.tasks import MoveSlot
 from vgpumgr.documents import drain as documents
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.drain import DrainResult
+    from vgpumgr.controller.results import DrainResult, FleetPlan
     from vgpumgr.core.reconcile.draining import DrainRow
 
 
-def consent(settings: Settings) -> Consent[FleetPlan]:
-    """Asks only where something moves."""
-
-    def show(fleet: FleetPlan) -> None:
-        if settings.for_people:
-            for plan in fleet.plans:
-                for line in fleet_text.host_lines(plan, diff=settings.diff):
-                    output.echo(line)
-
-    def ask(fleet: FleetPlan) -> None:
-        moves = sum(isinstance(one.task, MoveSlot) and bool(one.steps) for plan in fleet.plans for one in plan.tasks)
-        what = f"{words.counted(moves, 'idle vGPU')} to another GPU"
-        asking.confirm(settings, f"move {what}?", why=f"drain moves {what}", hint=asking.SEE_FIRST)
-
-    return Consent(check=settings.check, show=show, ask=ask, given=settings.yes)
+def question(fleet: FleetPlan) -> str:
+    """What is moved, where something is."""
+    moves = sum(isinstance(one.task, MoveSlot) and bool(one.steps) for plan in fleet.plans for one in plan.tasks)
+    return f"{words.counted(moves, 'idle vGPU')} to another GPU"
 
 
 def cells(row: DrainRow) -> dict[str, object]:
