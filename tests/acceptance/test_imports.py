@@ -59,7 +59,7 @@ TABLE_OF_COMMANDS = {
     "detach": case("detach vm02 --yes --on kvm01", CHANGE, before=(ATTACH,)),
     "adopt": case("adopt kvm01", HOST),  # there is nothing to adopt
     "cordon": case("cordon kvm01 --reason PSU --check", HOST, code=3),
-    "drain": case("drain kvm01 --check", HOST | TABLE, code=3, before=(ATTACH,)),
+    "drain": case("drain kvm01 --check", HOST, code=3, before=(ATTACH,)),
     "uncordon": case("uncordon kvm01", HOST),  # there is none
     "plan": case("plan", HOST),
     "reconcile": case("reconcile --yes", HOST | STORE),  # nothing is declared; for `export`

@@ -8,10 +8,9 @@ from vgpumgr.documents import common, cordon
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import DrainResult
-    from vgpumgr.core.reconcile.draining import DrainRow
 
 SCHEMA = "vgpumgr.drain/1"
-COLUMNS: Final = ("vm", "slot", "host", "gpu", "type_name", "state", "next", "why")
+_ROW: Final = ("vm", "slot", "host", "gpu", "type_name", "state", "next", "why")
 
 
 def document(result: DrainResult) -> dict[str, object]:
@@ -25,9 +24,5 @@ def document(result: DrainResult) -> dict[str, object]:
         "cordon": cordon.text(result.cordon),
         "findings": common.findings(result.findings),
         "plan": list(result.fleet.records),
-        "vgpus": [row(one) for one in result.rows],
+        "vgpus": [common.pick(one, *_ROW) for one in result.rows],
     }
-
-
-def row(one: DrainRow) -> dict[str, object]:
-    return common.pick(one, *COLUMNS)

@@ -75,6 +75,8 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     Of a host, idle vGPUs stay: they come back after a reboot. Of a GPU, which may be taken out, they move to other GPUs of the
     host (asks first). Exit 5 while anything is in the way: a VM that runs, a vGPU that is not ours, one that fits nowhere else.
     """
+    from vgpumgr.cli.rows import printing
+    from vgpumgr.cli.rows.vgpus import DRAIN
     from vgpumgr.cli.text import drain_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import drain as use_case
@@ -87,13 +89,9 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     )
     started = time.monotonic()
     result = use_case.drain(build_context(settings), options, _consent(settings))
-    rows = [documents.row(one) for one in result.rows]
-    if settings.for_people:
-        output.print_findings(settings, result.findings)
-        if rows:
-            output.print_table([drain_text.cells(one) for one in result.rows], documents.COLUMNS)
-    else:
-        output.print_rows(settings, documents.document(result), rows, columns=documents.COLUMNS, name="vm")
+    output.print_findings(settings, result.findings)
+    if result.rows or not settings.for_people:
+        printing.print_rows(settings, DRAIN, documents.document(result))
     codes = [3 if settings.check and result.fleet.changed else 0]
     if result.error is not None:
         output.print_error(settings, result.error)

@@ -13,6 +13,7 @@ VIEWS: Final[dict[str, View]] = {
     "list": vgpus.LIST,
     "show": vgpus.SHOW,
     "attach": vgpus.CHANGE,
+    "drain": vgpus.DRAIN,
     "plan": runs.RECONCILE,
     "discover": gpus.DISCOVER,
     "mode show": gpus.MODE,

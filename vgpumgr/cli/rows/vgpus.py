@@ -1,4 +1,4 @@
-"""vGPUs: the rows of `list` and `show`, and of what a change leaves behind."""
+"""vGPUs: the rows of `list` and `show`, of what a change leaves behind, and of what is in the way of a drain."""
 
 from __future__ import annotations
 
@@ -52,6 +52,21 @@ _COLUMNS = (
 )
 _GIVES_WAY = ("holder", "requested_at", "vf", "slot", "host", "gpu")
 
+DRAIN = View(
+    path=("vgpus",),
+    columns=(
+        Column(key="vm", head="VM", in_table=True, none=ABSENT),
+        Column(key="slot", head="SLOT", in_table=True, none=ABSENT),
+        Column(key="host", head="HOST"),
+        Column(key="gpu", head="GPU", in_table=True),
+        Column(key="type_name", head="TYPE", in_table=True),
+        Column(key="state", head="STATE", in_table=True, colours=STATES),
+        Column(key="next", head="NEXT", in_table=True),
+        Column(key="why", head="WHY", in_table=True, is_prose=True),
+    ),
+    names=("vm",),
+    gives_way=("type_name", "slot", "gpu"),
+)
 LIST = View(path=("vgpus",), columns=_COLUMNS, names=("vm",), gives_way=_GIVES_WAY)
 SHOW = View(
     path=("vm", "vgpus"),

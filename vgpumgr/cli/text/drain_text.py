@@ -1,4 +1,4 @@
-"""drain for people: its question, its table, its last line."""
+"""drain for people: its question, its last line."""
 
 from __future__ import annotations
 
@@ -6,23 +6,16 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import words
 from vgpumgr.core.reconcile.tasks import MoveSlot
-from vgpumgr.documents import drain as documents
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import DrainResult, FleetPlan
-    from vgpumgr.core.reconcile.draining import DrainRow
 
 
 def question(fleet: FleetPlan) -> str:
     """What is moved, where something is."""
     moves = sum(isinstance(one.task, MoveSlot) and bool(one.steps) for plan in fleet.plans for one in plan.tasks)
     return f"{words.counted(moves, 'idle vGPU')} to another GPU"
-
-
-def cells(row: DrainRow) -> dict[str, object]:
-    """A table's row. A dash is known to be none."""
-    return {**documents.row(row), "vm": row.vm or "-", "slot": row.slot or "-"}
 
 
 def closing(result: DrainResult, elapsed_s: float) -> str:
