@@ -11,6 +11,7 @@ from vgpumgr.cli.params import asking, candidates
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
+from vgpumgr.errors import worst_exit
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
@@ -98,7 +99,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
         codes.append(result.error.exit_code)
     elif settings.for_people:
         output.echo(drain_text.closing(result, time.monotonic() - started))
-    return output.worst_exit(codes)
+    return worst_exit(codes)
 
 
 def _consent(settings: Settings) -> Consent[FleetPlan]:
