@@ -46,6 +46,11 @@ def catalogue_text() -> str:
     return (_PACKAGE / "data" / "vgpu-types.csv").read_text(encoding="utf-8")
 
 
+def alert_rules() -> str:
+    """alerts.yml: alerts on our metrics, as Prometheus reads them."""
+    return (_PACKAGE / "data" / "alerts.yml").read_text(encoding="utf-8")
+
+
 def host_sources() -> dict[str, bytes]:
     """The host program's modules as {"vgpumgr_host/PATH.py": source}; it imports itself under that name on the host."""
     return dict(sorted(_sources(_PACKAGE / "host", "vgpumgr_host")))

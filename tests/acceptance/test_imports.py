@@ -85,6 +85,7 @@ TABLE_OF_COMMANDS = {
     "usage": case("usage", STORE, before=(ATTACH, "collect")),
     "history": case("history", STORE, before=(ATTACH,)),
     "export textfile": case("export textfile -", STORE | {"prometheus-client"}),
+    "export rules": case("export rules", set()),
     "export prometheus": case("export prometheus --check", {"prometheus-client"}, code=3),
     "inventory check": case("inventory check", INVENTORY),
     "completion": case("completion bash", set()),

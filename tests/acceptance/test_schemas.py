@@ -94,6 +94,7 @@ WITHOUT = {
     "completion",
     "export textfile",
     "export prometheus",
+    "export rules",
     *(f"lab {name}" for name in ("up", "down", "ssh", "reboot", "start", "hold", "load", "stop", "fault")),
     "host sudoers",
 }

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 60.0
 _CONFIG = """
-global: {{scrape_interval: 1s}}
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [{rules}]
 scrape_configs:
   - job_name: vgpumgr
     honor_labels: true
@@ -31,10 +32,11 @@ scrape_configs:
 
 
 @contextmanager
-def scraping(server: Server, folder: Path) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes this server once a second, with its files in `folder`."""
+def scraping(server: Server, folder: Path, *, rules: Path | None = None) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes this server and evaluates the rules once a second, with its files in `folder`."""
     config, port = folder / "prometheus.yml", free_port()
-    config.write_text(_CONFIG.format(target="{}:{}".format(*server.address)), encoding="utf-8")
+    target = "{}:{}".format(*server.address)
+    config.write_text(_CONFIG.format(target=target, rules=rules or ""), encoding="utf-8")
     with (folder / "prometheus.log").open("w") as log:
         process = subprocess.Popen(
             [
@@ -80,6 +82,24 @@ class Prometheus:
                 pass
             time.sleep(0.1)
         pytest.fail(f"no answer to {text}: {self.targets()}")
+
+    def alerts(self) -> set[tuple[str, str | None]]:
+        """The alerts that fire: their names and hosts."""
+        found = self._get("/api/v1/alerts")["data"]["alerts"]
+        return {(one["labels"]["alertname"], one["labels"].get("host")) for one in found if one["state"] == "firing"}
+
+    def until_alerts(self, wanted: set[tuple[str, str | None]]) -> None:
+        """Wait until exactly these fire."""
+        until, now = time.monotonic() + _PATIENCE_S, None
+        while time.monotonic() < until:
+            try:
+                now = self.alerts()
+            except (urllib.error.URLError, ConnectionError):  # it does not listen yet
+                now = None
+            if now == wanted:
+                return
+            time.sleep(0.1)
+        pytest.fail(f"{now} fire, not {wanted}: {self.targets()}")
 
     def targets(self) -> Any:
         return self._get("/api/v1/targets")["data"]["activeTargets"]

@@ -1,4 +1,4 @@
-"""`vgpumgr export textfile|prometheus`: what `collect` has stored, as metrics. No host is contacted."""
+"""`vgpumgr export textfile|prometheus|rules`: what `collect` has stored, as metrics. No host is contacted."""
 
 from __future__ import annotations
 
@@ -103,6 +103,23 @@ def prometheus(settings: Settings, *, path: Path | None, listen: str | None, max
         except errors.StoreError as error:
             tell(error)  # at startup, not at the first scrape; the store may be readable by then
         server.serve(listener, lambda accept: page.negotiated(_families(max_age), accept), failed=tell)
+    return 0
+
+
+@export.command()
+@common_options
+def rules(_settings: Settings) -> int:
+    """Print alert rules for Prometheus: drift, runs that fail or are missing, hosts that are not read, idle vGPUs.
+
+    \b
+      vgpumgr export rules > /etc/prometheus/rules/vgpumgr.yml
+      vgpumgr export rules | promtool check rules /dev/stdin
+
+    `vgpumgr docs metrics` says what to do about each of them. Keep changes of yours in a file of their own.
+    """
+    from vgpumgr import resources
+
+    click.echo(resources.alert_rules(), nl=False)
     return 0
 
 
