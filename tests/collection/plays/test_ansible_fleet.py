@@ -129,6 +129,26 @@ def test_nightly_serves_the_others_where_a_host_is_dead(plays: Plays) -> None:
     assert "vm09" in held(plays)
 
 
+def test_nightly_says_what_waits_until_a_vm_is_shut_down_and_fails_for_it_only_if_told(plays: Plays) -> None:
+    """vm07 has its GPU's vGPU open and is no longer declared."""
+    with declared(plays, "vm07"):
+        assert plays.play(NIGHTLY, "-e", "confirm=true").code == 0
+    assert plays.lab.run("lab", "hold", "vm07").returncode == 0
+    try:
+        with declared(plays):
+            waits = plays.play(NIGHTLY, "-e", "confirm=true")
+            (result,) = waits.results
+            assert (waits.code, result["changed"], result["outcomes"]) == (0, False, ["waiting"]), waits.out
+            assert result["msg"] == "0 of 1 jobs already as wanted, 1 waiting for the end of a use"
+            (told,) = (row["text"] for row in result["findings"] if row["kind"] == "waiting")
+            assert told in waits.out.replace("\n", " ")
+            strict = plays.play(NIGHTLY, "-e", "confirm=true", "-e", "strict=true")
+            assert (strict.code, strict.results[0]["outcomes"]) == (2, ["refused"])
+            assert "vm07" in held(plays)
+    finally:
+        plays.lab.run("lab", "stop", "vm07")
+
+
 def test_what_a_play_does_stands_in_the_journal(plays: Plays) -> None:
     plays.task("vgpu", {"name": "vm10", "profile": "4Q"})
     plays.task("vgpu", {"name": "vm10", "state": "absent"}, "--check")
