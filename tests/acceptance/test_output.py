@@ -82,7 +82,7 @@ def printed(mdev_vf_lab: Lab) -> Printed:
         names=vgpumgr(lab, "list", HOST, "-o", "name"),
         show=vgpumgr(lab, "show", VM, "--on", HOST, "-o", "json"),
         render=vgpumgr(lab, "render", VM, "--on", HOST),
-        detach=vgpumgr(lab, "detach", VM, "--on", HOST, "--yes"),
+        detach=vgpumgr(lab, "detach", VM, "--on", HOST, "--yes", "-v"),
         detach_again=vgpumgr(lab, "detach", VM, "--on", HOST),
     )
 
@@ -128,6 +128,26 @@ def test_a_detach_is_its_steps(printed: Printed) -> None:
         "done in 0.9 s.\n"
     )
     assert printed.detach_again.out == "vm01 has no vGPU of ours. Nothing to do.\n"
+
+
+def test_verbose_tells_what_is_done_on_each_host(printed: Printed) -> None:
+    """From the first look-up to the last step, with the time; nothing of the SSH library's own."""
+    lines = [line.partition(" ") for line in printed.detach.err.splitlines() if not line.startswith("reading")]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", time) for time, _, _ in lines)
+    told = [text for _, _, text in lines]
+    wanted = [
+        f"{HOST}: connecting",
+        f"{HOST}: logging in",
+        f"{HOST}: logged in; sending the host program",
+        f"{HOST}: taking the lock, reading facts",
+        f"{HOST}: step detach_hostdev vm={VM} slot=vgpu0 ",
+        f"{HOST}: step destroy_vgpu ",
+        f"{HOST}: reading what has changed, releasing the lock",
+        f"{HOST}: done",
+    ]
+    places = [next(at for at, text in enumerate(told) if text.startswith(one)) for one in wanted]
+    assert places == sorted(places)
+    assert "paramiko" not in printed.detach.err
 
 
 def test_a_table_has_upper_case_heads_and_two_blanks_between_columns(printed: Printed) -> None:

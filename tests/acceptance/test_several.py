@@ -79,7 +79,7 @@ def test_a_file_attaches_and_frees_the_slots_that_it_names(clean: Lab, tmp_path:
     asked = vgpumgr(clean, "detach", "-f", str(file), code=2)
     assert "detach of 2 VMs on 2 hosts needs confirmation" in asked.err
     freed = clean.run("detach", "-f", "-", "--yes", text=file.read_text())
-    assert (freed.returncode, freed.stdout.rpartition(": ")[2]) == (0, "3 done.\n")
+    assert (freed.returncode, freed.stdout.rpartition(": ")[2]) == (0, "3 changed.\n")
     assert [(row["vm"], row["slot"]) for row in vgpus(clean)] == [("vm31", "other")]
 
 
@@ -128,7 +128,7 @@ def test_with_room_for_twelve_none_is_made_and_with_partial_twelve_are(clean: La
     assert (document["changed"], document["outcomes"], document["plan"]) == (False, ["no_capacity"], [])
     some = vgpumgr(clean, *ATTACH, "--partial", code=5)
     assert "20 VMs on 1 host in " in some.out
-    assert some.out.endswith(" s: 12 done, 8 no capacity.\n")
+    assert some.out.endswith(" s: 12 changed, 8 refused (8 no capacity).\n")
     assert all(f"for {vm}\n" in some.err for vm in TWENTY[PER_GPU:])
     assert [row["vm"] for row in vgpus(clean, "kvm01") if row["vm"] != "big"] == TWENTY[:PER_GPU]
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import typing
 from pathlib import Path
 
 from vgpumgr.cli.rows.every import VIEWS
+from vgpumgr.cli.rows.states import STATES
 from vgpumgr.cli.settings import FORMATS
+from vgpumgr.core.model import installation
+from vgpumgr.core.report import listing, modes, schedulers
+from vgpumgr.core.usage import usage_rows
+from vgpumgr.errors import Outcome
 
 LINES = ("attach", "plan", "cordon", "collect", "render", "install cron")  # for people they print no table
 PAGE = (Path(__file__).parents[2] / "docs/output.md").read_text(encoding="utf-8")
@@ -29,3 +35,16 @@ def test_each_table_has_the_columns_of_the_page_and_they_give_way_in_its_order()
 
 def test_each_format_is_told() -> None:
     assert {name for name in FORMATS if f"`-o {name}`" in PAGE} == set(FORMATS)
+
+
+def test_each_word_for_a_state_is_told_and_has_a_colour() -> None:
+    words = {str(one) for one in (*Outcome, *installation.State)}
+    for kind in (listing.State, modes.State, schedulers.State, usage_rows.State):
+        words |= set(typing.get_args(kind))
+    told = {
+        word
+        for cell in re.findall(r"^\| (`[a-z_`, ]+`) \| ", PAGE, re.MULTILINE)
+        for word in re.findall(r"`(.+?)`", cell)
+    }
+    assert words - told == set()
+    assert words - set(STATES) == set()

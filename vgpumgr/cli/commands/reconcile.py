@@ -185,7 +185,7 @@ def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:
     def show(fleet: FleetPlan) -> None:
         if settings.for_people:
             for line in fleet_text.lines(fleet, diff=settings.diff):
-                output.echo(line)
+                output.plan_line(settings, line)
 
     def ask(fleet: FleetPlan) -> None:
         counted = fleet_text.counted(fleet)

@@ -172,7 +172,7 @@ def _consent(settings: Settings, verb: str, plan_file: str | None) -> Consent[Fl
     def show(fleet: FleetPlan) -> None:
         if settings.for_people:
             for line in fleet_text.lines(fleet, diff=settings.diff):
-                output.echo(line)
+                output.plan_line(settings, line)
 
     def ask(fleet: FleetPlan) -> None:
         changed = [plan for plan in fleet.plans if plan.changed]

@@ -32,7 +32,7 @@ def consent(
     def show(planned: Planned[PlanT]) -> None:
         if settings.for_people and planned.plan.changed:
             for line in lines(planned):
-                output.echo(line)
+                output.plan_line(settings, line)
 
     def ask(planned: Planned[PlanT]) -> None:
         confirm(

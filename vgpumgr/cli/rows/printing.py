@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.rows import chosen, fit, layout, written
-from vgpumgr.cli.rows.column import Column
+from vgpumgr.cli.rows.column import UNKNOWN, Column
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from vgpumgr.cli.rows.column import Row, View
     from vgpumgr.cli.settings import Settings
@@ -63,6 +63,7 @@ def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows
     kept = [[cell for column, cell in zip(columns, row, strict=True) if column in fitted.columns] for row in cells]
     output.write_lines(layout.lines(fitted, kept, header=not settings.no_header, paint=paint(settings)))
     tell_left_out(settings, fitted.left_out)
+    tell_unknown(settings, kept)
 
 
 def is_fitted(settings: Settings) -> bool:
@@ -75,6 +76,12 @@ def tell_left_out(settings: Settings, columns: Sequence[Column]) -> None:
     if columns:
         heads = ", ".join(column.head for column in columns)
         output.progress(settings, f"not shown: {heads}; -o wide or --columns shows them")
+
+
+def tell_unknown(settings: Settings, cells: Iterable[Sequence[str]]) -> None:
+    """Say on a terminal what a question mark is, below a table that has one."""
+    if output.is_terminal(sys.stdout) and any(UNKNOWN in row for row in cells):
+        output.progress(settings, "? = not known: it could not be read, or nothing reports it")
 
 
 def paint(settings: Settings) -> Callable[[str, str], str] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import cordon_text, mode_text, plan_text, scheduler_text, words
+from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.mode import ModePlan
@@ -82,17 +82,17 @@ def _unread(fleet: FleetPlan) -> str:
 def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
     """The last line: the state after the run."""
     failed = result.failed
-    if result.check and result.fleet.changed:
-        yield "would change; nothing was written (--check)."
-        return
     task_results = [one for _, one in result.tasks]
-    count = Counter(task_result.outcome for task_result in task_results)
+    outcomes = [one.outcome for one in task_results]
+    if result.check and result.fleet.changed:
+        would = "would change" if is_good(outcomes) else tally(outcomes)
+        yield f"{would}; nothing was written (--check)."
+        return
     hosts = words.counted(len(result.fleet.plans), "host")
     if not result.fleet.changed and not failed and not result.errors:
-        yield f"{hosts}: {_wanted(task_results)}{_waiting(count[Outcome.WAITING])}."
+        yield f"{hosts}: {_wanted(task_results)}{_waiting(outcomes.count(Outcome.WAITING))}."
         return
-    parts = [f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(count.items())]
-    yield f"{hosts} in {elapsed_s:.1f} s: {', '.join(parts) or 'nothing to do'}{_unread(result.fleet)}."
+    yield f"{hosts} in {elapsed_s:.1f} s: {tally(outcomes) or 'nothing to do'}{_unread(result.fleet)}."
 
 
 def _waiting(number: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from vgpumgr.errors import VgpumgrError
 
 _HEADS = {"type_name": "TYPE", "framebuffer_mib": "FB MIB", "fits_now": "FITS NOW", "placement_id": "PLACEMENT"}
+_MARKS = {"+": "green", "-": "red", "~": "yellow", "<": "cyan", ">": "cyan", "=": "cyan"}
+_MARK = re.compile(r"( +)([-+~<>=])(?= )")
 STATUS = StatusLine()
 JSON_ERRORS = ("json", "yaml", "jsonl")
 """The formats with which an error is an object on stderr."""
@@ -34,6 +37,15 @@ JSON_ERRORS = ("json", "yaml", "jsonl")
 def echo(text: str = "") -> None:
     """Print one line. Any line break in it comes from a host and is folded."""
     _print(folded(text))
+
+
+def plan_line(settings: Settings, text: str) -> None:
+    """Print one line of a plan. Its mark says what is done; on a terminal colour repeats it."""
+    shown = folded(text)
+    found = _MARK.match(shown) if wants_colour(settings, sys.stdout) else None
+    if found is not None:
+        shown = f"{found[1]}{coloured(found[2], _MARKS[found[2]])}{shown[found.end(2) :]}"
+    _print(shown)
 
 
 def block(text: str) -> None:

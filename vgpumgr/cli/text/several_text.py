@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.cli.text import words
+from vgpumgr.cli.text.tally import tally
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def closing(result: RequestsResult, elapsed_s: float, *, verb: str, check: bool,
         have = "have" if len({slot.vm for slot in slots}) > 1 else "has"
         nothing = f"already {have} what was requested" if verb == "attach" else f"{have} no vGPU of ours there"
         return f"{vms} {nothing}. Nothing to do."
-    count = Counter(slot.outcome for slot in slots)
-    parts = [f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(count.items())]
     hosts = words.counted(len({slot.host for slot in slots if slot.host is not None}), "host")
-    return f"{vms} on {hosts} in {elapsed_s:.1f} s: {', '.join(parts)}." + (f" Undo: {undo}" if undo else "")
+    return f"{vms} on {hosts} in {elapsed_s:.1f} s: {tally(slot.outcome for slot in slots)}." + (
+        f" Undo: {undo}" if undo else ""
+    )

@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def _in_words(step: steps.Step) -> str:
+    """`create_vgpu vm=vm01 slot=vgpu0 …`: its verb and what it says, for the log."""
+    told = {key: value for key, value in steps.record(step).items() if isinstance(value, str | int)}
+    return " ".join(
+        [step.verb, *(f"{key}={value}" for key, value in told.items() if key not in ("verb", "inverse", "host"))]
+    )
+
+
 class Executor:
     """Does one step at a time. It remembers each claim document as last written and each scheduler as last read back."""
 
@@ -39,7 +47,7 @@ class Executor:
 
     def execute(self, step: steps.Step) -> None:
         host = self.session.declaration.name
-        logger.info("%s: %s %s", host, step.verb, steps.record(step))
+        logger.info("step %s", _in_words(step), extra={"host": host})
         moments.tell(host, "begin", step.verb)
         self._do(step)
         moments.tell(host, "end", step.verb)

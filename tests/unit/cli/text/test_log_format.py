@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr import errors
@@ -11,6 +12,7 @@ from vgpumgr.cli.main import run
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import log_lines, output
 from vgpumgr.core.model.view import Finding
+from vgpumgr.link import stages
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -45,6 +47,25 @@ def test_progress_findings_and_errors_are_lines(capsys: pytest.CaptureFixture[st
     ]
     assert (lines[2]["error"], lines[2]["hint"], lines[2]["details"]) == ("Unreachable", "is it up?", ["a", "b"])
     assert len({line["run"] for line in lines}) == 1
+
+
+def test_people_read_the_time_the_host_and_what_is_done_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """The SSH library's own lines take -vv; what a host says is cleaned."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers.clear()
+    try:
+        log_lines.start(Settings(verbose=1))
+        stages.enter("kvm01", "auth")
+        stages.leave("kvm01")
+        logging.getLogger("vgpumgr.x").info("says \x1b[2J", extra={"host": "kvm01"})
+        logging.getLogger("paramiko.transport").info("Connected")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    times, texts = zip(*(line.split(" ", 1) for line in capsys.readouterr().err.splitlines()), strict=True)
+    assert texts == ("kvm01: logging in", "kvm01: done", r"kvm01: says \x1b[2J")
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", time) for time in times)
 
 
 def test_a_log_record_is_a_line_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
