@@ -42,6 +42,8 @@ def _gpu(gpu: GpuReading) -> dict[str, object]:
         "sm_percent": gpu.sm,
         "memory_percent": gpu.memory,
         **common.pick(gpu, "framebuffer_used_bytes", "framebuffer_size_bytes"),
+        "temperature_celsius": gpu.temperature_c,
+        "power_watts": None if gpu.power_mw is None else gpu.power_mw / 1000,
     }
 
 

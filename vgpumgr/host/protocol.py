@@ -563,7 +563,8 @@ class GpuSampleFact(TypedDict):
     """A physical function. `sm` and `memory`: percent of time in the driver's last period (nvmlDeviceGetUtilizationRates).
 
     `policy`: how the graphics engine is shared. `types`: those of its running vGPUs and of the ledger's entries. `made`:
-    how many vGPUs sysfs shows on it, running or not. `vgpus` null: it is unknown what runs.
+    how many vGPUs sysfs shows on it, running or not. `vgpus` null: it is unknown what runs. `temperature_c` (of the die) and
+    `power_mw` are null also on a board without that sensor, which is no failure.
     """
 
     pci: str
@@ -573,6 +574,8 @@ class GpuSampleFact(TypedDict):
     framebuffer_used_bytes: Optional[int]
     sm: Optional[int]
     memory: Optional[int]
+    temperature_c: Optional[int]
+    power_mw: Optional[int]
     policy: Optional[Policy]
     types: List[TypeFact]
     made: Optional[int]

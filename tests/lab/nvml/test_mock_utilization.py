@@ -286,3 +286,15 @@ def _values(text: str, heading: str, count: int) -> list[Any]:
     lines = text.splitlines()
     start = next(number for number, line in enumerate(lines) if line.strip() == heading) + 1
     return [line.partition(" : ")[2] or line.partition(": ")[2] for line in lines[start : start + count]]
+
+
+SENSORS = "[nvmlDeviceGetTemperature(gpus[0], 0), nvmlDeviceGetPowerUsage(gpus[0])]"
+
+
+def test_a_gpu_that_works_is_warmer_and_draws_more(nvml: Nvml, host: Host) -> None:
+    assert nvml.ask(host, SENSORS) == [34, 32_000]
+    key = run_vm(host, host.vm_uuid, host.mdev_uuid)
+    load(host, key, sm=50)
+    host.clock_us += TICK_US
+    assert nvml.ask(host, SENSORS) == [54, 162_000]
+    assert nvml.ask(host, "nvmlDeviceGetTemperature(gpus[0], 7)") == {"nvml": INVALID_ARGUMENT}

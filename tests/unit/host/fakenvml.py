@@ -65,6 +65,8 @@ class FakeNvml:
             "nvmlSystemGetNVMLVersion": lambda: "12.570.133",
             "nvmlDeviceGetHandleByPciBusId": lambda pci: pci,
             "nvmlDeviceGetMemoryInfo": lambda pci: SimpleNamespace(total=46068 << 20),
+            "nvmlDeviceGetTemperature": lambda pci, sensor: {pynvml.NVML_TEMPERATURE_GPU: 47}[sensor],
+            "nvmlDeviceGetPowerUsage": lambda pci: 118_250,
             "nvmlDeviceGetUUID": lambda pci: {GPU_A: UUID_A, GPU_B: UUID_B}[pci],
             "nvmlDeviceGetName": lambda pci: "NVIDIA A40",
             "nvmlDeviceGetMigMode": lambda pci: [mig, mig],

@@ -30,6 +30,8 @@ UNKNOWN: Final = "unknown"
 # sixth of a second each (the period is inferred): a mean since an earlier time covers only these.
 MEMORY_US = 12_000_000
 
+_SENSORS: Final = frozenset({"temperature_c", "power_mw"})  # a fact's `what`
+
 _INTERVALS = 3
 _AT_LEAST_S = 20.0  # a host that hangs delays a round by 5 s even if the interval is shorter (controller/collect.py)
 _CRON_S = 900.0  # a collector without an interval is run by cron: three times five minutes
@@ -74,7 +76,7 @@ class VgpuReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One GPU. `sm` and `memory` in percent; `policy` is the graphics engine's scheduler policy.
+    """One GPU. `sm` and `memory` in percent; `temperature_c` and `power_mw` None: no such sensor, or unknown; `policy` is the graphics engine's scheduler policy.
 
     `reported`: whether NVML reported what runs; `listed`: whether the ledger could be read. If either is false, `vgpus` may be
     incomplete. `made`: how many vGPUs sysfs shows on it, idle foreign ones included; None if that could not be read.
@@ -92,6 +94,8 @@ class GpuReading:
     reported: bool = True
     listed: bool = True
     made: int | None = None
+    temperature_c: int | None = None
+    power_mw: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,13 +235,14 @@ def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
 def incomplete_reason(reading: HostReading) -> str | None:
     """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: the reading is complete.
 
-    A GPU without vGPUs (a card that is passed through whole, for example) is ignored.
+    A GPU without vGPUs (a card that is passed through whole, for example) is ignored, and so are sensors: they say nothing of use.
     """
     concerned = {gpu.pci for gpu in reading.gpus if gpu.vgpus}
     found = [
         f"{row.place}: {row.why}"
         for row in reading.unknown
-        if row.gpu in concerned or (row.gpu is None and row.what in ("nvml", "ledger", "handles", "gpus"))
+        if (row.gpu in concerned and row.what not in _SENSORS)
+        or (row.gpu is None and row.what in ("nvml", "ledger", "handles", "gpus"))
     ]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"incomplete: {found[0]}{more}" if found else None

@@ -300,6 +300,16 @@ def nvmlDeviceGetUtilizationRates(handle: Any) -> c_nvmlUtilization_t:
     return rates
 
 
+def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:
+    """Degrees Celsius."""
+    return _number("nvmlDeviceGetTemperature", c_uint, handle, sensor)
+
+
+def nvmlDeviceGetPowerUsage(handle: Any) -> int:
+    """Milliwatts."""
+    return _number("nvmlDeviceGetPowerUsage", c_uint, handle)
+
+
 def nvmlDeviceGetMigMode(handle: Any) -> List[int]:
     """Now, and after the next reset."""
     current, pending = c_uint(), c_uint()

@@ -20,6 +20,8 @@ from .running import mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
 from .vfio import Unreadable, device_paths, open_handles
 
+_DIE = 0  # NVML_TEMPERATURE_GPU
+_NOT_SUPPORTED = 3
 _NO_NEWER = 6  # NOT_FOUND: "if sample entries are not found"
 
 
@@ -112,6 +114,8 @@ class _Gpu:
             "framebuffer_used_bytes": None,
             "sm": None,
             "memory": None,
+            "temperature_c": None,
+            "power_mw": None,
             "policy": None,
             "types": [],
             "made": self._made,
@@ -139,6 +143,8 @@ class _Gpu:
         rates = self._ask(nvml, "sm", "nvmlDeviceGetUtilizationRates", handle)
         if rates is not None:
             fact["sm"], fact["memory"] = _percent(rates.gpu), _percent(rates.memory)
+        fact["temperature_c"] = self._sensor(nvml, "temperature_c", "nvmlDeviceGetTemperature", handle, _DIE)
+        fact["power_mw"] = self._sensor(nvml, "power_mw", "nvmlDeviceGetPowerUsage", handle)
         fact["policy"] = self._policy(nvml, handle)
         instances: Optional[List[int]] = self._attempt("vgpus", lambda: running_vgpus(nvml, handle, self._pause))
         if instances is None:
@@ -163,6 +169,20 @@ class _Gpu:
         except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide the rest
             self._unknown.add(key, "binding: {}: {}".format(type(error).__name__, error))
         return None
+
+    def _sensor(self, nvml: Any, key: str, function: str, *arguments: Any) -> Optional[int]:
+        """What a sensor tells; null without a row if the board has none."""
+
+        def read() -> Optional[int]:
+            try:
+                return int(ask(nvml, function, *arguments))
+            except NvmlFailed as failed:
+                if failed.code != _NOT_SUPPORTED:
+                    raise
+                return None
+
+        found: Optional[int] = self._attempt(key, read)
+        return found
 
     def _policy(self, nvml: Any, handle: Any) -> Optional[Policy]:
         scheduler = self._attempt("policy", lambda: read_scheduler(nvml, handle))

@@ -5,7 +5,7 @@ sysfs, NVML and nvidia-smi show the same state; this is its form for the last tw
 
     nvlab 1
     driver version=570.133.10 nvml=12.570.133.10 newest=1795300000500000 tick=500000
-    gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 util_sm=0 …
+    gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 util_sm=0 temperature=34 power=32000 …
     type gpu=0 creatable=1 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 …
     places gpu=0 fb_mib=4096 max=12 size=4 mixed=0,8,12,20,24,32,36,44 free=0,8
     vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… fb_used=2147483648 vm_uuid=… vm_name=…
@@ -26,7 +26,7 @@ the same file.
 
 Blanks, `%`, control characters and non-ASCII characters are %-escaped; a missing key means *not supported* or *not known*.
 `end` is last, so that a reader can detect a torn read. Some values are the lab's own choice because no public source has them:
-the subsystem ids, `per_vm`, and that a GPU itself uses none of its memory. The whole framebuffer of all running vGPUs counts
+the subsystem ids, `per_vm`, temperature and power, and that a GPU itself uses none of its memory. The whole framebuffer of all running vGPUs counts
 as used (`used_mib`), however much of it their guests use: the host reserves it when a VM starts.
 """
 
@@ -58,6 +58,8 @@ _PCI = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _DRIVER_NOT_LOADED = 9
 _FIRST_PLACES = 550
 _MOST_KEPT = 256
+_IDLE_C, _WARMER_C = 34, 40  # degrees, and how many more at 100 % SM
+_IDLE_MW, _MORE_MW = 32_000, 260_000
 _KEPT: dict[tuple[str, bool, tuple[tuple[int, int | None], ...]], tuple[str, ...]] = {}  # see _places
 _GPU_IS_LOST = 15
 # Boards that can be cut into GPU instances (MIG user guide): A30, A100, A800, Hopper, B200-class, RTX PRO.
@@ -155,6 +157,8 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         used_mib=min(in_use_mib, gpu.board.framebuffer_mib),
         util_sm=None if gpu.mig_on else _percent(use.sm),
         util_mem=None if gpu.mig_on else _percent(use.memory),
+        temperature=_IDLE_C + _percent(use.sm) * _WARMER_C // 100,
+        power=_IDLE_MW + _percent(use.sm) * _MORE_MW // 100,
         sriov=int(on_vfs),
         mig=int(gpu.mig_on) if _MIG.match(gpu.board.code) else None,
         # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.

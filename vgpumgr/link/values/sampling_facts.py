@@ -96,6 +96,8 @@ def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_
         framebuffer_used_bytes=_reported(row["framebuffer_used_bytes"]),
         sm=_reported_percent(row["sm"]),
         memory=_reported_percent(row["memory"]),
+        temperature_c=_reported(row["temperature_c"]),
+        power_mw=_reported(row["power_mw"]),
         policy=row["policy"],
         vgpus=_vgpus(
             rows(row["vgpus"], lambda item: _instance(item, now_us)),

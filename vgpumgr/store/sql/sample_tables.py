@@ -62,6 +62,14 @@ SCHEMA = file.Schema(
             "CREATE TABLE run (kind TEXT PRIMARY KEY, at REAL NOT NULL, seconds REAL NOT NULL, exit_code INTEGER NOT NULL) WITHOUT ROWID",
             "CREATE TABLE host_run (host TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID",
         ),
+        (  # rounds know a GPU's temperature and power: of older ones they are unknown
+            """
+            UPDATE host SET round = json_set(round, '$.reading.gpus', (
+                SELECT json_group_array(json_set(value, '$.temperature_c', NULL, '$.power_mw', NULL))
+                FROM json_each(round, '$.reading.gpus')
+            )) WHERE json_type(round, '$.reading') = 'object'
+            """,
+        ),
     ),
 )
 

@@ -23,7 +23,10 @@ from tests.unit.host.fakehost import (
     make_entry,
 )
 from tests.unit.host.fakenvml import FakeNvml
+from vgpumgr.core.usage import readings
 from vgpumgr.host.server import Server
+from vgpumgr.link.values import sampling_facts
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +83,7 @@ def test_a_running_vgpu_is_told_with_its_vm_its_use_and_all_of_its_framebuffer(t
     assert (second["vgpus"], second["types"]) == ([], [])
     assert (first["pci"], first["uuid"], first["sm"], first["memory"]) == (GPU_A, UUID_A, 61, 22)
     assert (first["framebuffer_bytes"], first["framebuffer_used_bytes"]) == (46068 << 20, 9 << 30)
+    assert (first["temperature_c"], first["power_mw"]) == (47, 118_250)
     assert first["policy"] == "best-effort"
     assert first["types"] == [{"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096}]
     assert first["vgpus"] == [
@@ -211,6 +215,24 @@ def test_each_call_that_fails_is_one_row_of_unknown_and_no_zero(
     for kind in gpu["types"]:
         shown |= {f"types[560].{name}": kind[name] for name in ("framebuffer_mib", "max")}
     assert shown[what] is None
+
+
+@pytest.mark.parametrize(
+    ("function", "what"), [("nvmlDeviceGetTemperature", "temperature_c"), ("nvmlDeviceGetPowerUsage", "power_mw")]
+)
+@pytest.mark.parametrize(
+    ("code", "told_why"), [(pynvml.NVML_ERROR_NOT_SUPPORTED, False), (pynvml.NVML_ERROR_GPU_IS_LOST, True)]
+)
+def test_a_sensor_that_a_board_lacks_is_unknown_and_no_failure(
+    tmp_path: Path, function: str, what: str, code: int, *, told_why: bool
+) -> None:
+    """Any other answer is told; neither makes the use of a vGPU unknown."""
+    told = sample(two_gpus(tmp_path), Meter(**{function: code}))
+    assert told["gpus"][0][what] is None
+    assert ((GPU_A, what) in [(row["gpu"], row["what"]) for row in told["unknown"]]) is told_why
+    reading = sampling_facts.parse(HostName("kvm01"), told)
+    assert reading.gpus[0].vgpus
+    assert readings.incomplete_reason(reading) is None
 
 
 def test_without_nvml_the_ledger_is_told_all_the_same(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ struct lab_gpu {
     long long used_mib;
     long long util_sm; /* percent, of all its vGPUs together */
     long long util_mem;
+    long long temperature; /* degrees Celsius */
+    long long power;       /* mW */
     long long sriov;
     long long hetero;
     long long mig;

@@ -36,7 +36,8 @@ static const struct field gpu_fields[] = {
     TEXT_OF(lab_gpu, name),     NUMBER_OF(lab_gpu, device),    NUMBER_OF(lab_gpu, subsystem),
     NUMBER_OF(lab_gpu, fb_mib), NUMBER_OF(lab_gpu, used_mib),  NUMBER_OF(lab_gpu, util_sm),
     NUMBER_OF(lab_gpu, util_mem), NUMBER_OF(lab_gpu, sriov),   NUMBER_OF(lab_gpu, hetero),
-    NUMBER_OF(lab_gpu, mig),    END_OF_FIELDS,
+    NUMBER_OF(lab_gpu, mig),    NUMBER_OF(lab_gpu, temperature), NUMBER_OF(lab_gpu, power),
+    END_OF_FIELDS,
 };
 
 static const struct field type_fields[] = {

@@ -181,3 +181,27 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
         result = lab_put_number(gpu->util_mem, &utilization->memory);
     return lab_leave(result);
 }
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = enter(__func__, device, temp, &state, &gpu);
+
+    if (result == NVML_SUCCESS && sensorType != NVML_TEMPERATURE_GPU)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS)
+        result = lab_put_number(gpu->temperature, temp);
+    return lab_leave(result);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
+{
+    const struct lab_state *state = NULL;
+    const struct lab_gpu *gpu = NULL;
+    nvmlReturn_t result = enter(__func__, device, power, &state, &gpu);
+
+    if (result == NVML_SUCCESS)
+        result = lab_put_number(gpu->power, power);
+    return lab_leave(result);
+}
