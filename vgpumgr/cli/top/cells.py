@@ -46,6 +46,15 @@ def gib(value: int | None) -> str:
     return "?" if value is None else f"{value / _GIB:.1f}"
 
 
+def celsius(value: int | None) -> str:
+    """As nvidia-smi writes it; so are watts."""
+    return "?" if value is None else f"{value}C"
+
+
+def watts(milliwatts: int | None) -> str:
+    return "?" if milliwatts is None else f"{milliwatts / 1000:.0f}W"
+
+
 def part(used: int | None, whole: int | None) -> float | None:
     """In percent."""
     return 100 * used / whole if used is not None and whole else None

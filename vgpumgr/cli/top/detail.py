@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.top import plot
-from vgpumgr.cli.top.cells import Cell, gib, part, percent, share
+from vgpumgr.cli.top.cells import Cell, celsius, gib, part, percent, share, watts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +47,11 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         ("SM", load.sm), ("memory", load.memory), ("encoder", load.encoder), ("decoder", load.decoder),
     ) if load else ()  # fmt: skip
     used = part(vgpu.framebuffer_used_bytes, vgpu.framebuffer_size_bytes)
+    sensors = f"{celsius(gpu.temperature_c)}, {watts(gpu.power_mw)}"
     size = f"{gib(vgpu.framebuffer_used_bytes)} of {gib(vgpu.framebuffer_size_bytes)} GiB ({percent(used)})"
     return [
         ("host", one_line(row.host)),
-        ("GPU", f"{gpu.pci}  {one_line(gpu.name or '?')}, {gpu.policy or '?'}, {percent(gpu.sm)} in use"),
+        ("GPU", f"{gpu.pci}  {one_line(gpu.name or '?')}, {gpu.policy or '?'}, {percent(gpu.sm)} in use, {sensors}"),
         ("vGPU", f"{one_line(output.cell(vgpu.type_name))}  {vgpu.vf or ''}  {vgpu.uuid or ''}".rstrip()),
         ("state", f"{vgpu.state}, {vgpu.origin or 'of unknown origin'}"),
         ("entitled", f"{share(vgpu.entitled)} of the GPU"),

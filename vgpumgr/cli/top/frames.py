@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.top import detail, grid, plot, table
-from vgpumgr.cli.top.cells import Cell, bar, gib, level, part, percent, share
+from vgpumgr.cli.top.cells import Cell, bar, celsius, gib, level, part, percent, share, watts
 from vgpumgr.cli.top.grid import Head, Plot
 from vgpumgr.cli.top.history import History, key_of, key_of_gpu
 from vgpumgr.cli.top.view_state import KEYS, View, shown_from
@@ -35,7 +35,7 @@ _GPU_HEADS = tuple(
     Head(text=text, right=right)
     for text, right in (
         ("HOST", False), ("GPU", False), ("SM", True), ("FB GiB", True), ("VGPUS", True), ("BOARD", False),
-        ("POLICY", False), ("MEM", True),
+        ("POLICY", False), ("MEM", True), ("TEMP", True), ("POWER", True),
     )
 )  # fmt: skip
 _BELOW = 3  # the VMs' head, one of them and the foot
@@ -181,6 +181,8 @@ def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
         Cell(one_line((gpu.name or "?").removeprefix("NVIDIA "))),
         Cell(gpu.policy or "?"),
         Cell(percent(gpu.memory)),
+        Cell(celsius(gpu.temperature_c)),
+        Cell(watts(gpu.power_mw)),
     )
 
 

@@ -55,7 +55,14 @@ def _vgpu(number: int, reading: int, *, type_name: str, part: int, state: State 
 def _gpu(pci: str, *vgpus: VgpuReading) -> GpuReading:
     loads = [vgpu.load.sm or 0 for vgpu in vgpus if vgpu.load is not None]
     used = sum(vgpu.framebuffer_used_bytes or 0 for vgpu in vgpus)
-    return replace(made_up.gpu(*vgpus, pci=pci), sm=min(100, sum(loads)), framebuffer_used_bytes=used)
+    sm = min(100, sum(loads))
+    return replace(
+        made_up.gpu(*vgpus, pci=pci),
+        sm=sm,
+        framebuffer_used_bytes=used,
+        temperature_c=34 + sm * 40 // 100,
+        power_mw=32_000 + sm * 2_600,
+    )
 
 
 def fleet(reading: int) -> tuple[Round, ...]:

@@ -322,3 +322,11 @@ def test_every_key_of_the_help_does_something() -> None:
 def test_from_the_detail_a_key_goes_back(key: str) -> None:
     view = View(cursor=3, detail=("kvm01", "", "vm01", "", ""))
     assert view_state.press(view, key, page=20, count=500) == replace(view, detail=None)
+
+
+def test_a_gpu_without_a_sensor_has_question_marks_and_no_zero() -> None:
+    told = replace(made_up.gpu(made_up.vgpu(1)), temperature_c=47, power_mw=118_250)
+    none = replace(made_up.gpu(pci="0000:81:00.0"), temperature_c=None, power_mw=None)
+    head, first, second, *_ = texts(frame((made_up.one_round(told, none),), View(), 24))
+    at = slice(head.index("TEMP"), head.index("POWER") + len("POWER"))
+    assert (first[at].split(), second[at].split()) == (["47C", "118W"], ["?", "?"])

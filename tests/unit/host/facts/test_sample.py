@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pynvml
 import pytest
@@ -30,6 +30,8 @@ from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from vgpumgr.host.protocol import SampleReport
 
 INSTANCE = 3251634213
 TWENTY_GB = 20 * (1 << 30) + 4096
@@ -230,7 +232,7 @@ def test_a_sensor_that_a_board_lacks_is_unknown_and_no_failure(
     told = sample(two_gpus(tmp_path), Meter(**{function: code}))
     assert told["gpus"][0][what] is None
     assert ((GPU_A, what) in [(row["gpu"], row["what"]) for row in told["unknown"]]) is told_why
-    reading = sampling_facts.parse(HostName("kvm01"), told)
+    reading = sampling_facts.parse(HostName("kvm01"), cast("SampleReport", told))
     assert reading.gpus[0].vgpus
     assert readings.incomplete_reason(reading) is None
 
