@@ -25,8 +25,15 @@ def test_the_hosts_are_read_and_shown_until_it_is_ended_and_nothing_is_written(m
     before, store = mdev_vf_lab.revisions(), mdev_vf_lab.dir / "samples.db"
     with Terminal(TOP, mdev_vf_lab.env) as terminal:
         terminal.until("reading 2 hosts …")
-        terminal.until("kvm01  2 GPUs at 0%, framebuffer 0.0 of 90.0 GiB")
-        assert "kvm02  1 GPU at 0%" in terminal.display.text
+        terminal.until("every 1 s")  # the foot is drawn last
+        head, *gpus = terminal.display.lines[:4]
+        assert [line.split()[:2] for line in gpus] == [
+            ["kvm01", "0000:41:00.0"],
+            ["kvm01", "0000:81:00.0"],
+            ["kvm02", "0000:41:00.0"],
+        ]
+        assert "TEMP" in head
+        assert all("best-effort" in line and "34C" in line for line in gpus)
         terminal.press("h")
         terminal.until("press any key to continue")
         if end == "q":
