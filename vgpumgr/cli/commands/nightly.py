@@ -59,7 +59,11 @@ def install() -> None:
 
 @install.command()
 @_job_options
-@click.option("--mailto", metavar="ADDRESS", help="Who gets mail about problems (default: the user of the job).")
+@click.option(
+    "--mailto",
+    metavar="ADDRESS",
+    help="Who gets the mail, with a subject line (default: the user of the job, and cron's subject).",
+)
 @common_options
 def cron(
     settings: Settings,
@@ -86,7 +90,7 @@ def cron(
     if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
         raise errors.UsageError(f"not a mail address: {mailto!r}")
     schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
-    text = templates.render_cron(schedule, command=nightly.cron_command(schedule), mailto=mailto)
+    text = templates.render_cron(schedule, command=nightly.cron_command(schedule, mailto=mailto), mailto=mailto)
     path = (folder or Path(CRON_DIR)) / "vgpumgr"
     return _finish(settings, [install_files.look(path, text)], write=write, then="cron reads it within a minute")
 

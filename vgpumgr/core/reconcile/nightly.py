@@ -55,13 +55,18 @@ def parse_user(text: str) -> str:
     return text
 
 
-def cron_command(schedule: Schedule) -> str:
-    """The last field of the crontab line. Raises UsageError for a command that no crontab can hold."""
+def cron_command(schedule: Schedule, *, mailto: str | None = None) -> str:
+    """The last field of the crontab line. Raises UsageError for a command that no crontab can hold.
+
+    `mailto`: what is printed is mailed to that address with a subject, which cron's own mail does not have.
+    """
     command = shlex.join(_checked(schedule.words, "\\"))
+    if mailto:
+        command = _mailing(command, mailto)
     if schedule.jitter_s:
         # sh has no $RANDOM; two bytes are enough for 18 hours.
         wait = f'sleep "$(( $(od -An -N2 -tu2 /dev/urandom) % {schedule.jitter_s + 1} ))"'
-        command = f"{wait}; exec {command}"
+        command = f"{wait}; {command}" if mailto else f"{wait}; exec {command}"
     line = command.replace("%", r"\%")
     if len(line) > CRON_LINE_MAX:
         raise UsageError(
@@ -69,6 +74,17 @@ def cron_command(schedule: Schedule) -> str:
             hint="use a shorter path for the inventory, or `vgpumgr install timer`",
         )
     return line
+
+
+def _mailing(command: str, mailto: str) -> str:
+    """The command for sh; where there is no sendmail, cron has the text, as without."""
+    head = "To: %s\\nSubject: vgpumgr on %s: %s\\nContent-Type: text/plain; charset=utf-8\\n\\n%s\\n"
+    return (
+        f'out="$({command} 2>&1)"; code=$?; [ -n "$out" ] || exit $code; '
+        'case $code in 0) what=report;; 3) what=drift;; *) what="exit $code";; esac; '
+        f'printf \'{head}\' {shlex.quote(mailto)} "$(uname -n)" "$what" "$out" | '
+        "if command -v sendmail >/dev/null; then sendmail -t; else cat; fi; exit $code"
+    )
 
 
 def systemd_command(words: Iterable[str]) -> str:

@@ -109,15 +109,19 @@ def test_the_job_names_this_program_and_absolute_paths(
 ) -> None:
     """An odd name, given relative to where one stands, is one word of the command."""
     monkeypatch.chdir(tmp_path)
-    argv = ["-i", ODD, "install", "cron", "--user", "gpu", "--mailto", "ops@example.org", "--timeout", "90"]
-    assert run([*argv, "--log-format", "json"]) == 0
+    argv = ["-i", ODD, "install", "cron", "--user", "gpu", "--timeout", "90", "--log-format", "json"]
+    assert run(argv) == 0
     text = capsys.readouterr().out
     program, *rest = command_of(text)
     assert os.access(program, os.X_OK)
     assert rest == [
         *("reconcile", "--yes", "--quiet", "--inventory", str(inventory), "--log-format", "json", "--timeout", "90")
     ]
-    assert "MAILTO=ops@example.org\n30 2 * * * gpu sleep " in text
+    assert "\n30 2 * * * gpu sleep " in text
+    assert run([*argv, "--mailto", "ops@example.org"]) == 0
+    mailed = capsys.readouterr().out
+    assert "MAILTO=ops@example.org\n30 2 * * * gpu sleep " in mailed
+    assert " ops@example.org " in mailed.splitlines()[-1]
 
 
 def test_the_jobs_store_is_the_one_that_is_set_now(

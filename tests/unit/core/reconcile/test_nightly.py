@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,6 +13,9 @@ from hypothesis import strategies as st
 
 from vgpumgr import errors
 from vgpumgr.core.reconcile import nightly
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Whatever a folder may be called that is printable; a backslash is refused for cron.
 words = st.lists(
@@ -52,6 +57,60 @@ def test_cron_and_a_real_shell_read_the_words_as_they_were(argv: tuple[str, ...]
     line = nightly.cron_command(job("printf", "%s|", *argv))
     done = subprocess.run(["sh", "-c", read_by_cron(line)], capture_output=True, check=True)
     assert done.stdout.decode() == "".join(f"{word}|" for word in argv)
+
+
+SENDMAIL = """#!/bin/sh
+cat > "$0.mail"
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "subject"),
+    [
+        ("kvm01: 2 to create", 3, "drift"),
+        ("waiting: kvm01 …", 0, "report"),
+        ("error: kvm02: tcp", 4, "exit 4"),
+        ("", 0, None),
+        ("", 5, None),
+    ],
+)
+@pytest.mark.parametrize("jitter_s", [0, 1])
+def test_a_mail_has_a_subject_that_says_how_the_run_ended_and_there_is_none_where_nothing_is_printed(
+    said: str, code: int, subject: str | None, jitter_s: int, tmp_path: Path
+) -> None:
+    """By a real shell, with a sendmail that keeps the mail; the exit code stays the run's, and odd words stay words."""
+    program = tmp_path / "sendmail"
+    program.write_text(SENDMAIL, encoding="utf-8")
+    program.chmod(0o755)
+    script = 'test "$1" = "100% it\'s" || exit 9; test -z "$2" || echo "$2" >&2; exit "$3"'
+    words = ("sh", "-c", script, "sh", "100% it's", said, str(code))
+    line = read_by_cron(nightly.cron_command(job(*words, jitter_s=jitter_s), mailto="ops@example.org"))
+    done = subprocess.run(
+        ["sh", "-c", line],
+        capture_output=True,
+        check=False,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+    mail = tmp_path / "sendmail.mail"
+    assert mail.exists() == (subject is not None)
+    if subject is not None:
+        head, _, body = mail.read_text(encoding="utf-8").partition("\n\n")
+        assert head.splitlines() == [
+            "To: ops@example.org",
+            f"Subject: vgpumgr on {os.uname().nodename}: {subject}",
+            "Content-Type: text/plain; charset=utf-8",
+        ]
+        assert body == f"{said}\n"
+
+
+def test_without_a_sendmail_the_text_is_crons(tmp_path: Path) -> None:
+    line = read_by_cron(nightly.cron_command(job("/bin/echo", "kvm01: drift"), mailto="ops"))
+    for name in ("sh", "uname", "cat"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=False, env={"PATH": str(tmp_path)})
+    assert done.returncode == 0
+    assert done.stdout.decode().endswith("\n\nkvm01: drift\n")
 
 
 def test_the_jitter_is_a_real_shells_number_within_its_bounds() -> None:
