@@ -184,8 +184,7 @@ def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:
 
     def show(fleet: FleetPlan) -> None:
         if settings.for_people:
-            for line in fleet_text.lines(fleet, diff=settings.diff):
-                output.plan_line(settings, line)
+            output.plan_lines(settings, fleet_text.lines(fleet, diff=settings.diff))
 
     def ask(fleet: FleetPlan) -> None:
         counted = fleet_text.counted(fleet)

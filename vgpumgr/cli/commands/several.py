@@ -171,8 +171,7 @@ def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
 def _consent(settings: Settings, verb: str, plan_file: str | None) -> Consent[FleetPlan]:
     def show(fleet: FleetPlan) -> None:
         if settings.for_people:
-            for line in fleet_text.lines(fleet, diff=settings.diff):
-                output.plan_line(settings, line)
+            output.plan_lines(settings, fleet_text.lines(fleet, diff=settings.diff))
 
     def ask(fleet: FleetPlan) -> None:
         changed = [plan for plan in fleet.plans if plan.changed]

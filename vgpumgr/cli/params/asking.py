@@ -31,8 +31,7 @@ def consent(
 
     def show(planned: Planned[PlanT]) -> None:
         if settings.for_people and planned.plan.changed:
-            for line in lines(planned):
-                output.plan_line(settings, line)
+            output.plan_lines(settings, lines(planned))
 
     def ask(planned: Planned[PlanT]) -> None:
         confirm(

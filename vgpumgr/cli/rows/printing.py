@@ -61,7 +61,7 @@ def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows
     width = output.width() if is_fitted(settings) else None
     fitted = fit.fit(columns, layout.natural(columns, cells, header=not settings.no_header), gives_way, width)
     kept = [[cell for column, cell in zip(columns, row, strict=True) if column in fitted.columns] for row in cells]
-    output.write_lines(layout.lines(fitted, kept, header=not settings.no_header, paint=paint(settings)))
+    output.write_long(settings, layout.lines(fitted, kept, header=not settings.no_header, paint=paint(settings)))
     tell_left_out(settings, fitted.left_out)
     tell_unknown(settings, kept)
 
@@ -94,4 +94,4 @@ def print_table(settings: Settings, rows: Sequence[Mapping[str, object]], keys: 
     columns = [Column(key=str(at), head=output.head(key)) for at, key in enumerate(keys)]
     cells = [["?" if row.get(key) is None else one_line(str(row[key])) for key in keys] for row in rows]
     fitted = fit.fit(columns, layout.natural(columns, cells, header=not settings.no_header), (), output.width())
-    output.write_lines(layout.lines(fitted, cells, header=not settings.no_header))
+    output.write_long(settings, layout.lines(fitted, cells, header=not settings.no_header))

@@ -39,13 +39,18 @@ def echo(text: str = "") -> None:
     _print(folded(text))
 
 
-def plan_line(settings: Settings, text: str) -> None:
-    """Print one line of a plan. Its mark says what is done; on a terminal colour repeats it."""
-    shown = folded(text)
-    found = _MARK.match(shown) if wants_colour(settings, sys.stdout) else None
-    if found is not None:
-        shown = f"{found[1]}{coloured(found[2], _MARKS[found[2]])}{shown[found.end(2) :]}"
-    _print(shown)
+def plan_lines(settings: Settings, found: Iterable[str]) -> None:
+    """Print the lines of a plan. A mark says what is done; on a terminal colour repeats it. Before a question nothing is paged."""
+    lines = [_marked(settings, folded(line)) for line in found]
+    if lines and settings.check:
+        write_long(settings, lines)
+    elif lines:
+        write_lines(lines)
+
+
+def _marked(settings: Settings, line: str) -> str:
+    found = _MARK.match(line) if wants_colour(settings, sys.stdout) else None
+    return line if found is None else f"{found[1]}{coloured(found[2], _MARKS[found[2]])}{line[found.end(2) :]}"
 
 
 def block(text: str) -> None:
@@ -61,6 +66,32 @@ def write(written: str) -> None:
 def write_lines(found: Iterable[str]) -> None:
     """Print lines of a table, whose cells have no control characters but our own colours."""
     _print("\n".join(found))
+
+
+def write_long(settings: Settings, found: Iterable[str]) -> None:
+    """The same; on a terminal that is too low for it by the pager: `less -FIRX`, or what VGPUMGR_PAGER or PAGER names.
+
+    Only where a person sits at both ends, and not with -o. An empty VGPUMGR_PAGER switches it off.
+    """
+    text = [*found]
+    pager = os.environ.get("VGPUMGR_PAGER", os.environ.get("PAGER", "less"))
+    if pager and settings.output == "table" and is_terminal(sys.stdin) and len(text) >= (_height() or len(text) + 1):
+        STATUS.wipe()
+        os.environ["PAGER"] = pager
+        os.environ.setdefault("LESS", "FIRX")
+        click.echo_via_pager("\n".join(text), color=True)
+    else:
+        write_lines(text)
+
+
+def _height() -> int | None:
+    """The lines of the terminal on stdout; None where it is none, or not one that can be paged."""
+    if not is_terminal(sys.stdout) or os.environ.get("TERM") == "dumb":
+        return None
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).lines or None
+    except OSError:
+        return None
 
 
 def _print(text: str, *, error: bool = False, nl: bool = True) -> None:
