@@ -26,7 +26,7 @@ class Terminal(io.StringIO):
 def paged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A terminal of 24 lines, and a pager that keeps what it is given."""
     pager, kept = tmp_path / "pager", tmp_path / "kept"
-    pager.write_text(f"#!/bin/sh\necho \"$LESS\" > {kept}\ncat >> {kept}\n", encoding="utf-8")
+    pager.write_text(f'#!/bin/sh\necho "$LESS" > {kept}\ncat >> {kept}\n', encoding="utf-8")
     pager.chmod(0o755)
     monkeypatch.setenv("VGPUMGR_PAGER", str(pager))
     monkeypatch.setenv("PAGER", "false")
