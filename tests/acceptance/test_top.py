@@ -23,7 +23,7 @@ TOP = [sys.executable, "-m", "vgpumgr.cli.main", "top", "--every", "1s"]
 def test_the_hosts_are_read_and_shown_until_it_is_ended_and_nothing_is_written(mdev_vf_lab: Lab, end: str) -> None:
     """Neither on the hosts nor in the store; the terminal is as it was."""
     before, store = mdev_vf_lab.revisions(), mdev_vf_lab.dir / "samples.db"
-    with Terminal(TOP, mdev_vf_lab.env) as terminal:
+    with Terminal(TOP, {**mdev_vf_lab.env, "COLUMNS": "120"}) as terminal:  # a worker of pytest says 80
         terminal.until("reading 2 hosts …")
         terminal.until("every 1 s")  # the foot is drawn last
         head, *gpus = terminal.display.lines[:4]
