@@ -24,7 +24,7 @@ def _why(value: str, row: Row) -> str:
 HISTORY = View(
     path=("runs",),
     names=("vm",),
-    gives_way=("by", "host", "why"),
+    gives_way=("host", "by", "why"),
     columns=(
         Column(key="at", head="WHEN", in_table=True, read=cells.local),
         Column(key="by", head="BY", in_table=True),
