@@ -49,8 +49,8 @@ class Ran:
     code: int
 
 
-def run(page: Sequence[Block], folder: Path) -> list[Ran]:
-    """Run every command of a page's blocks. `folder`: an empty directory for it and its labs."""
+def run(page: Sequence[Block], folder: Path, programs: Path = BIN) -> list[Ran]:
+    """Run every command of a page's blocks. `folder`: an empty directory for it and its labs; `programs`: where vgpumgr is."""
     ran: list[Ran] = []
     parts: list[list[Block]] = [[]]
     for block in page:
@@ -59,16 +59,16 @@ def run(page: Sequence[Block], folder: Path) -> list[Ran]:
         parts[-1].append(block)
     for number, part in enumerate(parts):
         if any(block.commands or block.before for block in part):
-            ran += _run_part(part, folder / str(number))
+            ran += _run_part(part, folder / str(number), programs)
     return ran
 
 
-def _run_part(part: Sequence[Block], folder: Path) -> list[Ran]:
+def _run_part(part: Sequence[Block], folder: Path, programs: Path) -> list[Ran]:
     """Blocks of one lab, or of none where the page starts its own."""
     here, lab = folder / "here", folder / "lab"
     here.mkdir(parents=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("VGPUMGR_", "ANSIBLE_"))}
-    environment |= {"PATH": f"{BIN}:{environment['PATH']}", "COLUMNS": "160", "TZ": "UTC", "VGPUMGR_LAB": str(lab)}
+    environment |= {"PATH": f"{programs}:{environment['PATH']}", "COLUMNS": "160", "TZ": "UTC", "VGPUMGR_LAB": str(lab)}
     environment |= {"CHECKOUT": str(CHECKOUT)}
     own_lab = any("lab up" in command.text for block in part for command in block.commands)
     try:
@@ -76,7 +76,7 @@ def _run_part(part: Sequence[Block], folder: Path) -> list[Ran]:
             environment |= _lab_up(spec, lab, environment)
             (here / "inventory").symlink_to(lab / "inventory")
         script = folder / "page.sh"
-        script.write_text("\n".join(_script(part, folder, private=not own_lab)), encoding="utf-8")
+        script.write_text("\n".join(_script(part, folder, programs, private=not own_lab)), encoding="utf-8")
         shell = ["bash", str(script)] if own_lab else ["unshare", "--mount", "bash", str(script)]
         done = subprocess.run(
             shell,
@@ -104,7 +104,7 @@ def _lab_up(spec: str, lab: Path, environment: dict[str, str]) -> dict[str, str]
     return dict(line.partition("=")[::2] for line in lines)
 
 
-def _script(part: Sequence[Block], folder: Path, *, private: bool) -> list[str]:
+def _script(part: Sequence[Block], folder: Path, programs: Path, *, private: bool) -> list[str]:
     lines = ["exec 2>&1"]
     if private:
         lines.append(f"mkdir {folder}/own && mount -t tmpfs own {folder}/own || exit 1")
@@ -123,18 +123,22 @@ def _script(part: Sequence[Block], folder: Path, *, private: bool) -> list[str]:
                 block.text + "END OF FILE",
             ]
         for command in block.commands:
-            lines += [f"echo '{_MARK.format(number)}'", _line(command, folder), 'echo; echo "--- ended $? ---"']
+            lines += [
+                f"echo '{_MARK.format(number)}'",
+                _line(command, folder, programs),
+                'echo; echo "--- ended $? ---"',
+            ]
             number += 1
     return [
         line.replace('echo; echo "--- ended $? ---"', 'ended=$?; echo; echo "--- ended $ended ---"') for line in lines
     ]
 
 
-def _line(command: Command, folder: Path) -> str:
+def _line(command: Command, folder: Path, programs: Path) -> str:
     text = (
         command.text.replace("/tmp/lab", f"{folder}/lab")
-        .replace("$PWD/.venv/bin", str(BIN))
-        .replace(".venv/bin", str(BIN))
+        .replace("$PWD/.venv/bin", str(programs))
+        .replace(".venv/bin", str(programs))
     )
     if _SERVICES.search(text.split("#")[0]):
         plain = text.split("  #")[0]
