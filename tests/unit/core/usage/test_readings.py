@@ -81,6 +81,8 @@ def reading(
         "sm": 0,
         "memory": 0,
         "policy": policy,
+        "temperature_c": None,
+        "power_mw": None,
         "made": None,
         "types": TYPES,
         "vgpus": vgpus,
