@@ -29,7 +29,7 @@ def template_text(name: str) -> str:
 def pages() -> dict[str, str]:
     """The documentation's pages by name, in the order of names: the Markdown of docs/*.md without its comments, which tests read."""
     found = next((folder for folder in _places("docs") if folder.is_dir()), None)
-    files = sorted(found.glob("*.md")) if found is not None else []
+    files = sorted(found.glob("*.md"), key=lambda file: file.stem) if found is not None else []
     return {file.stem: _without_comments(file.read_text(encoding="utf-8")) for file in files}
 
 

@@ -77,5 +77,5 @@ def test_a_declared_vm_is_found_without_asking_every_host(mdev_vf_lab: Lab, tmp_
 def test_sshd_sees_one_login_per_attach(mdev_vf_lab: Lab) -> None:
     """paramiko's own log says how often it logged in."""
     for arguments in (("attach", VM, "--profile", "4Q"), ("detach", VM, "--yes")):
-        ran = vgpumgr(mdev_vf_lab, *arguments, "--on", HOST, "-v")
+        ran = vgpumgr(mdev_vf_lab, *arguments, "--on", HOST, "-vv")
         assert ran.err.count("Authentication (publickey) successful") == 1, ran.err

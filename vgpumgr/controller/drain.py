@@ -176,5 +176,5 @@ def _not_drained(host: HostName, gpu: PciAddress | None, rows: tuple[DrainRow, .
     return errors.NotDrained(
         f"{where} is cordoned, but not free: {len(left)} of {len(rows)} vGPUs there are in the way",
         details=[f"{row.vm or '?'} {row.slot or '-'}: {row.why}" for row in left],
-        hint="the same command again goes on once they are gone; --wait 10m waits for VMs to stop",
+        hint="drain waits for them with --wait 10m; or run it again once they are gone",
     )

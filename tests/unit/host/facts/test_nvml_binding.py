@@ -26,6 +26,7 @@ TYPE_ID, INSTANCE, SINCE = 560, 3251634213, 1_795_300_000_000_000
 ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "nvmlErrorString": lambda binding: (29,),
     "nvmlDeviceGetHandleByPciBusId": lambda binding: ("0000:41:00.0",),
+    "nvmlDeviceGetTemperature": lambda binding: (handle(binding), 0),
     "nvmlDeviceGetVgpuTypeCreatablePlacements": lambda binding: (handle(binding), TYPE_ID, 2),
     "nvmlDeviceSetVgpuHeterogeneousMode": lambda binding: (handle(binding), 1),
     "nvmlVgpuTypeGetMaxInstances": lambda binding: (handle(binding), TYPE_ID),
@@ -141,7 +142,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], Libr
 
 
 def test_the_parts_are_found() -> None:
-    assert (len(STRUCTURES), len(FUNCTIONS)) == (18, 29)
+    assert (len(STRUCTURES), len(FUNCTIONS)) == (18, 31)
     assert "NVML_DEVICE_UUID_BUFFER_SIZE" in NUMBERS
     assert "VgpuHeterogeneousMode_v1" in NUMBERS
 
