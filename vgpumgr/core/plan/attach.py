@@ -18,6 +18,7 @@ from vgpumgr.core.plan import (
     blocked_write,
     detach,
     ending,
+    in_place,
     live,
     ownership,
     placement,
@@ -26,6 +27,7 @@ from vgpumgr.core.plan import (
     restart,
     saved_states,
     sharing,
+    simulate,
     targets,
 )
 from vgpumgr.core.plan import plan as plans
@@ -46,7 +48,34 @@ EVEN_IF = "--even-if-it-will-not-start"
 
 
 def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
-    """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing."""
+    """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing.
+
+    What a slot has goes last; where there is room for the new vGPU only without it, it goes first.
+    """
+    try:
+        return _plan_attach(view, request)
+    except errors.NoCapacity:
+        made = _plan_in_place(view, request) if request.replace and not request.live else None
+        if made is None:
+            raise
+        return made
+
+
+def _plan_in_place(view: HostView, request: targets.AttachRequest) -> Plan | None:
+    """None if the slot has nothing, or if that would not make room, either. Raises if anything holds what it has."""
+    first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
+    if not first:
+        return None
+    try:
+        made = _plan_attach(simulate.apply(view, first), request)
+    except errors.NoCapacity:
+        return None
+    blocked_write.guard(view.snapshot, first)
+    found = (*made.findings, *ending.findings(view, first))
+    return replace(made, vm=plans.find_domain(view, request.vm), steps=(*first, *made.steps), findings=found)
+
+
+def _plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     domain = plans.find_domain(view, request.vm)
     _guard_attach(view, domain)
     if request.live:

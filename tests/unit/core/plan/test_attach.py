@@ -120,6 +120,57 @@ def test_replace_makes_the_new_vgpu_first_and_frees_the_old_one_last(framework: 
     assert not builders.plan_attach(end, profile="8Q").changed
 
 
+@EVERY_FRAMEWORK
+def test_where_only_the_old_vgpu_is_in_the_way_it_goes_first_and_the_new_one_takes_its_place(
+    framework: FrameworkName,
+) -> None:
+    """The only GPU of a host holds nothing but the 4Q that is to become an 8Q."""
+    view = builders.attached(builders.host_of(framework, gpus=1))
+    plan = builders.plan_attach(view, profile="8Q", replace_it=True)
+    assert builders.verbs(plan) == [
+        "detach_hostdev", "destroy_vgpu", "put_claim", "create_vgpu", "attach_hostdev", "bind_claim",
+    ]  # fmt: skip
+    end = converged(view, profile="8Q", replace_it=True)
+    assert len(builders.find(end, "vm01").inactive) == 1
+    assert [entry.vgpu.type_name for entry in end.snapshot.ledger or ()] == [builders.created(plan).vgpu.type_name]
+    assert not builders.plan_attach(end, profile="8Q").changed
+
+
+@EVERY_FRAMEWORK
+def test_a_resize_in_place_that_is_killed_at_any_step_goes_on_by_the_same_command(framework: FrameworkName) -> None:
+    view = builders.attached(builders.host_of(framework, gpus=1))
+    planned = builders.plan_attach(view, profile="8Q", replace_it=True).steps
+    for done in range(len(planned) + 1):
+        end = converged(simulate.apply(view, planned[:done]), profile="8Q", replace_it=True)
+        assert [entry.vgpu.type_name for entry in end.snapshot.ledger or ()] == [
+            next(step.vgpu.type_name for step in planned if isinstance(step, steps.CreateVgpu))
+        ]
+        assert len(builders.find(end, "vm01").inactive) == 1
+
+
+def test_a_resize_in_place_that_fails_gives_the_old_vgpu_back() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF, gpus=1))
+    planned = builders.plan_attach(view, profile="8Q", replace_it=True).steps
+    at = next(number for number, step in enumerate(planned) if isinstance(step, steps.CreateVgpu))
+    undone = simulate.apply(
+        simulate.apply(view, planned[:at]), [steps.inverse(step) for step in reversed(planned[:at])]
+    )
+    assert undone.snapshot.ledger == view.snapshot.ledger
+    assert undone.snapshot.gpus == view.snapshot.gpus
+    assert builders.find(undone, "vm01") == builders.find(view, "vm01")
+
+
+def test_what_another_vm_has_is_never_taken_for_a_resize() -> None:
+    view = builders.attached(builders.attached(builders.host_of(MDEV_VF, gpus=1)), vm="vm02")
+    refused(view, errors.NoCapacity, profile="8Q", replace_it=True)
+
+
+def test_a_running_vm_is_not_resized_in_place() -> None:
+    view = builders.running(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
+    error = refused(view, errors.InUse, profile="8Q", replace_it=True)
+    assert error.message == "A40-4Q on 0000:41:00.4 (vm01 slot vgpu0) is in use"
+
+
 def test_replace_with_the_same_wish_changes_nothing() -> None:
     assert not builders.plan_attach(builders.attached(builders.host()), replace_it=True).changed
 
