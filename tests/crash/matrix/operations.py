@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HOST, SLOT = HOSTS[0], SLOTS[0]
 ELSEWHERE = "2vm01"  # on the second host
 VM, OTHER, THIRD, BOB = (f"1vm{number:02}" for number in (1, 2, 3, 4))
-SMALL, LARGE = "4Q", "8Q"
+SMALL, LARGE, WHOLE = "4Q", "8Q", "16Q"
 OF_FIRST = DrainOptions(host=HOST, gpu_id=GPUS[0], reason="ECC errors")
 ECC = CordonOptions(host=HOST, gpu_id=None, reason="ECC errors")
 
@@ -176,6 +176,12 @@ REPLACE = Operation(
     run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, LARGE, replace=True, trouble=trouble),
     check=lambda fleet: has(fleet, VM, LARGE),
 )
+IN_PLACE = Operation(  # somebody's 8Q on the other GPU lets it take no other size
+    name="replace in place",
+    prepare=lambda fleet: attach(fleet, VM),
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, WHOLE, replace=True, trouble=trouble),
+    check=lambda fleet: has(fleet, VM, WHOLE),
+)
 DETACH = Operation(
     name="detach",
     prepare=lambda fleet: attach(fleet, OTHER, VM),
@@ -232,5 +238,18 @@ RECONCILE = Operation(
     run=lambda fleet, trouble: fleet.reconcile(HOST, trouble=trouble),
     check=_check_reconcile,
 )
-OPERATIONS = (ATTACH, REPLACE, DETACH, ATTACH_SEVERAL, DETACH_SEVERAL, SCHEDULER, MODE, AGAIN, CORDON, DRAIN, RECONCILE)
+OPERATIONS = (
+    ATTACH,
+    REPLACE,
+    IN_PLACE,
+    DETACH,
+    ATTACH_SEVERAL,
+    DETACH_SEVERAL,
+    SCHEDULER,
+    MODE,
+    AGAIN,
+    CORDON,
+    DRAIN,
+    RECONCILE,
+)
 MIXED = (MODE, AGAIN)  # not on a GPU without the mode

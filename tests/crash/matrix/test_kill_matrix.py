@@ -13,8 +13,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.crash.matrix.listening import listening
-from tests.crash.matrix.operations import DRAIN, HOST, MIXED, MODE, OPERATIONS, SCHEDULER, Operation, fresh
-from tests.crash.matrix.ways import REBOOT, WAYS, Strike
+from tests.crash.matrix.operations import (
+    BOB,
+    DRAIN,
+    HOST,
+    IN_PLACE,
+    MIXED,
+    MODE,
+    OPERATIONS,
+    SCHEDULER,
+    SLOT,
+    Operation,
+    fresh,
+)
+from tests.crash.matrix.ways import REBOOT, STOPPED, WAYS, Strike
 from tests.dose import dose
 from tests.model import promises
 from tests.model.machine import GPUS, Machine
@@ -75,6 +87,7 @@ def others(fleet: Fleet, operation: Operation) -> object:
     mine = {
         "attach": (1, 4),
         "replace": (1, 4),
+        "replace in place": (1, 4),
         "detach": (1, 4),
         "attach again, mixed-size": (1, 4),
         "reconcile": (1, 2, 4),
@@ -103,6 +116,8 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
         strike.mend()
     assert strike.struck, "there is no such moment"
     promises.check_always(fleet)
+    if operation is IN_PLACE and way == STOPPED:  # whoever came by took the only room that there is, and gives it back
+        fleet.detach(HOST, BOB, SLOT)
     again = operation.run(fleet, None)
     assert problem(again) is None, f"the same command again: {problem(again)}"
     promises.check_always(fleet)

@@ -70,6 +70,7 @@ class Strike:
                         "done",
                         "unchanged",
                         "Cordoned",
+                        "NoCapacity",  # what was resized in place fills its GPU
                     )
             case "host rebooted":
                 self.fleet.reboot(HOST)

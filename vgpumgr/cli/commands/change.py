@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--replace",
     is_flag=True,
-    help="Replace the slot's vGPU: creates the new one before removing the old one. Asks first.",
+    help="Replace the slot's vGPU. Creates the new one before it removes the old one, if there is room. Asks first.",
 )
 @choosing.on("Where to look for the VM. A vGPU is only ever made on its VM's own host.")
 @click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Use only this GPU of the host.")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def leaving_steps(view: HostView, domain: Domain, slot: Slot) -> tuple[plan_steps.Step, ...]:
     """The steps that free what the slot has, but keep its claim; none if it has nothing. Raises if anything holds it."""
-    old = [entry for entry in view.entries(domain.uuid, slot) if view.snapshot.vgpu_of(entry.vgpu) is not None]
+    old = view.entries(domain.uuid, slot)  # also one whose vGPU is gone already: it keeps its place until it is freed
     if not old:
         return ()
     free = command("detach", domain.name, slot=slot, options=["--keep-snapshots"])
