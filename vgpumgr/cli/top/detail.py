@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.rows.layout import cell_width
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.top import plot
@@ -11,6 +12,7 @@ from vgpumgr.cli.top.cells import Cell, celsius, gib, part, percent, share, watt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from fractions import Fraction
 
     from vgpumgr.cli.top.cells import Line
     from vgpumgr.cli.top.frames import Setting
@@ -21,16 +23,16 @@ _AXIS = 6  # "100 % " before the plot
 _LEAST = 3  # lines of a plot
 
 
-def lines(key: Key, row: Row | None, history: History, setting: Setting) -> list[Line]:
-    """The screen's lines. `row` None: it is no longer there, or its host was not read."""
+def lines(key: Key, row: Row | None, history: History, setting: Setting, *, of_share: bool) -> list[Line]:
+    """The screen's lines. `row` None: it is no longer there, or its host was not read. `of_share`: the scale of SM's plot."""
     seen = history.of(key)
-    facts = _facts(row) if row is not None else [("", "not there now: its host was not read, or it was detached")]
+    facts = _facts(row) if row is not None else [("", ("not there now: its host was not read, or it was detached",))]
     width = max((len(name) for name, _ in facts), default=0)
     found: list[Line] = [(Cell(" ".join(one_line(part) for part in key[2:4] if part) or "-", "bold"),)]
-    found += [(Cell(f"  {name:<{width}}  "), Cell(text)) for name, text in facts]
+    found += [(Cell(f"  {name:<{width}}  "), Cell(_fitting(parts, setting.width - width - 4))) for name, parts in facts]
     room = setting.height - len(found) - 4
     for title, values in (
-        ("SM, percent of the whole GPU", [one.sm for one in seen]),
+        _sm([one.sm for one in seen], row.vgpu.entitled if row is not None else None, of_share=of_share),
         ("framebuffer, percent of its size", [one.framebuffer for one in seen]),
     ):
         height = min(10, max(_LEAST, room // 2 - 2))
@@ -40,24 +42,45 @@ def lines(key: Key, row: Row | None, history: History, setting: Setting) -> list
     return found
 
 
-def _facts(row: Row) -> list[tuple[str, str]]:
+def _sm(
+    values: Sequence[int | None], entitled: Fraction | None, *, of_share: bool
+) -> tuple[str, Sequence[float | None]]:
+    """The title of SM's plot, which says its scale, and the values."""
+    if not of_share:
+        return "SM, percent of the whole GPU", values
+    return f"SM, percent of its share, {share(entitled)} of the GPU", plot.of_share(values, entitled)
+
+
+def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
+    """Each with its parts: the last ones give way where it is narrow."""
     vgpu, gpu = row.vgpu, row.gpu
     load = row.load
     engines = (
         ("SM", load.sm), ("memory", load.memory), ("encoder", load.encoder), ("decoder", load.decoder),
     ) if load else ()  # fmt: skip
     used = part(vgpu.framebuffer_used_bytes, vgpu.framebuffer_size_bytes)
-    sensors = f"{celsius(gpu.temperature_c)}, {watts(gpu.power_mw)}"
     size = f"{gib(vgpu.framebuffer_used_bytes)} of {gib(vgpu.framebuffer_size_bytes)} GiB ({percent(used)})"
+    board = one_line(gpu.name or "?").removeprefix("NVIDIA ")
+    sensors = (f", {celsius(gpu.temperature_c)}", f", {watts(gpu.power_mw)}")
     return [
-        ("host", one_line(row.host)),
-        ("GPU", f"{gpu.pci}  {one_line(gpu.name or '?')}, {gpu.policy or '?'}, {percent(gpu.sm)} in use, {sensors}"),
-        ("vGPU", f"{one_line(output.cell(vgpu.type_name))}  {vgpu.vf or ''}  {vgpu.uuid or ''}".rstrip()),
-        ("state", f"{vgpu.state}, {vgpu.origin or 'of unknown origin'}"),
-        ("entitled", f"{share(vgpu.entitled)} of the GPU"),
-        ("framebuffer", size),
-        ("now", ", ".join(f"{name} {percent(value)}" for name, value in engines) or "?"),
+        ("host", (one_line(row.host),)),
+        ("GPU", (f"{gpu.pci}  {board}", f", {gpu.policy or '?'}", f", {percent(gpu.sm)} in use", *sensors)),
+        (
+            "vGPU",
+            (one_line(output.cell(vgpu.type_name)), f"  {vgpu.vf or ''}".rstrip(), f"  {vgpu.uuid or ''}".rstrip()),
+        ),
+        ("state", (f"{vgpu.state}, {vgpu.origin or 'of unknown origin'}",)),
+        ("entitled", (f"{share(vgpu.entitled)} of the GPU",)),
+        ("framebuffer", (size,)),
+        ("now", (", ".join(f"{name} {percent(value)}" for name, value in engines) or "?",)),
     ]
+
+
+def _fitting(parts: tuple[str, ...], width: int) -> str:
+    """As many parts as fit, and the first in any case: nothing is cut within a value."""
+    while len(parts) > 1 and cell_width("".join(parts)) > width:
+        parts = parts[:-1]
+    return "".join(parts)
 
 
 def _summary(values: Sequence[float | None]) -> str:

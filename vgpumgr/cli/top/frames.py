@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.rows.layout import folded
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
-from vgpumgr.cli.top import detail, grid, plot, table
+from vgpumgr.cli.top import detail, foot, grid, plot, table
 from vgpumgr.cli.top.cells import Cell, bar, celsius, gib, level, part, percent, share, watts
 from vgpumgr.cli.top.grid import Head, Plot
 from vgpumgr.cli.top.history import History, key_of, key_of_gpu
@@ -39,6 +40,8 @@ _GPU_HEADS = tuple(
     )
 )  # fmt: skip
 _BELOW = 3  # the VMs' head, one of them and the foot
+_KEY = 13  # a key and the blanks around it, in the help
+_LEAST_MEANING = 10
 _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
 
 
@@ -89,8 +92,8 @@ def frame(rounds: Sequence[Round], view: View, history: History, setting: Settin
     shown = found[first : first + page]
     at = key_of(found[cursor]) if found else None
     if view.help or view.detail is not None:
-        lines, foot = _instead(view, live.rows(rounds), history, setting)
-        return Frame(lines=tuple(lines), foot=foot, page=page, count=len(found), at=at)
+        lines, last = _instead(view, live.rows(rounds), history, setting)
+        return Frame(lines=tuple(lines), foot=last, page=page, count=len(found), at=at)
     below = _vms(shown, cursor - first, view, history, setting) if shown else []
     return Frame(
         lines=(*above, *below),
@@ -108,10 +111,19 @@ def _instead(view: View, rows: Sequence[Row], history: History, setting: Setting
     if view.help == "command":
         return _plain(setting.manual, setting), any_key
     if view.help:
-        return _plain([f"  {key:<10} {meaning}" for key, meaning in KEYS], setting), any_key
+        return _plain(_keys(setting.width), setting), any_key
     row = next((row for row in rows if key_of(row) == view.detail), None)
-    lines = detail.lines(view.detail or (), row, history, setting)
-    return lines[: setting.height - 1], Cell("Esc back  h all keys", "reverse")
+    lines = detail.lines(view.detail or (), row, history, setting, of_share=view.of_share)
+    return lines[: setting.height - 1], Cell(foot.line(foot.BACK, setting.width), "reverse")
+
+
+def _keys(width: int) -> list[str]:
+    """What each key does; what is too long goes on below."""
+    found = []
+    for key, meaning in KEYS:
+        first, *more = folded(meaning, max(_LEAST_MEANING, width - _KEY))
+        found += [f"  {key:<{_KEY - 3}} {first}", *(" " * _KEY + text for text in more)]
+    return found
 
 
 def _plain(texts: Sequence[str], setting: Setting) -> list[Line]:
@@ -195,7 +207,8 @@ def _vms(shown: Sequence[Row], selected: int, view: View, history: History, sett
 
     def draw(number: int, width: int) -> Cell:
         row = shown[number]
-        values = scaled([seen.sm for seen in history.of(key_of(row))], row, of_share=view.of_share)
+        seen = [one.sm for one in history.of(key_of(row))]
+        values = plot.of_share(seen, row.vgpu.entitled) if view.of_share else seen
         return Cell(plot.line(values, width, ascii_only=setting.ascii_only), "cyan")
 
     over = Plot(head="SM OF SHARE" if view.of_share else "SM OVER TIME", draw=draw)
@@ -219,28 +232,23 @@ def _heads(view: View, setting: Setting) -> list[Head]:
     return [Head(text=text + mark if sort == view.sort else text, right=right) for text, sort, right in _HEADS]
 
 
-def scaled(values: Sequence[int | None], row: Row, *, of_share: bool) -> list[float | None]:
-    """Percent of the whole GPU, or of what the vGPU is entitled to; what is more than that fills the plot."""
-    if not of_share:
-        return list(values)
-    entitled = row.vgpu.entitled
-    return [None if value is None or not entitled else min(100.0, float(value / entitled)) for value in values]
-
-
 def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, setting: Setting) -> Cell:
     if view.typing:
         return Cell(f"/{one_line(view.pattern)}_", "reverse")
     at = max((one.at for one in rounds), default=None)
     off = sum(row.off for row in live.rows(rounds)) if view.hide_off else 0
-    parts = [
-        f"{min(shown.start + 1, shown.stop)}-{shown.stop} of {count}",
-        f"by {view.sort}",
-        *([f"only /{one_line(view.pattern)}"] if view.pattern else []),
-        *([f"{off} off hidden"] if off else []),
-        *([] if at is None else [f"{time.strftime('%H:%M:%S', time.localtime(at))}, every {setting.every_s:g} s"]),
-        "q quit  s sort  / filter  o off  Enter detail  h help",
-    ]
-    return Cell("  ".join(parts), "reverse")
+    parts = (
+        foot.Part(f"{min(shown.start + 1, shown.stop)}-{shown.stop} of {count}"),
+        foot.Part(f"by {view.sort}", foot.ORDER),
+        foot.Part(f"only /{one_line(view.pattern)}" if view.pattern else ""),
+        foot.Part(f"{off} off hidden" if off else ""),
+        foot.Part(
+            "" if at is None else f"{time.strftime('%H:%M:%S', time.localtime(at))}, every {setting.every_s:g} s",
+            foot.TIME,
+        ),
+        *foot.KEYS,
+    )
+    return Cell(foot.line(parts, setting.width), "reverse")
 
 
 def cells(row: Row, *, ascii_only: bool) -> Line:

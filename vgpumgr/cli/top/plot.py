@@ -8,10 +8,16 @@ from vgpumgr.cli.text.sparkline import ASCII, BLOCKS, sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from fractions import Fraction
 
 # The dots of a braille character (Unicode 1F, U+2800), from the lowest up, in its left and its right half.
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 _ROWS = 4  # of dots in a character
+
+
+def of_share(values: Sequence[int | None], entitled: Fraction | None) -> list[float | None]:
+    """Percent of the whole GPU as percent of a share of it; what is more than all of it fills a plot."""
+    return [None if value is None or not entitled else float(value / entitled) for value in values]
 
 
 def line(values: Sequence[float | None], width: int, *, ascii_only: bool) -> str:

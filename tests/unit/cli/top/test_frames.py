@@ -264,9 +264,31 @@ def test_more_is_higher_and_all_of_it_fills_the_plot() -> None:
 
 def test_on_the_scale_of_its_share_a_vgpu_that_uses_all_of_it_fills_the_plot() -> None:
     """An eighth of a GPU under fixed share looks idle on the other scale."""
-    (row,) = live.rows([made_up.one_round(made_up.gpu(replace(made_up.vgpu(1), entitled=Fraction(1, 8))))])
-    assert frames.scaled([0, 6, 12, 50, None], row, of_share=True) == [0.0, 48.0, 96.0, 100.0, None]
-    assert frames.scaled([6], replace(row, vgpu=replace(row.vgpu, entitled=None)), of_share=True) == [None]
+    assert plot.of_share([0, 6, 12, 50, None], Fraction(1, 8)) == [0.0, 48.0, 96.0, 400.0, None]
+    assert plot.of_share([6], None) == [None]
+    assert plot.line([48.0, 400.0], 2, ascii_only=False) == "▄█"
+
+
+def test_the_detail_is_drawn_on_the_scale_of_the_share_too_and_says_so() -> None:
+    rounds = (made_up.one_round(made_up.gpu(replace(made_up.vgpu(1, sm=12), entitled=Fraction(1, 8)))),)
+    at = frame(rounds, View(), 24).at
+    lines = texts(frame(rounds, View(detail=at, of_share=True), 24))
+    assert any(line.startswith("SM, percent of its share, 12% of the GPU: p50 96%") for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_the_foot_fits_and_says_where_the_help_is_and_how_many_are_hidden(width: int) -> None:
+    foot = example.shown(View(), width, 24).foot.text
+    assert cell_width(foot) <= width
+    assert foot.startswith("1-")
+    assert foot.endswith("h help")
+    assert "1 off hidden" in foot
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("view", [View(help="keys"), View(detail=example.shown(View(), 80, 24).at)])
+def test_neither_the_help_nor_the_detail_has_a_line_that_the_terminal_cuts(width: int, view: View) -> None:
+    assert all(cell_width(line) <= width for line in texts(example.shown(view, width, 24)))
 
 
 def test_readings_stand_beside_those_of_the_same_moment() -> None:

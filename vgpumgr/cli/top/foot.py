@@ -1,0 +1,39 @@
+"""The last line of a screen of `top`: what is shown, and the keys. What matters least gives way where it is narrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vgpumgr.cli.rows.layout import cell_width
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GAP = "  "
+
+
+class Part(NamedTuple):
+    """`rank`: the part with the highest one gives way first; 0 never does."""
+
+    text: str
+    rank: int = 0
+
+
+KEYS = (
+    Part("q quit", 1), Part("s sort", 7), Part("/ filter", 5), Part("o off", 6), Part("Enter detail", 4), Part("h help"),
+)  # fmt: skip
+BACK = (Part("Esc back"), Part("e scale", 1), Part("h all keys"))
+ORDER, TIME = 3, 2
+"""The ranks of the order, which is marked on its column as well, and of the time."""
+
+
+def line(parts: Sequence[Part], width: int) -> str:
+    """The parts that fit, in their order."""
+    shown = [part for part in parts if part.text]
+    while cell_width(_joined(shown)) > width and any(part.rank for part in shown):
+        shown.remove(max(shown, key=lambda part: part.rank))
+    return _joined(shown)
+
+
+def _joined(parts: Sequence[Part]) -> str:
+    return _GAP.join(part.text for part in parts)
