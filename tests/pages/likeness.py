@@ -14,7 +14,9 @@ _VARIES = (
     (re.compile(r"\b\d+\.\d s\b"), "0.0 s"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"  \d+(\.\d+)?%( +[▁▂▃▄▅▆▇█ ]+)?$"), "  …"),  # the coverage, and the bars at their quarters of an hour
-    (re.compile(r"\b\d{3,}%"), "N%"),  # of a share: the load of an interval that is never quite the same
+    (re.compile(r"\b\d{3,}%"), "N%"),  # of a share; and the loads that pages set, as they are measured over some seconds
+    (re.compile(r"\b(5[5-9]|6[0-4])%"), "60%"),
+    (re.compile(r"\b(3[5-9]|4[0-4])%"), "40%"),
     (re.compile(r"  +\d+[smhd]$"), "  AGE"),
     (re.compile(r"\(pid \d+"), "(pid 0"),
     (re.compile(r"open /dev/vfio/\d+|/dev/vfio/\d+ open"), "/dev/vfio/0 open"),
