@@ -14,7 +14,10 @@ _VARIES = (
     (re.compile(r"\b\d+\.\d s\b"), "0.0 s"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"  \d+(\.\d+)?%( +[▁▂▃▄▅▆▇█ ]+)?$"), "  …"),  # the coverage, and the bars at their quarters of an hour
-    (re.compile(r"\b\d{3,}%"), "N%"),  # of a share; and the loads that pages set, as they are measured over some seconds
+    (
+        re.compile(r"\b\d{3,}%"),
+        "N%",
+    ),  # of a share; and the loads that pages set, as they are measured over some seconds
     (re.compile(r"\b(5[5-9]|6[0-4])%"), "60%"),
     (re.compile(r"\b(3[5-9]|4[0-4])%"), "40%"),
     (re.compile(r"  +\d+[smhd]$"), "  AGE"),
