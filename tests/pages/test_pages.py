@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 import pytest
 
-from tests.pages import likeness, reading, running
+from tests.pages import reading, running, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -21,14 +20,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(running.LONGEST_S + 60)]
 
 @pytest.mark.parametrize("name", RUN)
 def test_a_page_is_what_a_reader_meets(name: str, tmp_path: Path) -> None:
-    wrong = []
-    for one in running.run(RUN[name], tmp_path):
-        command = one.command
-        if not command.may_end(one.code):
-            wrong.append(f"{name}:{command.first}: {command.text}: exit {one.code}\n" + "\n".join(one.printed))
-        elif command.shown is not None and not likeness.alike(command.shown, one.printed):
-            lines = difflib.unified_diff(command.shown, one.printed, f"{name}:{command.first}", "printed", lineterm="")
-            wrong.append(f"$ {command.text}\n" + "\n".join(lines))
+    wrong = verdict.complaints(name, running.run(RUN[name], tmp_path))
     assert not wrong, "\n\n".join([*wrong, "`make sessions` writes what is printed into the pages"])
 
 
