@@ -34,6 +34,7 @@ INVENTORY = {"pyyaml"}
 HOST = INVENTORY | {"paramiko"}  # a host, and its VMs
 STORE = {"sqlite3"}
 TEMPLATE = {"jinja2"}
+TABLE = {"tabulate", "wcwidth"}
 CHANGE = HOST | STORE | TEMPLATE  # a VM is changed: XML for libvirt, a row in the journal
 
 ATTACH = "attach vm02 --profile 4Q --on kvm01"
@@ -59,31 +60,31 @@ TABLE_OF_COMMANDS = {
     "detach": case("detach vm02 --yes --on kvm01", CHANGE, before=(ATTACH,)),
     "adopt": case("adopt kvm01", HOST),  # there is nothing to adopt
     "cordon": case("cordon kvm01 --reason PSU --check", HOST, code=3),
-    "drain": case("drain kvm01 --check", HOST, code=3, before=(ATTACH,)),
+    "drain": case("drain kvm01 --check", HOST | TABLE, code=3, before=(ATTACH,)),
     "uncordon": case("uncordon kvm01", HOST),  # there is none
     "plan": case("plan", HOST),
     "reconcile": case("reconcile --yes", HOST | STORE),  # nothing is declared; for `export`
-    "list": case("list", HOST, before=(ATTACH,)),
-    "show": case("show vm02", HOST, before=(ATTACH,)),
+    "list": case("list", HOST | TABLE, before=(ATTACH,)),
+    "show": case("show vm02", HOST | TABLE, before=(ATTACH,)),
     "render": case("render vm02", HOST | TEMPLATE, before=(ATTACH,)),
-    "discover": case("discover", HOST),
-    "capacity": case("capacity", HOST),
-    "profiles": case("profiles", HOST),
-    "host install": case("host install kvm02 --check", HOST, code=3),
-    "host uninstall": case("host uninstall kvm02", HOST),
-    "host status": case("host status", HOST),
-    "host check": case("host check kvm02", HOST, code=5),
+    "discover": case("discover", HOST | TABLE),
+    "capacity": case("capacity", HOST | TABLE),
+    "profiles": case("profiles", HOST | TABLE),
+    "host install": case("host install kvm02 --check", HOST | TABLE, code=3),
+    "host uninstall": case("host uninstall kvm02", HOST | TABLE),
+    "host status": case("host status", HOST | TABLE),
+    "host check": case("host check kvm02", HOST | TABLE, code=5),
     "host sudoers": case("host sudoers kvm01 --user vgpumgr", INVENTORY),
-    "units": case("units", HOST),
-    "explain": case("explain --gpu-memory 4G --compare", HOST),
-    "scheduler show": case("scheduler show", HOST),
+    "units": case("units", HOST | TABLE),
+    "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
+    "scheduler show": case("scheduler show", HOST | TABLE),
     "scheduler set": case("scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE),
-    "mode show": case("mode show", HOST),
+    "mode show": case("mode show", HOST | TABLE),
     "mode set": case("mode set mixed-size --on kvm02 --gpu-id 0000:41:00.0 --yes", HOST | STORE),
     "collect": case("collect", HOST | STORE),
-    "top": case("top --once", HOST, before=(ATTACH,)),
-    "usage": case("usage", STORE, before=(ATTACH, "collect")),
-    "history": case("history", STORE, before=(ATTACH,)),
+    "top": case("top --once", HOST | TABLE, before=(ATTACH,)),
+    "usage": case("usage", STORE | TABLE, before=(ATTACH, "collect")),
+    "history": case("history", STORE | TABLE, before=(ATTACH,)),
     "export textfile": case("export textfile -", STORE | {"prometheus-client"}),
     "export rules": case("export rules", set()),
     "export prometheus": case("export prometheus --check", {"prometheus-client"}, code=3),
@@ -95,7 +96,7 @@ TABLE_OF_COMMANDS = {
     "install remove": case("install remove --dir /nonexistent", set()),
     "lab up": case("lab up", set(), code=2),  # it is up already; what starts hosts is processes of their own
     "lab down": case("lab down --dir nowhere", set()),
-    "lab status": case("lab status", set()),
+    "lab status": case("lab status", TABLE),
     "lab start": case("lab start vm30", set(), before=OFF),
     "lab hold": case("lab hold vm30", set(), before=OFF),
     "lab load": case("lab load vm30 --sm 5", set(), before=(*OFF, "lab hold vm30")),
@@ -103,8 +104,8 @@ TABLE_OF_COMMANDS = {
     "lab fault": case("lab fault kvm02 clear", set()),
     "lab ssh": case("lab ssh kvm02 -- true", set()),
     "lab reboot": case("lab reboot kvm02", set()),
-    "docs": case("docs", set()),  # a page on a terminal: rich
-    "version": case("version", set()),
+    "docs": case("docs", TABLE),  # a page on a terminal: rich
+    "version": case("version", TABLE),
     "--version": case("--version", set()),
     "--help": case("--help", set()),
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.rows import fit
 from vgpumgr.cli.text.words import one_line
+from vgpumgr.lean_imports import lean_imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +18,9 @@ def cell_width(text: str) -> int:
     """The columns of a terminal that it takes: a wide character takes two, a combining one none."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len
+    from wcwidth import wcswidth
 
-    return cell_len(text)
+    return wcswidth(text)
 
 
 def texts(columns: Sequence[Column], rows: Sequence[Row]) -> list[list[str]]:
@@ -45,32 +44,40 @@ def lines(
     paint: Callable[[str, str], str] | None = None,
 ) -> Iterator[str]:
     """The head, if wanted, and each row. `cells`: of the columns that are shown. `paint`: puts colour on a text."""
-    if header:
-        yield from _row(fitted, [column.head for column in fitted.columns], None)
-    for row in cells:
-        yield from _row(fitted, row, paint)
+    with lean_imports():
+        import tabulate
 
-
-def _row(fitted: Fitted, row: Sequence[str], paint: Callable[[str, str], str] | None) -> Iterator[str]:
-    """One line, or several where a cell is folded."""
+    tabulate.MIN_PADDING = 0
     columns = fitted.columns
-    parts = [folded(text, fitted.widths[column.key]) for column, text in zip(columns, row, strict=True)]
-    for line in zip_longest(*parts, fillvalue=""):
-        yield (
-            (" " * fit.GAP)
-            .join(
-                _cell(column, text, row[at], fitted.widths[column.key], paint)
-                for at, (column, text) in enumerate(zip(columns, line, strict=True))
-            )
-            .rstrip()
-        )
+    # The heads hold the widths, so that rows which are printed later stand below those of before.
+    heads = ["\n".join(_head(column, fitted.widths[column.key])) for column in columns]
+    text = tabulate.tabulate(
+        [
+            [_cell(column, one, fitted.widths[column.key], paint) for column, one in zip(columns, row, strict=True)]
+            for row in cells
+        ],
+        headers=heads,
+        tablefmt="plain",
+        colalign=["right" if column.is_number else "left" for column in columns] if cells else None,
+        disable_numparse=True,
+        preserve_whitespace=True,  # blanks in a line of bars are gaps
+    )
+    below = 0 if header else max(head.count("\n") for head in heads) + 1
+    return (line.rstrip() for line in text.split("\n")[below:])
 
 
-def _cell(column: Column, text: str, whole: str, width: int, paint: Callable[[str, str], str] | None) -> str:
-    blanks = " " * (width - cell_width(text))
-    colour = column.colours.get(whole)
-    shown = paint(text, colour) if paint is not None and colour is not None and text else text
-    return f"{blanks}{shown}" if column.is_number else f"{shown}{blanks}"
+def _head(column: Column, width: int) -> list[str]:
+    parts = folded(column.head, width)
+    return [part.rjust(width) if column.is_number else part.ljust(width) for part in parts]
+
+
+def _cell(column: Column, text: str, width: int, paint: Callable[[str, str], str] | None) -> str:
+    """A text on as many lines as it takes, in the colour of the whole."""
+    colour = column.colours.get(text)
+    parts = folded(text, width)
+    if paint is not None and colour is not None:
+        parts = [paint(part, colour) for part in parts]
+    return "\n".join(parts)
 
 
 def folded(text: str, width: int) -> list[str]:

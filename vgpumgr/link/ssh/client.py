@@ -10,13 +10,12 @@ from __future__ import annotations
 import copy
 import functools
 import logging
-import sys
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import AuthenticationFailed, HostDeadline, NotStarted, Unreachable
+from vgpumgr.lean_imports import lean_imports
 from vgpumgr.link import stages
 from vgpumgr.link.deadlines import bounded, humanize, now
 from vgpumgr.link.ssh import dial, host_key, login_refusals, tunnel, wire
@@ -401,40 +400,14 @@ def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.P
         raise _Unusable(f"is not a usable private key: {error}", OWN) from error
 
 
-_importing = threading.Lock()
-
-
 def _import_paramiko() -> None:
-    """Import paramiko without two modules that would take as long again, and that nothing we use needs.
+    """Import paramiko without what nothing that we use needs.
 
-    invoke serves only `Match exec` in an ssh_config, and we read none; paramiko.config does without it where it is missing,
-    and None in sys.modules is how an import system says so. importlib.metadata, which brings the package email along, is
-    asked only for paramiko's own version, to be a part of the line that it sends first; that line is ours (wire.VERSION).
+    invoke serves only `Match exec` in an ssh_config, and we read none; paramiko.config does without it where it is missing.
+    Its own version is a part of the line that it sends first; that line is ours (wire.VERSION).
     """
-    with _importing:
-        if "paramiko" in sys.modules:
-            return
-        instead: dict[str, ModuleType | None] = {
-            "invoke": None,
-            "importlib.metadata": _NoVersions("importlib.metadata"),
-        }
-        instead = {name: module for name, module in instead.items() if name not in sys.modules}
-        sys.modules.update(instead)  # type: ignore[arg-type]  # the import system allows None
-        try:
-            import paramiko  # noqa: F401 -- for the functions below, which import it again
-        finally:
-            for name in instead:
-                del sys.modules[name]
-
-
-class _NoVersions(ModuleType):
-    """What paramiko asks of importlib.metadata, for as long as it is imported."""
-
-    PackageNotFoundError = ModuleNotFoundError
-
-    @staticmethod
-    def version(_name: str) -> str:
-        return "unknown"
+    with lean_imports("invoke"):
+        import paramiko  # noqa: F401 -- for the functions below, which import it again
 
 
 def _quieten() -> None:

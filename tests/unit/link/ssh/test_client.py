@@ -352,16 +352,6 @@ def test_importing_the_link_imports_neither_paramiko_nor_libvirt() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_paramiko_comes_without_invoke_which_can_still_be_imported() -> None:
-    """What paramiko would bring along for a file that we never read is left out, for us and for nobody else."""
-    code = (
-        "import sys; from vgpumgr.link.ssh import client; client._import_paramiko(); ours = 'invoke' in sys.modules; "
-        "import invoke; print(ours, 'paramiko' in sys.modules, invoke.__name__)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["False", "True", "invoke"]
-
-
 class RefusesCommands(paramiko.ServerInterface):
     """An SSH server with sessions in which nothing can be run."""
 
