@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.rows import fit, layout, printing
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import one_line
+from vgpumgr.cli.text.wrapping import cell_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ class GrowingTable:
         self._columns = printing.shown_columns(settings, view)
         self._widths = {
             column.key: max(
-                layout.cell_width(one_line(text))
+                cell_width(one_line(text))
                 for text in (column.head, _KNOWN.get(column.key, ""), *known.get(column.key, ()))
             )
             for column in self._columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.words import one_line
+from vgpumgr.cli.text.wrapping import cell_width, wrapped
 from vgpumgr.lean_imports import lean_imports
 
 if TYPE_CHECKING:
@@ -12,15 +13,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.rows.column import Column, Row
     from vgpumgr.cli.rows.fit import Fitted
-
-
-def cell_width(text: str) -> int:
-    """The columns of a terminal that it takes: a wide character takes two, a combining one none."""
-    if text.isascii():
-        return len(text)
-    from wcwidth import wcswidth
-
-    return wcswidth(text)
 
 
 def texts(columns: Sequence[Column], rows: Sequence[Row]) -> list[list[str]]:
@@ -67,41 +59,14 @@ def lines(
 
 
 def _head(column: Column, width: int) -> list[str]:
-    parts = folded(column.head, width)
+    parts = wrapped(column.head, width)
     return [part.rjust(width) if column.is_number else part.ljust(width) for part in parts]
 
 
 def _cell(column: Column, text: str, width: int, paint: Callable[[str, str], str] | None) -> str:
     """A text on as many lines as it takes, in the colour of the whole."""
     colour = column.colours.get(text)
-    parts = folded(text, width)
+    parts = wrapped(text, width)
     if paint is not None and colour is not None:
         parts = [paint(part, colour) for part in parts]
     return "\n".join(parts)
-
-
-def folded(text: str, width: int) -> list[str]:
-    """The text in parts no wider than that: between words where there are any, else anywhere."""
-    if cell_width(text) <= width:
-        return [text]
-    found: list[str] = []
-    line = ""
-    for word in text.split(" "):
-        longer = f"{line} {word}" if line else word
-        if cell_width(longer) <= width:
-            line = longer
-            continue
-        found += [line] if line else []
-        *full, line = _chunks(word, width)
-        found += full
-    return [*found, line] if line else found
-
-
-def _chunks(word: str, width: int) -> list[str]:
-    found, line = [], ""
-    for character in word:
-        if line and cell_width(line + character) > width:
-            found.append(line)
-            line = ""
-        line += character
-    return [*found, line]

@@ -16,6 +16,7 @@ import click
 
 from vgpumgr.cli.text.status_line import StatusLine
 from vgpumgr.cli.text.words import folded, visible
+from vgpumgr.cli.text.wrapping import sentence
 from vgpumgr.errors import worst_exit
 
 if TYPE_CHECKING:
@@ -36,12 +37,17 @@ JSON_ERRORS = ("json", "yaml", "jsonl")
 
 def echo(text: str = "") -> None:
     """Print one line. Any line break in it comes from a host and is folded."""
-    _print(folded(text))
+    _print("\n".join(_prose(text, sys.stdout)))
+
+
+def _prose(text: str, stream: TextIO | None) -> list[str]:
+    """Foreign text made safe, on lines that the terminal has room for, if the stream is one."""
+    return [part for line in folded(text).split("\n") for part in sentence(line, width(stream))]
 
 
 def plan_lines(settings: Settings, found: Iterable[str]) -> None:
     """Print the lines of a plan. A mark says what is done; on a terminal colour repeats it. Before a question nothing is paged."""
-    lines = [_marked(settings, folded(line)) for line in found]
+    lines = [_marked(settings, part) for line in found for part in _prose(line, sys.stdout)]
     if lines and settings.check:
         write_long(settings, lines)
     elif lines:
@@ -103,13 +109,13 @@ def _print(text: str, *, error: bool = False, nl: bool = True) -> None:
 def progress(settings: Settings, text: str, *, host: str | None = None) -> None:
     """Print one line on stderr, but not with -q, nor if stderr is reserved for one JSON object."""
     if not settings.quiet and settings.for_people:
-        _tell(settings, "info", folded(text), text, host=host)
+        _tell(settings, "info", "\n".join(_prose(text, sys.stderr)), text, host=host)
 
 
 def print_warning(settings: Settings, text: str, *, host: str | None = None) -> None:
     """Print one line on stderr, even with -q, but not if stderr is reserved for one JSON object."""
     if settings.for_people:
-        _tell(settings, "warning", f"{style(settings, 'warning:', 'yellow')} {folded(text)}", text, host=host)
+        _tell(settings, "warning", _labelled(settings, "warning", "yellow", text), text, host=host)
 
 
 def _tell(
@@ -215,11 +221,16 @@ def _print_grouped(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
 
 
 def _print_lines(settings: Settings, message: str, details: Iterable[str], hint: str | None) -> None:
-    _print(f"{style(settings, 'error:', 'red')} {folded(message)}", error=True)
+    _print(_labelled(settings, "error", "red", message), error=True)
     for line in details:
-        _print(f"  {folded(line)}", error=True)
+        _print("\n".join(_prose(f"  {line}", sys.stderr)), error=True)
     if hint:
-        _print(f"{style(settings, 'hint:', 'cyan')} {folded(hint)}", error=True)
+        _print(_labelled(settings, "hint", "cyan", hint), error=True)
+
+
+def _labelled(settings: Settings, label: str, colour: str, text: str) -> str:
+    shown = "\n".join(_prose(f"{label}: {text}", sys.stderr))
+    return style(settings, f"{label}:", colour) + shown.removeprefix(f"{label}:")
 
 
 def style(settings: Settings, text: str, colour: str) -> str:
@@ -236,12 +247,13 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def width() -> int | None:
-    """The columns of the terminal on stdout; None if nothing limits a line."""
-    if not is_terminal(sys.stdout):
+def width(stream: TextIO | None = None) -> int | None:
+    """The columns of the terminal that the stream is, by default stdout; None if nothing limits a line."""
+    stream = sys.stdout if stream is None else stream
+    if stream is None or not is_terminal(stream):
         return None
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+        return os.get_terminal_size(stream.fileno()).columns or None
     except OSError:  # a terminal without a size
         return None
 

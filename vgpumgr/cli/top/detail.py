@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.rows.layout import cell_width
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
+from vgpumgr.cli.text.wrapping import cell_width
 from vgpumgr.cli.top import plot
 from vgpumgr.cli.top.cells import Cell, celsius, gib, part, percent, share, watts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vgpumgr.cli.rows.layout import cell_width
+from vgpumgr.cli.text.wrapping import cell_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.rows.layout import folded
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
+from vgpumgr.cli.text.wrapping import wrapped
 from vgpumgr.cli.top import detail, foot, grid, plot, table
 from vgpumgr.cli.top.cells import Cell, bar, celsius, gib, level, part, percent, share, watts
 from vgpumgr.cli.top.grid import Head, Plot
@@ -121,7 +121,7 @@ def _keys(width: int) -> list[str]:
     """What each key does; what is too long goes on below."""
     found = []
     for key, meaning in KEYS:
-        first, *more = folded(meaning, max(_LEAST_MEANING, width - _KEY))
+        first, *more = wrapped(meaning, max(_LEAST_MEANING, width - _KEY))
         found += [f"  {key:<{_KEY - 3}} {first}", *(" " * _KEY + text for text in more)]
     return found
 

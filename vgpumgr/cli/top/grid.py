@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.rows.layout import cell_width
+from vgpumgr.cli.text.wrapping import cell_width
 from vgpumgr.cli.top.cells import Cell
 
 if TYPE_CHECKING:

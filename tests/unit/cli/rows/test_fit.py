@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from vgpumgr.cli.rows import fit, layout
 from vgpumgr.cli.rows.column import Column
+from vgpumgr.cli.text import wrapping
 
 TEXT = st.text(st.sampled_from("ab 仮想e\u0301ש-"), max_size=60).map(str.strip)
 CELLS = st.lists(st.lists(TEXT, min_size=5, max_size=5), min_size=1, max_size=6)
@@ -25,10 +26,10 @@ def test_no_line_is_wider_and_no_character_is_lost(
     natural = layout.natural(there, cells)
     fitted = fit.fit(there, natural, gives_way, width)
     kept = [[row[int(column.key)] for column in fitted.columns] for row in cells]
-    assert all(layout.cell_width(line) <= width for line in layout.lines(fitted, kept))
+    assert all(wrapping.cell_width(line) <= width for line in layout.lines(fitted, kept))
     for row in kept:
         for column, text in zip(fitted.columns, row, strict=True):
-            parts = layout.folded(text, fitted.widths[column.key])
+            parts = wrapping.wrapped(text, fitted.widths[column.key])
             assert "".join(parts).replace(" ", "") == text.replace(" ", "")
     left = [column.key for column in fitted.left_out]
     assert sorted(left) == sorted(gives_way[: len(left)])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.cli.top import example
 from tests.unit.core.law import LAW
 from tests.unit.metrics import made_up
-from vgpumgr.cli.rows.layout import cell_width
 from vgpumgr.cli.text.words import one_line
+from vgpumgr.cli.text.wrapping import cell_width
 from vgpumgr.cli.top import cells as cell_texts
 from vgpumgr.cli.top import frames, history, keyboard, plot, table, view_state
 from vgpumgr.cli.top.history import key_of
