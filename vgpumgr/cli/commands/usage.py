@@ -148,9 +148,9 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
         if report.not_judged is not None and report.collected:
             output.echo(f"none that is known, {usage_text.span(report)}")
         elif not report.collected:
-            output.echo(
-                f"no samples yet ({store.path}): `vgpumgr collect` takes one, `vgpumgr collect --every 10s` keeps collecting"
-            )
+            output.echo(f"no samples yet in {store.path}")
+            output.echo("`vgpumgr collect` takes one")
+            output.echo("`vgpumgr collect --every 10s` keeps collecting")
         else:
             output.echo(f"no vGPU existed, or was measured, {usage_text.span(report)}")
         for line in usage_text.not_judged(report):

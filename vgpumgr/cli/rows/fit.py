@@ -36,8 +36,8 @@ def fit(columns: Sequence[Column], natural: Mapping[str, int], gives_way: Sequen
         shown = [column for column in shown if column.key != key]
     widths = {column.key: natural[column.key] for column in shown}
     for prose in (True, False):
-        _shrink(widths, {column.key: column.least for column in shown if column.is_prose is prose}, width)
-    _shrink(widths, dict.fromkeys(widths, _NARROWEST), width)
+        shrink(widths, {column.key: column.least for column in shown if column.is_prose is prose}, width)
+    shrink(widths, dict.fromkeys(widths, _NARROWEST), width)
     return Fitted(tuple(shown), widths, tuple(column for column in columns if column not in shown))
 
 
@@ -54,7 +54,7 @@ def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def _shrink(widths: dict[str, int], least: Mapping[str, int], width: int) -> None:
+def shrink(widths: dict[str, int], least: Mapping[str, int], width: int) -> None:
     """Take from the widest of these columns, none below its least, until a line fits."""
     while (over := _total(widths) - width) > 0:
         able = [key for key in least if widths[key] > least[key]]

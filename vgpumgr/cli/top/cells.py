@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from vgpumgr.cli.text.wrapping import cell_width
+
 if TYPE_CHECKING:
     from fractions import Fraction
 
@@ -63,3 +65,38 @@ def part(used: int | None, whole: int | None) -> float | None:
 def level(value: float | None) -> str:
     """The colour of that many percent."""
     return "" if value is None else "red" if value >= HOT else "yellow" if value >= WARM else "green"
+
+
+def shortened(text: str, width: int) -> str:
+    """A name no wider than that, without its middle: names of a fleet differ at their ends."""
+    if cell_width(text) <= width:
+        return text
+    start = _start(text, (width - 1) // 2)
+    end = 0
+    while end < len(text) and cell_width(f"{start}…{text[len(text) - end - 1 :]}") <= width:
+        end += 1
+    return f"{start}…{text[len(text) - end :]}" if width > 0 else ""
+
+
+def cut(line: Line, width: int) -> Line:
+    """The line as far as the terminal is wide, with a mark where more of it would follow."""
+    if sum(cell_width(cell.text) for cell in line) <= width:
+        return line
+    found, room = [], width - 1
+    for cell in line:
+        text = _start(cell.text, room)
+        found.append(cell._replace(text=text))
+        room -= cell_width(text)
+        if text != cell.text:
+            break
+    return (*found, Cell("…", found[-1].style))
+
+
+def _start(text: str, width: int) -> str:
+    """As much of its beginning as fits."""
+    if text.isascii():
+        return text[:width]
+    end = 0
+    while end < len(text) and cell_width(text[: end + 1]) <= width:
+        end += 1
+    return text[:end]

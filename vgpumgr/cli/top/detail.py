@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
-from vgpumgr.cli.text.wrapping import cell_width
+from vgpumgr.cli.text.wrapping import cell_width, wrapped
 from vgpumgr.cli.top import plot
 from vgpumgr.cli.top.cells import Cell, celsius, gib, part, percent, share, watts
 
@@ -26,9 +26,10 @@ _LEAST = 3  # lines of a plot
 def lines(key: Key, row: Row | None, history: History, setting: Setting, *, of_share: bool) -> list[Line]:
     """The screen's lines. `row` None: it is no longer there, or its host was not read. `of_share`: the scale of SM's plot."""
     seen = history.of(key)
-    facts = _facts(row) if row is not None else [("", ("not there now: its host was not read, or it was detached",))]
+    facts = _facts(row) if row is not None else [("", ("not there now: not read, or detached",))]
     width = max((len(name) for name, _ in facts), default=0)
-    found: list[Line] = [(Cell(" ".join(one_line(part) for part in key[2:4] if part) or "-", "bold"),)]
+    name = " ".join(one_line(part) for part in key[2:4] if part) or "-"
+    found: list[Line] = [(Cell(part, "bold"),) for part in wrapped(name, setting.width)]
     found += [(Cell(f"  {name:<{width}}  "), Cell(_fitting(parts, setting.width - width - 4))) for name, parts in facts]
     room = setting.height - len(found) - 4
     for title, values in (

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
-from vgpumgr.cli.text.wrapping import wrapped
+from vgpumgr.cli.text.wrapping import sentence, wrapped
 from vgpumgr.cli.top import detail, foot, grid, plot, table
-from vgpumgr.cli.top.cells import Cell, bar, celsius, gib, level, part, percent, share, watts
+from vgpumgr.cli.top.cells import Cell, bar, celsius, cut, gib, level, part, percent, share, shortened, watts
 from vgpumgr.cli.top.grid import Head, Plot
 from vgpumgr.cli.top.history import History, key_of, key_of_gpu
 from vgpumgr.cli.top.view_state import KEYS, View, shown_from
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import GpuReading, Round
 
 ALWAYS = 4  # this many columns of the VMs are never dropped, however narrow the terminal
+_ALWAYS_OF_GPU = 3
 _HEADS = (
     ("VM", "vm", False), ("SLOT", "", False), ("HOST", "host", False), ("SM", "sm", True), ("FB GiB", "fb", True),
     ("ENTITLED", "entitled", True), ("TYPE", "", False), ("MEM", "", True), ("ENC", "", True), ("DEC", "", True),
     ("GPU", "", False), ("STATE", "", False),
 )  # fmt: skip
+_NAMES = ("VM", "SLOT", "HOST")
 _GPU_HEADS = tuple(
-    Head(text=text, right=right)
+    Head(text=text, right=right, name=text == "HOST")
     for text, right in (
         ("HOST", False), ("GPU", False), ("SM", True), ("FB GiB", True), ("VGPUS", True), ("BOARD", False),
         ("POLICY", False), ("MEM", True), ("TEMP", True), ("POWER", True),
@@ -75,6 +77,15 @@ class Frame:
 
 def frame(rounds: Sequence[Round], view: View, history: History, setting: Setting) -> Frame:
     """The content of a screen: sorted, filtered, then cut. `rounds` is empty until the first reading."""
+    found = _frame(rounds, view, history, setting)
+    return replace(
+        found,
+        lines=tuple(cut(line, setting.width) for line in found.lines),
+        foot=found.foot._replace(text=shortened(found.foot.text, setting.width)),
+    )
+
+
+def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setting) -> Frame:
     above = _above(rounds, history, setting)
     found = table.arranged(
         live.rows(rounds),
@@ -135,10 +146,16 @@ def _above(rounds: Sequence[Round], history: History, setting: Setting) -> list[
     if not rounds:
         return [(Cell(f"reading {counted(setting.hosts, 'host')} …"),)]
     room = max(1, setting.height // 3)
-    told = [(cell,) for cell in heads([one for one in table.totals(rounds) if one.error or one.silent], room=room)]
+    told = _told([one for one in table.totals(rounds) if one.error or one.silent], setting.width, room=room)
     gpus = _gpus(rounds, history, setting, room=max(0, room - len(told)))
     blank: list[Line] = [()] if gpus and setting.height >= _ROOMY else []
     return [*told, *gpus, *blank]
+
+
+def _told(totals: Sequence[Total], width: int, *, room: int) -> list[Line]:
+    """What is wrong with these hosts: in whole sentences if they all fit, else in a line for each."""
+    whole: list[Line] = [(cell._replace(text=part),) for cell in heads(totals) for part in sentence(cell.text, width)]
+    return whole if len(whole) <= room else [(cell,) for cell in heads(totals, room=room)]
 
 
 def heads(totals: Sequence[Total], *, room: int | None = None) -> list[Cell]:
@@ -177,7 +194,9 @@ def _gpus(rounds: Sequence[Round], history: History, setting: Setting, *, room: 
         values = [seen.sm for seen in history.of(key_of_gpu(host, gpu.pci))]
         return Cell(plot.line(values, width, ascii_only=setting.ascii_only), "cyan")
 
-    lines = grid.lines(_GPU_HEADS, rows, setting.width, always=ALWAYS, plot=Plot(head="SM OVER TIME", draw=draw))
+    lines = grid.lines(
+        _GPU_HEADS, rows, setting.width, always=_ALWAYS_OF_GPU, plot=Plot(head="SM OVER TIME", draw=draw)
+    )
     return [*lines, (Cell(f"… and {counted(left, 'more GPU')}", "dim"),)] if left else lines
 
 
@@ -229,7 +248,10 @@ def _heads(view: View, setting: Setting) -> list[Head]:
     """With a mark on the column that decides the order."""
     down = (view.sort in table.BY_NAME) == view.reverse
     mark = (" v" if down else " ^") if setting.ascii_only else (" ▼" if down else " ▲")
-    return [Head(text=text + mark if sort == view.sort else text, right=right) for text, sort, right in _HEADS]
+    return [
+        Head(text=text + mark if sort == view.sort else text, right=right, name=text in _NAMES)
+        for text, sort, right in _HEADS
+    ]
 
 
 def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, setting: Setting) -> Cell:
@@ -240,7 +262,7 @@ def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, setting
     parts = (
         foot.Part(f"{min(shown.start + 1, shown.stop)}-{shown.stop} of {count}"),
         foot.Part(f"by {view.sort}", foot.ORDER),
-        foot.Part(f"only /{one_line(view.pattern)}" if view.pattern else ""),
+        foot.Part(f"only /{shortened(one_line(view.pattern), setting.width // 4)}" if view.pattern else ""),
         foot.Part(f"{off} off hidden" if off else ""),
         foot.Part(
             "" if at is None else f"{time.strftime('%H:%M:%S', time.localtime(at))}, every {setting.every_s:g} s",

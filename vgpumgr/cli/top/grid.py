@@ -1,28 +1,30 @@
-"""Columns of cells as lines of a terminal's width: what does not fit is dropped from the right, and nothing wraps."""
+"""Columns of cells as lines of a terminal's width: what does not fit is dropped from the right, then names lose their middle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.rows.fit import GAP, shrink
 from vgpumgr.cli.text.wrapping import cell_width
-from vgpumgr.cli.top.cells import Cell
+from vgpumgr.cli.top.cells import Cell, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.cli.top.cells import Line
 
-GAP = 2
+_LEAST_NAME = 8
 _LEAST_PLOT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A column's name; `right`: its cells are numbers and stand under the name's end."""
+    """A column's name; `right`: its cells are numbers and stand under the name's end. `name`: they are names, which can be long."""
 
     text: str
     right: bool = False
+    name: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +38,12 @@ class Plot:
 def lines(
     heads: Sequence[Head], rows: Sequence[Line], width: int, *, always: int, plot: Plot | None = None
 ) -> list[Line]:
-    """The head and the rows. The first `always` columns are shown in any case; the terminal cuts what is too long."""
+    """The head and the rows. The first `always` columns are shown in any case: for them names are shortened."""
     widths = [
         max(cell_width(text) for text in (head.text, *(row[at].text for row in rows))) for at, head in enumerate(heads)
     ]
     count = fitting(widths, width, always=always)
+    widths = _with_short_names(heads[:count], widths, width)
     drawn = False
     if plot is not None:  # it is worth more than most columns
         beside = fitting(widths, width - GAP - max(_LEAST_PLOT, len(plot.head)), always=always)
@@ -51,7 +54,7 @@ def lines(
     for number, row in enumerate([None, *rows]):
         cells = [Cell(head.text, "bold") for head in heads] if row is None else row
         line = [
-            Cell(_padded(cell.text, size, right=head.right) + " " * GAP, cell.style)
+            Cell(_padded(shortened(cell.text, size), size, right=head.right) + " " * GAP, cell.style)
             for cell, size, head in zip(cells[:count], widths, heads, strict=False)
         ]
         if plot is not None and drawn:
@@ -68,6 +71,13 @@ def fitting(widths: Sequence[int], width: int, *, always: int) -> int:
     while count > always and sum(widths[:count]) + GAP * (count - 1) > width:
         count -= 1
     return count
+
+
+def _with_short_names(heads: Sequence[Head], widths: Sequence[int], width: int) -> list[int]:
+    """The widths with which these columns fit, if their names leave room enough."""
+    found = {head.text: size for head, size in zip(heads, widths, strict=False)}
+    shrink(found, {head.text: min(_LEAST_NAME, found[head.text]) for head in heads if head.name}, width)
+    return [*found.values(), *widths[len(found) :]]
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:

@@ -102,9 +102,7 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
     newest = max(host.last.at for host in latest)
     limit = outdated_after_s(every_s)
     if now_s - newest > limit:
-        yield _finding(
-            "stale", None, f"nothing has been collected for {_long(now_s - newest)}: `vgpumgr collect` reads the hosts"
-        )
+        yield _finding("stale", None, f"no sample for {_long(now_s - newest)}: `vgpumgr collect` takes one")
     for host in latest:
         last = host.last
         if last.reading is None:

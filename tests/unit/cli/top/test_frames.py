@@ -22,6 +22,7 @@ from vgpumgr.cli.top.history import key_of
 from vgpumgr.cli.top.table import SORTS
 from vgpumgr.cli.top.view_state import View
 from vgpumgr.core.usage import live
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from vgpumgr.cli.top.cells import Cell
@@ -196,21 +197,56 @@ def test_bars_are_of_a_fixed_scale(value: int, text: str, plain: str) -> None:
 
 
 @LAW
-@given(st.integers(20, 220), st.text(min_size=1, max_size=40), st.booleans())
-def test_columns_are_dropped_from_the_right_until_the_rest_fits_and_names_are_never_cut(
-    width: int, vm: str, ascii_only: bool
+@given(
+    st.integers(20, 220),
+    st.text(min_size=1, max_size=80),
+    st.text("kvm-", min_size=1, max_size=80),
+    st.booleans(),
+    st.sampled_from(
+        [View(), View(help="keys"), View(help="command"), View(typing=True, pattern="x" * 99), View(group="gpu")]
+    ),
+)
+def test_no_line_is_wider_than_the_terminal_whatever_the_names(
+    width: int, vm: str, host: str, ascii_only: bool, view: View
 ) -> None:
-    """Where even those that are always shown do not fit, the terminal cuts the line; it never wraps."""
-    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, vm=vm))),)
+    rounds = (
+        made_up.one_round(made_up.gpu(made_up.vgpu(1, vm=vm)), host=host),
+        made_up.failed_round("no answer, and many words about why there is none " * 3, host=f"{host}2"),
+    )
     seen = history.History()
     seen.add(rounds)
-    found = frames.frame(rounds, View(), seen, setting(width, 24, ascii_only=ascii_only))
-    head, row = texts(found)[-2:]
-    assert row.startswith(one_line(vm) or "-")
-    names = head.split()
-    assert names[:3] == ["VM", "SLOT", "HOST"]
-    if len(names) > frames.ALWAYS + 1:  # the mark of the order is a word of its own
-        assert all(cell_width(line) <= width for line in texts(found)[-2:])
+    at = frames.frame(rounds, View(), seen, setting(width, 24, ascii_only=ascii_only)).at
+    for one in (view, View(detail=at), View(detail=at, of_share=True)):
+        found = frames.frame(rounds, one, seen, setting(width, 24, ascii_only=ascii_only))
+        assert all(cell_width(line) <= width for line in [*texts(found), found.foot.text])
+
+
+@LAW
+@given(st.integers(46, 220), st.text(min_size=1, max_size=80))
+def test_however_long_a_name_is_its_use_is_shown(width: int, vm: str) -> None:
+    """A name loses its middle only where the columns that are always shown would not fit."""
+    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, vm=vm, sm=31))),)
+    head, row = texts(frame(rounds, View(), 24, width))[-2:]
+    assert head.split()[:4] == ["VM", "SLOT", "HOST", "SM"]
+    assert "31%" in row
+    if cell_width(one_line(vm)) <= width - 31:
+        assert row.startswith(one_line(vm))
+
+
+def test_a_long_name_keeps_both_its_ends() -> None:
+    assert cell_texts.shortened("web-frontend-production-0017", 13) == "web-fr…n-0017"
+    assert cell_texts.shortened("漢漢漢漢漢", 6) == "漢…漢"
+    assert cell_texts.shortened("vm01", 4) == "vm01"
+
+
+def test_what_is_wrong_with_a_host_is_told_in_a_whole_sentence_where_there_is_room() -> None:
+    failed = made_up.failed_round("no answer for 30 s; still waiting, and the other hosts are read", host="kvm01")
+    lines = texts(frame((failed,), View(), 24, 60))
+    assert lines[:2] == ["kvm01  ? not read: no answer for 30 s; still waiting, and", "    the other hosts are read"]
+    several = tuple(replace(failed, host=HostName(f"kvm{number:02d}")) for number in range(1, 8))
+    assert [line[:5] for line in texts(frame(several, View(), 24, 60))[:7]] == [
+        f"kvm{number:02d}" for number in range(1, 8)
+    ]
 
 
 @pytest.mark.parametrize(("width", "height"), [(60, 20), (80, 24), (120, 40), (200, 50)])
