@@ -164,17 +164,21 @@ class _Draining:
             rows=rows,
             outcome=Outcome.DONE if self._done else outcome,
             findings=(*fleet.plans[0].findings, *journaling.findings(self.session.context)),
-            error=failed or _not_drained(self.session.declaration.name, pci, rows),
+            error=failed
+            or _not_drained(self.session.declaration.name, pci, rows, would_be=fleet.changed and self.consent.check),
         )
 
 
-def _not_drained(host: HostName, gpu: PciAddress | None, rows: tuple[DrainRow, ...]) -> errors.NotDrained | None:
+def _not_drained(
+    host: HostName, gpu: PciAddress | None, rows: tuple[DrainRow, ...], *, would_be: bool
+) -> errors.NotDrained | None:
     left = draining.blocking(rows)
     if not left:
         return None
     where = host if gpu is None else f"GPU {gpu} of {host}"
     return errors.NotDrained(
-        f"{where} is cordoned, but not free: {len(left)} of {len(rows)} vGPUs there are in the way",
+        f"{where} {'would be' if would_be else 'is'} cordoned, but not free: {len(left)} of {len(rows)} vGPUs there "
+        f"{'would be' if would_be else 'are'} in the way",
         details=[f"{row.vm or '?'} {row.slot or '-'}: {row.why}" for row in left],
         hint="drain waits for them with --wait 10m; or run it again once they are gone",
     )

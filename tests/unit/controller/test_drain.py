@@ -74,8 +74,12 @@ def test_a_host_is_free_where_nothing_runs_and_its_idle_vgpus_stay(fleet: Fleet)
 
 def test_what_runs_is_named_and_waited_for(fleet: Fleet) -> None:
     start(fleet, VM)
+    foretold = result(fleet.drain(options(), check=True)).error
+    assert isinstance(foretold, errors.NotDrained)
+    assert foretold.message == f"{HOST} would be cordoned, but not free: 1 of 2 vGPUs there would be in the way"
     found = result(fleet.drain(options()))
     assert isinstance(found.error, errors.NotDrained)
+    assert found.error.message == f"{HOST} is cordoned, but not free: 1 of 2 vGPUs there are in the way"
     assert next_of(found) == {VM: "blocks", OTHER: "stays"}
     assert any(f"{VM} runs with it" in line for line in found.error.details)
     assert fleet.drain(options(wait_s=60), meanwhile=lambda: stop(fleet, VM)).word == "unchanged"
