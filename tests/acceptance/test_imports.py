@@ -72,6 +72,7 @@ TABLE_OF_COMMANDS = {
     "profiles": case("profiles", HOST | TABLE),
     "host install": case("host install kvm02 --check", HOST | TABLE, code=3),
     "host uninstall": case("host uninstall kvm02", HOST | TABLE),
+    "host purge": case("host purge kvm02 --yes", HOST | STORE, before=("cordon kvm02 --reason PSU",)),
     "host status": case("host status", HOST | TABLE),
     "host check": case("host check kvm02", HOST | TABLE, code=5),
     "host sudoers": case("host sudoers kvm01 --user vgpumgr", INVENTORY),

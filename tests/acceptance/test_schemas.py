@@ -88,6 +88,9 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "adopt": (("adopt", HOST), "change", 0),
     "detach": (("detach", VM, *ON, "--yes"), "change", 0),
     "detach again": (("detach", VM, *ON), "change", 0),
+    "host install again": (("host", "install", "kvm02"), "host", 0),
+    "host purge --check": (("host", "purge", "kvm02", "--check"), "purge", 3),
+    "host purge": (("host", "purge", "kvm02", "--yes"), "purge", 0),
 }
 
 # They print no object of their own: a shell's script, Prometheus' page, and the lab's, which are for the hand.

@@ -20,6 +20,7 @@ from vgpumgr.controller.context import Context
 from vgpumgr.controller.drain import DrainOptions, drain
 from vgpumgr.controller.maintenance import CordonOptions, cordon
 from vgpumgr.controller.mode import ModeOptions, set_mode
+from vgpumgr.controller.purge import purge
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import RequestsResult, SlotRequest
 from vgpumgr.controller.results import (
@@ -29,6 +30,7 @@ from vgpumgr.controller.results import (
     FleetPlan,
     ModeResult,
     Planned,
+    PurgeResult,
     ReconcileResult,
     SchedulerResult,
 )
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.reconcile.purging import PurgePlan
     from vgpumgr.link.host import Host
 
 HOSTS = ("kvm01", "kvm02")
@@ -62,7 +65,7 @@ _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
 
-Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult | DrainResult"
+Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult | DrainResult | PurgeResult"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +89,8 @@ class Outcome:
                 return " ".join(self.result.outcomes)
             case DrainResult():
                 return self.result.outcome if self.result.error is None else type(self.result.error).__name__
+            case PurgeResult():
+                return self.result.outcome if not self.result.errors else type(self.result.errors[0]).__name__
             case RequestsResult():
                 return " ".join(sorted({slot.outcome for slot in self.result.slots}))
             case None:
@@ -277,6 +282,15 @@ class Fleet:
                 check=check, show=lambda _fleet: None, ask=lambda fleet: end.agreed.extend(fleet.takes_away)
             )
             return drain(context, options, consent, rest=lambda _seconds: meanwhile())
+
+        return self._run(run, trouble, "anna@ctl1")
+
+    def purge(self, host: str, *, check: bool = False, trouble: Trouble | None = None) -> Outcome:
+        def run(context: Context, end: Outcome) -> PurgeResult:
+            consent: Consent[PurgePlan] = Consent(
+                check=check, show=lambda _plan: None, ask=lambda plan: end.agreed.extend(plan.work.takes_away)
+            )
+            return purge(context, host, consent)
 
         return self._run(run, trouble, "anna@ctl1")
 

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "vgpumgr.core.report.schedulers": "unit/core/plan/test_scheduler.py",
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
     "vgpumgr.documents.drain": SCHEMAS,
+    "vgpumgr.documents.purge": SCHEMAS,
     "vgpumgr.documents.collect": "acceptance/test_collect.py",
     "vgpumgr.documents.history": "unit/cli/commands/test_history.py",
     "vgpumgr.documents.install": "unit/cli/commands/test_nightly.py",

@@ -56,7 +56,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "Set-up": {
         "docs": ("commands.docs", "docs", "Read the documentation in the terminal."),
-        "host": ("commands.host", "host", "Logins that can run nothing else: what is installed for them."),
+        "host": ("commands.host", "host", "What is installed on hosts; leave one without a trace."),
         "inventory": ("commands.inventory", "inventory", "Check the inventory."),
         "completion": ("params.completion", "completion", "Shell completion for bash, zsh or fish."),
         "install": ("commands.nightly", "install", "Install the nightly reconcile or the collector on this machine."),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.draining import DrainRow
     from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+    from vgpumgr.core.reconcile.purging import PurgePlan
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.modes import ModeRow
     from vgpumgr.core.report.schedulers import SchedulerRow
@@ -216,6 +217,17 @@ class DrainResult:
     outcome: Success
     findings: tuple[Finding, ...]
     error: VgpumgrError | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeResult:
+    """The result of purge. `files`: what went, or would go. `errors`: why nothing, or not all, did; empty if all went well."""
+
+    plan: PurgePlan
+    files: tuple[str, ...]
+    outcome: Success
+    findings: tuple[Finding, ...]
+    errors: tuple[VgpumgrError, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
     install   dispatcher (text), programs     Installed, afterwards
               (base64), pinned
     uninstall                                 Installed, afterwards
+    purge     check                           PurgeFact (without `check`, under the lock that `lock` took)
 
 `libvirt` is a LibvirtQuery or null: what is to be read of it, at the same time. What is changed in libvirt are steps of `execute`.
 
@@ -535,6 +536,12 @@ class Installed(TypedDict):
     """The answer to `installed`, `install` and `uninstall`."""
 
     installation: InstallationFact
+
+
+class PurgeFact(TypedDict):
+    """The answer to `purge`: the files and folders of ours that went; with `check`, those that are there."""
+
+    files: List[str]
 
 
 class VgpuSampleFact(TypedDict):

@@ -5,7 +5,7 @@ import os
 import time
 from typing import Any, Callable, Collection, Dict, Optional, Union
 
-from . import installation
+from . import installation, purging
 from .dispatcher import FOLDER
 from .facts.facts import observe
 from .facts.nvml import load_binding
@@ -65,6 +65,7 @@ class Server:
             "uninstall": lambda _request: {
                 "installation": self._installing(lambda: installation.uninstall(self._root))
             },
+            "purge": self._purge,
         }
 
     @property
@@ -146,6 +147,15 @@ class Server:
             return self._look(query, frozenset(gpus))
         finally:
             self._lock.give_back()
+
+    def _purge(self, request: Dict[str, Any]) -> Any:
+        check = request.get("check")
+        if not isinstance(check, bool):
+            refuse("check must be true or false")
+        if check:
+            return purging.look(self._root)
+        self._must_be_locked()
+        return self._installing(lambda: purging.purge(self._root))
 
     def _installing(self, change: Callable[[], Any]) -> Any:
         try:

@@ -7,6 +7,7 @@ domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
 set_metadata, attach_device, detach_device          change a VM's definition, under the lock
 plug_device, unplug_device                          change what a VM runs with, under the lock
 installed, install, uninstall                       what `host install` leaves there (docs/logins.md)
+files, purge                                        every file of ours there (docs/leaving.md)
 
 The first three and unlock read libvirt's domains at the same time, if they are told which. What turns answers into core's values
 is imported with the first answer: that takes as long as a login.
@@ -166,6 +167,14 @@ class Host(abc.ABC):
     def uninstall(self) -> Installation:
         """Remove all that `install` left; what is there afterwards. Raises as it does."""
         return self._installation(self.program.uninstall())
+
+    def files(self) -> tuple[str, ...]:
+        """The files and folders of ours that are there: the ledger, and what `install` left."""
+        return tuple(self.program.purge(check=True)["files"])
+
+    def purge(self) -> tuple[str, ...]:
+        """Remove them, under the lock; which there were. Raises StalePlan if the ledger still has something."""
+        return tuple(self.program.purge(check=False)["files"])
 
     def ping(self, timeout_s: float = PING_S) -> None:
         """Check that the host answers. Raises LeaseLost if its lock was ours and no longer is."""

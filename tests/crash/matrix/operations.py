@@ -11,7 +11,7 @@ from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.maintenance import CordonOptions
-from vgpumgr.host.protocol import FIXED_SHARE, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.host.protocol import FIXED_SHARE, LEDGER_PATH, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
 
@@ -104,6 +104,17 @@ def _check_scheduler(fleet: Fleet) -> None:
     assert gpu.schedulers[Engine.GRAPHICS].policy is Policy.FIXED_SHARE
     has(fleet, VM)
     has(fleet, OTHER)
+
+
+def _prepare_purge(fleet: Fleet) -> None:
+    attach(fleet, VM, OTHER)
+    assert fleet.cordon(ECC).word == "done"
+
+
+def _check_purged(fleet: Fleet) -> None:
+    has_not(fleet, VM)
+    has_not(fleet, OTHER)
+    assert not (fleet.machines[HOST].root / LEDGER_PATH[1:]).exists()
 
 
 def _check_cordon(fleet: Fleet) -> None:
@@ -232,6 +243,12 @@ DRAIN = Operation(
     run=lambda fleet, trouble: fleet.drain(OF_FIRST, trouble=trouble),
     check=_check_drained,
 )
+PURGE = Operation(
+    name="host purge",
+    prepare=_prepare_purge,
+    run=lambda fleet, trouble: fleet.purge(HOST, trouble=trouble),
+    check=_check_purged,
+)
 RECONCILE = Operation(
     name="reconcile",
     prepare=_prepare_reconcile,
@@ -250,6 +267,7 @@ OPERATIONS = (
     AGAIN,
     CORDON,
     DRAIN,
+    PURGE,
     RECONCILE,
 )
 MIXED = (MODE, AGAIN)  # not on a GPU without the mode

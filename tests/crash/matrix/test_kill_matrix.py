@@ -32,7 +32,7 @@ from tests.model import promises
 from tests.model.machine import GPUS, Machine
 from tests.model.pool import POOL
 from vgpumgr.controller.requests import RequestsResult
-from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.results import PurgeResult, ReconcileResult
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def problem(outcome: Outcome) -> Exception | None:
     """What went wrong, if anything."""
     if isinstance(outcome.result, ReconcileResult | RequestsResult):
         return next(iter(outcome.result.problems), None)
+    if isinstance(outcome.result, PurgeResult):
+        return next(iter(outcome.result.errors), None)
     return outcome.error
 
 
@@ -94,6 +96,7 @@ def others(fleet: Fleet, operation: Operation) -> object:
         "attach several": (1, 2, 4),
         "detach several": (1, 2, 4),
         "drain": (1, 4),
+        "host purge": (1, 2, 4),
     }
     names = {f"1vm{number:02}" for number in mine.get(operation.name, (4,))}
     return (

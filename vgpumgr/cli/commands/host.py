@@ -1,4 +1,4 @@
-"""host install, status, check, sudoers, uninstall."""
+"""host install, status, check, sudoers, uninstall; with host purge, of purge.py."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vgpumgr.cli.commands.purge import purge_command
 from vgpumgr.cli.params import candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import printing
@@ -28,7 +29,10 @@ _ANY = choosing.hosts()
 @click.group()
 @root_options
 def host() -> None:
-    """Logins that can run nothing but vgpumgr: what is installed on hosts for them (`vgpumgr docs logins`)."""
+    """What is on hosts: for logins that can run nothing but vgpumgr (`vgpumgr docs logins`), and to leave a host without a trace."""
+
+
+host.add_command(purge_command)
 
 
 @host.command("install")

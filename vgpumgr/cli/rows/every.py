@@ -32,6 +32,7 @@ VIEWS: Final[dict[str, View]] = {
     "history": runs.HISTORY,
     "reconcile --restart-window": runs.RESTARTS,
     "host install": hosts.INSTALL,
+    "host purge": things.PURGED,
     "host status": hosts.STATUS,
     "inventory check": hosts.INVENTORY,
     "render": things.HOSTDEVS,

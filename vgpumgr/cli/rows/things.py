@@ -1,4 +1,4 @@
-"""What belongs to this machine and to the program itself: the rows of `docs`, `version`, `install` and `render`."""
+"""What belongs to this machine and to the program itself: the rows of `docs`, `version`, `install`, `host purge` and `render`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ FILES = View(
     columns=(
         Column(key="path", head="PATH", in_table=True),
         Column(key="state", head="STATE", in_table=True, colours=STATES),
+    ),
+)
+PURGED = View(
+    path=("files",),
+    names=("path",),
+    columns=(
+        Column(key="path", head="PATH", in_table=True),
+        Column(key="outcome", head="OUTCOME", in_table=True, colours=STATES),
     ),
 )
 HOSTDEVS = View(

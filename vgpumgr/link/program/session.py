@@ -23,6 +23,7 @@ from vgpumgr.host.protocol import (
     LibvirtQuery,
     Locked,
     Observed,
+    PurgeFact,
     SampleReport,
     SchedulerFact,
 )
@@ -217,6 +218,10 @@ class Program:
     def uninstall(self) -> InstallationFact:
         """Remove it; what is there afterwards."""
         return self._checked(self._request("uninstall", {}, self._request_s), Installed, "installation")["installation"]
+
+    def purge(self, *, check: bool) -> PurgeFact:
+        """Remove our files there, under the lock; with `check` only say which there are."""
+        return self._checked(self._request("purge", {"check": check}, self._request_s), PurgeFact, "files")
 
     def ping(self, timeout_s: float = PING_S) -> None:
         """Check that the program answers."""

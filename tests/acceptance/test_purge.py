@@ -1,0 +1,94 @@
+"""host purge: after it a host's files are as before vgpumgr came; what is in use keeps all of it, and what is not ours stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance.command import vgpumgr, vgpus
+
+if TYPE_CHECKING:
+    from tests.lab_fixtures import Lab
+
+pytestmark = pytest.mark.lab
+
+HOST, GPU, OTHER_GPU = "kvm01", "0000:41:00.0", "0000:81:00.0"
+LEDGER, BOOT = "/var/lib/vgpumgr/ledger.json", "/etc/modprobe.d/vgpumgr.conf"
+DISPATCHER = "/opt/vgpumgr-host/dispatcher"
+
+
+def files(lab: Lab) -> str:
+    """Every file where vgpumgr could leave one, with its content."""
+    folders = "/etc /opt /var/lib /usr/local /root /home"
+    found = "-not -path '*/libvirt/*' -type f -exec sha256sum {} +"
+    return lab.must(
+        HOST, f"{{ find {folders} -not -path '*/libvirt/*' -printf '%p %m %u\\n'; find {folders} {found}; }} | sort"
+    )
+
+
+def purge(lab: Lab, *more: str, code: int = 0) -> Any:
+    return vgpumgr(lab, "host", "purge", HOST, *more, code=code)
+
+
+def test_a_host_is_left_as_it_was(vf_lab: Lab) -> None:
+    lab = vf_lab
+    lab.must(HOST, "rmdir /var/lib/vgpumgr")  # the lab makes it
+    before = files(lab)
+    devices = lab.must(HOST, "ls /sys/bus/mdev/devices")
+    vgpumgr(lab, "host", "install", HOST)
+    vgpumgr(lab, "attach", "vm01", "vm02", "--profile", "4Q")
+    vgpumgr(lab, "scheduler", "set", "--on", HOST, "--gpu-id", GPU, "--policy", "equal-share", "--yes")
+    vgpumgr(lab, "cordon", HOST, "--reason", "it goes")
+    vgpumgr(lab, "cordon", HOST, "--gpu-id", OTHER_GPU, "--reason", "ECC errors")
+    full = files(lab)
+
+    foretold = purge(lab, "--check", "-o", "json", code=3).document
+    assert {row["path"] for row in foretold["files"]} >= {LEDGER, BOOT, DISPATCHER}
+    assert {row["outcome"] for row in foretold["files"]} == {"would_change"}
+    assert files(lab) == full
+    asked = purge(lab, code=2)
+    assert "purge removes 2 vGPUs and" in asked.err
+    assert files(lab) == full
+
+    told = purge(lab, "--yes")
+    assert f"  - {LEDGER}" in told.out
+    assert "your lines in sudoers and authorized_keys" in told.out
+    assert "Nothing of vgpumgr's is left on kvm01" in told.out
+    assert files(lab) == before
+    assert lab.must(HOST, "ls /sys/bus/mdev/devices") == devices
+    for vm in ("vm01", "vm02"):
+        xml = lab.must(HOST, f"virsh dumpxml --inactive {vm}")
+        assert "<hostdev" not in xml
+        assert "vgpumgr" not in xml
+    assert "has nothing of vgpumgr's. Nothing to do." in purge(lab, "--yes").out
+    assert files(lab) == before
+    rows = vgpumgr(lab, "history", HOST, "-o", "json").document["runs"]
+    assert rows[0]["verb"] == "purge"
+    assert rows[0]["outcome"] == "done"
+
+
+def test_while_a_vm_runs_with_one_nothing_is_changed(vf_lab: Lab) -> None:
+    lab = vf_lab
+    vgpumgr(lab, "attach", "vm01", "vm02", "--profile", "4Q")
+    vgpumgr(lab, "lab", "hold", "vm01")
+    before = files(lab)
+    refused = purge(lab, "--yes", code=5)
+    assert "vm01" in refused.err
+    assert "is in use" in refused.err
+    assert files(lab) == before
+    assert {row["vm"] for row in vgpus(lab)} == {"vm01", "vm02"}
+    vgpumgr(lab, "lab", "stop", "vm01")
+    purge(lab, "--yes")
+    assert vgpus(lab) == []
+
+
+def test_what_is_not_ours_stays_and_is_named(vf_lab: Lab) -> None:
+    lab = vf_lab
+    vgpumgr(lab, "scheduler", "set", "--on", HOST, "--gpu-id", GPU, "--policy", "equal-share", "--yes")
+    lab.must(HOST, f"echo 'options nvidia NVreg_EnableMSI=1' >> {BOOT}")
+    text = lab.must(HOST, f"cat {BOOT}")
+    told = purge(lab, "--yes").out
+    assert f"RmPVMRL in {BOOT}" in told
+    assert lab.must(HOST, f"cat {BOOT}") == text
+    lab.must(HOST, f"rm {BOOT}")

@@ -1,0 +1,74 @@
+"""purge on the host: its files go once nothing there is ours any more, and not before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from vgpumgr.host import installation, purging
+from vgpumgr.host.files import Root
+from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
+from vgpumgr.host.protocol import CHANGED, LEDGER_BROKEN, LEDGER_PATH, CordonText
+from vgpumgr.host.refusal import Refusal
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files of root's")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    (tmp_path / "opt").mkdir()
+    (tmp_path / "var/lib").mkdir(parents=True)
+    return Root(tmp_path)
+
+
+def paths(root: Root) -> list[Path]:
+    return sorted(Path(root.path("/")).rglob("*"))
+
+
+def install(root: Root) -> None:
+    program = base64.b64encode(b"program").decode()
+    installation.install(root, {"dispatcher": '"""A script."""\n', "programs": [program], "pinned": False})
+
+
+def test_the_ledger_and_what_was_installed_go_without_a_trace(root: Root) -> None:
+    before = paths(root)
+    install(root)
+    write_ledger(root, read_ledger(root))
+    Path(root.path(LEDGER_PATH + ".new")).touch()
+    there = purging.look(root)
+    assert LEDGER_PATH in there["files"]
+    assert purging.purge(root) == there
+    assert paths(root) == before
+    assert purging.purge(root) == {"files": []}
+
+
+def test_a_ledger_that_says_something_stays_with_all_the_rest(root: Root) -> None:
+    install(root)
+    cordon: CordonText = {"reason": "PSU", "by": "anna@ctl1", "at": "2026-11-23T16:00:00Z"}
+    write_ledger(root, read_ledger(root).with_cordon(None, None, cordon))
+    before = paths(root)
+    with pytest.raises(Refusal) as refused:
+        purging.purge(root)
+    assert refused.value.kind == CHANGED
+    assert paths(root) == before
+
+
+def test_a_ledger_that_cannot_be_read_may_say_something(root: Root) -> None:
+    write_ledger(root, read_ledger(root))
+    Path(root.path(LEDGER_PATH)).write_text(json.dumps({"version": 99}), encoding="ascii")
+    with pytest.raises(Refusal) as refused:
+        purging.purge(root)
+    assert refused.value.kind == LEDGER_BROKEN
+    assert Path(root.path(LEDGER_PATH)).exists()
+
+
+def test_the_controllers_own_files_stay_where_it_is_the_host(root: Root) -> None:
+    write_ledger(root, read_ledger(root))
+    store = Path(root.path("/var/lib/vgpumgr/store.sqlite"))
+    store.touch()
+    purging.purge(root)
+    assert store.exists()

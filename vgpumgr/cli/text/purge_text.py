@@ -1,0 +1,53 @@
+"""host purge for people: what goes, what stays, the question, the last line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text import fleet_text, words
+from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.controller.results import PurgeResult
+    from vgpumgr.core.reconcile.purging import PurgePlan
+
+
+def lines(plan: PurgePlan, *, diff: bool) -> Iterator[str]:
+    """Each thing that goes, then each that stays."""
+    yield from fleet_text.host_lines(plan.work, diff=diff)
+    if plan.files:
+        yield f"{plan.host}, files"
+    for path in plan.files:
+        yield f"  - {path}"
+    yield from stays(plan)
+
+
+def stays(plan: PurgePlan) -> Iterator[str]:
+    """What stays, and whose it is."""
+    if plan.left:
+        yield f"{plan.host} keeps"
+    for text in plan.left:
+        yield f"    {text}"
+
+
+def question(plan: PurgePlan) -> str:
+    """What goes, counted."""
+    vgpus = sum(plan_steps.destroys(step) for step in plan.work.steps)
+    return (
+        " and ".join(
+            words.counted(number, noun) for number, noun in ((vgpus, "vGPU"), (len(plan.files), "file")) if number
+        )
+        or "all of it"
+    )
+
+
+def closing(result: PurgeResult, elapsed_s: float) -> str:
+    """The last line, where nothing failed."""
+    if result.outcome is Outcome.WOULD_CHANGE:
+        return "would change; nothing was written (--check)."
+    if result.outcome is Outcome.UNCHANGED:
+        return f"{result.plan.host} has nothing of vgpumgr's. Nothing to do."
+    return f"done in {elapsed_s:.1f} s. Nothing of vgpumgr's is left on {result.plan.host}; its history stays here (`vgpumgr history {result.plan.host}`)."

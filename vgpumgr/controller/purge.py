@@ -1,0 +1,125 @@
+"""host purge: free what is ours on a host, then remove the files that vgpumgr wrote there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller.engine import journaling
+from vgpumgr.controller.engine.host_run import HostRun
+from vgpumgr.controller.hosts.session import open_session
+from vgpumgr.controller.results import PurgeResult
+from vgpumgr.core.model.installation import DISPATCHER
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan.step import WriteModprobe, record
+from vgpumgr.core.reconcile import host_plan, purging, tasks
+from vgpumgr.core.reconcile.purging import PurgePlan
+from vgpumgr.errors import Outcome
+from vgpumgr.store.journal_entry import Intent
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.hosts.session import Session
+    from vgpumgr.controller.results import Consent
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.errors import Success, VgpumgrError
+
+_WHAT = "host purge"
+_ANY = tasks.SetCordon(gpu_id=None, reason=None)  # a task that reads whatever the others may need
+
+
+def purge(context: Context, host: str, consent: Consent[PurgePlan]) -> PurgeResult:
+    """Purge the host of that name. A vGPU in use is in the result's errors, and nothing is changed then.
+
+    Raises RequestError, Declined, HostError or ApplyError; the same command again goes on.
+    """
+    declaration = context.inventory.host(host)
+    with open_session(context, declaration) as session:
+        return _Purging(session, consent).carry_out()
+
+
+@dataclass(frozen=True, slots=True)
+class _Purging:
+    session: Session
+    consent: Consent[PurgePlan]
+
+    def carry_out(self) -> PurgeResult:
+        plan = self._plan(self._run().read((_ANY,)))
+        if plan.refusals:
+            return self._result(plan, Outcome.UNCHANGED, errors=plan.refusals)
+        self.consent.show(plan)
+        if not plan.changed:
+            return self._result(plan, Outcome.UNCHANGED)
+        if self.consent.check:
+            return self._result(plan, Outcome.WOULD_CHANGE, files=plan.files)
+        if not self.consent.given:
+            self.consent.ask(plan)
+        errors = self._free(plan) if plan.work.changed else ()
+        if errors:
+            return self._result(plan, Outcome.DONE, errors=errors)
+        return self._result(plan, Outcome.DONE, files=self._remove_files())
+
+    def _plan(self, view: HostView) -> PurgePlan:
+        declaration = self.session.declaration
+        planned, _ = host_plan.plan_tasks(view, declaration, purging.todo(view), self._author)
+        found = tuple(finding for one in planned if one.plan is not None for finding in one.plan.findings)
+        work = host_plan.HostPlan(
+            host=declaration.name,
+            tasks=planned,
+            findings=found,
+            fingerprint=plans.digest(*plans.of_host(view), view.domains),
+            ours=len(view.snapshot.ledger or ()),
+        )
+        files, boot = self.session.link.files(), purging.boot_file(view)
+        return PurgePlan(
+            work=work,
+            files=purging.in_order(files, boot),
+            boot=boot,
+            left=tuple(purging.left(view, declaration, has_dispatcher=DISPATCHER in files)),
+        )
+
+    def _free(self, agreed: PurgePlan) -> tuple[VgpumgrError, ...]:
+        """Free what is ours. Returns what failed."""
+        run = HostRun(self.session, self._author, agreed.work.takes_away)
+        view = run.lock(_WHAT, (_ANY,))
+        run.go(view, purging.todo(view))
+        return tuple(one.error for one in run.results if one.error is not None)
+
+    def _remove_files(self) -> tuple[str, ...]:
+        """Remove them under the lock; the host program refuses if somebody has made a vGPU there meanwhile."""
+        view = self.session.lock(_WHAT)
+        host, link, boot = self.session.declaration.name, self.session.link, purging.boot_file(view)
+        step = None if boot is None else WriteModprobe(host=host, path=boot.path, text=None, before=boot.text)
+        steps = () if step is None else (record(step),)
+        with journaling.recorded(
+            self.session.context, Intent(verb="purge", why="requested", host=host, steps=steps)
+        ) as line:
+            if step is not None:
+                link.execute(step)
+            gone = purging.in_order(link.purge(), boot)
+        self.session.unlock(view)
+        line.end(None)
+        return gone
+
+    def _run(self) -> HostRun:
+        return HostRun(self.session, self._author)
+
+    @property
+    def _author(self) -> tasks.Author:
+        return tasks.Author(by=self.session.context.by, at=self.session.context.now())
+
+    def _result(
+        self,
+        plan: PurgePlan,
+        outcome: Success,
+        *,
+        files: tuple[str, ...] = (),
+        errors: tuple[VgpumgrError, ...] = (),
+    ) -> PurgeResult:
+        return PurgeResult(
+            plan=plan,
+            files=files,
+            outcome=outcome,
+            findings=(*plan.work.findings, *journaling.findings(self.session.context)),
+            errors=errors,
+        )

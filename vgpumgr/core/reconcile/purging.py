@@ -1,0 +1,100 @@
+"""What a host loses when vgpumgr leaves it: our vGPUs with their hostdevs and claims, cordons, files. What is not ours stays, and is told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import modprobe
+from vgpumgr.core.model.snapshot import MIXED_SIZE
+from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.report import listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.errors import VgpumgrError
+    from vgpumgr.names import HostName
+
+_OUR_LINE = re.compile(rf'options nvidia {modprobe.PER_DEVICE}="?(pci=[0-9a-f:.]+;{modprobe.KEY}=\w+;?)+"?')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgePlan:
+    """`work` frees what is ours; then `files` go, `boot` among them. `left`: what stays, a sentence each."""
+
+    work: HostPlan
+    files: tuple[str, ...]
+    boot: modprobe.ModprobeFile | None
+    left: tuple[str, ...]
+
+    @property
+    def host(self) -> HostName:
+        return self.work.host
+
+    @property
+    def changed(self) -> bool:
+        return self.work.changed or bool(self.files)
+
+    @property
+    def refusals(self) -> tuple[VgpumgrError, ...]:
+        return tuple(one.refused for one in self.work.tasks if one.refused is not None)
+
+
+def todo(view: HostView) -> tuple[tasks.Task, ...]:
+    """A task for each slot that the ledger or a claim names, and for each cordon."""
+    slots = {(entry.vgpu.vm, entry.vgpu.slot): entry.vgpu.vm_name for entry in view.snapshot.ledger or ()}
+    for domain in view.domains:
+        slots |= {(domain.uuid, claim.slot): domain.name for claim in tasks.own_claims(view, domain)}
+    freed = [
+        tasks.DetachSlot(vm=vm, uuid=uuid, slot=slot)
+        for (uuid, slot), vm in sorted(slots.items(), key=lambda row: (row[1], row[0]))
+    ]
+    return (*freed, *(tasks.SetCordon(gpu_id=one.gpu_uuid, reason=None) for one in view.snapshot.cordons))
+
+
+def boot_file(view: HostView) -> modprobe.ModprobeFile | None:
+    """vgpumgr.conf, if nothing in it is anybody else's."""
+    for file in view.snapshot.modprobe or ():
+        if file.path == modprobe.OUR_PATH and _is_ours_alone(file):
+            return file
+    return None
+
+
+def left(view: HostView, declared: HostDeclaration, *, has_dispatcher: bool) -> Iterator[str]:
+    """What stays there, and what to do about it."""
+    if declared.vms:
+        names = ", ".join(sorted(declared.vms))
+        yield f"the inventory still declares {names}: the next reconcile would begin again there"
+    foreign = [row for row in listing.rows(view) if row.state == "foreign"]
+    if foreign:
+        yield f"{len(foreign)} vGPU{'s' if len(foreign) > 1 else ''} that vgpumgr did not make: {', '.join(_place(row) for row in foreign)}"
+    ours = boot_file(view)
+    for file in view.snapshot.modprobe or ():
+        if file != ours and modprobe.KEY in file.text:
+            yield f"{modprobe.KEY} in {file.path}, which has other people's options, too: edit it by hand"
+    if ours is not None:
+        yield "the present schedulers, until the nvidia module is loaded again; the initramfs may have a copy of their file: update-initramfs -u, or dracut -f"
+    for gpu in view.snapshot.gpus:
+        if gpu.mode == MIXED_SIZE:
+            yield f"mixed-size mode of GPU {gpu.pci}, until the host reboots"
+    if has_dispatcher:
+        yield "your lines in sudoers and authorized_keys (`vgpumgr docs logins`)"
+
+
+def _place(row: listing.VgpuRow) -> str:
+    return str(row.uuid or row.vf or row.gpu)
+
+
+def _is_ours_alone(file: modprobe.ModprobeFile) -> bool:
+    lines = [line for line in file.text.splitlines() if line and not line.startswith("#")]
+    return all(_OUR_LINE.fullmatch(line) for line in lines)
+
+
+def in_order(files: Sequence[str], boot: modprobe.ModprobeFile | None) -> tuple[str, ...]:
+    """Every file that goes, the boot file first: without the ledger nobody would know that it is ours."""
+    return (*([] if boot is None else [boot.path]), *files)

@@ -1,0 +1,38 @@
+"""purge: the files that vgpumgr wrote on a host go, once nothing there is its own any more."""
+
+import os
+from contextlib import suppress
+
+from . import installation
+from .dispatcher import DISPATCHER, PIN, PROGRAMS
+from .files import Root
+from .ledger.ledger import read_ledger
+from .protocol import LEDGER_PATH, PurgeFact
+from .steps.hardware import changed
+
+_UNFINISHED = LEDGER_PATH + ".new"  # a killed run's
+_FILES = (LEDGER_PATH, _UNFINISHED, DISPATCHER, PIN, PROGRAMS)
+
+
+def look(root: Root) -> PurgeFact:
+    """What would go. What people keep for a login of its own (sudoers, authorized_keys) is theirs, and not looked for."""
+    return {"files": [path for path in _FILES if os.path.lexists(root.path(path))]}
+
+
+def purge(root: Root) -> PurgeFact:
+    """Remove the ledger and what `host install` left; what did go. The caller holds the host's exclusive lock.
+
+    Raises Refusal if the ledger still has something, or cannot be read; then nothing went. Raises OSError.
+    """
+    ledger = read_ledger(root)
+    left = len(ledger.entries) + len(ledger.cordons) + len(ledger.blocked_writes)
+    if left:
+        raise changed("an empty ledger", "{} rows in it".format(left))
+    found = look(root)
+    installation.uninstall(root)  # it may refuse; the ledger goes after it
+    for path in (LEDGER_PATH, _UNFINISHED):
+        with suppress(FileNotFoundError):
+            os.unlink(root.path(path))
+    with suppress(OSError):  # not empty: the controller's own store may be there, if the host is the controller
+        os.rmdir(root.path(os.path.dirname(LEDGER_PATH)))
+    return found
