@@ -14,7 +14,15 @@ from vgpumgr.core.report import listing, modes, schedulers
 from vgpumgr.core.usage import usage_rows
 from vgpumgr.errors import Outcome
 
-LINES = ("attach", "plan", "cordon", "collect", "render", "install cron", "host purge")  # for people they print no table
+LINES = (
+    "attach",
+    "plan",
+    "cordon",
+    "collect",
+    "render",
+    "install cron",
+    "host purge",
+)  # for people they print no table
 PAGE = (Path(__file__).parents[2] / "docs/output.md").read_text(encoding="utf-8")
 
 
