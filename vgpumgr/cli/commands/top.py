@@ -16,7 +16,7 @@ from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.usage import TOP
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted
-from vgpumgr.cli.top import frames, table
+from vgpumgr.cli.top import frames, nothing, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,15 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
             return found
 
         manual = tuple(click.get_current_context().get_help().splitlines())
-        display.run(rounds, every_s=every, view=View(sort=sort), hosts=len(meant.hosts), colour=colour, manual=manual)
+        display.run(
+            rounds,
+            every_s=every,
+            view=View(sort=sort),
+            hosts=len(meant.hosts),
+            colour=colour,
+            manual=manual,
+            chosen=bool(meant.shown.vms),
+        )
     return 0
 
 
@@ -110,6 +118,9 @@ def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Ch
         if found:
             output.echo()
             printing.print_rows(settings, TOP, document)
+        elif not unknown:
+            for text in nothing.told(rounds, found, chosen=bool(meant.shown.vms)):
+                output.echo(text)
     else:
         printing.print_rows(settings, TOP, document)
     return output.print_errors(settings, errors)

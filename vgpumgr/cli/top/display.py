@@ -56,18 +56,33 @@ class _Suspended:
 _Event = _Key | _Read | _Broken | _Resized | _Suspended
 
 
-def run(rounds: Rounds, *, every_s: float, view: View, hosts: int, colour: bool, manual: tuple[str, ...] = ()) -> None:
-    """Show `rounds()` at this interval until the user quits. `hosts` is the number of hosts to read, `manual` the command's help."""
-    _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour, manual=manual).run(rounds)
+def run(
+    rounds: Rounds,
+    *,
+    every_s: float,
+    view: View,
+    hosts: int,
+    colour: bool,
+    manual: tuple[str, ...] = (),
+    chosen: bool = False,
+) -> None:
+    """Show `rounds()` at this interval until the user quits.
+
+    `hosts` is the number of hosts to read, `manual` the command's help; `chosen`: only VMs that were named are shown.
+    """
+    _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour, manual=manual, chosen=chosen).run(rounds)
 
 
 class _Loop:
-    def __init__(self, *, every_s: float, view: View, hosts: int, colour: bool, manual: tuple[str, ...]) -> None:
+    def __init__(
+        self, *, every_s: float, view: View, hosts: int, colour: bool, manual: tuple[str, ...], chosen: bool
+    ) -> None:
         self._every_s = every_s
         self._view = view
         self._hosts = hosts
         self._colour = colour
         self._manual = manual
+        self._chosen = chosen
         self._history = History()
         self._rounds: Sequence[Round] = ()
         # A signal handler can call its put at any point (docs.python.org/3/library/queue.html).
@@ -121,6 +136,7 @@ class _Loop:
             hosts=self._hosts,
             every_s=self._every_s,
             manual=self._manual,
+            chosen=self._chosen,
         )
         return frames.frame(self._rounds, self._view, self._history, setting)
 

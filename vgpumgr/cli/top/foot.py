@@ -23,8 +23,14 @@ KEYS = (
     Part("q quit", 1), Part("s sort", 7), Part("/ filter", 5), Part("o off", 6), Part("Enter detail", 4), Part("h help"),
 )  # fmt: skip
 BACK = (Part("Esc back"), Part("e scale", 1), Part("h all keys"))
+_OTHER_KEY = "any other key closes"
 ORDER, TIME = 3, 2
 """The ranks of the order, which is marked on its column as well, and of the time."""
+
+
+def scrolling(first: int, last: int, count: int) -> tuple[Part, ...]:
+    """Of a text that is longer than the screen."""
+    return (Part(f"lines {first + 1}-{last} of {count}"), Part("↑ ↓ PgUp PgDn scroll"), Part(_OTHER_KEY, 1))
 
 
 def line(parts: Sequence[Part], width: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.text.wrapping import sentence, wrapped
-from vgpumgr.cli.top import detail, foot, grid, plot, table
+from vgpumgr.cli.top import detail, foot, grid, nothing, plot, table
 from vgpumgr.cli.top.cells import Cell, bar, celsius, cut, gib, level, part, percent, share, shortened, watts
 from vgpumgr.cli.top.grid import Head, Plot
 from vgpumgr.cli.top.history import History, key_of, key_of_gpu
@@ -49,7 +49,10 @@ _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a frame is made for: the terminal, how many hosts are read how often, the command's own help."""
+    """What a frame is made for: the terminal, how many hosts are read how often, the command's own help.
+
+    `chosen`: VMs were named, and only theirs are shown.
+    """
 
     width: int
     height: int
@@ -57,13 +60,14 @@ class Setting:
     hosts: int
     every_s: float
     manual: tuple[str, ...] = ()
+    chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One screen: lines, then `foot` as the last one of the terminal.
 
-    `page`: how many rows of VMs fit. `count`: how many there are, with those above and below the screen. `at`: the vGPU of the
+    `page`: how many rows of VMs fit, or lines of a help. `count`: how many there are, with those above and below the screen. `at`: the vGPU of the
     selected one.
     """
 
@@ -102,10 +106,13 @@ def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setti
     first = shown_from(view.offset, cursor, page=page, count=len(found))
     shown = found[first : first + page]
     at = key_of(found[cursor]) if found else None
-    if view.help or view.detail is not None:
-        lines, last = _instead(view, live.rows(rounds), history, setting)
+    if view.help:
+        return _help(view, setting, at)
+    if view.detail is not None:
+        lines = _detail(view, live.rows(rounds), history, setting)
+        last = Cell(foot.line(foot.BACK, setting.width), "reverse")
         return Frame(lines=tuple(lines), foot=last, page=page, count=len(found), at=at)
-    below = _vms(shown, cursor - first, view, history, setting) if shown else []
+    below = _vms(shown, cursor - first, view, history, setting) if shown else _nothing(rounds, view, setting)
     return Frame(
         lines=(*above, *below),
         foot=_foot(rounds, view, slice(first, first + len(shown)), len(found), setting),
@@ -116,16 +123,26 @@ def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setti
     )
 
 
-def _instead(view: View, rows: Sequence[Row], history: History, setting: Setting) -> tuple[list[Line], Cell]:
-    """What takes the whole screen: one vGPU, or a help."""
-    any_key = Cell("press any key to continue", "reverse")
-    if view.help == "command":
-        return _plain(setting.manual, setting), any_key
-    if view.help:
-        return _plain(_keys(setting.width), setting), any_key
+def _detail(view: View, rows: Sequence[Row], history: History, setting: Setting) -> list[Line]:
+    """The screen of one vGPU."""
     row = next((row for row in rows if key_of(row) == view.detail), None)
     lines = detail.lines(view.detail or (), row, history, setting, of_share=view.of_share)
-    return lines[: setting.height - 1], Cell(foot.line(foot.BACK, setting.width), "reverse")
+    return lines[: setting.height - 1]
+
+
+def _help(view: View, setting: Setting, at: Key | None) -> Frame:
+    """A help on the whole screen, which is scrolled where it is longer. `page` and `count` are those of its lines."""
+    if view.help == "command":
+        texts = [part for text in setting.manual for part in sentence(text, setting.width)]
+    else:
+        texts = _keys(setting.width)
+    page = max(1, setting.height - 1)
+    first = max(0, min(view.help_top, len(texts) - page))
+    last = "press any key to continue"
+    if len(texts) > page:
+        last = foot.line(foot.scrolling(first, min(first + page, len(texts)), len(texts)), setting.width)
+    lines = tuple((Cell(text),) for text in texts[first : first + page])
+    return Frame(lines=lines, foot=Cell(last, "reverse"), page=page, count=len(texts), at=at)
 
 
 def _keys(width: int) -> list[str]:
@@ -137,8 +154,12 @@ def _keys(width: int) -> list[str]:
     return found
 
 
-def _plain(texts: Sequence[str], setting: Setting) -> list[Line]:
-    return [(Cell(text),) for text in texts[: setting.height - 1]]
+def _nothing(rounds: Sequence[Round], view: View, setting: Setting) -> list[Line]:
+    """Why there is no row, once a reading says so."""
+    if not rounds:
+        return []
+    told = nothing.told(rounds, live.rows(rounds), pattern=view.pattern, chosen=setting.chosen)
+    return [(Cell(part),) for text in told for part in sentence(text, setting.width)]
 
 
 def _above(rounds: Sequence[Round], history: History, setting: Setting) -> list[Line]:

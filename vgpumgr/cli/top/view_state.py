@@ -26,7 +26,7 @@ KEYS = (
     ("e", "draw plots on the scale of the whole GPU, or of the share that the vGPU is entitled to"),
     ("PgUp PgDn", "one screen up or down; also b and space"),
     ("Home End", "first or last row; also g and G"),
-    ("h", "this help; any key closes it"),
+    ("h", "this help; any key closes it, but for those that scroll a longer one"),
     ("H", "the help of the command"),
 )
 
@@ -36,7 +36,7 @@ class View:
     """`offset`: rows above the first one on the screen; `cursor`: rows above the selected one.
 
     `typing`: typed text goes into the filter, `pattern`. `of_share`: plots are drawn on the scale of the entitled share.
-    `detail`: the vGPU that the whole screen is about.
+    `detail`: the vGPU that the whole screen is about. `help_top`: lines of the help above the screen.
     """
 
     sort: str = "sm"
@@ -49,16 +49,17 @@ class View:
     hide_off: bool = True
     of_share: bool = False
     help: Help = ""
+    help_top: int = 0
     detail: Key | None = None
 
 
 def press(view: View, key: str, *, page: int, count: int, at: Key | None = None) -> View | None:
     """The view after a key (keyboard.py names them); None: quit.
 
-    `page` rows fit on the screen, there are `count`, and `at` is the vGPU of the selected one.
+    `page` rows (of the help: lines) fit on the screen, there are `count`, and `at` is the vGPU of the selected one.
     """
     if view.help:
-        return replace(view, help="")
+        return _scroll(view, key, page=page, count=count)
     if view.typing:
         return _type(view, key)
     if view.detail is not None and key in ("enter", "esc", "q"):
@@ -92,25 +93,38 @@ def press(view: View, key: str, *, page: int, count: int, at: Key | None = None)
             return _move(view, key, page=page, count=count)
 
 
+def _scroll(view: View, key: str, *, page: int, count: int) -> View:
+    """The help, further up or down; a key that does not scroll it closes it."""
+    last = max(0, count - page)
+    top = _moved(min(view.help_top, last), key, page=page, count=last + 1) if last else None
+    return replace(view, help="", help_top=0) if top is None else replace(view, help_top=top)
+
+
 def _move(view: View, key: str, *, page: int, count: int) -> View:
-    cursor = min(view.cursor, max(0, count - 1))
+    cursor = _moved(min(view.cursor, max(0, count - 1)), key, page=page, count=count)
+    if cursor is None:
+        return view
+    return replace(view, cursor=cursor, offset=shown_from(view.offset, cursor, page=page, count=count))
+
+
+def _moved(at: int, key: str, *, page: int, count: int) -> int | None:
+    """Where one of so many is after a key that moves; None for every other key."""
     match key:
         case "up" | "k":
-            cursor -= 1
+            at -= 1
         case "down" | "j":
-            cursor += 1
+            at += 1
         case "pgup" | "b":
-            cursor -= page
+            at -= page
         case "pgdn" | " ":
-            cursor += page
+            at += page
         case "home" | "g":
-            cursor = 0
+            at = 0
         case "end" | "G":
-            cursor = count - 1
+            at = count - 1
         case _:
-            return view
-    cursor = max(0, min(cursor, count - 1))
-    return replace(view, cursor=cursor, offset=shown_from(view.offset, cursor, page=page, count=count))
+            return None
+    return max(0, min(at, count - 1))
 
 
 def shown_from(offset: int, cursor: int, *, page: int, count: int) -> int:

@@ -110,3 +110,18 @@ def test_no_line_of_one_reading_is_longer_than_the_terminal(
     found = lines_of(monkeypatch, capsys, width, "top", "--once")
     assert any(line.startswith("vm07") for line in found)
     assert [line for line in found if cell_width(line) > width] == []
+
+
+class _Empty(_Sampler):
+    def round(self) -> tuple[Round, ...]:
+        return (made_up.one_round(made_up.gpu(), host=HOST),)
+
+
+@pytest.mark.usefixtures("site")
+def test_one_reading_without_a_vgpu_says_so_and_what_makes_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sampling, "Sampler", _Empty)
+    found = lines_of(monkeypatch, capsys, 60, "top", "--once")
+    assert "no VM has a vGPU on the 1 host that could be read" in found
+    assert "`vgpumgr attach VM --profile 4Q` makes one" in found

@@ -327,6 +327,46 @@ def test_neither_the_help_nor_the_detail_has_a_line_that_the_terminal_cuts(width
     assert all(cell_width(line) <= width for line in texts(example.shown(view, width, 24)))
 
 
+def test_a_help_that_is_longer_than_the_screen_is_scrolled_to_its_last_line_and_any_other_key_closes_it() -> None:
+    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1))),)
+    view = View(help="command", cursor=0)
+    seen = []
+    for key in ("pgdn", "pgdn", "pgdn", "up"):
+        found = frame(rounds, view, 24)
+        seen.append(texts(found)[0])
+        view = view_state.press(view, key, page=found.page, count=found.count, at=found.at) or View()
+    last = frame(rounds, replace(view, help_top=999), 24)
+    assert seen == [f"line {number} of the help" for number in (0, 23, 27, 27)]
+    assert texts(last)[-1] == "line 49 of the help"
+    assert last.foot.text == "lines 28-50 of 50  ↑ ↓ PgUp PgDn scroll  any other key closes"
+    closed = view_state.press(view, "x", page=last.page, count=last.count)
+    assert closed == View()
+
+
+@pytest.mark.parametrize(
+    ("rounds", "view", "told"),
+    [
+        ((), View(), "reading 3 hosts …"),
+        ((made_up.one_round(),), View(), "no NVIDIA GPU on the 1 host that could be read"),
+        ((made_up.one_round(made_up.gpu()),), View(), "no VM has a vGPU on the 1 host that could be read"),
+        (MANY, View(pattern="nobody"), "nothing contains nobody: Esc clears the filter"),
+        (
+            (made_up.one_round(made_up.gpu(made_up.vgpu(1, state="off"))),),
+            View(),
+            "no VM with a vGPU runs (1 off): o shows them",
+        ),
+    ],
+)
+def test_where_there_is_no_row_the_screen_says_why(rounds: tuple[Round, ...], view: View, told: str) -> None:
+    assert told in texts(frame(rounds, view, 24))
+
+
+def test_named_vms_without_a_vgpu_are_told_apart_from_hosts_without_any() -> None:
+    rounds = (made_up.one_round(made_up.gpu()),)
+    found = frames.frame(rounds, View(), history.History(), replace(setting(), chosen=True))
+    assert "these VMs have no vGPU on the 1 host that could be read" in texts(found)
+
+
 def test_readings_stand_beside_those_of_the_same_moment() -> None:
     """A vGPU that comes later, or whose host was not read, has gaps; one of which nothing is left is forgotten."""
     seen = history.History()
