@@ -141,7 +141,7 @@ def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[Us
 
 
 def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: bool) -> None:
-    from vgpumgr.cli.text import sparkline, usage_text
+    from vgpumgr.cli.text import chart, sparkline, usage_text
     from vgpumgr.documents import usage as documents
 
     if not report.rows:
@@ -165,6 +165,9 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
             output.echo()
             bars = sparkline.bars_of_stdout()
             printing.print_table(settings, usage_text.engines(row, bars), usage_text.OF_ONE)
+            plots = [*usage_text.plots(row, report, output.width() or chart.IN_A_PIPE, bars)]
+            if plots:
+                output.write_lines(["", *plots])
     else:
         printing.print_rows(settings, USAGE, documents.document(report, store.path))
     for line in usage_text.not_judged(report):

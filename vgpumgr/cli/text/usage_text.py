@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.text import chart
 from vgpumgr.cli.text.sparkline import sparkline
 from vgpumgr.cli.text.words import counted
 
@@ -55,6 +56,30 @@ def engines(row: UsageRow, bars: str) -> list[dict[str, object]]:
         }
         for name, use in row.engines.items()
     ]
+
+
+def plots(row: UsageRow, report: UsageReport, width: int, bars: str) -> Iterator[str]:
+    """SM and framebuffer over the window, each below its title; none of which nothing was measured."""
+    shares, size = row.engines["sm"].series, row.framebuffer_size_bytes
+    if any(value is not None for value in shares):
+        yield "SM, percent of the whole GPU"
+        yield from chart.lines(shares, _axes(report, "100%", "50%"), width, bars=bars)
+    if size and any(value is not None for value in row.framebuffer_series):
+        yield "framebuffer, GiB: the most that was used"
+        filled = [None if value is None else 100 * value / size for value in row.framebuffer_series]
+        axes = _axes(report, f"{size / _GIB:.1f}", f"{size / 2 / _GIB:.1f}")
+        yield from chart.lines(filled, axes, width, bars=bars)
+
+
+def _axes(report: UsageReport, most: str, middle: str) -> chart.Axes:
+    window = report.window
+    return chart.Axes(
+        most=most,
+        middle=middle,
+        since_s=window.since_us / 1e6,
+        until_s=window.until_us / 1e6,
+        cell_s=window.step_s,
+    )
 
 
 def not_judged(report: UsageReport) -> Iterator[str]:

@@ -43,7 +43,8 @@ class UsageRow:
 
     `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `entitled`: the entitled share of
     the GPU, 0 to 1, its mean over the window; `used_of_share`: SM use relative to that share, 1 is all of it. `seen`: the
-    part of the window that was measured, 0 to 1. Framebuffer in bytes: now, the maximum, the size, and the part never used.
+    part of the window that was measured, 0 to 1. Framebuffer in bytes: now, the maximum, the size, the part never used, and
+    the maxima by cell.
     None: unknown.
     """
 
@@ -64,6 +65,7 @@ class UsageRow:
     framebuffer_max_bytes: int | None
     framebuffer_size_bytes: int | None
     framebuffer_headroom_bytes: int | None
+    framebuffer_series: tuple[int | None, ...]
     last_us: int | None
 
 
@@ -161,6 +163,7 @@ def _row(
         framebuffer_headroom_bytes=(
             None if size is None or total.framebuffer_max is None else max(0, size - total.framebuffer_max)
         ),
+        framebuffer_series=(None,) * window.cells if series is None else series.framebuffer_maxima(window.cells),
         last_us=total.last_us or None,
     )
 

@@ -80,3 +80,8 @@ class Series:
         """Percent by cell; None: nothing was measured in it. `engine` as in ENGINES."""
         found = (self.cells.get(cell) for cell in range(cells))
         return tuple(None if tally is None else tally.engines[engine].mean for tally in found)
+
+    def framebuffer_maxima(self, cells: int) -> tuple[int | None, ...]:
+        """Bytes by cell, the most that was used in it; None: nothing was reported."""
+        found = (self.cells.get(cell) for cell in range(cells))
+        return tuple(None if tally is None else tally.framebuffer_max for tally in found)

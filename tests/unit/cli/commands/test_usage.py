@@ -89,6 +89,20 @@ def test_one_vm_is_told_engine_by_engine(folder: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("week")
+def test_one_vm_has_plots_with_axes_in_a_pipe_too(folder: Path) -> None:
+    """vm01 used 60 % of the GPU for three hours; vm03 was off, and what nobody measured has no plot."""
+    lines = run(folder, "vm01", "--since", "3h").out.splitlines()
+    first = lines.index("SM, percent of the whole GPU")
+    second = lines.index("framebuffer, GiB: the most that was used")
+    assert (lines[first + 1][:8], lines[first + 4][:8]) == ("  100% │", "   50% │")
+    assert set(lines[first + 4][8:].strip()) == {sparkline.BLOCKS[7]}
+    assert lines[second + 1].split()[0] == "12.0"
+    assert lines[second + 7].split()[0] == "0"
+    assert all(len(line) <= 80 for line in lines[first:])
+    assert "SM, percent" not in run(folder, "vm03", "--since", "3h").out
+
+
 def test_json_has_numbers_times_and_null_where_nothing_is_known(folder: Path, stored: int) -> None:
     document = json.loads(run(folder, "-o", "json").out)
     assert published.problems("usage", document) == []
@@ -121,7 +135,9 @@ def test_where_stdout_is_not_unicode_the_bars_are_marks(folder: Path) -> None:
     environ = {**os.environ, "VGPUMGR_STORE": str(folder / "store.sqlite"), "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "vgpumgr.cli.main", "usage", "vm01"]
     out = subprocess.run(command, env=environ, capture_output=True, check=True).stdout.decode("ascii")
-    assert [line.split()[-1][-1] for line in out.splitlines()[6:]] == [sparkline.ASCII[level] for level in (3, 0, 0, 0)]
+    assert [line.split()[-1][-1] for line in out.splitlines()[6:10]] == [
+        sparkline.ASCII[level] for level in (3, 0, 0, 0)
+    ]
 
 
 def test_bars_stand_on_one_scale_and_a_gap_is_blank() -> None:

@@ -43,6 +43,7 @@ def row(
         framebuffer_max_bytes=framebuffer,
         framebuffer_size_bytes=4 * GIB,
         framebuffer_headroom_bytes=None,
+        framebuffer_series=(),
         last_us=None,
     )
 
