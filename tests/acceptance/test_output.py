@@ -112,7 +112,10 @@ def test_an_attach_is_five_lines(printed: Printed) -> None:
 
 def test_a_check_prints_the_same_plan_and_says_that_nothing_was_written(printed: Printed) -> None:
     assert printed.check.out.splitlines()[:-1] == printed.attach.out.splitlines()[:-1]
-    assert printed.check.out.splitlines()[-1] == "would change; nothing was written (--check)."
+    assert printed.check.out.splitlines()[-1] == (
+        "would change; nothing was written (--check). "
+        "GPU 0000:41:00.0 would take only types of 4 GiB from then on, until it is empty."
+    )
 
 
 def test_the_same_attach_again_is_one_line(printed: Printed) -> None:

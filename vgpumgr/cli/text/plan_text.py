@@ -102,9 +102,18 @@ def closing(result: ChangeResult[Plan], elapsed_s: float, undo: str | None) -> s
             slot = f" in slot {plan.slot}" + (f" (it has {have})" if have else "") if plan.slot else ""
             return f"{plan.vm.name} has no vGPU of ours{slot}. Nothing to do."
         case Outcome.WOULD_CHANGE:
-            return _WOULD_CHANGE
+            return " ".join((_WOULD_CHANGE, *_bound_gpus(plan)))
         case Outcome.DONE:
             return f"done in {elapsed_s:.1f} s." + (f" Undo: {undo}" if undo else "")
+
+
+def _bound_gpus(plan: Plan) -> Iterator[str]:
+    """What else would no longer fit, of each GPU that is empty now."""
+    for part in plan.parts or (plan,):
+        placed = part.placed
+        if placed is not None and placed.is_first_of_its_size:
+            size = "that size" if placed.type.size_mib is None else f"{_gib(placed.type.size_mib)} GiB"
+            yield f"GPU {placed.gpu.pci} would take only types of {size} from then on, until it is empty."
 
 
 def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:

@@ -40,6 +40,11 @@ class Placed:
     grant: Grant | None = None
     placement_id: int | None = None
 
+    @property
+    def is_first_of_its_size(self) -> bool:
+        """Whether it binds an empty GPU to its size, while more than one of that size fits. In mixed-size mode nothing does."""
+        return self.ordinal == 1 and self.maximum is not None and self.maximum > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlace:
