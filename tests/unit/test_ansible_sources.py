@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,21 +11,20 @@ import pytest
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-RUNNING = Path(__file__).resolve().parents[2] / "ansible/plugins/module_utils/running.py"
+COLLECTION = Path(__file__).resolve().parents[2] / "ansible"
 
 
 @pytest.fixture(scope="module")
-def running() -> Any:
-    """The module as Ansible loads it, without Ansible."""
-    spec = importlib.util.spec_from_file_location("collection_running", RUNNING)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The module under the name that Ansible gives it, without Ansible."""
+    folder = tmp_path_factory.mktemp("collections")
+    (folder / "ansible_collections" / "vgpumgr").mkdir(parents=True)
+    (folder / "ansible_collections" / "vgpumgr" / "kvm").symlink_to(COLLECTION)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield importlib.import_module("ansible_collections.vgpumgr.kvm.plugins.module_utils.running")
 
 
 @pytest.fixture
@@ -69,6 +67,17 @@ def test_where_ansible_was_given_none_the_usual_places_count(
     given: Callable[..., str | None], sources: tuple[str, ...]
 ) -> None:
     assert given(*sources) is None
+
+
+def test_what_a_person_reads_is_in_ansibles_words_and_data_stay_as_they_are(running: Any) -> None:
+    run = running.Run(params={}, check=False, diff=False)
+    run.warnings.append("name the host with --on")
+    row = {"msg": "use --slot", "requested": "--gpu 0.2", "details": ["see --gpu-id 0000:41:00.0"]}
+    result = running.caught(lambda _run: {"vms": [row]}, run)
+    assert result["warnings"] == ["name the host with `host:`"]
+    assert result["vms"] == [
+        {"msg": "use `slot:`", "requested": "--gpu 0.2", "details": ["see `gpu_id: 0000:41:00.0`"]}
+    ]
 
 
 def test_what_a_hypervisor_says_is_cleaned_in_the_whole_result(running: Any) -> None:

@@ -16,6 +16,16 @@ options:
         C(-i) is used. Several inventories, or one of another kind (a script, a list of hosts), are refused. vgpumgr's usual
         places are searched only if Ansible was given no inventory.
     type: path
+  group:
+    description:
+      - The group whose hosts are the hypervisors. If it is omitted, E(VGPUMGR_GROUP) or the inventory says it (C(vgpumgr_group), or
+        a group C(hypervisors)).
+    type: str
+  timeout:
+    description:
+      - At most so many seconds for each stage of a connection, and for a hypervisor that another run keeps busy. If it is omitted,
+        each stage has a limit of its own, and a busy hypervisor 60 seconds.
+    type: int
 requirements:
   - vgpumgr >= 0.1.0, in the same Python environment as Ansible itself
 notes:

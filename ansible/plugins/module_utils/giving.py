@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.vgpumgr.kvm.plugins.module_utils import entries
 from ansible_collections.vgpumgr.kvm.plugins.module_utils.running import diff_of
 
 _OF_THE_WISH = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu", "series", "usable", "max_waste")
@@ -11,20 +12,22 @@ _OF_THE_WISH = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu", "series",
 
 def vgpu(run):
     """Module vgpu."""
-    from vgpumgr.controller.requests import apply_requests
+    from vgpumgr.controller.requests import SlotRequest, apply_requests
     from vgpumgr.documents import slot as documents
 
     one = run.params["name"] is not None
-    wanted = [_wanted(run.params, entry) for entry in ([run.params] if one else run.params["vms"] or [])]
-    found = apply_requests(run.context(), wanted, check=run.check)
+    asked = [_wanted(run.params, run.params)] if one else entries.read(run.params, run.mistakes, _wanted)
+    found = apply_requests(run.context(), [row for row in asked if isinstance(row, SlotRequest)], check=run.check)
     run.warnings += [row.text for row in (*found.findings, *(row for slot in found.slots for row in slot.findings))]
-    rows = [{**documents.row(slot), "msg": _told(slot)} for slot in found.slots]
-    result = dict(rows[0]) if one else {"changed": found.changed, "msg": _summary(found), "vms": rows}
+    served = iter(found.slots)
+    slots = [next(served) if isinstance(row, SlotRequest) else row for row in asked]
+    rows = [{**documents.row(slot), "msg": _told(slot)} for slot in slots]
+    result = dict(rows[0]) if one else {"changed": found.changed, "msg": _summary(slots, check=run.check), "vms": rows}
     result.pop("outcome", None)
     result["outcomes"] = list(dict.fromkeys(row["outcome"] for row in rows))
-    result["failed"] = bool(found.failed)
+    result["failed"] = any(slot.error is not None for slot in slots)
     if run.diff:
-        result["diff"] = _definitions(found)
+        result["diff"] = _definitions(slots)
     return result
 
 
@@ -87,29 +90,41 @@ def _told(slot):
     return given.get(slot.outcome, f"{name} has {where}")
 
 
-def _summary(found):
+def _summary(slots, *, check):
     """For a list: how many slots changed, and what failed; details that several share are printed once, below them."""
-    count = len(found.slots)
-    changed = sum(slot.changed for slot in found.slots)
-    if not found.failed:
-        return f"{changed or count} of {count} slots {'changed' if changed else 'already as requested'}"
+    failed = [slot for slot in slots if slot.error is not None]
+    changed = sum(slot.changed for slot in slots)
+    did = "would change" if check else "changed"
+    if not failed:
+        return f"{changed or len(slots)} of {len(slots)} slots {did if changed else 'already as requested'}"
     alike = {}
-    for slot in found.failed:
+    for slot in failed:
         alike.setdefault((slot.error.details, slot.error.hint), []).append(slot)
-    lines = [f"{len(found.failed)} of {count} slots failed, {changed} changed"]
-    for (details, hint), slots in alike.items():
-        lines += [f"{slot.vm} {slot.request.slot}: {slot.error.message}" for slot in slots]
+    lines = [f"{len(failed)} of {len(slots)} slots failed, {changed} {did}"]
+    for (details, hint), group in alike.items():
+        lines += [f"{slot.vm} {slot.request.slot}: {slot.error.message}" for slot in group]
         lines += [f"  {line}" for line in details]
         lines += [f"hint: {hint}"] if hint else []
     return "\n".join(lines)
 
 
-def _definitions(found):
-    """The definition before and after, once for every VM that changes."""
+def _definitions(slots):
+    """The definition before and after, once for every VM that changes; and a line for each slot that failed and did not."""
     from vgpumgr.documents.slot import definition
 
-    pairs = {(slot.host, slot.vm): slot for slot in reversed(found.slots) if slot.changed and slot.after is not None}
+    pairs, left = {}, []
+    for slot in slots:
+        before, after = definition(slot.before), definition(slot.after)
+        if slot.after is not None and (slot.changed or before != after):
+            pairs.setdefault((slot.host, slot.vm), (before, after))
+        elif slot.error is not None:
+            left.append(slot)
     return [
-        diff_of(f"{vm} on {host}", definition(slot.before), definition(slot.after))
-        for (host, vm), slot in reversed(pairs.items())
+        *(diff_of(f"{vm} on {host}", before, after) for (host, vm), (before, after) in pairs.items()),
+        *({"prepared": f"{slot.vm} slot {slot.request.slot}: {_left(slot)}\n"} for slot in left),
     ]
+
+
+def _left(slot):
+    """What became of a slot that failed."""
+    return "stays as it is" if slot.after is not None or slot.before is None else "what it has now is not known"

@@ -50,7 +50,7 @@ def vgpu_reconcile(run):
     result["changed"] = bool(changed)
     result["failed"] = bool(found.problems)
     if changed or found.problems:
-        lines = [f"{changed} of {len(done)} jobs changed"]
+        lines = [f"{changed} of {len(done)} jobs {'would change' if run.check else 'changed'}"]
     else:
         waiting = len(found.waiting)
         lines = [f"{len(done) - waiting} of {len(done)} jobs already as wanted"]

@@ -11,6 +11,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ansible_collections.vgpumgr.kvm.plugins.module_utils import spelling
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -22,21 +24,31 @@ _NONE_GIVEN = (
 
 @dataclass
 class Run:
-    """One task: its options, its modes, and where its progress goes. `sources`: what Ansible was given with -i."""
+    """One task: its options, its modes, and where its progress goes. `sources`: what Ansible was given with -i.
+
+    `mistakes`: entries of a list that are not among the options, as they break the specification (entries.sound).
+    """
 
     params: dict
     check: bool
     diff: bool
     tell: Callable[[str], None] = print
     sources: tuple = ()
+    mistakes: dict = field(default_factory=dict)
     warnings: list = field(default_factory=list)
 
     def context(self):
         """The vgpumgr context for the inventory of this task."""
         from vgpumgr.controller import environment
 
-        inventory = environment.load_inventory(self.params["inventory"] or self._given())
-        return environment.make_context(inventory, check=self.check, progress=self.tell, warn=self.warnings.append)
+        inventory = environment.load_inventory(self.params["inventory"] or self._given(), self.params["group"])
+        return environment.make_context(
+            inventory,
+            check=self.check,
+            progress=self.tell,
+            warn=self.warnings.append,
+            timeout=self.params["timeout"],
+        )
 
     def _given(self):
         """The one inventory that Ansible was given; None if it was given none.
@@ -80,8 +92,8 @@ def caught(work, run):
             "error": type(error).__name__,
         }
     if run.warnings:
-        result["warnings"] = list(dict.fromkeys(run.warnings))
-    return _cleaned(result)
+        result["warnings"] = list(dict.fromkeys(map(spelling.said, run.warnings)))
+    return _cleaned(spelling.in_words_of_ansible(result))
 
 
 def _cleaned(value):

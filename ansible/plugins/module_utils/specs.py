@@ -6,7 +6,11 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import env_fallback
 
-_INVENTORY = {"type": "path", "fallback": (env_fallback, ["VGPUMGR_INVENTORY"])}
+_FLEET = {
+    "inventory": {"type": "path", "fallback": (env_fallback, ["VGPUMGR_INVENTORY"])},
+    "group": {"type": "str"},
+    "timeout": {"type": "int"},
+}
 _ASKING = {
     "profile": {"type": "str"},
     "mig_profile": {"type": "str"},
@@ -48,7 +52,7 @@ VGPU = {
                 "even_if_it_will_not_start": {"type": "bool"},
             },
         },
-        "inventory": _INVENTORY,
+        **_FLEET,
     },
     "mutually_exclusive": [("name", "vms")],
     "required_one_of": [("name", "vms")],
@@ -58,7 +62,7 @@ VGPU_INFO = {
     "argument_spec": {
         "name": {"type": "str"},
         "host": {"type": "str"},
-        "inventory": _INVENTORY,
+        **_FLEET,
     },
 }
 
@@ -69,6 +73,6 @@ VGPU_RECONCILE = {
         "confirm_destroys": {"type": "int"},
         "deadline": {"type": "int", "default": 300},
         "strict": {"type": "bool", "default": False},
-        "inventory": _INVENTORY,
+        **_FLEET,
     },
 }

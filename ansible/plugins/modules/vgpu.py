@@ -217,7 +217,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: The outcome for the VM; for a list, what failed, or how many slots were changed.
+  description: The outcome for the VM; for a list, what failed, and how many slots were changed, or would be in check mode.
   returned: always
   type: str
   sample: vm01 slot vgpu0 now has A40-4Q on 0000:41:00.4 of kvm01

@@ -66,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: How many jobs were changed, and what went wrong.
+  description: How many jobs were changed, or would be in check mode, and what went wrong.
   returned: always
   type: str
   sample: 2 of 8 jobs changed

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.vgpumgr.kvm.plugins.module_utils import library, running
+from ansible.plugins.callback import CallbackBase
+from ansible_collections.vgpumgr.kvm.plugins.module_utils import entries, library, running
 
 
 class VgpumgrAction(ActionBase):
@@ -19,6 +20,7 @@ class VgpumgrAction(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
+        self._task.args, mistakes = entries.sound(self.SPEC, self._task.args)
         _checked, params = self.validate_argument_spec(**self.SPEC)
         task_vars = task_vars or {}
         run = running.Run(
@@ -27,6 +29,17 @@ class VgpumgrAction(ActionBase):
             diff=bool(self._task.diff),
             tell=self._display.vvv,
             sources=tuple(task_vars.get("ansible_inventory_sources") or ()),
+            mistakes=mistakes,
         )
         result.update(library.why_not() or running.caught(type(self).WORK, run))
+        if run.diff and result.get("failed") and result.get("diff") and not self._task.no_log:
+            self._show(result["diff"])
         return result
+
+    def _show(self, diff):
+        """Ansible shows the differences of a task that succeeds; this shows those of one that failed, as Ansible would.
+
+        On stderr, where Ansible tells the failure: on stdout a callback may be writing JSON.
+        """
+        shown = CallbackBase()._get_diff([dict(one) for one in diff])
+        self._display.display(shown.rstrip("\n"), stderr=True)

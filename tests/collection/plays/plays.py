@@ -46,7 +46,7 @@ class Ran:
     def diffs(self) -> dict[str, tuple[str, str]]:
         """`VM on HOST` → what is before and after."""
         found = [row for result in self.results for row in result.get("diff", [])]
-        return {row["before_header"]: (row["before"], row["after"]) for row in found}
+        return {row["before_header"]: (row["before"], row["after"]) for row in found if "prepared" not in row}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

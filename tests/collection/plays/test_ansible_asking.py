@@ -113,7 +113,7 @@ def test_the_playbook_attach_asks_for_an_amount(plays: Plays) -> None:
 def test_another_amount_replaces_what_the_slot_has(plays: Plays) -> None:
     plays.task("vgpu", {"name": "vm01", "gpu": 0.25})
     ran = plays.task("vgpu", {"name": "vm01", "gpu": 0.5, "replace": "never"})
-    assert "requested as --gpu 0.25" in ran.results[0]["msg"]
+    assert "requested as `gpu: 0.25`" in ran.results[0]["msg"]
     (done,) = plays.task("vgpu", {"name": "vm01", "gpu": 0.5}).results
     assert (done["changed"], done["type"], done["gpu"]) == (True, "A40-24C", SECOND)
 

@@ -93,6 +93,7 @@ def test_nightly_gives_what_is_declared_and_takes_nothing_away_unless_told(plays
         before = plays.lab.revisions()
         check = plays.play(NIGHTLY, "--check", "--diff", *NO_PYTHON)
         assert (check.code, check.results[0]["changed"], plays.lab.revisions()) == (0, True, before), check.out
+        assert check.results[0]["msg"] == "2 of 2 jobs would change"
         ((old, new),) = check.diffs.values()
         assert ("vm07 vgpu0:" in old, "vm08 vgpu0:" in new, "claim: 4Q" in new) == (True, True, True)
         done = plays.play(NIGHTLY, *NO_PYTHON)
