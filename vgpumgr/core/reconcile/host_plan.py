@@ -6,6 +6,7 @@ Each task is planned on the state that the tasks before it will leave, by the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
@@ -22,7 +23,7 @@ from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
-from vgpumgr.core.reconcile import adopt, requests, tasks
+from vgpumgr.core.reconcile import adopt, requests, tasks, waiting
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile.queue import Queue
 from vgpumgr.core.reconcile.tasks import (
@@ -269,7 +270,18 @@ def _plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, au
         )
     try:
         request = _request(view, declared, domain, task, author)
+    except errors.VgpumgrError as error:
+        return _kept(view, declared, domain, task, error)
+    try:
         plan = _plan_request(view, domain, task, request)
+    except errors.NoCapacity as error:
+        return _kept(
+            view,
+            declared,
+            domain,
+            task,
+            waiting.instead(view, declared, error, partial(_plan_request, domain=domain, task=task, request=request)),
+        )
     except errors.VgpumgrError as error:
         return _kept(view, declared, domain, task, error)
     return PlannedTask(task=task, plan=plan, drift=drifts.of_slot(view, domain, task.slot, request.wish, plan))

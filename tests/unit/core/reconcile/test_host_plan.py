@@ -20,10 +20,11 @@ from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE
 from vgpumgr.core.plan import mode, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
-from vgpumgr.names import VmName, VmUuid
+from vgpumgr.names import PciAddress, VmName, VmUuid
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy
+    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
@@ -136,11 +137,14 @@ def test_what_goes_makes_room_for_what_comes() -> None:
 
 def test_what_is_freed_late_makes_room_in_the_same_run() -> None:
     """Found by a law: vm01's 8Q needs an empty GPU, and vm02's exchange, which comes after it, leaves one."""
-    view = after(builders.host_of("mdev-pf"), vm01="4Q", vm02="4Q")
-    made = plan(view, vm01="8Q", vm02="4C")
-    assert [item.refused for item in made.tasks] == [None, None]
-    assert [item.task.subject for item in made.tasks] == ["vm02 vgpu0", "vm01 vgpu0"]
-    assert plan(simulate.apply(view, made.steps), vm01="8Q", vm02="4C").steps == ()
+    view = after(builders.host_of("mdev-pf"), vm01="4Q", vm02="4Q", vm03="4Q")  # vm01 and vm03 share a GPU
+    gpu = builders.entry_of(view, "vm01").vgpu.gpu
+    assert builders.entry_of(view, "vm03").vgpu.gpu == gpu
+    wanted: dict[str, str | dict[str, str]] = {"vm01": "8Q", "vm02": {"vgpu0": f"4C@{gpu}"}, "vm03": "4Q"}
+    made = plan(view, **wanted)
+    assert [item.refused for item in made.tasks] == [None] * 3
+    assert [item.task.subject for item in made.tasks if item.steps] == ["vm02 vgpu0", "vm01 vgpu0"]
+    assert plan(simulate.apply(view, made.steps), **wanted).steps == ()
 
 
 def test_another_wish_in_the_inventory_exchanges_what_the_inventory_gave_new_first_old_last() -> None:
@@ -327,6 +331,24 @@ def test_what_a_running_vm_keeps_from_being_freed_or_exchanged_waits_until_it_is
     view = builders.running(after(builders.host(), vm01="4Q"))
     assert unit(plan(view), "vm01").waits == "vm01 is shut down"
     assert unit(plan(view, vm01="4C"), "vm01").waits == "vm01 is shut down"
+    assert unit(plan(view, vm01="8Q"), "vm01").waits == "vm01 is shut down"  # a resize at its own place
+
+
+def mode_declared(**vms: str) -> HostDeclaration:
+    gpu = GpuDeclaration(where=Location("hosts.yml", 1), gpu_id=PciAddress(PCI), mode=MIXED_SIZE, scheduler=None)
+    return replace(declares(**vms), gpus=(gpu,))
+
+
+def test_what_fits_only_in_a_mode_that_waits_waits_as_well() -> None:
+    busy = builders.running(after(builders.host(), vm01="4Q"))
+    declared = mode_declared(vm01="4Q", vm02="8Q")
+    made = host_plan.plan_host(busy, declared, RUN)
+    assert unit(made, "GPU").waits == "its GPU is idle: vm01 runs"
+    assert unit(made, "vm02").waits == f"GPU {PCI} can be given its declared mixed-size mode, once it is idle"
+    huge = host_plan.plan_host(busy, mode_declared(vm01="4Q", vm02="48Q"), RUN)  # it would not fit beside vm01's, ever
+    assert unit(huge, "vm02").waits is None
+    idle = host_plan.plan_host(after(builders.host(), vm01="4Q"), declared, RUN)
+    assert [one.refused for one in idle.tasks] == [None] * 3
 
 
 def test_nothing_waits_where_the_use_may_never_end() -> None:
