@@ -544,11 +544,20 @@ class PurgeFact(TypedDict):
     files: List[str]
 
 
+class HolderFact(TypedDict):
+    """A process that runs a VM and has its vGPU open. `since_us`: its start, us since the epoch; null if that is unknown."""
+
+    pid: int
+    command: str
+    since_us: Optional[int]
+
+
 class VgpuSampleFact(TypedDict):
     """A running vGPU: whose it is (as in ActiveFact; with the VF its index), its memory now, and the sample since `since`.
 
     `at_us`: the sample's time, us since the epoch; null if there is no newer one, and then the four are null, too. They are
-    integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization).
+    integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization). `holder`: null if no
+    process of the VM could be found.
     """
 
     instance: int
@@ -564,6 +573,7 @@ class VgpuSampleFact(TypedDict):
     memory: Optional[int]
     encoder: Optional[int]
     decoder: Optional[int]
+    holder: Optional[HolderFact]
 
 
 class GpuSampleFact(TypedDict):
@@ -584,6 +594,7 @@ class GpuSampleFact(TypedDict):
     temperature_c: Optional[int]
     power_mw: Optional[int]
     policy: Optional[Policy]
+    mode: Optional[Mode]
     types: List[TypeFact]
     made: Optional[int]
     vgpus: Optional[List[VgpuSampleFact]]

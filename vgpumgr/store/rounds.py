@@ -11,7 +11,17 @@ from fractions import Fraction
 from typing import Any
 
 from vgpumgr.core.model.snapshot import Unknown
-from vgpumgr.core.usage.readings import Cursor, GpuCursor, GpuReading, HostReading, Load, Measured, Round, VgpuReading
+from vgpumgr.core.usage.readings import (
+    Cursor,
+    GpuCursor,
+    GpuReading,
+    Holder,
+    HostReading,
+    Load,
+    Measured,
+    Round,
+    VgpuReading,
+)
 
 
 def to_json(one: Round) -> str:
@@ -55,7 +65,14 @@ def _reading(values: dict[str, Any]) -> HostReading:
         **{
             **values,
             "gpus": tuple(
-                GpuReading(**{**gpu, "vgpus": tuple(_vgpu(vgpu) for vgpu in gpu["vgpus"])}) for gpu in values["gpus"]
+                GpuReading(
+                    **{
+                        **gpu,
+                        "vgpus": tuple(_vgpu(vgpu) for vgpu in gpu["vgpus"]),
+                        "holders": tuple(Holder(**holder) for holder in gpu.get("holders", ())),
+                    }
+                )
+                for gpu in values["gpus"]
             ),
             "unknown": tuple(Unknown(**unknown) for unknown in values["unknown"]),
         }

@@ -348,14 +348,15 @@ def test_the_migrations_make_the_table_that_the_program_asks(samples: Samples) -
     assert sorted(made) == sorted(sample_tables.BUCKET)
 
 
-def test_rounds_stored_before_gpus_had_temperatures_are_brought_along(samples: Samples) -> None:
+def test_rounds_stored_before_gpus_had_temperatures_modes_and_holders_are_brought_along(samples: Samples) -> None:
     """Also those of hosts that were not read. What is unknown of them stays unknown."""
     samples.add([*rounds(1), failed_round(at_us=T0, host="kvm09")])
     before = samples.latest()
     with sqlite3.connect(samples.path) as older:
-        older.execute("DELETE FROM migration WHERE version = 3")
+        older.execute("DELETE FROM migration WHERE version >= 3")
         older.execute(
-            "UPDATE host SET round = json_remove(round, '$.reading.gpus[0].temperature_c', '$.reading.gpus[0].power_mw')"
+            "UPDATE host SET round = json_remove(round, '$.reading.gpus[0].temperature_c', '$.reading.gpus[0].power_mw',"
+            " '$.reading.gpus[0].mode', '$.reading.gpus[0].holders')"
             " WHERE json_type(round, '$.reading') = 'object'"
         )
     older.close()
@@ -363,8 +364,9 @@ def test_rounds_stored_before_gpus_had_temperatures_are_brought_along(samples: S
     samples.add(())
     assert samples.latest() == before
     with sqlite3.connect(samples.path) as newer:
-        assert newer.execute("SELECT max(version) FROM migration").fetchone() == (3,)
-        assert newer.execute("SELECT count(*) FROM host WHERE round LIKE '%power_mw%'").fetchone() == (1,)
+        assert newer.execute("SELECT max(version) FROM migration").fetchone() == (4,)
+        for field in ("power_mw", "holders"):
+            assert newer.execute("SELECT count(*) FROM host WHERE round LIKE ?", (f"%{field}%",)).fetchone() == (1,)
     newer.close()
 
 
@@ -415,7 +417,7 @@ def test_the_form_of_a_stored_round_is_pinned() -> None:
     kept = {
         kind.__name__: " ".join(field.name for field in fields(kind))
         for kind in (
-            readings.Round, readings.HostReading, readings.GpuReading, readings.VgpuReading, readings.Load,
+            readings.Round, readings.HostReading, readings.GpuReading, readings.Holder, readings.VgpuReading, readings.Load,
             readings.Measured, readings.Cursor, readings.GpuCursor, Unknown,
         )
     }  # fmt: skip
@@ -423,7 +425,8 @@ def test_the_form_of_a_stored_round_is_pinned() -> None:
         "Round": "host at seconds reading measured cursor error failure",
         "HostReading": "host boot now_us driver gpus unknown",
         "GpuReading": "pci uuid name framebuffer_size_bytes framebuffer_used_bytes sm memory policy vgpus reported listed made "
-        "temperature_c power_mw",
+        "temperature_c power_mw mode holders",
+        "Holder": "instance pid command since_us",
         "VgpuReading": "vm vm_uuid slot uuid vf type_id type_name origin state entitled framebuffer_size_bytes "
         "framebuffer_used_bytes instances at_us load",
         "Load": "sm memory encoder decoder",

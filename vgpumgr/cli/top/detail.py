@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted, one_line
-from vgpumgr.cli.text.wrapping import cell_width, wrapped
+from vgpumgr.cli.text.wrapping import cell_width, sentence, wrapped
 from vgpumgr.cli.top import plot
 from vgpumgr.cli.top.cells import Cell, celsius, gib, part, percent, share, watts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
     from vgpumgr.cli.top.cells import Line
     from vgpumgr.cli.top.frames import Setting
     from vgpumgr.cli.top.history import History, Key
     from vgpumgr.core.usage.live import Row
+    from vgpumgr.core.usage.readings import Holder, Round
 
 _AXIS = 6  # "100 % " before the plot
+_FINDINGS = 3  # that are told in full
 _LEAST = 3  # lines of a plot
 
 
-def lines(key: Key, row: Row | None, history: History, setting: Setting, *, of_share: bool) -> list[Line]:
+def findings(key: Key, rounds: Iterable[Round]) -> list[str]:
+    """What is wrong with the reading of this vGPU's host, or unknown of its GPU."""
+    found = []
+    for one in rounds:
+        if one.host != key[0]:
+            continue
+        if one.reading is None:
+            found.append(f"{one.host} was not read: {one.failure.what if one.failure else one.error or '?'}")
+        else:
+            found += [f"{row.place}: {row.why}" for row in one.reading.unknown if row.gpu in (None, key[1])]
+    return found
+
+
+def lines(
+    key: Key,
+    row: Row | None,
+    history: History,
+    setting: Setting,
+    *,
+    of_share: bool,
+    findings: Sequence[str] = (),
+) -> list[Line]:
     """The screen's lines. `row` None: it is no longer there, or its host was not read. `of_share`: the scale of SM's plot."""
     seen = history.of(key)
     facts = _facts(row) if row is not None else [("", ("not there now: not read, or detached",))]
@@ -31,6 +55,10 @@ def lines(key: Key, row: Row | None, history: History, setting: Setting, *, of_s
     name = " ".join(one_line(part) for part in key[2:4] if part) or "-"
     found: list[Line] = [(Cell(part, "bold"),) for part in wrapped(name, setting.width)]
     found += [(Cell(f"  {name:<{width}}  "), Cell(_fitting(parts, setting.width - width - 4))) for name, parts in facts]
+    for text in findings[:_FINDINGS]:
+        found += [(Cell(part, "yellow"),) for part in sentence(f"  {one_line(text)}", setting.width)]
+    if len(findings) > _FINDINGS:
+        found.append((Cell(f"  … and {counted(len(findings) - _FINDINGS, 'more finding')}", "dim"),))
     room = setting.height - len(found) - 4
     for title, values in (
         _sm([one.sm for one in seen], row.vgpu.entitled if row is not None else None, of_share=of_share),
@@ -65,16 +93,37 @@ def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
     sensors = (f", {celsius(gpu.temperature_c)}", f", {watts(gpu.power_mw)}")
     return [
         ("host", (one_line(row.host),)),
-        ("GPU", (f"{gpu.pci}  {board}", f", {gpu.policy or '?'}", f", {percent(gpu.sm)} in use", *sensors)),
+        (
+            "GPU",
+            (
+                f"{gpu.pci}  {board}",
+                f", {gpu.policy or '?'}",
+                f", {percent(gpu.sm)} in use",
+                *sensors,
+                f", {gpu.mode or '?'}",
+            ),
+        ),
         (
             "vGPU",
             (one_line(output.cell(vgpu.type_name)), f"  {vgpu.vf or ''}".rstrip(), f"  {vgpu.uuid or ''}".rstrip()),
         ),
-        ("state", (f"{vgpu.state}, {vgpu.origin or 'of unknown origin'}",)),
+        ("state", (f"{vgpu.state}, {vgpu.origin or 'of unknown origin'}", *_held(row.holder))),
         ("entitled", (f"{share(vgpu.entitled)} of the GPU",)),
         ("framebuffer", (size,)),
         ("now", (", ".join(f"{name} {percent(value)}" for name, value in engines) or "?",)),
     ]
+
+
+def _held(holder: Holder | None) -> tuple[str, ...]:
+    """The process that has it open, and since when by the host's clock."""
+    if holder is None:
+        return ()
+    since = "" if holder.since_us is None else _day(holder.since_us)
+    return (f", held by pid {holder.pid}", since, f" ({one_line(holder.command)})")
+
+
+def _day(microseconds: int) -> str:
+    return time.strftime(" since %m-%d %H:%M", time.localtime(microseconds // 1_000_000))
 
 
 def _fitting(parts: tuple[str, ...], width: int) -> str:

@@ -38,7 +38,7 @@ _GPU_HEADS = tuple(
     Head(text=text, right=right, name=text == "HOST")
     for text, right in (
         ("HOST", False), ("GPU", False), ("SM", True), ("FB GiB", True), ("VGPUS", True), ("BOARD", False),
-        ("POLICY", False), ("MEM", True), ("TEMP", True), ("POWER", True),
+        ("POLICY", False), ("TEMP", True), ("POWER", True), ("MODE", False), ("MEM", True),
     )
 )  # fmt: skip
 _BELOW = 3  # the VMs' head, one of them and the foot
@@ -109,7 +109,7 @@ def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setti
     if view.help:
         return _help(view, setting, at)
     if view.detail is not None:
-        lines = _detail(view, live.rows(rounds), history, setting)
+        lines = _detail(view, rounds, history, setting)
         last = Cell(foot.line(foot.BACK, setting.width), "reverse")
         return Frame(lines=tuple(lines), foot=last, page=page, count=len(found), at=at)
     below = _vms(shown, cursor - first, view, history, setting) if shown else _nothing(rounds, view, setting)
@@ -123,10 +123,12 @@ def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setti
     )
 
 
-def _detail(view: View, rows: Sequence[Row], history: History, setting: Setting) -> list[Line]:
+def _detail(view: View, rounds: Sequence[Round], history: History, setting: Setting) -> list[Line]:
     """The screen of one vGPU."""
-    row = next((row for row in rows if key_of(row) == view.detail), None)
-    lines = detail.lines(view.detail or (), row, history, setting, of_share=view.of_share)
+    key = view.detail or ()
+    row = next((row for row in live.rows(rounds) if key_of(row) == key), None)
+    found = detail.findings(key, rounds)
+    lines = detail.lines(key, row, history, setting, of_share=view.of_share, findings=found)
     return lines[: setting.height - 1]
 
 
@@ -232,9 +234,10 @@ def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
         Cell(f"{output.cell(running(gpu))}/{output.cell(gpu.made)}"),
         Cell(one_line((gpu.name or "?").removeprefix("NVIDIA "))),
         Cell(gpu.policy or "?"),
-        Cell(percent(gpu.memory)),
         Cell(celsius(gpu.temperature_c)),
         Cell(watts(gpu.power_mw)),
+        Cell(gpu.mode or "?"),
+        Cell(percent(gpu.memory)),
     )
 
 

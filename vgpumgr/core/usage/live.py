@@ -10,7 +10,7 @@ from vgpumgr.core.usage.readings import OFF
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from vgpumgr.core.usage.readings import GpuReading, HostReading, Load, Round, VgpuReading
+    from vgpumgr.core.usage.readings import GpuReading, Holder, HostReading, Load, Round, VgpuReading
     from vgpumgr.names import HostName
 
 
@@ -26,6 +26,11 @@ class Row:
     @property
     def vm(self) -> str:
         return self.vgpu.vm or self.vgpu.vm_uuid or ""
+
+    @property
+    def holder(self) -> Holder | None:
+        """The process that has it open; None if there is none, or it is not known."""
+        return next((one for one in self.gpu.holders if one.instance in self.vgpu.instances), None)
 
     @property
     def off(self) -> bool:

@@ -16,7 +16,7 @@ from vgpumgr.core.driver.scheduler import EQUAL_SHARE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from vgpumgr.core.model.snapshot import Unknown, VgpuType
+    from vgpumgr.core.model.snapshot import Mode, Unknown, VgpuType
     from vgpumgr.core.model.vgpu import Whose
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
@@ -30,7 +30,7 @@ UNKNOWN: Final = "unknown"
 # sixth of a second each (the period is inferred): a mean since an earlier time covers only these.
 MEMORY_US = 12_000_000
 
-_SENSORS: Final = frozenset({"temperature_c", "power_mw"})  # a fact's `what`
+_NOT_OF_USE: Final = frozenset({"temperature_c", "power_mw", "mode"})  # a fact's `what`
 
 _INTERVALS = 3
 _AT_LEAST_S = 20.0  # a host that hangs delays a round by 5 s even if the interval is shorter (controller/collect.py)
@@ -75,8 +75,18 @@ class VgpuReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The process that runs a VM and has its vGPU, NVML's `instance`, open. `since_us`: its start by the host's clock."""
+
+    instance: int
+    pid: int
+    command: str
+    since_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One GPU. `sm` and `memory` in percent; `temperature_c` and `power_mw` None: no such sensor, or unknown; `policy` is the graphics engine's scheduler policy.
+    """One GPU. `sm` and `memory` in percent; `temperature_c` and `power_mw` None: no such sensor, or unknown; `policy` is the graphics engine's scheduler policy, `mode` whether it takes vGPUs of one size.
 
     `reported`: whether NVML reported what runs; `listed`: whether the ledger could be read. If either is false, `vgpus` may be
     incomplete. `made`: how many vGPUs sysfs shows on it, idle foreign ones included; None if that could not be read.
@@ -96,6 +106,8 @@ class GpuReading:
     made: int | None = None
     temperature_c: int | None = None
     power_mw: int | None = None
+    mode: Mode | None = None
+    holders: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,13 +247,13 @@ def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
 def incomplete_reason(reading: HostReading) -> str | None:
     """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: the reading is complete.
 
-    A GPU without vGPUs (a card that is passed through whole, for example) is ignored, and so are sensors: they say nothing of use.
+    A GPU without vGPUs (a card that is passed through whole, for example) is ignored, and so are sensors and the mode: they say nothing of use.
     """
     concerned = {gpu.pci for gpu in reading.gpus if gpu.vgpus}
     found = [
         f"{row.place}: {row.why}"
         for row in reading.unknown
-        if (row.gpu in concerned and row.what not in _SENSORS)
+        if (row.gpu in concerned and row.what not in _NOT_OF_USE)
         or (row.gpu is None and row.what in ("nvml", "ledger", "handles", "gpus"))
     ]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

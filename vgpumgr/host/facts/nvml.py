@@ -8,9 +8,10 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
-from ..protocol import EQUAL_SIZE, MIG, MIXED_SIZE, ActiveFact, FrameworkName, Mode, PlacesFact, SchedulerFact, TypeFact
+from ..protocol import MIXED_SIZE, ActiveFact, FrameworkName, Mode, PlacesFact, SchedulerFact, TypeFact
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import NvmlFailed, ask, read_scheduler
+from .size_mode import read_mode
 
 
 class GpuQuery(NamedTuple):
@@ -110,7 +111,7 @@ class _Reader:
             uuid=text_of(self.ask("uuid", self._nvml.nvmlDeviceGetUUID, handle)),
             name=text_of(self.ask("name", self._nvml.nvmlDeviceGetName, handle)),
             framebuffer_mib=None if memory is None else int(memory.total) // MIB,
-            mode=self._mode(handle),
+            mode=self._attempt("mode", lambda: read_mode(self._nvml, handle))[0],
             types=self._types(handle) if requests.types else None,
         )
         if requests.framework is None:
@@ -132,31 +133,6 @@ class _Reader:
             why = "binding: {}: {}".format(type(error).__name__, error)
         self._unknown.add(what, why)
         return None, why
-
-    def _mode(self, handle: Any) -> Optional[Mode]:
-        """MIG takes precedence over mixed-size, which is then a setting of each GPU instance (nvml.h 13), not of the GPU."""
-        mig = self._setting(lambda: self._nvml.nvmlDeviceGetMigMode(handle)[0])
-        if mig is None:
-            return None
-        if mig:
-            return MIG
-        mixed = self._setting(lambda: self._nvml.nvmlDeviceGetVgpuHeterogeneousMode(handle))
-        if mixed is None:
-            return None
-        return MIXED_SIZE if mixed else EQUAL_SIZE
-
-    def _setting(self, call: Callable[[], int]) -> Optional[int]:
-        """A setting; 0 if the GPU does not have it or the driver is older than it."""
-        try:
-            return int(call())
-        except self._nvml.NVMLError as error:
-            if getattr(error, "value", None) in (
-                self._nvml.NVML_ERROR_NOT_SUPPORTED,
-                self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            ):
-                return 0
-            self._unknown.add("mode", "NVML: {}".format(error))
-            return None
 
     def _types(self, handle: Any) -> Optional[List[TypeFact]]:
         ids = self.ask("types", self._nvml.nvmlDeviceGetSupportedVgpus, handle)

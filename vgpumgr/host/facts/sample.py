@@ -4,13 +4,24 @@ Call it under the host's lock, like everything that opens NVML. From nvml.h: a v
 it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the given time, in percent of the GPU.
 """
 
+import os
 import time
 from contextlib import suppress
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..files import Root, Unknowns, directory
+from ..files import Root, Unknowns, directory, read_all
 from ..ledger import ledger
-from ..protocol import PROTOCOL, GpuSampleFact, HandleFact, LedgerEntry, Policy, SampleReport, TypeFact, VgpuSampleFact
+from ..protocol import (
+    PROTOCOL,
+    GpuSampleFact,
+    HandleFact,
+    HolderFact,
+    LedgerEntry,
+    Policy,
+    SampleReport,
+    TypeFact,
+    VgpuSampleFact,
+)
 from ..refusal import Refusal
 from . import mdev, pci
 from .boot import boot_id
@@ -18,7 +29,8 @@ from .facts import read_driver_version
 from .gpu import awaits_vfs, count_vgpus, find_framework
 from .running import mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
-from .vfio import Unreadable, device_paths, open_handles
+from .size_mode import read_mode
+from .vfio import Unreadable, device_paths, is_plugin, open_handles
 
 _DIE = 0  # NVML_TEMPERATURE_GPU
 _NOT_SUPPORTED = 3
@@ -117,6 +129,7 @@ class _Gpu:
             "temperature_c": None,
             "power_mw": None,
             "policy": None,
+            "mode": None,
             "types": [],
             "made": self._made,
             "vgpus": None,
@@ -146,6 +159,7 @@ class _Gpu:
         fact["temperature_c"] = self._sensor(nvml, "temperature_c", "nvmlDeviceGetTemperature", handle, _DIE)
         fact["power_mw"] = self._sensor(nvml, "power_mw", "nvmlDeviceGetPowerUsage", handle)
         fact["policy"] = self._policy(nvml, handle)
+        fact["mode"] = self._attempt("mode", lambda: read_mode(nvml, handle))
         instances: Optional[List[int]] = self._attempt("vgpus", lambda: running_vgpus(nvml, handle, self._pause))
         if instances is None:
             return fact
@@ -232,6 +246,7 @@ class _Gpu:
             "memory": used.memory if used else None,
             "encoder": used.encoder if used else None,
             "decoder": used.decoder if used else None,
+            "holder": None,
         }
 
     def _types(self, nvml: Any, handle: Any, kinds: Collection[int]) -> List[TypeFact]:
@@ -251,7 +266,7 @@ def _percent(value: Any) -> Optional[int]:
 
 
 def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card], unknown: Unknowns) -> None:
-    """Add to each running vGPU its VM's name, and the VF whose /dev/vfio path the VM has open; NVML reports neither."""
+    """Add to each running vGPU its VM's name, its process, and the VF whose /dev/vfio path it has open; NVML reports none."""
     running = [(fact, row) for fact in facts for row in fact["vgpus"] or []]
     if not running:
         return
@@ -262,10 +277,32 @@ def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card],
         return
     names = {handle["vm_uuid"]: handle["vm_name"] for handle in handles if handle["vm_uuid"]}
     vfs = {card.pci: card.vfs for card in cards}
+    up_s = _seconds_up(root)
     for fact, row in running:
+        row["holder"] = _holder(row, handles, up_s)
         row["vm_name"] = names.get(row["vm_uuid"] or "")
         if row["uuid"] is None:
             row["vf_index"], row["vf"] = _vf_of(root, row, handles, vfs[fact["pci"]])
+
+
+def _seconds_up(root: Root) -> Optional[float]:
+    """How long the host has been up (proc(5), uptime); null if that cannot be read."""
+    try:
+        return float(read_all(root.path("/proc/uptime")).split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _holder(row: VgpuSampleFact, handles: Sequence[HandleFact], up_s: Optional[float]) -> Optional[HolderFact]:
+    """The VM's own process; the plugin of the driver is none."""
+    for handle in handles:
+        if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"] and not is_plugin(handle["path"]):
+            since_us = None
+            if up_s is not None:
+                age_s = up_s - handle["start"] / os.sysconf("SC_CLK_TCK")
+                since_us = time.time_ns() // 1000 - int(age_s * 1e6)
+            return {"pid": handle["pid"], "command": handle["command"], "since_us": since_us}
+    return None
 
 
 def _vf_of(

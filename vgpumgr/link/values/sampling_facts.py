@@ -17,6 +17,7 @@ from vgpumgr.core.usage.readings import (
     RUNNING,
     UNKNOWN,
     GpuReading,
+    Holder,
     HostReading,
     Load,
     State,
@@ -99,6 +100,13 @@ def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_
         temperature_c=_reported(row["temperature_c"]),
         power_mw=_reported(row["power_mw"]),
         policy=row["policy"],
+        mode=row["mode"],
+        holders=tuple(
+            Holder(instance=item["instance"], pid=held["pid"], command=held["command"], since_us=held["since_us"])
+            for item in row["vgpus"] or ()
+            for held in [item["holder"]]
+            if held is not None
+        ),
         vgpus=_vgpus(
             rows(row["vgpus"], lambda item: _instance(item, now_us)),
             None if ledger is None else [entry for entry in ledger if uuid is not None and entry.vgpu.gpu_uuid == uuid],

@@ -70,6 +70,14 @@ SCHEMA = file.Schema(
             )) WHERE json_type(round, '$.reading') = 'object'
             """,
         ),
+        (  # and its mode, and who holds its vGPUs
+            """
+            UPDATE host SET round = json_set(round, '$.reading.gpus', (
+                SELECT json_group_array(json_set(value, '$.mode', NULL, '$.holders', json_array()))
+                FROM json_each(round, '$.reading.gpus')
+            )) WHERE json_type(round, '$.reading') = 'object'
+            """,
+        ),
     ),
 )
 

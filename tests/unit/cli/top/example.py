@@ -19,6 +19,7 @@ from rich.text import Text
 from tests.unit.metrics import made_up
 from vgpumgr.cli.top import frames, history
 from vgpumgr.cli.top.view_state import View
+from vgpumgr.core.usage.readings import Holder
 from vgpumgr.names import PciAddress, VmUuid
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _FRAMES = Path(__file__).parent / "frames"
 PICTURES = Path(__file__).resolve().parents[4] / "docs" / "pictures"
 _READINGS = 240
 _EVERY_S = 2.0
+_SINCE_US = int(made_up.NOW - 86400 * 3) * 1_000_000
 
 
 def _vgpu(number: int, reading: int, *, type_name: str, part: int, state: State = "running") -> VgpuReading:
@@ -62,6 +64,12 @@ def _gpu(pci: str, *vgpus: VgpuReading) -> GpuReading:
         framebuffer_used_bytes=used,
         temperature_c=34 + sm * 40 // 100,
         power_mw=32_000 + sm * 2_600,
+        mode="equal-size" if pci.startswith("0000:4") else "mixed-size",
+        holders=tuple(
+            Holder(instance=number, pid=4000 + number, command="qemu-system-x86_64", since_us=_SINCE_US)
+            for vgpu in vgpus
+            for number in vgpu.instances
+        ),
     )
 
 
@@ -100,14 +108,15 @@ def text(width: int, height: int) -> str:
     first = shown(View(), width, height)
     found = []
     for one in (first, shown(View(detail=first.at), width, height)):
-        lines = ["".join(cell.text for cell in line)[:width].rstrip() for line in one.lines]
+        lines = [_at_noon("".join(cell.text for cell in line))[:width].rstrip() for line in one.lines]
         found += [*lines, "", _at_noon(one.foot.text)[:width], "-" * width]
     return "\n".join(found) + "\n"
 
 
-def _at_noon(foot: str) -> str:
-    """Without the time of day, which is that of whoever looks."""
-    return re.sub(r"\d\d:\d\d:\d\d", "12:00:00", foot)
+def _at_noon(text: str) -> str:
+    """Without the times of day, which are those of whoever looks. (An address of PCI is no time.)"""
+    text = re.sub(r"since \d\d-\d\d \d\d:\d\d", "since 11-20 12:00", text)
+    return re.sub(r"(?<![\d:])\d\d:\d\d:\d\d", "12:00:00", text)
 
 
 def picture(view: View, width: int, height: int, title: str) -> str:
@@ -121,7 +130,7 @@ def picture(view: View, width: int, height: int, title: str) -> str:
     for line in (*one.lines, *blank, (foot,)):
         drawn = Text(no_wrap=True, overflow="crop")
         for cell in line:
-            drawn.append(cell.text, style=cell.style)
+            drawn.append(_at_noon(cell.text), style=cell.style)
         console.print(drawn, crop=True)
     made = console.export_svg(title=title, unique_id="top")
     return re.sub(r"\s*@font-face \{.*?\}", "", made, flags=re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,8 +22,10 @@ from vgpumgr.cli.top import frames, history, keyboard, plot, table, view_state
 from vgpumgr.cli.top.history import key_of
 from vgpumgr.cli.top.table import SORTS
 from vgpumgr.cli.top.view_state import View
+from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.usage import live
-from vgpumgr.names import HostName
+from vgpumgr.core.usage.readings import Holder
+from vgpumgr.names import HostName, PciAddress
 
 if TYPE_CHECKING:
     from vgpumgr.cli.top.cells import Cell
@@ -274,6 +277,34 @@ def test_the_detail_of_a_vgpu_has_its_facts_and_its_plots_and_says_when_it_is_go
     gone = texts(frame((made_up.failed_round(),), View(detail=at), 24))
     assert gone[0] == "vm01 vgpu0"
     assert any("not there now" in line for line in gone)
+
+
+def test_the_detail_says_who_holds_the_vgpu_since_when_the_mode_and_what_is_not_known_of_its_gpu() -> None:
+    held = replace(
+        made_up.gpu(made_up.vgpu(1)),
+        mode="mixed-size",
+        holders=tuple(
+            Holder(instance=number, pid=4711, command="qemu-kvm", since_us=int(made_up.NOW * 1e6))
+            for number in made_up.vgpu(1).instances
+        ),
+    )
+    whole = made_up.one_round(held, made_up.gpu(pci="0000:81:00.0"))
+    assert whole.reading is not None
+    rows = tuple(
+        Unknown(what="power_mw", why=f"NVML: no answer from {pci}", gpu=pci)
+        for pci in (made_up.GPU, PciAddress("0000:81:00.0"))
+    )
+    rounds = (replace(whole, reading=replace(whole.reading, unknown=rows)),)
+    at = frame(rounds, View(), 24).at
+    lines = texts(frame(rounds, View(detail=at), 30))
+    (state,) = (line for line in lines if line.startswith("  state"))
+    assert re.search(r"running, ours, held by pid 4711 since \d\d-\d\d \d\d:\d\d \(qemu-kvm\)$", state)
+    assert any(line.startswith("  GPU") and line.endswith(", mixed-size") for line in lines)
+    assert [line for line in lines if "no answer from" in line] == [
+        f"  {made_up.GPU} power_mw: NVML: no answer from {made_up.GPU}"
+    ]
+    gone = texts(frame((made_up.failed_round("tcp: refused"),), View(detail=at), 30))
+    assert "  kvm01 was not read: tcp: refused" in gone
 
 
 # Plots and what they are of

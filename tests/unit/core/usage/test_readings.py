@@ -40,6 +40,7 @@ def instance(number: int, **other: Any) -> dict[str, Any]:
         "memory": 5,
         "encoder": 0,
         "decoder": 1,
+        "holder": {"pid": 41, "command": "qemu-kvm", "since_us": 7},
     }
     return row | other
 
@@ -83,6 +84,7 @@ def reading(
         "policy": policy,
         "temperature_c": None,
         "power_mw": None,
+        "mode": "mixed-size",
         "made": None,
         "types": TYPES,
         "vgpus": vgpus,

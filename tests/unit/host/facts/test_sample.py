@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,7 +87,7 @@ def test_a_running_vgpu_is_told_with_its_vm_its_use_and_all_of_its_framebuffer(t
     assert (first["pci"], first["uuid"], first["sm"], first["memory"]) == (GPU_A, UUID_A, 61, 22)
     assert (first["framebuffer_bytes"], first["framebuffer_used_bytes"]) == (46068 << 20, 9 << 30)
     assert (first["temperature_c"], first["power_mw"]) == (47, 118_250)
-    assert first["policy"] == "best-effort"
+    assert (first["policy"], first["mode"]) == ("best-effort", "equal-size")
     assert first["types"] == [{"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096}]
     assert first["vgpus"] == [
         {
@@ -103,8 +104,21 @@ def test_a_running_vgpu_is_told_with_its_vm_its_use_and_all_of_its_framebuffer(t
             "memory": 20,
             "encoder": 3,
             "decoder": 1,
+            "holder": {"pid": 41, "command": "qemu", "since_us": None},
         }
     ]
+
+
+def test_the_holder_is_the_vms_own_process_with_its_start_and_never_the_drivers_plugin(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.add_process(40, "/dev/nvidia-vgpu1", command=("nvidia-vgpu-mgr", "-uuid", VM))
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM), start=3000)
+    host.put("/proc/uptime", "1000.00 5000.00")
+    told = sample(host, Meter())
+    [row] = told["gpus"][0]["vgpus"]
+    age_s = 1000 - 3000 / os.sysconf("SC_CLK_TCK")
+    assert (row["holder"]["pid"], row["holder"]["command"]) == (41, "qemu")
+    assert row["holder"]["since_us"] == pytest.approx(told["now_us"] - age_s * 1e6, abs=60e6)
 
 
 def test_a_vf_is_known_by_the_handle_that_the_vm_has_open(tmp_path: Path) -> None:
