@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tests.model.libvirt_double import Vm
+    from vgpumgr.controller.context import Progress
     from vgpumgr.core.model.snapshot import SizeMode
     from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.mode import ModePlan
@@ -103,13 +104,14 @@ def vm_uuid(host: str, name: str) -> VmUuid:
 
 @dataclass(slots=True)
 class Fleet:
-    """The machines with their VMs. `handmade`: what people made in /sys, host → place → type id."""
+    """The machines with their VMs. `handmade`: what people made in /sys, host → place → type id. `watched`: what the last command told of its progress."""
 
     machines: Mapping[str, Machine]
     declared: dict[tuple[str, str], dict[Slot, str]] = field(default_factory=dict)
     handmade: dict[str, dict[Place, int]] = field(default_factory=dict)
     site: str = "lab1"  # what the inventory says that it is of
     commands: int = 0
+    watched: list[Progress] = field(default_factory=list)
     _minutes: int = 0
     _made_by_hand: int = 0
     _cards: int = 0
@@ -131,6 +133,7 @@ class Fleet:
     def _context(self, trouble: Trouble | None, told: list[bytes], *, by: str) -> Context:
         """What one command is given. The clock goes on by a minute."""
         self._minutes += 1
+        self.watched.clear()
         at = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00Z"
 
         def reach(endpoint: Endpoint, *, writes: bool = False) -> Host:
@@ -144,6 +147,7 @@ class Fleet:
             by=by,
             now=lambda: at,
             progress=lambda _line: None,
+            reading=self.watched.append,
             lock_wait_s=0,
         )
 

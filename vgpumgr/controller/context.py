@@ -25,20 +25,31 @@ class Slow(NamedTuple):
     stage: str | None = None
 
 
+class Steps(NamedTuple):
+    """Of the steps planned on all hosts, those that are done."""
+
+    done: int
+    planned: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the reading of hosts is: `ended` of the `hosts` were read or failed. `slow`: those that have run for long, the longest first."""
+    """How far the work on hosts is: `ended` of the `hosts` are done or failed. `slow`: those that have run for long, the longest first.
+
+    `steps`: while they are changed; None while they are only read.
+    """
 
     ended: int
     hosts: int
     slow: tuple[Slow, ...] = ()
+    steps: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """`by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
-    `reading` takes how far the reading of several hosts is, often; it is for a person who watches, and does nothing else.
+    `reading` takes how far the reading or changing of several hosts is, often; it is for a person who watches, and does nothing else.
     `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: changes are not recorded.
     `store` is the controller's own file; the lock that keeps two reconciles apart is next to it (None: there is no lock).
     """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun, task_result
+from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.hosts.fan_out import Watch, fan_out
 from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S, OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult, ReconcileResult
@@ -131,10 +132,13 @@ class _Workers:
         """Carry the plans out. A host without steps is not contacted again. `binds`: a host that has changed is skipped."""
         agreed = {plan.host: plan for plan in fleet.plans}
         todo = [host for host in hosts if host.name in agreed and agreed[host.name].changed]
+        count = StepCount(sum(len(agreed[host.name].steps) for host in todo), self._context.reading)
+        watch: Watch[None] = Watch(progress=count.progress)
         outcomes = fan_out(
             todo,
-            lambda host: self._apply_host(host, agreed[host.name], binds=binds),
+            lambda host: self._apply_host(host, agreed[host.name], count, binds=binds),
             self._host_timeout(stop=self._stop),
+            watch,
         )
         done = {
             outcome.host: HostResult(
@@ -154,9 +158,9 @@ class _Workers:
         with self._open.session(declaration) as session:
             return host_plan.plan_host(session.observe(saved=True), declaration, self._run)
 
-    def _apply_host(self, declaration: HostDeclaration, agreed: HostPlan, *, binds: bool) -> None:
+    def _apply_host(self, declaration: HostDeclaration, agreed: HostPlan, count: StepCount, *, binds: bool) -> None:
         with self._open.session(declaration) as session:
-            host = HostRun(session, self._run, agreed.takes_away)
+            host = HostRun(session, self._run, agreed.takes_away, stepped=count.add)
             self._results[declaration.name] = host.results
             view = session.lock("reconcile", saved=True)
             detach.guard_ledger(view)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from vgpumgr import errors, names
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_work import HostWork
-from vgpumgr.controller.hosts.fan_out import fan_out
+from vgpumgr.controller.hosts.fan_out import Watch, fan_out
 from vgpumgr.controller.hosts.locate_many import ManyVms
 from vgpumgr.controller.hosts.missing_profile import MissingProfiles
 from vgpumgr.controller.hosts.open_hosts import OpenHosts
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.context import Context, Progress
     from vgpumgr.controller.engine.host_work import HostEnd
     from vgpumgr.controller.hosts.fan_out import Outcome as Ended
     from vgpumgr.controller.hosts.locate import FoundVm
@@ -193,11 +193,15 @@ class Serving:
         return any(isinstance(one, SlotResult) and one.error is not None for one in self._placed)
 
     def each(
-        self, work: Callable[[HostWork], Value], hosts: Collection[HostName] | None = None
+        self,
+        work: Callable[[HostWork], Value],
+        hosts: Collection[HostName] | None = None,
+        progress: Callable[[Progress], None] = lambda _: None,
     ) -> dict[HostName, Ended[Value]]:
-        """Do the work of every host, or of some, in bounded parallel."""
+        """Do the work of every host, or of some, in bounded parallel. `progress`: see Watch."""
+        watch: Watch[Value] = Watch(progress=progress)
         chosen = [self._context.inventory.hosts[name] for name in self.hosts if hosts is None or name in hosts]
-        ends = fan_out(chosen, lambda host: work(self.hosts[host.name]), self._open.host_timeout(self._stop))
+        ends = fan_out(chosen, lambda host: work(self.hosts[host.name]), self._open.host_timeout(self._stop), watch)
         return {end.host: end for end in ends}
 
     def result(self, ends: Mapping[HostName, Ended[HostEnd]], fleet: FleetPlan | None = None) -> RequestsResult:

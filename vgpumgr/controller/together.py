@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.hosts.fan_out import Outcome as Ended
 from vgpumgr.controller.requests import Serving
 from vgpumgr.controller.results import FleetPlan
@@ -88,7 +89,7 @@ class _Together:
     def _plan(self, *, lock: bool) -> FleetPlan:
         """Look at every host that could be read so far, once, and plan all its tasks. Raises PlanOutdated."""
         todo = self._readable if self._ends else None
-        self._ends |= self._serving.each(lambda work: work.plan(lock=lock), todo)
+        self._ends |= self._serving.each(lambda work: work.plan(lock=lock), todo, self._context.reading)
         fleet = FleetPlan(
             plans=tuple(end.value for end in self._ends.values() if end.value is not None),
             errors=tuple((end.host, end.error) for end in self._ends.values() if end.error is not None),
@@ -118,8 +119,11 @@ class _Together:
 
     def _carry_out(self, fleet: FleetPlan) -> RequestsResult:
         changed = {plan.host: plan for plan in fleet.plans if plan.changed}
+        count = StepCount(sum(len(plan.steps) for plan in changed.values()), self._context.reading)
         done = self._serving.each(
-            lambda work: work.carry_out_plan(None if self._consent.given else changed[work.host].takes_away), changed
+            lambda work: work.carry_out_plan(None if self._consent.given else changed[work.host].takes_away, count.add),
+            changed,
+            count.progress,
         )
         return self._result(fleet, Outcome.UNCHANGED, done)
 

@@ -33,11 +33,18 @@ if TYPE_CHECKING:
 class HostRun:
     """One host's run. `results` grows as tasks end. `agreed` is all that may be removed; None: whatever the tasks ask for.
 
-    `alone`: there is one task, and its failure is raised at once, without another look at the host.
+    `alone`: there is one task, and its failure is raised at once, without another look at the host. `stepped` is told how many
+    steps each task took that was done.
     """
 
     def __init__(
-        self, session: Session, author: Author, agreed: Sequence[Step] | None = None, *, alone: bool = False
+        self,
+        session: Session,
+        author: Author,
+        agreed: Sequence[Step] | None = None,
+        *,
+        alone: bool = False,
+        stepped: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.results: list[TaskResult] = []
         self._session = session
@@ -45,6 +52,7 @@ class HostRun:
         self._run = author
         self._agreed = agreed
         self._alone = alone
+        self._stepped = stepped
         self._lines: list[tuple[Task, Line]] = []
         self._noted: dict[Task, int] = {}  # where each task's result is
 
@@ -150,6 +158,7 @@ class HostRun:
         except errors.VgpumgrError as error:
             return error
         self._lines.append((planned.task, line))
+        self._stepped(len(planned.steps))
         return None
 
     def _plan_again(self, task: Task) -> Sequence[Step]:

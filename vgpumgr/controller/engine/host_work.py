@@ -100,12 +100,12 @@ class HostWork:
         if self.before is not None:
             self.session.unlock(self.before)
 
-    def carry_out_plan(self, agreed: Sequence[Step] | None) -> HostEnd:
-        """Do what was planned inside the lock. `agreed`: see HostRun."""
+    def carry_out_plan(self, agreed: Sequence[Step] | None, stepped: Callable[[int], None]) -> HostEnd:
+        """Do what was planned inside the lock. `agreed` and `stepped`: see HostRun."""
         assert self._plan is not None
         assert self.before is not None
         with self.session:
-            run = HostRun(self.session, self._author, agreed)
+            run = HostRun(self.session, self._author, agreed, stepped=stepped)
             self.results = run.results
             order = [planned.task for planned in self._plan.tasks]
             return HostEnd.of(self.before, run.go(self.before, order, stopped=self._stopped))

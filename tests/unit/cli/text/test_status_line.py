@@ -10,7 +10,7 @@ from vgpumgr.cli import wiring
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import output, status_line
 from vgpumgr.cli.text.status_line import StatusLine
-from vgpumgr.controller.context import Progress, Slow
+from vgpumgr.controller.context import Progress, Slow, Steps
 from vgpumgr.names import HostName
 
 SLOW = (Slow(HostName("kvm05"), 9.4), Slow(HostName("kvm11"), 6.0), Slow(HostName("kvm12"), 5.1))
@@ -28,6 +28,15 @@ SLOW = (Slow(HostName("kvm05"), 9.4), Slow(HostName("kvm11"), 6.0), Slow(HostNam
 )
 def test_it_names_as_many_slow_hosts_as_fit(width: int, said: str) -> None:
     assert status_line.text(Progress(ended=12, hosts=20, slow=SLOW), width) == said
+
+
+def test_it_counts_steps_while_hosts_are_changed_of_one_host_too() -> None:
+    slow = (Slow(HostName("kvm05"), 9.4, "execute"),)
+    changing = Progress(ended=12, hosts=40, slow=slow, steps=Steps(48, 160))
+    assert status_line.text(changing, 79) == "48 of 160 steps done; slow: kvm05 (change, 9 s)"
+    assert status_line.text(changing, 30) == "48 of 160 steps done; 1 slow"
+    alone = Progress(ended=0, hosts=1, slow=slow, steps=Steps(0, 1))
+    assert status_line.text(alone, 79) == "0 of 1 step done; slow: kvm05 (change, 9 s)"
 
 
 def test_it_says_at_what_a_host_is_waited_for() -> None:
