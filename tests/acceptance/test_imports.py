@@ -85,6 +85,7 @@ TABLE_OF_COMMANDS = {
     "collect": case("collect", HOST | STORE),
     "top": case("top --once", HOST | TABLE, before=(ATTACH,)),
     "usage": case("usage", STORE | TABLE, before=(ATTACH, "collect")),
+    "forget": case("forget vm36", HOST | STORE),  # nothing is known of it
     "history": case("history", STORE | TABLE, before=(ATTACH,)),
     "export textfile": case("export textfile -", STORE | {"prometheus-client"}),
     "export rules": case("export rules", set()),

@@ -88,6 +88,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "adopt": (("adopt", HOST), "change", 0),
     "detach": (("detach", VM, *ON, "--yes"), "change", 0),
     "detach again": (("detach", VM, *ON), "change", 0),
+    "forget --check": (("forget", VM, "--check"), "forget", 3),
     "host install again": (("host", "install", "kvm02"), "host", 0),
     "host purge --check": (("host", "purge", "kvm02", "--check"), "purge", 3),
     "host purge": (("host", "purge", "kvm02", "--yes"), "purge", 0),

@@ -22,6 +22,7 @@ LINES = (
     "render",
     "install cron",
     "host purge",
+    "forget",
 )  # for people they print no table
 PAGE = (Path(__file__).parents[2] / "docs/output.md").read_text(encoding="utf-8")
 

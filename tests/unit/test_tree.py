@@ -20,6 +20,7 @@ SMI = "lab/nvml/test_nvidia_smi.py"  # runs the program as the one file that it 
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
+    "vgpumgr.controller.forget": "acceptance/test_forget.py",
     "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
     "vgpumgr.controller.usage": "unit/cli/commands/test_usage.py",
     "vgpumgr.core.model.endpoint": "unit/link/ssh/test_dial.py",
@@ -28,6 +29,7 @@ ELSEWHERE = {
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
     "vgpumgr.documents.drain": SCHEMAS,
     "vgpumgr.documents.purge": SCHEMAS,
+    "vgpumgr.documents.forget": SCHEMAS,
     "vgpumgr.documents.collect": "acceptance/test_collect.py",
     "vgpumgr.documents.history": "unit/cli/commands/test_history.py",
     "vgpumgr.documents.install": "unit/cli/commands/test_nightly.py",

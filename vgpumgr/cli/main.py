@@ -56,6 +56,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "Set-up": {
         "docs": ("commands.docs", "docs", "Read the documentation in the terminal."),
+        "forget": ("commands.forget", "forget", "Remove what is known here of a VM or host that is gone."),
         "host": ("commands.host", "host", "What is installed on hosts; leave one without a trace."),
         "inventory": ("commands.inventory", "inventory", "Check the inventory."),
         "completion": ("params.completion", "completion", "Shell completion for bash, zsh or fish."),

@@ -33,6 +33,7 @@ VIEWS: Final[dict[str, View]] = {
     "reconcile --restart-window": runs.RESTARTS,
     "host install": hosts.INSTALL,
     "host purge": things.PURGED,
+    "forget": things.FORGOTTEN,
     "host status": hosts.STATUS,
     "inventory check": hosts.INVENTORY,
     "render": things.HOSTDEVS,

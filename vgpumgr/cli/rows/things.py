@@ -1,4 +1,4 @@
-"""What belongs to this machine and to the program itself: the rows of `docs`, `version`, `install`, `host purge` and `render`."""
+"""What belongs to this machine and to the program itself: the rows of `docs`, `version`, `install`, `host purge`, `forget` and `render`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,16 @@ PURGED = View(
     names=("path",),
     columns=(
         Column(key="path", head="PATH", in_table=True),
+        Column(key="outcome", head="OUTCOME", in_table=True, colours=STATES),
+    ),
+)
+FORGOTTEN = View(
+    path=("traces",),
+    names=("path",),
+    columns=(
+        Column(key="path", head="PATH", in_table=True),
+        Column(key="what", head="WHAT", in_table=True, is_prose=True),
+        Column(key="rows", head="ROWS", in_table=True, is_number=True),
         Column(key="outcome", head="OUTCOME", in_table=True, colours=STATES),
     ),
 )

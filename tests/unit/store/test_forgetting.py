@@ -1,0 +1,76 @@
+"""What the controller's files say of a VM or host: told, removed, and of nobody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vgpumgr.store import place
+from vgpumgr.store.journal import Journal
+from vgpumgr.store.journal_entry import Intent, Question
+from vgpumgr.store.sql import file, forgetting
+from vgpumgr.store.sql.sample_tables import SCHEMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vgpumgr.store.sql.forgetting import Kind
+
+UUID = "11111111-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Two VMs on two hosts, in the journal and in the samples."""
+    path = tmp_path / "store.sqlite"
+    journal = Journal(path, warn=pytest.fail)
+    for vm, host in (("vm01", "kvm01"), ("vm02", "kvm02")):
+        uuid = UUID if vm == "vm01" else None
+        number = journal.begin(
+            Intent(verb="attach", why="requested", host=host, vm=vm, vm_uuid=uuid),
+            by="a@ctl1",
+            at="2026-11-23T16:00:00Z",
+        )
+        assert number is not None
+    with file.transaction(place.samples_beside(path), SCHEMA) as connection:
+        for number, (vm, host, uuid) in enumerate((("vm01", "kvm01", UUID), ("vm02", "kvm02", None)), 1):
+            connection.execute(
+                "INSERT INTO series VALUES (?, ?, 'g', ?, 'vgpu0', ?, 'A40-4Q', 'ours', 1, 1, 0, 0, 0, 0)",
+                (number, host, vm, uuid),
+            )
+            connection.execute(
+                "INSERT INTO bucket VALUES (?, ?, 1, 1, 1, 0, x'', 1, 0, x'', 1, 0, x'', 1, 0, x'', 1, 0, NULL, NULL, NULL, 1)",
+                (number, number),
+            )
+            connection.execute("INSERT INTO host VALUES (?, 1.0, '{}', '{}')", (host,))
+            connection.execute("INSERT INTO host_run VALUES (?, '{}')", (host,))
+    return path
+
+
+def known(store: Path, kind: Kind, name: str) -> dict[str, int]:
+    return {one.what: one.rows for one in forgetting.traces(store, place.samples_beside(store), kind, name)}
+
+
+OF_VM = {"runs in the history": 1, "measured quarters of an hour": 1, "series of measures": 1}
+OF_HOST = OF_VM | {"last readings": 1, "states after a plan or reconcile": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "there"), [("vm", "vm01", OF_VM), ("vm", UUID, OF_VM), ("host", "kvm01", OF_HOST)]
+)
+def test_what_is_told_is_removed_and_nobody_elses(store: Path, kind: Kind, name: str, there: dict[str, int]) -> None:
+    others = known(store, "host", "kvm02")
+    assert known(store, kind, name) == there
+    gone = forgetting.forget(store, place.samples_beside(store), kind, name)
+    assert {one.what: one.rows for one in gone} == there
+    assert known(store, kind, name) == {}
+    assert known(store, "host", "kvm02") == others == OF_HOST
+    assert [entry.intent.vm for entry in Journal(store, warn=pytest.fail).runs(Question(limit=9))] == ["vm02"]
+
+
+def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:
+    store = tmp_path / "store.sqlite"
+    assert known(store, "vm", "vm01") == {}
+    assert forgetting.forget(store, place.samples_beside(store), "vm", "vm01") == ()
+    assert [*tmp_path.iterdir()] == []

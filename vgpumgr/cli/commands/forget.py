@@ -1,0 +1,61 @@
+"""forget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.text import output
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.forget import ForgetPlan
+    from vgpumgr.controller.results import Consent
+
+
+@click.command()
+@click.argument("name", metavar="VM|HOST", shell_complete=candidates.vms_and_hosts)
+@common_options
+def forget(settings: Settings, *, name: str) -> int:
+    """Remove what this controller knows of a VM or host that is gone: its history, and what it used.
+
+    \b
+      vgpumgr forget vm01 --check
+      vgpumgr forget kvm07
+
+    Asks first. A VM that still has a vGPU, or is declared, is refused, and a host that is in the inventory (exit 5): `detach` frees
+    the one, `vgpumgr host purge` the other.
+    """
+    from vgpumgr.cli.rows import printing
+    from vgpumgr.cli.rows.things import FORGOTTEN
+    from vgpumgr.cli.text import forget_text
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import environment
+    from vgpumgr.controller import forget as use_case
+    from vgpumgr.documents import forget as documents
+
+    result = use_case.forget(build_context(settings), environment.store_path(), name, _consent(settings))
+    if settings.for_people:
+        output.echo(forget_text.closing(result))
+    else:
+        printing.print_rows(settings, FORGOTTEN, documents.document(result))
+    return 3 if result.outcome is Outcome.WOULD_CHANGE else 0
+
+
+def _consent(settings: Settings) -> Consent[ForgetPlan]:
+    from vgpumgr.cli.text import forget_text
+    from vgpumgr.controller.results import Consent
+
+    def show(plan: ForgetPlan) -> None:
+        if settings.for_people:
+            output.plan_lines(settings, forget_text.lines(plan))
+
+    def ask(plan: ForgetPlan) -> None:
+        what = forget_text.question(plan)
+        asking.confirm(settings, f"remove {what}?", why=f"forget removes {what}", hint=asking.SEE_FIRST)
+
+    return Consent(check=settings.check, show=show, ask=ask, given=settings.yes)

@@ -1,0 +1,39 @@
+"""forget for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text import words
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.controller.forget import ForgetPlan, ForgetResult
+
+
+def lines(plan: ForgetPlan) -> Iterator[str]:
+    """What is known, by file."""
+    for path in dict.fromkeys(trace.path for trace in plan.traces):
+        yield str(path)
+        for trace in plan.traces:
+            if trace.path == path:
+                yield f"  - {trace.rows} {trace.what}"
+
+
+def question(plan: ForgetPlan) -> str:
+    """What goes."""
+    return f"{words.counted(sum(trace.rows for trace in plan.traces), 'row')} about {plan.name}"
+
+
+def closing(result: ForgetResult) -> str:
+    """The last line."""
+    kind = "VM" if result.plan.kind == "vm" else "host"
+    match result.outcome:
+        case Outcome.WOULD_CHANGE:
+            return "would change; nothing was written (--check)."
+        case Outcome.UNCHANGED:
+            return f"nothing is known here of a {kind} {result.plan.name}. Nothing to do."
+        case _:
+            return f"done. Nothing is known here of {kind} {result.plan.name} any more."

@@ -1,0 +1,93 @@
+"""What the controller's files say of a VM or a host, and its removal. Raises StoreError."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from vgpumgr.store.sql import file, journal, sample_tables
+from vgpumgr.store.sql.statements import scalar, where
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from vgpumgr.store.sql.file import Schema
+
+Kind = Literal["vm", "host"]
+
+_VM, _HOST, _NAME = "(vm = :name OR vm_uuid = :name)", "host = :name", "name = :name"
+_SERIES = {"vm": where("SELECT id FROM series", _VM), "host": where("SELECT id FROM series", _HOST)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Rows of one kind in one file. `what` completes "14 …"."""
+
+    path: Path
+    what: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """`table` with the condition for what is meant there; `since`: the version of the file that has the table first."""
+
+    what: str
+    table: str
+    condition: str
+    since: int = 1
+
+
+def _samples(kind: Kind) -> tuple[_Place, ...]:
+    measured = (
+        _Place("measured quarters of an hour", "bucket", f"series IN ({_SERIES[kind]})"),
+        _Place("series of measures", "series", _VM if kind == "vm" else _HOST),
+    )
+    if kind == "vm":
+        return measured
+    return (
+        *measured,
+        _Place("last readings", "host", _NAME),
+        _Place("counts of errors", "host_error", _HOST),
+        _Place("states after a plan or reconcile", "host_run", _HOST, sample_tables.RUNS_SINCE),
+    )
+
+
+def traces(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
+    """What there is; a kind of which there is nothing is left out. `name`: a VM's may be its UUID."""
+    found: list[Trace] = []
+    for path, schema, places in _files(store, samples, kind):
+        with file.reading(path, schema) as connection:
+            found += [] if connection is None else _counted(connection, path, places, name)
+    return tuple(found)
+
+
+def forget(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
+    """Remove it, and say what was removed: of each file all or nothing."""
+    found: list[Trace] = []
+    for path, schema, places in _files(store, samples, kind):
+        if not path.exists():
+            continue
+        with file.transaction(path, schema) as connection:
+            there = _counted(connection, path, places, name)
+            for place in places:
+                connection.execute(where(f"DELETE FROM {place.table}", place.condition), {"name": name})  # noqa: S608 -- our own names
+        found += there
+    return tuple(found)
+
+
+def _files(store: Path, samples: Path, kind: Kind) -> Iterator[tuple[Path, Schema, tuple[_Place, ...]]]:
+    yield store, journal.SCHEMA, (_Place("runs in the history", "run", _VM if kind == "vm" else _HOST),)
+    yield samples, sample_tables.SCHEMA, _samples(kind)
+
+
+def _counted(connection: sqlite3.Connection, path: Path, places: tuple[_Place, ...], name: str) -> list[Trace]:
+    version = scalar(connection, "SELECT max(version) FROM migration") or 0
+    counted = (
+        (place, scalar(connection, where(f"SELECT count(*) FROM {place.table}", place.condition), {"name": name}))  # noqa: S608 -- our own names
+        for place in places
+        if place.since <= version
+    )
+    return [Trace(path=path, what=place.what, rows=rows) for place, rows in counted if rows]
