@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller import report
+from vgpumgr.controller.results import ForgetPlan, ForgetResult
 from vgpumgr.core.commands import command
 from vgpumgr.core.report import listing
 from vgpumgr.errors import Outcome
@@ -19,23 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Consent
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.errors import Success
-    from vgpumgr.store.sql.forgetting import Kind, Trace
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetPlan:
-    """What is known of it, by file."""
-
-    kind: Kind
-    name: str
-    traces: tuple[Trace, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetResult:
-    plan: ForgetPlan
-    outcome: Success
+    from vgpumgr.store.sql.forgetting import Kind
 
 
 def forget(context: Context, store: Path, name: str, consent: Consent[ForgetPlan]) -> ForgetResult:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.report.schedulers import SchedulerRow
     from vgpumgr.errors import Success, VgpumgrError
     from vgpumgr.names import HostName, PciAddress
+    from vgpumgr.store.sql.forgetting import Kind, Trace
 
 
 PlanT = TypeVar("PlanT", bound="AnyPlan")
@@ -228,6 +229,23 @@ class PurgeResult:
     outcome: Success
     findings: tuple[Finding, ...]
     errors: tuple[VgpumgrError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetPlan:
+    """What is known of it, by file."""
+
+    kind: Kind
+    name: str
+    traces: tuple[Trace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetResult:
+    """The result of forget: what was known, and whether it went."""
+
+    plan: ForgetPlan
+    outcome: Success
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

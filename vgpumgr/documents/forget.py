@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vgpumgr.controller.forget import ForgetResult
+    from vgpumgr.controller.results import ForgetResult
 
 SCHEMA = "vgpumgr.forget/1"
 

@@ -13,8 +13,7 @@ from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.forget import ForgetPlan
-    from vgpumgr.controller.results import Consent
+    from vgpumgr.controller.results import Consent, ForgetPlan
 
 
 @click.command()

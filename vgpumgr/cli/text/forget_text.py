@@ -10,7 +10,7 @@ from vgpumgr.errors import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.controller.forget import ForgetPlan, ForgetResult
+    from vgpumgr.controller.results import ForgetPlan, ForgetResult
 
 
 def lines(plan: ForgetPlan) -> Iterator[str]:
