@@ -22,7 +22,6 @@ ELSEWHERE = {
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
     "vgpumgr.controller.forget": "acceptance/test_forget.py",
     "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
-    "vgpumgr.controller.usage": "unit/cli/commands/test_usage.py",
     "vgpumgr.core.model.endpoint": "unit/link/ssh/test_dial.py",
     "vgpumgr.core.plan.kept": "unit/controller/engine/test_kept_plan.py",
     "vgpumgr.core.report.schedulers": "unit/core/plan/test_scheduler.py",

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.usage import selection, usage_rows, usage_window
+from vgpumgr.core.usage.readings import outdated_after_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.usage.readings import VgpuKey
     from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.store.sql.samples import Samples
@@ -31,6 +33,25 @@ class UsageReport:
     collected: bool
     not_judged: tuple[UsageRow, ...] | None = None
     is_of_host: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """SM by cell of `step_s` seconds, in percent of the whole GPU, the newest last. None: nothing was measured in it."""
+
+    step_s: int
+    sm: Mapping[VgpuKey, tuple[float | None, ...]]
+
+
+def past(samples: Samples, *, now_s: float, since_s: float) -> Past | None:
+    """What each vGPU did before now, if samples are still being taken; else None. Raises StoreError."""
+    newest_us = samples.newest_us()
+    if newest_us is None or now_s - newest_us / 1e6 > outdated_after_s(samples.every_s()):
+        return None
+    until_us = int(now_s * 1e6)
+    window = usage_window.window(until_us - int(since_s * 1e6), until_us)
+    series = samples.usage(window)
+    return Past(step_s=window.step_s, sm={one.key: one.means(0, window.cells) for one in series})
 
 
 def report(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,16 +19,21 @@ from vgpumgr.cli.rows.usage import TOP
 from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import counted
 from vgpumgr.cli.top import frames, nothing, table
+from vgpumgr.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.sampling import Sampler
+    from vgpumgr.controller.usage import Past
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.core.inventory.choice import Choice
     from vgpumgr.core.usage.readings import Round
     from vgpumgr.errors import VgpumgrError
+
+
+_DAY_S = 86400.0
 
 
 @click.command()
@@ -81,8 +88,22 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
             colour=colour,
             manual=manual,
             chosen=bool(meant.shown.vms),
+            past=_past,
         )
     return 0
+
+
+def _past() -> Past | None:
+    """What the stored samples know; a store that cannot be read is `usage`'s to report."""
+    from vgpumgr.controller import environment
+    from vgpumgr.controller import usage as use_case
+    from vgpumgr.store import place
+    from vgpumgr.store.sql.samples import Samples
+
+    with contextlib.suppress(StoreError):
+        samples = Samples(place.samples_beside(environment.store_path()))
+        return use_case.past(samples, now_s=time.time(), since_s=_DAY_S)
+    return None
 
 
 def _of_choice(

@@ -10,6 +10,8 @@ from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.text.wrapping import cell_width, sentence, wrapped
 from vgpumgr.cli.top import plot
 from vgpumgr.cli.top.cells import Cell, celsius, gib, part, percent, share, watts
+from vgpumgr.core.usage.readings import VgpuKey
+from vgpumgr.names import HostName, PciAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +53,7 @@ def lines(
     """The screen's lines. `row` None: it is no longer there, or its host was not read. `of_share`: the scale of SM's plot."""
     seen = history.of(key)
     facts = _facts(row) if row is not None else [("", ("not there now: not read, or detached",))]
+    facts += _last_day(key, setting)
     width = max((len(name) for name, _ in facts), default=0)
     name = " ".join(one_line(part) for part in key[2:4] if part) or "-"
     found: list[Line] = [(Cell(part, "bold"),) for part in wrapped(name, setting.width)]
@@ -124,6 +127,18 @@ def _held(holder: Holder | None) -> tuple[str, ...]:
 
 def _day(microseconds: int) -> str:
     return time.strftime(" since %m-%d %H:%M", time.localtime(microseconds // 1_000_000))
+
+
+def _last_day(key: Key, setting: Setting) -> list[tuple[str, tuple[str, ...]]]:
+    """What the stored samples say of it. Their means are of an hour, so they are no part of the plots of seconds."""
+    values = (
+        setting.past.sm.get(VgpuKey(HostName(key[0]), PciAddress(key[1]), key[2], key[3])) if setting.past else None
+    )
+    if setting.past is None or values is None:
+        return []
+    each = f"{setting.past.step_s // 3600} h"
+    drawn = plot.line(values, len(values), ascii_only=setting.ascii_only)
+    return [("last 24 h", (drawn, f"  SM, each bar {each}", f": {_summary(values)}"))]
 
 
 def _fitting(parts: tuple[str, ...], width: int) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from vgpumgr.cli.top.view_state import View
+    from vgpumgr.controller.usage import Past
     from vgpumgr.core.usage.readings import Round
 
     Rounds = Callable[[], Sequence[Round]]
@@ -45,6 +46,11 @@ class _Broken:
     error: BaseException
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    past: Past | None
+
+
 class _Resized:
     pass
 
@@ -53,7 +59,7 @@ class _Suspended:
     pass
 
 
-_Event = _Key | _Read | _Broken | _Resized | _Suspended
+_Event = _Key | _Read | _Known | _Broken | _Resized | _Suspended
 
 
 def run(
@@ -65,12 +71,14 @@ def run(
     colour: bool,
     manual: tuple[str, ...] = (),
     chosen: bool = False,
+    past: Callable[[], Past | None] = lambda: None,
 ) -> None:
     """Show `rounds()` at this interval until the user quits.
 
     `hosts` is the number of hosts to read, `manual` the command's help; `chosen`: only VMs that were named are shown.
+    `past` is asked once, after the first reading.
     """
-    _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour, manual=manual, chosen=chosen).run(rounds)
+    _Loop(every_s=every_s, view=view, hosts=hosts, colour=colour, manual=manual, chosen=chosen).run(rounds, past)
 
 
 class _Loop:
@@ -83,14 +91,15 @@ class _Loop:
         self._colour = colour
         self._manual = manual
         self._chosen = chosen
+        self._past: Past | None = None
         self._history = History()
         self._rounds: Sequence[Round] = ()
         # A signal handler can call its put at any point (docs.python.org/3/library/queue.html).
         self._events: SimpleQueue[_Event] = SimpleQueue()
 
-    def run(self, rounds: Rounds) -> None:
+    def run(self, rounds: Rounds, past: Callable[[], Past | None]) -> None:
         stop = threading.Event()
-        reader = threading.Thread(target=self._read, args=(rounds, stop), name="rounds", daemon=True)
+        reader = threading.Thread(target=self._read, args=(rounds, past, stop), name="rounds", daemon=True)
         with self._signals():
             try:
                 while self._show(reader):
@@ -115,6 +124,8 @@ class _Loop:
                     case _Read(rounds):
                         self._rounds = rounds
                         self._history.add(rounds)
+                    case _Known(past):
+                        self._past = past
                     case _Broken(error):
                         raise error
                     case _Suspended():
@@ -137,15 +148,17 @@ class _Loop:
             every_s=self._every_s,
             manual=self._manual,
             chosen=self._chosen,
+            past=self._past,
         )
         return frames.frame(self._rounds, self._view, self._history, setting)
 
-    def _read(self, rounds: Rounds, stop: threading.Event) -> None:
+    def _read(self, rounds: Rounds, past: Callable[[], Past | None], stop: threading.Event) -> None:
         """The thread that reads: one round, then a pause, so that a slow fleet is not read continuously."""
         try:
-            while not stop.is_set():
+            self._events.put(_Read(rounds()))
+            self._events.put(_Known(past()))
+            while not stop.wait(self._every_s):
                 self._events.put(_Read(rounds()))
-                stop.wait(self._every_s)
         except BaseException as error:  # noqa: BLE001 -- re-raised where the terminal can be restored
             self._events.put(_Broken(error))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.cli.top.cells import Line
     from vgpumgr.cli.top.history import Key
     from vgpumgr.cli.top.table import Total
+    from vgpumgr.controller.usage import Past
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import GpuReading, Round
 
@@ -51,7 +52,7 @@ _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
 class Setting:
     """What a frame is made for: the terminal, how many hosts are read how often, the command's own help.
 
-    `chosen`: VMs were named, and only theirs are shown.
+    `chosen`: VMs were named, and only theirs are shown. `past`: what the stored samples say of the last day.
     """
 
     width: int
@@ -61,6 +62,7 @@ class Setting:
     every_s: float
     manual: tuple[str, ...] = ()
     chosen: bool = False
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,10 @@ from vgpumgr.cli.top import frames, history, keyboard, plot, table, view_state
 from vgpumgr.cli.top.history import key_of
 from vgpumgr.cli.top.table import SORTS
 from vgpumgr.cli.top.view_state import View
+from vgpumgr.controller.usage import Past
 from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.usage import live
-from vgpumgr.core.usage.readings import Holder
+from vgpumgr.core.usage.readings import Holder, VgpuKey
 from vgpumgr.names import HostName, PciAddress
 
 if TYPE_CHECKING:
@@ -305,6 +306,20 @@ def test_the_detail_says_who_holds_the_vgpu_since_when_the_mode_and_what_is_not_
     ]
     gone = texts(frame((made_up.failed_round("tcp: refused"),), View(detail=at), 30))
     assert "  kvm01 was not read: tcp: refused" in gone
+
+
+def test_the_detail_has_the_last_day_of_that_vgpu_where_samples_are_stored() -> None:
+    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1), made_up.vgpu(2))),)
+    first, second = (key_of(row) for row in live.rows(rounds))
+    stored = VgpuKey(HostName(first[0]), PciAddress(first[1]), first[2], first[3])
+    past = Past(step_s=3600, sm={stored: (None, 0.0, 50.0, 100.0)})
+    shown = [
+        texts(frames.frame(rounds, View(detail=at), history.History(), replace(setting(), past=past)))
+        for at in (first, second)
+    ]
+    (line,) = (line for line in shown[0] if line.startswith("  last 24 h"))
+    assert line.split(maxsplit=3)[3:] == ["▁▅█  SM, each bar 1 h: p50 50%, p95 100%, max 100%"]
+    assert not any("last 24 h" in line for line in shown[1])
 
 
 # Plots and what they are of
