@@ -27,7 +27,7 @@ VGPU = {
     "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
     "placement_id", "framebuffer_mib", "requested", "requested_at", "asked_mib", "waste_pct", "guest_mib", "state", "holder", "origin", "vm_uuid",
 }  # fmt: skip
-CHANGE = {"schema", "changed", "outcomes", "fingerprint", "findings", "plan", "result"}
+CHANGE = {"schema", "changed", "outcomes", "unreached", "fingerprint", "findings", "plan", "result"}
 LIST = {"schema", "outcomes", "unreached", "findings", "vgpus"}
 GRANTED = {"requested", "asked_mib", "framebuffer_mib", "guest_mib", "waste_pct"}
 STEP = {
@@ -190,7 +190,10 @@ def test_yaml_csv_and_names_say_what_json_says(printed: Printed) -> None:
 
 def test_show_has_the_vm_its_claims_and_its_vgpus(printed: Printed) -> None:
     document = printed.show.document
-    assert (document["schema"], set(document)) == ("vgpumgr.show/1", {"schema", "vm", "findings"})
+    assert (document["schema"], set(document)) == (
+        "vgpumgr.show/1",
+        {"schema", "outcomes", "unreached", "findings", "vm"},
+    )
     vm = document["vm"]
     assert set(vm) == {"name", "uuid", "host", "state", "claims", "vgpus"}
     assert vm["vgpus"] == printed.json_list.document["vgpus"]

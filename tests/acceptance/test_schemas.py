@@ -138,6 +138,17 @@ def test_a_command_prints_what_its_schema_says(site: Site, name: str) -> None:
     assert [where for where, without in published.shorter(document) if not published.problems(thing, without)] == []
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_a_script_may_ask_any_document_what_came_of_it_what_was_not_reached_and_what_is_odd(
+    site: Site, name: str
+) -> None:
+    document: Any = site.printed[name].document
+    kinds = {key: type(document[key]) for key in ("outcomes", "unreached", "findings")}
+    assert set(kinds.values()) == {list}, kinds
+    assert document["outcomes"]
+    assert document["unreached"] == []  # all hosts are up
+
+
 @pytest.mark.parametrize("name", [name for name in RUNS if name in VIEWS])
 def test_the_keys_of_a_row_come_in_the_order_of_the_columns_of_table_and_csv(site: Site, name: str) -> None:
     """What is a list or an object, or has another name as a column, stands elsewhere."""
@@ -203,14 +214,33 @@ def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path:
     for thing, words in {
         "list": ["list"],
         "discover": ["discover"],
+        "capacity": ["capacity"],
+        "profiles": ["profiles"],
+        "units": ["units"],
+        "explain": ["explain", "--gpu", "0.25"],
+        "restarts": ["reconcile", "--restart-window"],
+        "host": ["host", "status"],
         "plan": ["plan"],
         "scheduler": ["scheduler", "show"],
         "mode": ["mode", "show"],
         "top": ["top"],
+        "collect": ["collect"],
     }.items():
         ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=4)
         document = Ran(arguments=ran.arguments, code=4, out=ran.out, err="").document
         assert published.problems(thing, document) == []
-        (error,) = document["errors" if thing == "plan" else "unreached"]
+        (error,) = document["unreached"]
         assert (error["host"], error["error"]) == ("kvm02", "Unreachable")
         assert "unreached" in document["outcomes"]
+        assert thing != "plan" or document["errors"] == [error]
+    # One VM is found on the host that answers; whether the other has it too is not known.
+    for thing, words, code in (
+        ("show", ["show", "vm20"], 0),
+        ("plan", ["attach", "vm20", "--profile", "4Q", "--check"], 3),
+        ("plan", ["attach", "vm20", "vm19", "--profile", "4Q", "--check"], 3),
+        ("plan", ["attach", "vm20", "vm31", "--profile", "4C", "--check"], 4),
+    ):
+        ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=code)
+        document = Ran(arguments=ran.arguments, code=code, out=ran.out, err="").document
+        assert published.problems(thing, document) == []
+        assert [(row["host"], row["error"]) for row in document["unreached"]] == [("kvm02", "Unreachable")], words

@@ -128,7 +128,8 @@ def _change(
             findings=found.findings,
         )
     )
-    return replace(changed, rows=tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid))
+    rows = tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid)
+    return replace(changed, rows=rows, unread=found.unread)
 
 
 @functools.cache

@@ -145,6 +145,7 @@ def show_vm(context: Context, vm: str, on: str | None) -> VmReport:
         rows=tuple(row for row in listing.rows(view) if row.vm_uuid == domain.uuid),
         findings=found.findings + tuple(item for item in findings.of_host(view) if item.vm in (None, domain.name)),
         errors=() if broken is None else (broken,),
+        unread=found.unread,
     )
 
 

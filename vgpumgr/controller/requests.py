@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.engine.host_work import HostEnd
     from vgpumgr.controller.hosts.fan_out import Outcome as Ended
     from vgpumgr.controller.hosts.locate import FoundVm
-    from vgpumgr.controller.results import FleetPlan, TaskResult
+    from vgpumgr.controller.results import FleetPlan, TaskResult, Unread
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.domain_xml import Domain
@@ -95,11 +95,12 @@ class RequestsResult:
     """One row for each request, in that order. `findings`: hosts that could not be read, and the journal.
 
     `fleet`: what was planned for all hosts together before anything was changed; None if each host was planned by itself.
-    `is_held_back`: some cannot be served, so nothing was changed.
+    `unread`: hosts that could not be asked for the VMs. `is_held_back`: some cannot be served, so nothing was changed.
     """
 
     slots: tuple[SlotResult, ...]
     findings: tuple[Finding, ...] = ()
+    unread: tuple[Unread, ...] = ()
     fleet: FleetPlan | None = None
     is_held_back: bool = False
 
@@ -218,7 +219,10 @@ class Serving:
             for one in self._placed
         ]
         return RequestsResult(
-            slots=self._judged(slots), findings=(*findings, *journaling.findings(self._context)), fleet=fleet
+            slots=self._judged(slots),
+            findings=(*findings, *journaling.findings(self._context)),
+            unread=self._vms.unread,
+            fleet=fleet,
         )
 
     def _work(self, host: HostName, placed: Sequence[_Placed]) -> HostWork:

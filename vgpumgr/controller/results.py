@@ -6,7 +6,7 @@ Every command has it before its first host is reached, so planning is imported o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from vgpumgr.errors import Outcome, worst_exit
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from vgpumgr.store.sql.forgetting import Kind, Trace
 
 
+Unread: TypeAlias = "tuple[HostName, VgpumgrError]"
 PlanT = TypeVar("PlanT", bound="AnyPlan")
 View = TypeVar("View")
 Shown = TypeVar("Shown")
@@ -76,7 +77,7 @@ class Consent(Generic[Shown]):
 class ChangeResult(Generic[PlanT]):
     """How a change ended: done, unchanged or would_change. `view` is the last reading of its host.
 
-    `rows`: the vGPUs that attach, detach or adopt was about, afterwards.
+    `rows`: the vGPUs that attach, detach or adopt was about, afterwards. `unread`: hosts that could not be asked for the VM.
     """
 
     planned: Planned[PlanT]
@@ -84,6 +85,7 @@ class ChangeResult(Generic[PlanT]):
     findings: tuple[Finding, ...]
     view: HostView
     rows: tuple[VgpuRow, ...] = ()
+    unread: tuple[Unread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +164,14 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
-    """One VM as its host reports it. `errors`: what could not be read there."""
+    """One VM as its host reports it. `errors`: what could not be read there. `unread`: hosts that could not be asked for it."""
 
     view: HostView
     domain: Domain
     rows: tuple[VgpuRow, ...]
     findings: tuple[Finding, ...]
     errors: tuple[VgpumgrError, ...] = ()
+    unread: tuple[Unread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,5 @@ def _gpu(row: GpuRow) -> dict[str, object]:
 def _begin(fleet: Fleet[View], findings: Iterable[Finding]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        **common.reached(fleet.errors, any_read=bool(fleet.views)),
-        "findings": common.findings(findings),
+        **common.reached(fleet.errors, any_read=bool(fleet.views), found=findings),
     }

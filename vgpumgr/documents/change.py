@@ -29,12 +29,12 @@ AnyResult: TypeAlias = (
 def document(result: AnyResult, *, check: bool) -> dict[str, object]:
     """The document of attach, detach, adopt, cordon, uncordon, `scheduler set` and `mode set`: one plan on one host."""
     plan = result.planned.plan
+    unread = result.unread if isinstance(result, ChangeResult) else ()
     return {
         "schema": PLAN if check else CHANGE,
         "changed": plan.changed,
-        "outcomes": [common.plain(result.outcome)],
+        **common.frame([result.outcome], unread=unread, found=result.findings),
         "fingerprint": result.planned.fingerprint,
-        "findings": common.findings(result.findings),
         "plan": [steps.record(step) for step in plan.steps],
         "result": _afterwards(result),
     }
@@ -63,9 +63,10 @@ def fleet(result: ReconcileResult) -> dict[str, object]:
     """The same without the schema's name, as Ansible returns it."""
     plans = result.fleet.plans
     guard = ((None, result.guard),) if result.guard else ()
+    unread = dict([*common.fell_away(result.errors), *result.fleet.errors]).items()
     return {
         "changed": result.fleet.changed and (result.check or result.guard is None),
-        "outcomes": common.plain(result.outcomes),
+        **common.frame(result.outcomes, unread=unread),
         "fingerprint": result.fleet.fingerprint,
         "findings": [
             *of_inventory(result.fleet.findings),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.model.view import Finding
 from vgpumgr.core.usage import metrics, readings
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from vgpumgr.core.usage.readings import Round
@@ -20,10 +21,18 @@ def document(rounds: Sequence[Round], store: Path) -> dict[str, object]:
     unread = [(one.host, one.failure) for one in rounds if one.failure is not None]
     return {
         "schema": SCHEMA,
-        **common.reached(unread, any_read=any(one.reading for one in rounds)),
+        **common.reached(unread, any_read=any(one.reading for one in rounds), found=silent(rounds)),
         "store": str(store),
         "hosts": [host(one) for one in rounds],
     }
+
+
+def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
+    """One for each host that answered, but not all that it was asked."""
+    for one in rounds:
+        why = None if one.reading is None else readings.incomplete_reason(one.reading)
+        if why is not None:
+            yield Finding(kind="silent", host=one.host, text=f"{one.host}: {why}")
 
 
 def host(one: Round) -> dict[str, object]:

@@ -43,13 +43,31 @@ def findings(found: Iterable[Finding]) -> list[dict[str, object]]:
     return [plain(one) for one in found]
 
 
-def reached(unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool) -> dict[str, object]:
-    """The first keys of every command that reads several hosts: the outcome, and which hosts were not read."""
-    outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set())
+def frame(
+    outcomes: Iterable[Outcome] = (Outcome.DONE,),
+    *,
+    unread: Iterable[tuple[str, VgpumgrError]] = (),
+    found: Iterable[Finding] = (),
+) -> dict[str, object]:
+    """The keys that every document has, whatever else it says: what it came to, which hosts were not read, what is odd."""
     return {
-        "outcomes": plain(sorted(outcomes)),
+        "outcomes": plain([*dict.fromkeys(outcomes)]),
         "unreached": [{"host": host, **errors.document(error)} for host, error in unread],
+        "findings": findings(found),
     }
+
+
+def reached(
+    unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool, found: Iterable[Finding] = ()
+) -> dict[str, object]:
+    """The same of a command that reads several hosts."""
+    outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set())
+    return frame(sorted(outcomes), unread=unread, found=found)
+
+
+def fell_away(failed: Iterable[tuple[str | None, VgpumgrError]]) -> list[tuple[str, VgpumgrError]]:
+    """Of what stopped a change: the hosts that could not be reached."""
+    return [(host, error) for host, error in failed if host is not None and error.outcome == Outcome.UNREACHED]
 
 
 def granted(grant: Grant | None) -> dict[str, object]:

@@ -21,8 +21,7 @@ SCHEMA = "vgpumgr.discover/1"
 def document(fleet: Fleet[HostFacts], findings: Iterable[Finding]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        **common.reached(fleet.errors, any_read=bool(fleet.views)),
-        "findings": common.findings(findings),
+        **common.reached(fleet.errors, any_read=bool(fleet.views), found=findings),
         "hosts": [_host(view) for view in fleet.views],
     }
 

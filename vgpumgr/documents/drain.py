@@ -14,15 +14,15 @@ _ROW: Final = ("vm", "slot", "host", "gpu", "type_name", "state", "next", "why")
 
 
 def document(result: DrainResult) -> dict[str, object]:
-    outcomes = [result.outcome, *([] if result.error is None else [result.error.outcome])]
+    failed = [] if result.error is None else [(result.host, result.error)]
+    outcomes = [result.outcome, *(error.outcome for _, error in failed)]
     return {
         "schema": SCHEMA,
         "changed": result.fleet.changed,
-        "outcomes": common.plain(outcomes),
+        **common.frame(outcomes, unread=common.fell_away(failed), found=result.findings),
         "host": result.host,
         "gpu": result.gpu,
         "cordon": cordon.text(result.cordon),
-        "findings": common.findings(result.findings),
         "plan": list(result.fleet.records),
         "vgpus": [common.pick(one, *_ROW) for one in result.rows],
     }

@@ -16,7 +16,7 @@ SCHEMA = "vgpumgr.history/1"
 
 
 def document(store: Path, runs: Iterable[JournalEntry]) -> dict[str, object]:
-    return {"schema": SCHEMA, "store": str(store), "runs": [run(one) for one in runs]}
+    return {"schema": SCHEMA, **common.frame(), "store": str(store), "runs": [run(one) for one in runs]}
 
 
 def run(one: JournalEntry) -> dict[str, object]:

@@ -16,8 +16,7 @@ def document(fleet: Fleet[HostInstallation]) -> dict[str, object]:
     outcomes = {error.outcome for _, error in fleet.errors} | {one.outcome for one in fleet.views}
     return {
         "schema": SCHEMA,
-        **common.reached(fleet.errors, any_read=False),
-        "outcomes": common.plain(sorted(outcomes)),
+        **common.frame(sorted(outcomes), unread=fleet.errors),
         "hosts": [row(one) for one in fleet.views],
     }
 

@@ -19,7 +19,7 @@ def document(files: Iterable[InstallFile], outcome: Outcome) -> dict[str, object
     return {
         "schema": SCHEMA,
         "changed": outcome.changed,
-        "outcomes": common.plain([outcome]),
+        **common.frame([outcome]),
         "files": [{"path": str(file.path), "state": common.plain(file.state), "text": file.text} for file in files],
     }
 
@@ -28,6 +28,6 @@ def removal(files: Iterable[InstalledFile], outcome: Outcome) -> dict[str, objec
     return {
         "schema": SCHEMA,
         "changed": outcome.changed,
-        "outcomes": common.plain([outcome]),
+        **common.frame([outcome]),
         "files": [{"path": str(file.path), "state": common.plain(file.state), "text": None} for file in files],
     }

@@ -26,6 +26,7 @@ _WAYS = ("profile", "mig_profile", "gpu_memory_mib", "gpu", "fgpu", "series")
 def document(found: Inventory) -> dict[str, object]:
     return {
         "schema": SCHEMA,
+        **common.frame(),
         "root": found.root,
         "whose": {**common.pick(found.whose, "by", "group", "named_by"), "left_out": list(found.whose.left_out)},
         "hosts": [_host(host) for host in found.hosts.values()],

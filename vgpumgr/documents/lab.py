@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.documents import common
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -15,7 +17,7 @@ _KEYS = ("driver_version", "gpus", "vgpus", "held", "faults", "lost", "loads", "
 
 
 def document(folder: Path, spec: str, hosts: Iterable[HostStatus]) -> dict[str, object]:
-    return {"schema": SCHEMA, "dir": str(folder), "spec": spec, "hosts": [host(one) for one in hosts]}
+    return {"schema": SCHEMA, **common.frame(), "dir": str(folder), "spec": spec, "hosts": [host(one) for one in hosts]}
 
 
 def host(status: HostStatus) -> dict[str, object]:

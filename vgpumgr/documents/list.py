@@ -19,7 +19,6 @@ SCHEMA = "vgpumgr.list/1"
 def document(fleet: Fleet[View], rows: Iterable[VgpuRow], findings: Iterable[Finding]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        **common.reached(fleet.errors, any_read=bool(fleet.views)),
-        "findings": common.findings(findings),
+        **common.reached(fleet.errors, any_read=bool(fleet.views), found=findings),
         "vgpus": common.plain([*rows]),
     }

@@ -15,13 +15,13 @@ SCHEMA = "vgpumgr.purge/1"
 
 def document(result: PurgeResult) -> dict[str, object]:
     outcomes = {result.outcome, *(error.outcome for error in result.errors)}
+    failed = [(result.plan.host, error) for error in result.errors]
     gone = set(result.files)
     return {
         "schema": SCHEMA,
         "changed": result.plan.changed,
-        "outcomes": common.plain(sorted(outcomes)),
+        **common.frame(sorted(outcomes), unread=common.fell_away(failed), found=result.findings),
         "host": result.plan.host,
-        "findings": common.findings(result.findings),
         "plan": [record(step) for step in result.plan.work.steps],
         "files": [
             {"path": path, "outcome": str(result.outcome if path in gone else "unchanged")}

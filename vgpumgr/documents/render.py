@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.documents import common
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -13,4 +15,9 @@ SCHEMA = "vgpumgr.render/1"
 
 
 def document(vm: VmName, hostdevs: Iterable[tuple[Slot, str]]) -> dict[str, object]:
-    return {"schema": SCHEMA, "vm": vm, "hostdevs": [{"slot": slot, "xml": xml} for slot, xml in hostdevs]}
+    return {
+        "schema": SCHEMA,
+        **common.frame(),
+        "vm": vm,
+        "hostdevs": [{"slot": slot, "xml": xml} for slot, xml in hostdevs],
+    }

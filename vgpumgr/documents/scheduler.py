@@ -18,9 +18,12 @@ SCHEMA = "vgpumgr.scheduler/1"
 def document(fleet: Fleet[SchedulerHost]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        **common.reached(fleet.errors, any_read=bool(fleet.views)),
+        **common.reached(
+            fleet.errors,
+            any_read=bool(fleet.views),
+            found=[finding for host in fleet.views for finding in host.findings],
+        ),
         "hosts": [{"name": host.host, "gpus": [gpu(row) for row in host.rows]} for host in fleet.views],
-        "findings": [row for host in fleet.views for row in common.findings(host.findings)],
     }
 
 

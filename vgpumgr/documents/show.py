@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.documents import common
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,10 +19,14 @@ SCHEMA = "vgpumgr.show/1"
 
 
 def document(found: VmReport) -> dict[str, object]:
+    host = found.view.snapshot.host
+    unread = [*found.unread, *((host, error) for error in found.errors)]
     return {
         "schema": SCHEMA,
-        "vm": vm(found.view.snapshot.host, found.domain, found.rows),
-        "findings": common.findings(found.findings),
+        **common.frame(
+            sorted({Outcome.DONE, *(error.outcome for _, error in unread)}), unread=unread, found=found.findings
+        ),
+        "vm": vm(host, found.domain, found.rows),
     }
 
 

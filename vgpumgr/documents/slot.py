@@ -43,11 +43,12 @@ def together(result: RequestsResult, *, check: bool) -> dict[str, object]:
     assert fleet is not None
     hosts = {str(slot.error): slot.host for slot in result.slots}
     ours = [slot.outcome for slot in result.slots if not isinstance(slot.error, HeldBack)]
+    unread = dict([*common.fell_away((hosts[str(one)], one) for one in result.problems), *result.unread])
     outcomes = dict.fromkeys(one for one in ours if one != Outcome.UNCHANGED)
     return {
         "schema": change.PLAN if check else change.CHANGE,
         "changed": result.changed,
-        "outcomes": common.plain(tuple(outcomes) or (Outcome.UNCHANGED,)),
+        **common.frame(outcomes or (Outcome.UNCHANGED,), unread=unread.items()),
         "fingerprint": fleet.fingerprint,
         "findings": [
             *change.of_inventory(fleet.findings),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from vgpumgr.documents import common
+from vgpumgr.documents import collect, common
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ def document(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
     unread = [(one.host, one.failure) for one in rounds if one.failure is not None]
     return {
         "schema": SCHEMA,
-        **common.reached(unread, any_read=any(one.reading for one in rounds)),
+        **common.reached(unread, any_read=any(one.reading for one in rounds), found=collect.silent(rounds)),
         "hosts": [
             {
                 "name": one.host,

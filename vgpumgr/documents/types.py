@@ -15,4 +15,4 @@ SCHEMA = "vgpumgr.types/1"
 
 
 def document(types: Iterable[KnownType]) -> dict[str, object]:
-    return {"schema": SCHEMA, "types": [common.plain(kind) for kind in types]}
+    return {"schema": SCHEMA, **common.frame(), "types": [common.plain(kind) for kind in types]}

@@ -18,12 +18,12 @@ SCHEMA = "vgpumgr.usage/1"
 def document(report: UsageReport, store: Path) -> dict[str, object]:
     return {
         "schema": SCHEMA,
+        **common.frame(found=report.findings),
         "store": str(store),
         "from": _utc(report.window.since_us),
         "to": _utc(report.window.until_us),
         "step_s": report.window.step_s,
         "every_s": report.every_s,
-        "findings": common.findings(report.findings),
         "vgpus": [_vgpu(row) for row in report.rows],
         "not_judged": None if report.not_judged is None else [_not_judged(row) for row in report.not_judged],
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.documents import common
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -11,4 +13,4 @@ SCHEMA = "vgpumgr.version/1"
 
 
 def document(versions: Mapping[str, str]) -> dict[str, object]:
-    return {"schema": SCHEMA, "versions": dict(versions)}
+    return {"schema": SCHEMA, **common.frame(), "versions": dict(versions)}

@@ -104,7 +104,7 @@ def _of_vgpu(verb, words):
         if word in _VALUES:
             task[_VALUES[word]] = next(rest, None)
         elif word in _SWITCHES:
-            key, _, value = _SWITCHES[word].partition(": ")
+            key, value = _SWITCHES[word].split(": ")
             task[key] = value == "true" or value
         elif word == "--":
             task["name"] = next(rest, None)

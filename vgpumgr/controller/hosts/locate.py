@@ -14,9 +14,10 @@ from vgpumgr.controller.hosts.session import Session, open_session
 from vgpumgr.core.commands import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Unread
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.plan import GoneVm
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVm:
-    """The open session of the VM's host (the caller closes it), and findings about hosts that could not be queried.
+    """The open session of the VM's host (the caller closes it), and findings about hosts that could not be queried: `unread`.
 
     `gone`: the host no longer has the VM, and only its ledger names it.
     """
@@ -36,6 +37,7 @@ class FoundVm:
     uuid: VmUuid
     name: str
     findings: tuple[Finding, ...] = ()
+    unread: tuple[Unread, ...] = ()
     gone: bool = False
 
 
@@ -202,12 +204,17 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
     if hits:
         session, (name, uuid) = hits[0]
         seen = tuple(_unread_finding(answer, vm) for answer in unread)
-        return FoundVm(session=session, uuid=uuid, name=name, findings=seen)
+        return FoundVm(session=session, uuid=uuid, name=name, findings=seen, unread=unread_of(unread))
     if gone is not None and not unread:  # otherwise it may have moved to a host that could not be queried
         left = _only_one(vm, gone())
         if left is not None:
             return left
     raise _unknown(vm, answers)
+
+
+def unread_of(answers: Iterable[Answer]) -> tuple[Unread, ...]:
+    """The hosts that could not be queried."""
+    return tuple((answer.host.name, answer.error) for answer in answers if answer.error is not None)
 
 
 def _unread_finding(answer: Answer, vm: str) -> Finding:

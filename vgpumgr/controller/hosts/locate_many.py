@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import fan_out
-from vgpumgr.controller.hosts.locate import answer_of, ask, candidates, gone_named, gone_of, settle
+from vgpumgr.controller.hosts.locate import answer_of, ask, candidates, gone_named, gone_of, settle, unread_of
 from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.hosts.locate import Answer, FoundVm
     from vgpumgr.controller.hosts.open_hosts import OpenHosts
     from vgpumgr.controller.hosts.session import Session
+    from vgpumgr.controller.results import Unread
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.plan import plan
     from vgpumgr.names import HostName
@@ -60,6 +61,11 @@ class ManyVms:
             return [one for answer in answers for one in self._gone_on(answer, vm)]
 
         return settle(vm, answers, gone=gone if or_gone else None)
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """The hosts that could not be queried."""
+        return unread_of(self._answers.values())
 
     def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
         """What stays unknown about these VMs because of each unread host: one line per host, however many VMs there are."""
