@@ -93,7 +93,13 @@ def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
     used = part(vgpu.framebuffer_used_bytes, vgpu.framebuffer_size_bytes)
     size = f"{gib(vgpu.framebuffer_used_bytes)} of {gib(vgpu.framebuffer_size_bytes)} GiB ({percent(used)})"
     board = one_line(gpu.name or "?").removeprefix("NVIDIA ")
-    sensors = (f", {celsius(gpu.temperature_c)}", f", {watts(gpu.power_mw)}")
+    # A bare question mark would not say of what; why something is unknown is among the findings.
+    told = (
+        "" if gpu.temperature_c is None else celsius(gpu.temperature_c),
+        "" if gpu.power_mw is None else watts(gpu.power_mw),
+        gpu.mode or "",
+    )
+    more = [f", {text}" for text in told if text]
     return [
         ("host", (one_line(row.host),)),
         (
@@ -102,8 +108,7 @@ def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
                 f"{gpu.pci}  {board}",
                 f", {gpu.policy or '?'}",
                 f", {percent(gpu.sm)} in use",
-                *sensors,
-                f", {gpu.mode or '?'}",
+                *more,
             ),
         ),
         (

@@ -322,6 +322,13 @@ def test_the_detail_has_the_last_day_of_that_vgpu_where_samples_are_stored() -> 
     assert not any("last 24 h" in line for line in shown[1])
 
 
+def test_the_detail_has_no_question_mark_that_does_not_say_of_what() -> None:
+    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, sm=40))),)
+    at = frame(rounds, View(), 24).at
+    (line,) = (line for line in texts(frame(rounds, View(detail=at), 24)) if line.startswith("  GPU"))
+    assert line.endswith("% in use")
+
+
 # Plots and what they are of
 
 
