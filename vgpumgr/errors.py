@@ -151,10 +151,11 @@ class UnknownVm(RequestError):
 
 
 class VmNotSeen(UnknownVm):
-    """No host that answered has such a VM, and some host could not be asked."""
+    """No host that answered has such a VM, and some host could not be asked. `unread`: why, for each of these."""
 
     exit_code = 4
     outcome = Outcome.UNREACHED
+    unread: tuple[VgpumgrError, ...] = ()
 
 
 class DeclaredVmUnknown(UnknownVm):

@@ -90,12 +90,16 @@ def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]
         return tuple((VmName(row.vm or ""), row.vm_uuid) for row in rows)
 
     fleet = look_over(context, () if on is None else (on,), keep)
-    for host, _ in fleet.errors:
-        raise errors.VmNotSeen(
-            f"{host} could not be read, so it is unknown which VMs are meant",
-            details=[str(one) for _, one in fleet.errors],
-            hint="make it reachable, name the VMs, or name the hosts to look on: --on",
+    if fleet.errors:
+        unread = tuple(error for _, error in fleet.errors)
+        some, them = (fleet.errors[0][0], "it") if len(unread) == 1 else (f"{len(unread)} hosts", "them")
+        blind = errors.VmNotSeen(
+            f"{some} could not be read, so it is unknown which VMs are meant",
+            details=map(str, unread),
+            hint=f"make {them} reachable, name the VMs, or name the hosts to look on: --on",
         )
+        blind.unread = unread
+        raise blind
     found = [vm for one in fleet.views for vm in one]
     for missed in shown.unmatched(found):
         raise errors.UnknownVm(

@@ -111,7 +111,7 @@ def collect(
 
 def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Retention) -> int:
     from vgpumgr.controller import collect as use_case
-    from vgpumgr.core.usage import readings
+    from vgpumgr.documents.collect import silent
 
     rounds = sampler.round()
     use_case.keep(store, rounds, retention)
@@ -124,9 +124,7 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
         from vgpumgr.documents import collect as documents
 
         printing.print_rows(settings, COLLECT, documents.document(rounds, store.path))
-    for one in rounds:
-        if one.reading is not None and (silent := readings.incomplete_reason(one.reading)) is not None:
-            output.print_warning(settings, f"{one.host}: {silent}", host=one.host)
+    output.print_findings(settings, silent(rounds))
     return output.print_errors(settings, failed)
 
 
@@ -150,7 +148,7 @@ def _lines(rounds: Sequence[Round]) -> list[str]:
     lines = []
     for one in rounds:
         if one.reading is None:
-            told = f"not read ({one.error})"
+            told = "not read"
         else:
             running = documents.running(one)
             told = f"{'?' if running is None else running} running, {documents.measured(one)} measured"

@@ -1,4 +1,4 @@
-"""Errors of many hosts that differ only in the host: told once, with all names and one way out."""
+"""Errors and findings of many hosts that differ only in the host: told once, with all names and one way out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.errors import HostError, HostKeyRefused
+from vgpumgr.errors import HostError, HostKeyRefused, VmNotSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.errors import VgpumgrError
 
 FEWEST = 3  # two errors are read as quickly as their summary
@@ -56,24 +57,61 @@ def grouped(errors: Iterable[VgpumgrError]) -> list[VgpumgrError | Alike]:
     return found
 
 
+def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
+    """The details and the hint of an error about several hosts; what many of them have alike is told once, with its way out."""
+    found = grouped(error.unread) if isinstance(error, VmNotSeen) else []
+    many = [one for one in found if isinstance(one, Alike)]
+    if not many:
+        return error.details, error.hint
+    details: list[str] = []
+    for one in found:
+        details += [one.message, *(f"  {line}" for line in one.lines)] if isinstance(one, Alike) else [str(one)]
+    hints = [one.hint for one in many if one.hint]
+    return details, "; ".join([*hints, error.hint] if error.hint else hints)
+
+
+def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
+    """The same of findings. One with a command that names its host stays as it is: a command is there to be copied."""
+    kinds: dict[object, list[Finding]] = {}
+    for one in found:
+        key = None if one.host is None else (one.kind, *_cut(one.text, one.host)[::2])
+        kinds.setdefault(id(one) if key is None or _names_its_host(one) else key, []).append(one)
+    told: list[Finding | Alike] = []
+    for alike in kinds.values():
+        hosts = tuple(dict.fromkeys(one.host for one in alike if one.host is not None))
+        if len(hosts) < FEWEST:
+            told += alike
+            continue
+        text = _common([_cut(one.text.removeprefix(f"{one.host}: "), one.host or "") for one in alike])
+        told.append(Alike(message=f"{len(hosts)} hosts: {text}", hosts=hosts, details=(), hint=None))
+    return told
+
+
+def _names_its_host(finding: Finding) -> bool:
+    return any(len(_cut(part, finding.host or "")) > 1 for part in finding.text.split("`")[1::2])
+
+
 def _pieces(error: HostError) -> list[str]:
     """What an error says, cut so that every second piece may be the host's own."""
     scan = error.scan if isinstance(error, HostKeyRefused) else None
-    own = (error.host,) if scan is None else (error.host, scan.address)
+    return _cut(error.what, error.host, *(() if scan is None else (scan.address,)))
+
+
+def _cut(text: str, *own: str) -> list[str]:
     names = "|".join(rf"(?<![\w.-]){re.escape(one)}(?![\w-])" for one in own)
-    return re.split(f"({_OWN}|{names})", error.what)
+    return re.split(f"({_OWN}|{names})", text)
 
 
-def _common(errors: Sequence[HostError]) -> str:
-    """What errors say, with … where they differ."""
-    return "".join(found[0] if len(set(found)) == 1 else _ELSE for found in zip(*map(_pieces, errors), strict=True))
+def _common(texts: Iterable[Sequence[str]]) -> str:
+    """What they say, with … where they differ."""
+    return "".join(found[0] if len(set(found)) == 1 else _ELSE for found in zip(*texts, strict=True))
 
 
 def _told_once(errors: Sequence[HostError]) -> Alike:
     hosts = tuple(dict.fromkeys(error.host for error in errors))
     (details, *others) = [error.details for error in errors]
     return Alike(
-        message=f"{len(hosts)} hosts: {_common(errors)}",
+        message=f"{len(hosts)} hosts: {_common(map(_pieces, errors))}",
         hosts=hosts,
         details=details if all(one == details for one in others) else (),
         hint=_hint(errors),

@@ -161,12 +161,22 @@ def print_json(document: Mapping[str, object]) -> None:
 
 
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
-    """Print findings for people on stderr, each once; in json they are part of the document."""
+    """Print findings for people on stderr, each once; what many hosts have alike is told once. In json they are part of the document."""
+    from vgpumgr.cli.text import alike
+
     if settings.for_people:
         # A journal that cannot be written was reported at once, since a later failure would show no findings.
-        told = {finding.text: finding.host for finding in findings if finding.kind != "journal"}
-        for text, host in told.items():
-            print_warning(settings, text, host=host)
+        told = {finding.text: finding for finding in findings if finding.kind != "journal"}.values()
+        if settings.log_format == "json" or len(told) < alike.FEWEST:
+            for finding in told:
+                print_warning(settings, finding.text, host=finding.host)
+            return
+        for one in alike.findings(told):
+            if isinstance(one, alike.Alike):
+                print_warning(settings, one.message)
+                _print_indented(one.lines)
+            else:
+                print_warning(settings, one.text, host=one.host)
 
 
 def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
@@ -186,7 +196,9 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     if settings.log_format == "json":
         _tell(settings, "error", "", message, host=host, more={**documents.document(error), "message": message})
         return
-    _print_lines(settings, message, error.details, error.hint)
+    from vgpumgr.cli.text import alike
+
+    _print_lines(settings, message, *alike.within(error))
 
 
 _UNREAD = "hosts could not be read"
@@ -222,10 +234,14 @@ def _print_grouped(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
 
 def _print_lines(settings: Settings, message: str, details: Iterable[str], hint: str | None) -> None:
     _print(_labelled(settings, "error", "red", message), error=True)
-    for line in details:
-        _print("\n".join(_prose(f"  {line}", sys.stderr)), error=True)
+    _print_indented(details)
     if hint:
         _print(_labelled(settings, "hint", "cyan", hint), error=True)
+
+
+def _print_indented(lines: Iterable[str]) -> None:
+    for line in lines:
+        _print("\n".join(_prose(f"  {line}", sys.stderr)), error=True)
 
 
 def _labelled(settings: Settings, label: str, colour: str, text: str) -> str:

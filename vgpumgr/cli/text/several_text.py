@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.cli.text import words
+from vgpumgr.cli.text import alike, words
 from vgpumgr.cli.text.tally import tally
 from vgpumgr.errors import Outcome
 
@@ -39,19 +39,22 @@ def _one_of_kind(slots: Sequence[SlotResult], of_all: str) -> errors.VgpumgrErro
         (only,) = found.values()
         if len(slots) == 1:
             return only
+        told, hint = alike.within(only)
         return errors.VgpumgrError(
-            only.message, details=[*only.details, f"not served: {_joined(slot.vm for slot in slots)}"], hint=only.hint
+            only.message, details=[*told, f"not served: {_joined(slot.vm for slot in slots)}"], hint=hint
         )
-    hints = {error.hint for error in found.values()}
+    within = {text: alike.within(error) for text, error in found.items()}
+    hints = {hint for _, hint in within.values()}
     details = []
     for text, error in found.items():
         vms = stopped[text]
         named = "" if all(vm in error.message for vm in vms) else f" ({_joined(vms)})"
-        hint = f"; {error.hint}" if len(hints) > 1 and error.hint else ""
+        _, hint = within[text]
+        hint = f"; {hint}" if len(hints) > 1 and hint else ""
         details.append(f"{error.message}{named}{hint}")
     return errors.VgpumgrError(
         f"{len({slot.vm for slot in slots})} {of_all} cannot be served",
-        details=[*details, *dict.fromkeys(line for error in found.values() for line in error.details)],
+        details=[*details, *dict.fromkeys(line for lines, _ in within.values() for line in lines)],
         hint=hints.pop() if len(hints) == 1 else None,
     )
 

@@ -249,15 +249,17 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
         declared = host.vms.get(names.VmName(vm))
         where = f" (declared at {declared.where})" if declared else ""
         return errors.UnknownVm(f"{host.name} has no VM {vm!r}{where}", hint=_suggestion(vm, known))
-    unread = [str(answer.error) for answer in answers if answer.error is not None]
+    unread = [answer.error for answer in answers if answer.error is not None]
     if not unread:
         return errors.UnknownVm(f"none of {len(answers)} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
     read = len(answers) - len(unread)
-    return errors.VmNotSeen(
+    found = errors.VmNotSeen(
         f"no VM {vm!r} on the {read} host{'s' if read != 1 else ''} that answered; {len(unread)} could not be read",
-        details=unread,
+        details=map(str, unread),
         hint="make those hosts reachable, or name the VM's host with --on",
     )
+    found.unread = tuple(unread)
+    return found
 
 
 def _is_vgpu(text: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from vgpumgr.cli.text.alike import FEWEST, Alike, grouped
-from vgpumgr.errors import Busy, HostKeyRefused, KeyScan, LedgerBroken, UnknownHost, Unreachable
+from vgpumgr.cli.text.alike import FEWEST, Alike, findings, grouped, within
+from vgpumgr.core.model.view import Finding
+from vgpumgr.errors import Busy, HostKeyRefused, KeyScan, LedgerBroken, UnknownHost, Unreachable, VmNotSeen
 
 FILE = "/root/.ssh/known_hosts"
 
@@ -90,3 +91,34 @@ def test_few_errors_and_others_stay_as_they_are_in_their_order() -> None:
 def test_the_same_host_told_often_is_no_group() -> None:
     errors = [Unreachable("kvm01", "tcp", "refused") for _ in range(5)]
     assert grouped(errors) == errors
+
+
+def test_hosts_that_could_not_be_asked_for_a_vm_are_told_once_with_their_way_out_before_its_own() -> None:
+    other = Unreachable("kvm99", "tcp", "refused")
+    error = VmNotSeen(
+        "no VM 'vm01' on the 1 host that answered", details=["one", "by one"], hint="or name the VM's host"
+    )
+    error.unread = (*(unknown_key(number) for number in range(1, 41)), other)
+    details, hint = within(error)
+    assert details[0].startswith("40 hosts: kex: ")
+    assert " ".join(details[1:-1]).split() == [f"kvm{number:02}" for number in range(1, 41)]
+    assert details[-1] == "kvm99: tcp: refused"
+    assert hint is not None
+    assert hint.startswith("ssh-keyscan -p 22 10.0.0.1 10.0.0.2 ")
+    assert hint.endswith("; or name the VM's host")
+    error.unread = error.unread[:2]
+    assert within(error) == (("one", "by one"), "or name the VM's host")
+
+
+def test_findings_that_differ_in_the_host_alone_are_told_once_unless_a_command_names_it() -> None:
+    def finding(host: str | None, text: str) -> Finding:
+        return Finding(kind="silent", host=host, text=text)
+
+    silent = [finding(f"kvm{number}", f"kvm{number}: NVML did not answer within {number}.5 s") for number in range(3)]
+    copied = [finding(f"kvm{number}", f"cordoned: `vgpumgr uncordon kvm{number}` lifts it") for number in range(3)]
+    apart = [finding(None, "the journal is full"), finding("kvm7", "kvm7: a VM is gone")]
+    first, *rest = findings([silent[0], *apart, *silent[1:], *copied])
+    assert first == Alike(
+        message="3 hosts: NVML did not answer within …", hosts=("kvm0", "kvm1", "kvm2"), details=(), hint=None
+    )
+    assert rest == [*apart, *copied]
