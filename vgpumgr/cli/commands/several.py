@@ -14,7 +14,7 @@ from vgpumgr.cli.wiring import build_context
 from vgpumgr.controller import together
 from vgpumgr.controller.results import Consent
 from vgpumgr.core.reconcile.tasks import Replace
-from vgpumgr.errors import Outcome, worst_exit
+from vgpumgr.errors import Outcome, VmNotSeen, worst_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,7 +141,10 @@ def _print(settings: Settings, result: RequestsResult, document: dict[str, objec
 
 
 def _findings(result: RequestsResult) -> list[Finding]:
-    return [*(found for slot in result.slots for found in slot.findings), *result.findings]
+    """For people; without the hosts that an error names anyway, with what is wrong there."""
+    named = {error.host for one in result.problems if isinstance(one, VmNotSeen) for error in one.unread}
+    found = [*(finding for slot in result.slots for finding in slot.findings), *result.findings]
+    return [finding for finding in found if finding.kind != "unreached" or finding.host not in named]
 
 
 def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from vgpumgr.cli.text.alike import FEWEST, Alike, findings, grouped, within
 from vgpumgr.core.model.view import Finding
 from vgpumgr.errors import Busy, HostKeyRefused, KeyScan, LedgerBroken, UnknownHost, Unreachable, VmNotSeen
+from vgpumgr.names import HostName
 
 FILE = "/root/.ssh/known_hosts"
 
@@ -112,7 +113,7 @@ def test_hosts_that_could_not_be_asked_for_a_vm_are_told_once_with_their_way_out
 
 def test_findings_that_differ_in_the_host_alone_are_told_once_unless_a_command_names_it() -> None:
     def finding(host: str | None, text: str) -> Finding:
-        return Finding(kind="silent", host=host, text=text)
+        return Finding(kind="silent", host=None if host is None else HostName(host), text=text)
 
     silent = [finding(f"kvm{number}", f"kvm{number}: NVML did not answer within {number}.5 s") for number in range(3)]
     copied = [finding(f"kvm{number}", f"cordoned: `vgpumgr uncordon kvm{number}` lifts it") for number in range(3)]
