@@ -11,7 +11,8 @@ from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.vgpu import OURS
-from vgpumgr.core.plan import detach, plan, restart
+from vgpumgr.core.plan import detach, plan
+from vgpumgr.core.reconcile import tasks, window
 from vgpumgr.core.report import findings, listing
 from vgpumgr.link.domain_query import NO_DOMAINS
 from vgpumgr.names import VmName
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.inventory.choice import Choice, Shown
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan import restart
     from vgpumgr.names import Slot, VmUuid
 
 
@@ -114,8 +116,13 @@ def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]
 
 
 def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[restart.Waiting, ...]]:
-    """The VMs of hosts whose next start changes which vGPUs they have."""
-    return look_over(context, hosts, restart.waiting)
+    """The VMs of hosts whose next start changes which vGPUs they have, or for whose end something declared waits."""
+    author = tasks.Author(by=context.by, at=context.now())
+
+    def keep(view: HostView) -> tuple[restart.Waiting, ...]:
+        return window.of_host(view, context.inventory.hosts[view.snapshot.host], author)
+
+    return look_over(context, hosts, keep)
 
 
 def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFacts]:

@@ -1,4 +1,4 @@
-"""restarts-1.json: the VMs whose next start changes which vGPUs they have."""
+"""restarts-1.json: the VMs whose next start changes which vGPUs they have, or for whose end something waits."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ def document(fleet: Fleet[View], rows: Iterable[Waiting]) -> dict[str, object]:
 
 def _change(change: Change) -> dict[str, object]:
     """`device`: the mdev's UUID, or the VF's PCI address if there is no mdev."""
-    return {**common.pick(change, "slot", "does", "type_name", "parent"), "device": str(change.device)}
+    return {**common.pick(change, "slot", "does", "type_name", "parent", "waits"), "device": str(change.device)}

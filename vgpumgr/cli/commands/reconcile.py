@@ -96,8 +96,8 @@ def plan(
 @click.option(
     "--restart-window",
     is_flag=True,
-    help="Only print the VMs that wait for a restart: those that run without a vGPU that they were given, or with one "
-    "that they no longer have. Changes nothing.",
+    help="Only print the VMs to shut down in the next window: those that run without a vGPU that they were given, with one "
+    "that they no longer have, or with one for which something declared waits. Changes nothing.",
 )
 @common_options
 def reconcile(

@@ -1,4 +1,4 @@
-"""What `reconcile --restart-window` prints: the VMs that wait for a restart. It only reads."""
+"""What `reconcile --restart-window` prints: the VMs that wait for a restart, or keep something waiting. It only reads."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def show(settings: Settings, hosts: Sequence[str]) -> int:
     if found or not settings.for_people:
         printing.print_rows(settings, RESTARTS, documents.document(fleet, found))
     elif fleet.views and not settings.quiet:
-        output.echo("no VM waits for a restart")
+        output.echo("no VM waits for a restart, or keeps anything waiting")
     return output.print_errors(settings, [error for _, error in fleet.errors])

@@ -72,6 +72,7 @@ RESTARTS = View(
         Column(key="does", head="AT NEXT START", in_table=True),
         Column(key="type_name", head="TYPE", in_table=True),
         Column(key="parent", head="PARENT"),
+        Column(key="waits", head="WAITS FOR IT"),
         Column(key="device", head="DEVICE"),
         Column(key="vm_uuid", head="VM UUID"),
     ),

@@ -21,22 +21,24 @@ if TYPE_CHECKING:
 
 GETS: Final = "gets"
 LOSES: Final = "loses"
+YIELDS: Final = "yields"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One vGPU of a VM's slot that the next start changes."""
+    """One vGPU of a VM's slot that the next start changes, or (`yields`) for whose end something waits, which `waits` says."""
 
     slot: Slot
-    does: Literal["gets", "loses"]
+    does: Literal["gets", "loses", "yields"]
     device: Device
     type_name: str
     parent: PciAddress
+    waits: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A VM whose next start changes which vGPUs it has."""
+    """A VM whose next start changes which vGPUs it has, or for whose end something waits."""
 
     vm: VmName
     vm_uuid: VmUuid

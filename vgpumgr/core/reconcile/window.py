@@ -1,0 +1,61 @@
+"""Which VMs to shut down in the next window: those that wait for a restart, and those that something declared waits for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import names
+from vgpumgr.core.plan import gpu_choice, restart
+from vgpumgr.core.reconcile import host_plan
+from vgpumgr.core.reconcile.tasks import OfGpu
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.restart import Change, Waiting
+    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.tasks import Author
+
+
+def of_host(view: HostView, declared: HostDeclaration, author: Author) -> tuple[Waiting, ...]:
+    """The host's VMs, by name. Where the ledger cannot be read nothing is known to wait for one."""
+    found = {row.vm_uuid: row for row in restart.waiting(view)}
+    made = () if view.snapshot.ledger is None else host_plan.plan_host(view, declared, author).tasks
+    for domain in view.domains:
+        yields = tuple(_yields(view, domain, made))
+        if not yields:
+            continue
+        before = found.get(domain.uuid)
+        slots = (*(before.slots if before is not None else ()), *yields)
+        row = restart.Waiting(vm=domain.name, vm_uuid=domain.uuid, host=view.snapshot.host, slots=slots)
+        found[domain.uuid] = replace(row, slots=tuple(sorted(slots, key=lambda one: names.slot_order(one.slot))))
+    return tuple(sorted(found.values(), key=lambda row: names.slot_order(row.vm)))
+
+
+def _yields(view: HostView, domain: Domain, made: tuple[PlannedTask, ...]) -> Iterator[Change]:
+    """The vGPUs with which the VM runs and for whose end something waits."""
+    live = {device.source for device in domain.live or ()}
+    for entry in view.entries(domain.uuid):
+        waiting = [f"{one.task.subject}, {one.task.why}" for one in made if _waits_for(view, one, entry)]
+        if entry.vgpu.device in live and waiting:
+            yield restart.Change(
+                slot=entry.vgpu.slot,
+                does=restart.YIELDS,
+                device=entry.vgpu.device,
+                type_name=entry.vgpu.type_name,
+                parent=entry.vgpu.parent,
+                waits="; ".join(waiting),
+            )
+
+
+def _waits_for(view: HostView, planned: PlannedTask, entry: LedgerEntry) -> bool:
+    if planned.waits is None:
+        return False
+    if isinstance(planned.task, OfGpu):
+        return gpu_choice.find(view.snapshot, planned.task.gpu_id)[1] == entry.vgpu.gpu_uuid
+    return (planned.task.vm, planned.task.slot) == (entry.vgpu.vm_name, entry.vgpu.slot)
