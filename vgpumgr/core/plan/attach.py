@@ -62,15 +62,14 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
 
 
 def _plan_in_place(view: HostView, request: targets.AttachRequest) -> Plan | None:
-    """None if the slot has nothing, or if that would not make room, either. Raises if anything holds what it has."""
+    """None if the slot has nothing, or nothing that can be removed now, or if that would not make room, either. Raises if anything holds what it has."""
     first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
-    if not first:
+    if not first or any(view.snapshot.blocked_write_on(blocked_write.written_gpu(step)) for step in first):
         return None
     try:
         made = _plan_attach(simulate.apply(view, first), request)
     except errors.NoCapacity:
         return None
-    blocked_write.guard(view.snapshot, first)
     found = (*made.findings, *ending.findings(view, first))
     return replace(made, vm=plans.find_domain(view, request.vm), steps=(*first, *made.steps), findings=found)
 
