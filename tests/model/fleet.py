@@ -289,11 +289,22 @@ class Fleet:
 
         return self._run(run, trouble, "anna@ctl1")
 
-    def purge(self, host: str, *, check: bool = False, trouble: Trouble | None = None) -> Outcome:
+    def purge(
+        self,
+        host: str,
+        *,
+        check: bool = False,
+        trouble: Trouble | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """`meanwhile`: what happens while the question stands."""
+
         def run(context: Context, end: Outcome) -> PurgeResult:
-            consent: Consent[PurgePlan] = Consent(
-                check=check, show=lambda _plan: None, ask=lambda plan: end.agreed.extend(plan.work.takes_away)
-            )
+            def ask(plan: PurgePlan) -> None:
+                end.agreed.extend(plan.work.takes_away)
+                meanwhile()
+
+            consent: Consent[PurgePlan] = Consent(check=check, show=lambda _plan: None, ask=ask)
             return purge(context, host, consent)
 
         return self._run(run, trouble, "anna@ctl1")

@@ -20,7 +20,6 @@ SMI = "lab/nvml/test_nvidia_smi.py"  # runs the program as the one file that it 
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
-    "vgpumgr.controller.forget": "acceptance/test_forget.py",
     "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
     "vgpumgr.core.model.endpoint": "unit/link/ssh/test_dial.py",
     "vgpumgr.core.plan.kept": "unit/controller/engine/test_kept_plan.py",

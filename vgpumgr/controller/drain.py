@@ -13,6 +13,7 @@ from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import DrainResult, FleetPlan
 from vgpumgr.core.plan import gpu_choice
 from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan.step import SetCordon
 from vgpumgr.core.reconcile import draining, host_plan, tasks
 from vgpumgr.errors import Outcome
 
@@ -165,7 +166,12 @@ class _Draining:
             outcome=Outcome.DONE if self._done else outcome,
             findings=(*fleet.plans[0].findings, *journaling.findings(self.session.context)),
             error=failed
-            or _not_drained(self.session.declaration.name, pci, rows, would_be=fleet.changed and self.consent.check),
+            or _not_drained(
+                self.session.declaration.name,
+                pci,
+                rows,
+                would_be=self.consent.check and any(isinstance(step, SetCordon) for step in fleet.plans[0].steps),
+            ),
         )
 
 

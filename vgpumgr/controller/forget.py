@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller import report
 from vgpumgr.controller.results import ForgetPlan, ForgetResult
 from vgpumgr.core.commands import command
+from vgpumgr.core.inventory.whose import VARIABLE
 from vgpumgr.core.report import listing
 from vgpumgr.errors import Outcome
+from vgpumgr.names import VmName
 from vgpumgr.store import place
 from vgpumgr.store.sql import forgetting
 
@@ -28,6 +31,7 @@ def forget(context: Context, store: Path, name: str, consent: Consent[ForgetPlan
     Raises RefusedPlan where it still has something of ours, or is still declared; the error of a host that could not be read;
     Declined; StoreError.
     """
+    _guard_whole(context)
     samples = place.samples_beside(store)
     kind: Kind = "host" if name in context.inventory.hosts or forgetting.traces(store, samples, "host", name) else "vm"
     if kind == "host":
@@ -42,8 +46,18 @@ def forget(context: Context, store: Path, name: str, consent: Consent[ForgetPlan
         return ForgetResult(plan=plan, outcome=Outcome.WOULD_CHANGE)
     if not consent.given:
         consent.ask(plan)
-    forgetting.forget(store, samples, kind, name)
-    return ForgetResult(plan=plan, outcome=Outcome.DONE)
+    gone = forgetting.forget(store, samples, kind, name)
+    return ForgetResult(plan=replace(plan, traces=gone), outcome=Outcome.DONE)
+
+
+def _guard_whole(context: Context) -> None:
+    """What a part of the hosts does not have, another may."""
+    whose = context.inventory.whose
+    if whose.left_out and whose.named_by not in {None, VARIABLE}:
+        raise errors.UsageError(
+            f"{whose.named_by} {whose.group} leaves out {whose.left_out[0]} and others, where a VM may have a vGPU",
+            hint="forget looks at all hosts of the inventory: run it without that group",
+        )
 
 
 def _guard_host(context: Context, name: str) -> None:
@@ -56,22 +70,29 @@ def _guard_host(context: Context, name: str) -> None:
 
 
 def _guard_vm(context: Context, name: str) -> None:
-    declared = [host for host in context.inventory.hosts.values() if any(vm == name for vm in host.vms)]
-    if declared:
-        raise errors.RefusedPlan(
-            f"{name} is declared on {declared[0].name} ({declared[0].where})", hint="take it out of the inventory first"
-        )
-    fleet = report.look_over(context, (), lambda view: _has(view, name))
+    """A VM that is named by its UUID may be declared by its name."""
+    fleet = report.look_over(context, (), lambda view: (_has(view, name), _names(view, name)))
+    names = {name}.union(*(called for _, called in fleet.views))
+    for declared in context.inventory.hosts.values():
+        for vm in names.intersection(declared.vms):
+            raise errors.RefusedPlan(
+                f"{vm} is declared on {declared.name} ({declared.vms[VmName(vm)].where})",
+                hint="take it out of the inventory first",
+            )
     for host, error in fleet.errors:
         raise errors.VmNotSeen(
             f"{host} could not be read, so it is unknown whether {name} has a vGPU there",
             details=[str(error)],
             hint="make it reachable, or take it out of the inventory",
         )
-    for found in fleet.views:
-        if found is not None:
+    for had, _ in fleet.views:
+        if had is not None:
             free = command("detach", name, options=("--all",))
-            raise errors.RefusedPlan(f"{name} still has {found}", hint=f"`{free}` first")
+            raise errors.RefusedPlan(f"{name} still has {had}", hint=f"`{free}` first")
+
+
+def _names(view: HostView, uuid: str) -> set[str]:
+    return {domain.name for domain in view.domains if domain.uuid == uuid}
 
 
 def _has(view: HostView, name: str) -> str | None:

@@ -54,9 +54,10 @@ class _Purging:
             return self._result(plan, Outcome.WOULD_CHANGE, files=plan.files)
         if not self.consent.given:
             self.consent.ask(plan)
-        errors = self._free(plan) if plan.work.changed else ()
-        if errors:
-            return self._result(plan, Outcome.DONE, errors=errors)
+        if plan.work.changed:
+            outcome, errors = self._free(plan)
+            if errors:
+                return self._result(plan, outcome, errors=errors)
         return self._result(plan, Outcome.DONE, files=self._remove_files())
 
     def _plan(self, view: HostView) -> PurgePlan:
@@ -78,12 +79,16 @@ class _Purging:
             left=tuple(purging.left(view, declaration, has_dispatcher=DISPATCHER in files)),
         )
 
-    def _free(self, agreed: PurgePlan) -> tuple[VgpumgrError, ...]:
+    def _free(self, agreed: PurgePlan) -> tuple[Success, tuple[VgpumgrError, ...]]:
         """Free what is ours. Returns what failed."""
         run = HostRun(self.session, self._author, agreed.work.takes_away)
         view = run.lock(_WHAT, (_ANY,))
+        now = self._plan(view)
+        if now.refusals:  # a VM has been started meanwhile
+            self.session.unlock(view)
+            return Outcome.UNCHANGED, now.refusals
         run.go(view, purging.todo(view))
-        return tuple(one.error for one in run.results if one.error is not None)
+        return Outcome.DONE, tuple(one.error for one in run.results if one.error is not None)
 
     def _remove_files(self) -> tuple[str, ...]:
         """Remove them under the lock; the host program refuses if somebody has made a vGPU there meanwhile."""

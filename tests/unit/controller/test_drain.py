@@ -105,6 +105,14 @@ def test_of_a_gpu_what_is_idle_goes_to_another_and_what_runs_follows_once_it_has
     assert fleet.drain(options(gpu)).word == "unchanged"
 
 
+def test_a_check_of_what_is_cordoned_already_says_that_it_is(fleet: Fleet) -> None:
+    start(fleet, VM)
+    assert isinstance(result(fleet.drain(options())).error, errors.NotDrained)
+    again = result(fleet.drain(options(), check=True)).error
+    assert again is not None
+    assert again.message.startswith(f"{HOST} is cordoned, but not free")
+
+
 def test_what_fits_nowhere_else_stays_and_is_told_with_the_way_out(fleet: Fleet) -> None:
     """The other GPU has an 8Q of somebody else's, beside which no 4Q can be."""
     assert fleet.detach(HOST, OTHER, SLOT).word == "done"

@@ -74,3 +74,16 @@ def test_while_one_is_in_use_nothing_is_changed(fleet: Fleet) -> None:
     fleet.stop(HOST, vm)
     assert result(fleet.purge(HOST)).outcome is errors.Outcome.DONE
     assert not has_ledger(fleet)
+
+
+def test_a_vm_that_is_started_while_the_question_stands_keeps_everything_as_it_is(fleet: Fleet) -> None:
+    machine = fleet.machines[HOST]
+    before = machine.ledger()
+
+    def start() -> None:
+        assert fleet.start(HOST, machine.libvirt.vms[vm_uuid(HOST, VM)])
+
+    found = result(fleet.purge(HOST, meanwhile=start))
+    assert [type(error) for error in found.errors] == [errors.InUse]
+    assert (found.outcome, found.files) == (errors.Outcome.UNCHANGED, ())
+    assert machine.ledger() == before
