@@ -75,7 +75,7 @@ def usage(
     mark means that the VM was off the whole time or the driver did not report the value; a vGPU that was measured for less than
     95 % of --idle's time is not idle but unknown, and named below. The command contacts no host and writes nothing.
     """
-    gc.disable()  # a tenth of the time goes into searching for garbage that does not exist; the process ends soon
+    _rest_the_collector(click.get_current_context())
     from vgpumgr.controller import environment
     from vgpumgr.controller import usage as use_case
     from vgpumgr.documents import usage as documents
@@ -108,6 +108,13 @@ def usage(
         printing.print_rows(settings, USAGE, documents.document(report, store.path))
     output.print_findings(settings, report.findings)
     return 0
+
+
+def _rest_the_collector(command: click.Context) -> None:
+    """A tenth of the time would go into searching for garbage that does not exist. It works again when the command ends."""
+    if gc.isenabled():
+        gc.disable()
+        command.call_on_close(gc.enable)
 
 
 def _one(chosen: Sequence[str], on: str | None) -> str | None:

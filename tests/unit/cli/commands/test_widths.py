@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
@@ -72,6 +73,7 @@ def test_no_line_of_usage_is_longer_than_the_terminal(
     found = lines_of(monkeypatch, capsys, width, "usage", *arguments)
     assert any(line.startswith("warning: no sample for ") for line in found)
     assert [line for line in found if cell_width(line) > width] == []
+    assert gc.isenabled()  # it rests while `usage` counts, and only then
 
 
 @pytest.mark.parametrize("width", WIDTHS)
