@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tests.model.libvirt_double import Vm
-    from vgpumgr.controller.context import Progress
+    from vgpumgr.controller.context import Done, Progress
     from vgpumgr.core.model.snapshot import SizeMode
     from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.mode import ModePlan
@@ -104,7 +104,7 @@ def vm_uuid(host: str, name: str) -> VmUuid:
 
 @dataclass(slots=True)
 class Fleet:
-    """The machines with their VMs. `handmade`: what people made in /sys, host → place → type id. `watched`: what the last command told of its progress."""
+    """The machines with their VMs. `handmade`: what people made in /sys, host → place → type id. `watched` and `done`: what the last command told of its progress and of its changes."""
 
     machines: Mapping[str, Machine]
     declared: dict[tuple[str, str], dict[Slot, str]] = field(default_factory=dict)
@@ -112,6 +112,7 @@ class Fleet:
     site: str = "lab1"  # what the inventory says that it is of
     commands: int = 0
     watched: list[Progress] = field(default_factory=list)
+    done: list[Done] = field(default_factory=list)
     _minutes: int = 0
     _made_by_hand: int = 0
     _cards: int = 0
@@ -130,15 +131,18 @@ class Fleet:
 
     # the commands
 
-    def _context(self, trouble: Trouble | None, told: list[bytes], *, by: str) -> Context:
+    def context(
+        self, trouble: Trouble | None = None, told: list[bytes] | None = None, *, by: str = "anna@ctl1"
+    ) -> Context:
         """What one command is given. The clock goes on by a minute."""
         self._minutes += 1
         self.watched.clear()
+        self.done.clear()
         at = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00Z"
 
         def reach(endpoint: Endpoint, *, writes: bool = False) -> Host:
             mine = trouble if trouble is not None and trouble.host == endpoint.host else None
-            return connect(self.machines[endpoint.host], mine, told, _CATALOGUE)
+            return connect(self.machines[endpoint.host], mine, [] if told is None else told, _CATALOGUE)
 
         return Context(
             inventory=self.inventory(),
@@ -148,6 +152,7 @@ class Fleet:
             now=lambda: at,
             progress=lambda _line: None,
             reading=self.watched.append,
+            done=self.done.append,
             lock_wait_s=0,
         )
 
@@ -320,7 +325,7 @@ class Fleet:
             machine.libvirt.remember()
         outcome = Outcome()
         try:
-            outcome.result = command(self._context(trouble, outcome.told, by=by), outcome)
+            outcome.result = command(self.context(trouble, outcome.told, by=by), outcome)
         except VgpumgrError as error:
             outcome.error = error
         outcome.killed = trouble is not None and trouble.killed

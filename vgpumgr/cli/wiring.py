@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from vgpumgr.controller import environment
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.context import Context, Done
 
 
 def build_context(settings: Settings) -> Context:
@@ -25,6 +26,9 @@ def build_context(settings: Settings) -> Context:
         progress=lambda text: output.progress(settings, text),
         warn=lambda text: output.print_warning(settings, text),
         reading=output.STATUS.show if _shows_status(settings) else lambda _: None,
+        done=(lambda _: None)
+        if _shows_status(settings) or settings.verbose
+        else functools.partial(_tell_done, settings),
         timeout=settings.timeout,
     )
 
@@ -43,6 +47,12 @@ def _shows_status(settings: Settings) -> bool:
     """Whether a person watches, and nothing but `output` prints: not what -v logs."""
     plain = settings.for_people and settings.log_format == "text" and not settings.quiet and not settings.verbose
     return plain and status_line.is_possible()
+
+
+def _tell_done(settings: Settings, done: Done) -> None:
+    """Where no line at the bottom tells how far it is, as in a log, and -v does not tell more: a line for each change."""
+    steps = f"{done.steps.done} of {done.steps.planned} steps"
+    output.progress(settings, f"{done.host}: {done.subject} done ({steps})", host=done.host)
 
 
 def versions() -> dict[str, str]:

@@ -32,6 +32,14 @@ class Steps(NamedTuple):
     planned: int
 
 
+class Done(NamedTuple):
+    """A task of a host that was carried out: `subject` is `vm01 vgpu0` or `GPU 0000:41:00.0`. `steps`: of the whole run, so far."""
+
+    host: HostName
+    subject: str
+    steps: Steps
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far the work on hosts is: `ended` of the `hosts` are done or failed. `slow`: those that have run for long, the longest first.
@@ -50,6 +58,7 @@ class Context:
     """`by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
     `reading` takes how far the reading or changing of several hosts is, often; it is for a person who watches, and does nothing else.
+    `done` takes each change of a run that makes several, as it is made, from the threads of their hosts, one at a time.
     `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: changes are not recorded.
     `store` is the controller's own file; the lock that keeps two reconciles apart is next to it (None: there is no lock).
     """
@@ -61,6 +70,7 @@ class Context:
     now: Callable[[], str]
     progress: Callable[[str], None]
     reading: Callable[[Progress], None] = lambda _: None
+    done: Callable[[Done], None] = lambda _: None
     lock_wait_s: float = 60.0
     journal: Journal | None = None
     store: Path | None = None

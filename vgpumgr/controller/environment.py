@@ -26,7 +26,7 @@ from vgpumgr.store.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.controller.context import Progress
+    from vgpumgr.controller.context import Done, Progress
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import Inventory
     from vgpumgr.core.inventory.whose import GroupChoice
@@ -45,6 +45,7 @@ def make_context(
     progress: Callable[[str], None],
     warn: Callable[[str], None],
     reading: Callable[[Progress], None] = lambda _: None,
+    done: Callable[[Done], None] = lambda _: None,
     timeout: float | None = None,
 ) -> Context:
     """Everything a use case needs. No host is contacted yet. With `check`, nothing is recorded in the journal.
@@ -65,6 +66,7 @@ def make_context(
         now=_now,
         progress=progress,
         reading=reading,
+        done=done,
         lock_wait_s=LOCK_WAIT_S if timeout is None else timeout,
         journal=None if check else open_journal(warn),
         store=store_path(),

@@ -132,7 +132,7 @@ class _Workers:
         """Carry the plans out. A host without steps is not contacted again. `binds`: a host that has changed is skipped."""
         agreed = {plan.host: plan for plan in fleet.plans}
         todo = [host for host in hosts if host.name in agreed and agreed[host.name].changed]
-        count = StepCount(sum(len(agreed[host.name].steps) for host in todo), self._context.reading)
+        count = StepCount([agreed[host.name] for host in todo], self._context)
         watch: Watch[None] = Watch(progress=count.progress)
         outcomes = fan_out(
             todo,

@@ -119,7 +119,7 @@ class _Together:
 
     def _carry_out(self, fleet: FleetPlan) -> RequestsResult:
         changed = {plan.host: plan for plan in fleet.plans if plan.changed}
-        count = StepCount(sum(len(plan.steps) for plan in changed.values()), self._context.reading)
+        count = StepCount(changed.values(), self._context)
         done = self._serving.each(
             lambda work: work.carry_out_plan(None if self._consent.given else changed[work.host].takes_away, count.add),
             changed,

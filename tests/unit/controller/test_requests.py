@@ -62,7 +62,7 @@ def run(fleet: Fleet, requests: Sequence[SlotRequest], *, check: bool = False, t
     told: list[bytes] = []
     for machine in fleet.machines.values():
         machine.libvirt.remember()
-    context = fleet._context(trouble, told, by="ansible@ctl1")
+    context = fleet.context(trouble, told, by="ansible@ctl1")
     return Ran(apply_requests(context, requests, check=check), told)
 
 

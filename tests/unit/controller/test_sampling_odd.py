@@ -31,7 +31,7 @@ def test_what_nobody_foresaw_at_one_host_is_its_failed_round(monkeypatch: pytest
         fleet = Fleet.install(
             {host: pool.machine(host, MDEV_VF) for host in ("kvm01", "kvm02")}, {"kvm01": 1, "kvm02": 1}
         )
-        context = fleet._context(None, [], by="cron@ctl1")
+        context = fleet.context(None, [], by="cron@ctl1")
         with sampling.Sampler(context, list(context.inventory.hosts.values())) as sampler:
             first, second = sampler.round()
     assert (first.error, second.error) == (None, "Unexpected")

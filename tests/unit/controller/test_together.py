@@ -99,7 +99,7 @@ def run(
     asked: list[FleetPlan] = []
     consent = Consent(check=check, show=shown.append, ask=asked.append, kept=kept, given=yes)
     options = TogetherOptions(requests=requests, partial=partial, asks=asks)
-    result = serve_together(fleet._context(trouble, told, by="anna@ctl1"), options, consent)
+    result = serve_together(fleet.context(trouble, told, by="anna@ctl1"), options, consent)
     return Ran(result, told, shown, asked)
 
 
@@ -205,7 +205,7 @@ def test_a_no_changes_nothing(fleet: Fleet) -> None:
     consent = Consent(check=False, show=lambda _plan: None, ask=refuse)
     options = TogetherOptions(requests=[wants(vm, None) for vm in FEW], asks=True)
     with pytest.raises(errors.Declined):
-        serve_together(fleet._context(None, [], by="anna@ctl1"), options, consent)
+        serve_together(fleet.context(None, [], by="anna@ctl1"), options, consent)
     assert truth(fleet) == before
     assert set(run(fleet, [wants(vm, None) for vm in FEW], asks=True).outcomes.values()) == {
         "done"
@@ -224,7 +224,7 @@ def test_what_was_not_in_the_plan_that_was_confirmed_is_asked_about_again(fleet:
 
     consent = Consent(check=False, show=lambda _plan: None, ask=agree)
     options = TogetherOptions(requests=[wants(vm, None) for vm in (ONE[0], TWO[0])], asks=True)
-    result = serve_together(fleet._context(None, [], by="anna@ctl1"), options, consent)
+    result = serve_together(fleet.context(None, [], by="anna@ctl1"), options, consent)
     assert [slot.outcome for slot in result.slots] == ["done", "done"]
     assert (len(asked), asked[1]) == (2, 2 * asked[0])
     assert made(fleet) == {}
@@ -232,7 +232,7 @@ def test_what_was_not_in_the_plan_that_was_confirmed_is_asked_about_again(fleet:
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_host_that_somebody_else_has_locked_holds_back_all_or_its_own_vms(fleet: Fleet, *, partial: bool) -> None:
-    bob = fleet._context(None, [], by="bob@ctl2")
+    bob = fleet.context(None, [], by="bob@ctl2")
     with bob.connect(bob.inventory.hosts[HostName("kvm02")].endpoint) as host:
         host.lock(by="bob@ctl2 attach", wait_s=0)
         ran = run(fleet, [wants(vm) for vm in FEW], partial=partial)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class HostRun:
     """One host's run. `results` grows as tasks end. `agreed` is all that may be removed; None: whatever the tasks ask for.
 
-    `alone`: there is one task, and its failure is raised at once, without another look at the host. `stepped` is told how many
-    steps each task took that was done.
+    `alone`: there is one task, and its failure is raised at once, without another look at the host. `stepped` is told each task
+    that was done.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class HostRun:
         agreed: Sequence[Step] | None = None,
         *,
         alone: bool = False,
-        stepped: Callable[[int], None] = lambda _: None,
+        stepped: Callable[[HostName, PlannedTask], None] = lambda _host, _planned: None,
     ) -> None:
         self.results: list[TaskResult] = []
         self._session = session
@@ -158,7 +158,7 @@ class HostRun:
         except errors.VgpumgrError as error:
             return error
         self._lines.append((planned.task, line))
-        self._stepped(len(planned.steps))
+        self._stepped(self._host, planned)
         return None
 
     def _plan_again(self, task: Task) -> Sequence[Step]:

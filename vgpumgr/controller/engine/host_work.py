@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import TaskResult
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.step import Step
-    from vgpumgr.core.reconcile.host_plan import HostPlan
-    from vgpumgr.names import Slot, VmUuid
+    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+    from vgpumgr.names import HostName, Slot, VmUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,9 @@ class HostWork:
         if self.before is not None:
             self.session.unlock(self.before)
 
-    def carry_out_plan(self, agreed: Sequence[Step] | None, stepped: Callable[[int], None]) -> HostEnd:
+    def carry_out_plan(
+        self, agreed: Sequence[Step] | None, stepped: Callable[[HostName, PlannedTask], None]
+    ) -> HostEnd:
         """Do what was planned inside the lock. `agreed` and `stepped`: see HostRun."""
         assert self._plan is not None
         assert self.before is not None

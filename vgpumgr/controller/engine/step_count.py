@@ -1,4 +1,4 @@
-"""How many of a run's steps are done, counted over all of its hosts."""
+"""How many of a run's steps are done, counted over all of its hosts, and which task was done last."""
 
 from __future__ import annotations
 
@@ -6,30 +6,39 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.context import Steps
+from vgpumgr.controller.context import Done, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection
 
-    from vgpumgr.controller.context import Progress
+    from vgpumgr.controller.context import Context, Progress
+    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+    from vgpumgr.names import HostName
 
 
 class StepCount:
-    """`planned`: the steps that were agreed. Hosts add to it from their threads, and a watcher reads it meanwhile."""
+    """Of the steps of the agreed `plans`. Hosts add to it from their threads, and a watcher reads it meanwhile."""
 
-    def __init__(self, planned: int, tell: Callable[[Progress], None]) -> None:
-        self._planned = planned
-        self._tell = tell
+    def __init__(self, plans: Collection[HostPlan], context: Context) -> None:
+        self._planned = sum(len(plan.steps) for plan in plans)
+        self._context = context
+        self._is_one_change = sum(bool(planned.steps) for plan in plans for planned in plan.tasks) == 1
         self._done = 0
         self._turn = threading.Lock()
 
-    def add(self, steps: int) -> None:
-        """So many more are done."""
+    def add(self, host: HostName, planned: PlannedTask) -> None:
+        """All steps of one task are done. The user is told, unless it is the only one: the command's end says that."""
         with self._turn:
-            self._done += steps
+            self._done += len(planned.steps)
+            if not self._is_one_change:
+                self._context.done(Done(host, planned.task.subject, self._steps()))
 
     def progress(self, progress: Progress) -> None:
-        """Tell how far the hosts are, with the steps. A host that changed since it was planned may take more than were agreed."""
+        """Tell how far the hosts are, with the steps."""
         with self._turn:
-            done = min(self._done, self._planned)
-        self._tell(replace(progress, steps=Steps(done, self._planned)))
+            steps = self._steps()
+        self._context.reading(replace(progress, steps=steps))
+
+    def _steps(self) -> Steps:
+        """A host that changed since it was planned may take more than were agreed."""
+        return Steps(min(self._done, self._planned), self._planned)

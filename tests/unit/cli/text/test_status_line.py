@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,8 +12,11 @@ from vgpumgr.cli import wiring
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import output, status_line
 from vgpumgr.cli.text.status_line import StatusLine
-from vgpumgr.controller.context import Progress, Slow, Steps
+from vgpumgr.controller.context import Done, Progress, Slow, Steps
 from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SLOW = (Slow(HostName("kvm05"), 9.4), Slow(HostName("kvm11"), 6.0), Slow(HostName("kvm12"), 5.1))
 
@@ -90,3 +95,30 @@ def test_only_a_person_who_watches_gets_one(settings: Settings, shown: bool, mon
     assert wiring._shows_status(settings) is shown
     monkeypatch.setattr(status_line, "is_possible", lambda: False)
     assert wiring._shows_status(settings) is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "terminal", "said"),
+    [
+        (Settings(), False, "kvm01: vm07 vgpu0 done (4 of 12 steps)\n"),
+        (Settings(), True, ""),
+        (Settings(verbose=1), True, ""),
+        (Settings(quiet=True), False, ""),
+        (Settings(output="json"), False, ""),
+    ],
+)
+def test_where_it_is_not_possible_each_change_gets_a_line_of_its_own(
+    settings: Settings,
+    *,
+    terminal: bool,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(status_line, "is_possible", lambda: terminal)
+    monkeypatch.setattr(wiring, "collect_seldom", lambda: None)
+    (tmp_path / "hosts.yml").write_text("hypervisors: {hosts: {kvm01: }}\n")
+    context = wiring.build_context(replace(settings, inventory=str(tmp_path), check=True))
+    context.done(Done(HostName("kvm01"), "vm07 vgpu0", Steps(4, 12)))
+    assert capsys.readouterr() == ("", said)

@@ -52,7 +52,7 @@ def attached(
         machine.libvirt.remember()
     options = AttachOptions(vm=VM, wish=ByProfile(profile=parse_profile(profile)), slot=DEFAULT_SLOT, on=HOST)
     consent: Consent[Any] = Consent(check=check, show=lambda _: None, ask=lambda _: None, kept=kept)
-    return attach(fleet._context(None, [], by="anna@ctl1"), options, consent)
+    return attach(fleet.context(None, [], by="anna@ctl1"), options, consent)
 
 
 def kept_attach(fleet: Fleet) -> KeptPlan:
@@ -72,7 +72,7 @@ def reconciled(
     for machine in fleet.machines.values():
         machine.libvirt.remember()
     consent: Consent[FleetPlan] = Consent(check=check, show=lambda _: ask(), ask=lambda _: None, kept=kept)
-    context = dataclasses.replace(fleet._context(None, [], by="anna@ctl1"), store=store)
+    context = dataclasses.replace(fleet.context(None, [], by="anna@ctl1"), store=store)
     return reconcile(context, ReconcileOptions(), consent)
 
 

@@ -39,4 +39,4 @@ def test_a_change_that_libvirt_accepts_and_does_not_make_is_told(
     options = AttachOptions(vm=VM, wish=ByProfile(profile=parse_profile("4Q")), slot=DEFAULT_SLOT, on=HOST)
     consent: Consent[Any] = Consent(check=False, show=lambda _: None, ask=lambda _: None)
     with pytest.raises(NotConverged, match=f"{VM}.* is not as planned"):
-        attach(fleet._context(None, [], by="anna@ctl1"), options, consent)
+        attach(fleet.context(None, [], by="anna@ctl1"), options, consent)

@@ -150,7 +150,7 @@ def _made(pool: Pool, framework: str, history: str, declared: str | None) -> Fle
 def _by_itself(fleet: Fleet, ask: Ask, *, given: bool) -> End:
     """`given`: with --yes."""
     told: list[bytes] = []
-    context = fleet._context(None, told, by=BY)
+    context = fleet.context(None, told, by=BY)
     consent: Consent[Planned[Plan]] = Consent(
         check=ask.check, show=lambda _planned: None, ask=lambda _planned: None, given=given
     )
@@ -192,7 +192,7 @@ def _request(ask: Ask) -> many.SlotRequest:
 
 def _in_a_list(fleet: Fleet, ask: Ask) -> End:
     told: list[bytes] = []
-    found = many.apply_requests(fleet._context(None, told, by=BY), [_request(ask)], check=ask.check)
+    found = many.apply_requests(fleet.context(None, told, by=BY), [_request(ask)], check=ask.check)
     return _end_of(fleet, told, ask, found)
 
 
@@ -204,7 +204,7 @@ def _as_several(fleet: Fleet, ask: Ask, *, given: bool, partial: bool) -> End:
     options = together.TogetherOptions(
         requests=[_request(ask)], partial=partial, asks=ask.profile is None or ask.replace
     )
-    found = together.serve_together(fleet._context(None, told, by=BY), options, consent)
+    found = together.serve_together(fleet.context(None, told, by=BY), options, consent)
     return _end_of(fleet, told, ask, found)
 
 
@@ -269,7 +269,7 @@ def test_with_yes_the_host_is_read_once_under_its_lock_and_else_before_the_quest
         consent: Consent[Planned[Plan]] = Consent(
             check=False, show=lambda _planned: None, ask=asked.append, given=given_yes
         )
-        assert one.detach(fleet._context(None, told, by=BY), free, consent).outcome is Outcome.DONE
+        assert one.detach(fleet.context(None, told, by=BY), free, consent).outcome is Outcome.DONE
         verbs = [json.loads(line)["do"] for line in told]
         assert [verb for verb in verbs if verb in {"observe", "lock"}] == reads
         assert bool(asked) == (not given_yes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from tests.model.wiring import Trouble
-from vgpumgr.controller.context import Progress, Steps
+from vgpumgr.controller.context import Done, Progress, Steps
 from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.requests import RequestsResult
 from vgpumgr.controller.results import ReconcileResult
@@ -82,10 +83,35 @@ def test_the_steps_of_a_task_that_failed_are_not_done(fleet: Fleet) -> None:
     assert counts(fleet)[-1] == (steps[HostName("kvm02")], sum(steps.values()))
 
 
-def test_a_host_that_takes_more_steps_than_were_planned_never_makes_it_more_than_all() -> None:
+def test_each_change_is_told_once_when_it_is_made_with_the_steps_so_far(fleet: Fleet) -> None:
+    result = declared(fleet).reconcile().result
+    assert isinstance(result, ReconcileResult)
+    assert sorted((done.host, done.subject) for done in fleet.done) == [
+        ("kvm01", "1vm01 vgpu0"),
+        ("kvm01", "1vm02 vgpu0"),
+        ("kvm02", "2vm01 vgpu0"),
+    ]
+    told = [done.steps.done for done in fleet.done]
+    assert told == sorted(set(told))
+    assert fleet.done[-1].steps == counts(fleet)[-1]
+
+
+def test_a_run_of_one_change_tells_of_none_since_its_end_does(fleet: Fleet) -> None:
+    fleet.serve(VMS[:1], DEFAULT_SLOT, "4Q")
+    assert counts(fleet)[-1].done > 0
+    assert fleet.done == []
+
+
+def test_a_host_that_takes_more_steps_than_were_planned_never_makes_it_more_than_all(fleet: Fleet) -> None:
+    result = declared(fleet).reconcile(check=True).result
+    assert isinstance(result, ReconcileResult)
     told: list[Progress] = []
-    count = StepCount(3, told.append)
-    for steps in (2, 2):
-        count.add(steps)
+    found: list[Done] = []
+    plan, _ = result.fleet.plans
+    count = StepCount([plan], replace(fleet.context(), reading=told.append, done=found.append))
+    for planned in (*plan.tasks, plan.tasks[-1]):
+        count.add(plan.host, planned)
         count.progress(Progress(ended=0, hosts=1))
-    assert [one.steps for one in told] == [(2, 3), (3, 3)]
+    first, every = len(plan.tasks[0].steps), len(plan.steps)
+    assert [one.steps for one in told] == [(first, every), (every, every), (every, every)]
+    assert [one.steps for one in found] == [one.steps for one in told]

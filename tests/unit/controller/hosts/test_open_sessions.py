@@ -41,7 +41,7 @@ class Watched:
     def __init__(self, fleet: Fleet) -> None:
         self.open: list[str] = []
         self.opened: list[str] = []
-        context = fleet._context(None, [], by="anna@ctl1")
+        context = fleet.context(None, [], by="anna@ctl1")
         self._connect = context.connect
         self.context: Context = replace(context, connect=self._reach)
 
