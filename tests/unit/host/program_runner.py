@@ -3,7 +3,7 @@
 --lease S    the lease's length
 --stays      the SSH session cannot be ended when the lease does
 --kill POINT SIGKILL itself at this point of a step
---block      writes never return
+--block      writes never return; the file BEGUN tells that one has begun
 --real       writes go to the files, and NVML is the machine's
 --api N      NVML is a fake with the scheduler calls of version N
 """
@@ -28,6 +28,8 @@ from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+BEGUN = "begun"  # in ROOT
 
 
 def _count_renames(kill: str) -> None:
@@ -58,6 +60,7 @@ def main() -> int:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def never(path: str, data: bytes) -> None:
+        (options.root / BEGUN).touch()
         while True:
             time.sleep(3600)
 
