@@ -38,7 +38,7 @@ def document(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
 
 def _gpu(gpu: GpuReading) -> dict[str, object]:
     return {
-        **common.pick(gpu, "pci", "uuid", "name", "policy"),
+        **common.pick(gpu, "pci", "uuid", "name", "policy", "mode"),
         "sm_percent": gpu.sm,
         "memory_percent": gpu.memory,
         **common.pick(gpu, "framebuffer_used_bytes", "framebuffer_size_bytes"),
@@ -61,6 +61,8 @@ def vgpu(row: Row) -> dict[str, object]:
         **common.pick(vgpu, "type_name", "state"),
         "sampled_at": None if vgpu.at_us is None else _utc(vgpu.at_us / 1e6),
         **common.pick(vgpu, "origin", "type_id", "uuid", "vf", "vm_uuid"),
+        "holder_pid": None if row.holder is None else row.holder.pid,
+        "held_since": None if row.holder is None or row.holder.since_us is None else _utc(row.holder.since_us / 1e6),
     }
 
 

@@ -91,5 +91,7 @@ TOP = View(
         Column(key="uuid", head="UUID"),
         Column(key="vf", head="VF"),
         Column(key="vm_uuid", head="VM UUID"),
+        Column(key="holder_pid", head="HOLDER PID", is_number=True),
+        Column(key="held_since", head="HELD SINCE", read=cells.local),
     ),
 )  # fmt: skip
