@@ -44,3 +44,4 @@ show vgpumgr usage
 vgpumgr export textfile - >"$lab/page"
 printf '\n$ vgpumgr export textfile - | grep sm_utilization_ratio\n'
 grep -v '^#' "$lab/page" | grep vgpu_sm_utilization_ratio
+printf '\nThe simulated hosts are shut down now. To try it yourself: "A quick tour" in README.md\n'

@@ -20,52 +20,57 @@ from vgpumgr.cli.settings import COMPLETE, Settings
 if TYPE_CHECKING:
     from types import FrameType
 
+    from vgpumgr import errors
+
 
 # name → (module of vgpumgr.cli, attribute, help): the help is kept here so that `--help` imports nothing else.
 _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Daily": {
         "attach": ("commands.change", "attach", "Attach a vGPU to a VM, or to several."),
-        "cordon": ("commands.maintenance", "cordon", "Keep new vGPUs from a host or GPU, with the reason."),
-        "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
         "detach": ("commands.change", "detach", "Detach a VM's vGPU, or those of several."),
+        "list": ("commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
+        "show": ("commands.look", "show", "One VM: what was requested, what it has, any findings."),
         "plan": ("commands.reconcile", "plan", "Show what reconcile would do, and why."),
         "reconcile": (
             "commands.reconcile",
             "reconcile",
             "Reconcile every host with the inventory and earlier attaches.",
         ),
-        "list": ("commands.look", "list_command", "Every vGPU on the hosts: owner, location, state."),
-        "drain": ("commands.maintenance", "drain", "Say, and wait for, what is in the way of work on a host or GPU."),
-        "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
         "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
-        "show": ("commands.look", "show", "One VM: what was requested, what it has, any findings."),
+        "cordon": ("commands.maintenance", "cordon", "Keep new vGPUs from a host or GPU, with the reason."),
+        "drain": ("commands.maintenance", "drain", "Say, and wait for, what is in the way of work on a host or GPU."),
+        "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
+        "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
     },
     "Look": {
-        "capacity": ("commands.capacity", "capacity", "What still fits: every profile by board, or one on each GPU."),
-        "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),
         "discover": ("commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
-        "explain": ("commands.explain", "explain", "Which type on which GPU would serve a wish, and why."),
-        "export": ("commands.export", "export", "Export collected metrics to Prometheus, as a file or a server."),
-        "history": ("commands.history", "history", "Who changed what, when and why, and the outcome."),
+        "capacity": ("commands.capacity", "capacity", "What still fits: every profile by board, or one on each GPU."),
         "profiles": ("commands.look", "profiles_command", "Available profiles, and what fits now."),
+        "units": ("commands.units", "units", "What 1 fGPU, 0.1 GPU and 4G mean on each board."),
+        "explain": ("commands.explain", "explain", "Which type on which GPU would serve a wish, and why."),
         "render": ("commands.look", "render", "The libvirt XML of a VM's vGPUs."),
         "top": ("commands.top", "top", "Live GPU usage by VM."),
-        "units": ("commands.units", "units", "What 1 fGPU, 0.1 GPU and 4G mean on each board."),
+        "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),
         "usage": ("commands.usage", "usage", "What every VM used, next to its guaranteed share."),
+        "export": ("commands.export", "export", "Export collected metrics to Prometheus, as a file or a server."),
+        "history": ("commands.history", "history", "Who changed what, when and why, and the outcome."),
     },
     "Set-up": {
         "docs": ("commands.docs", "docs", "Read the documentation in the terminal."),
-        "forget": ("commands.forget", "forget", "Remove what is known here of a VM or host that is gone."),
-        "host": ("commands.host", "host", "What is installed on hosts; leave one without a trace."),
         "inventory": ("commands.inventory", "inventory", "Check the inventory."),
-        "completion": ("params.completion", "completion", "Shell completion for bash, zsh or fish."),
-        "install": ("commands.nightly", "install", "Install the nightly reconcile or the collector on this machine."),
         "lab": ("commands.lab", "lab", "Simulated hosts: everything real except the GPU."),
+        "install": ("commands.nightly", "install", "Install the nightly reconcile or the collector on this machine."),
+        "host": ("commands.host", "host", "What is installed on hosts; leave one without a trace."),
+        "forget": ("commands.forget", "forget", "Remove what is known here of a VM or host that is gone."),
+        "completion": ("params.completion", "completion", "Shell completion for bash, zsh or fish."),
         "version": ("commands.docs", "version", "Versions of the tool, its protocol and Python."),
     },
 }
 
+
+_WHERE = ("--on", "--host", "--hosts", "--limit")  # how other tools and commands call what is an argument here
+_NAMED = {"hosts", "host", "chosen"}
 
 _ENTRIES = {name: entry for family in _COMMANDS.values() for name, entry in family.items()}
 
@@ -97,7 +102,7 @@ class _Program(click.Group):
             from vgpumgr.names import nearest
 
             near = nearest(name, _ENTRIES)
-            ctx.fail(f"no command {name!r}" + (f"; did you mean {near}?" if near else "; see vgpumgr --help"))
+            ctx.fail(f"no command {name!r}" + (f"; did you mean {near}?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
@@ -188,13 +193,8 @@ def run(argv: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as found:
-        error = _with_near_miss(found)
-        settings = _settings(context, argv)
-        if "json" in (settings.output, settings.log_format):
-            output.print_error(settings, errors.UsageError(error.format_message(), hint="vgpumgr --help"))
-        else:
-            error.show()
-        return 2
+        output.print_error(_settings(context, argv), _as_ours(found, argv))
+        return errors.UsageError.exit_code
     except Terminated:
         return 143
     except (KeyboardInterrupt, click.Abort):
@@ -221,8 +221,24 @@ def run(argv: list[str]) -> int:
         output.STATUS.wipe()
 
 
-def _with_near_miss(error: click.ClickException) -> click.ClickException:
-    """The same error, with our own notion of what was meant: click's is too generous (`--idle`: "did you mean --quiet?")."""
+def _as_ours(found: click.ClickException, argv: list[str]) -> errors.UsageError:
+    """What click has to say, in the words of every other error."""
+    from vgpumgr import errors
+
+    message = _near_miss(found) or found.format_message().rstrip(".")
+    context = found.ctx if isinstance(found, click.UsageError) else None
+    named = next((f" {word}" for word in argv if word in _ENTRIES), "")  # some errors of click's parser have no context
+    path = f"vgpumgr{named}" if context is None else context.command_path
+    arguments = (
+        () if context is None else [one.name for one in context.command.params if isinstance(one, click.Argument)]
+    )
+    if isinstance(found, click.NoSuchOption) and found.option_name in _WHERE and {*arguments} & _NAMED:
+        return errors.UsageError(message, hint=f"hosts are named without an option: {path} kvm01")
+    return errors.UsageError(message[:1].lower() + message[1:], hint=f"`{path} --help` has all of it")
+
+
+def _near_miss(error: click.ClickException) -> str | None:
+    """Our own notion of what a wrong word was to be: click's is too generous (`--idle`: "did you mean --quiet?")."""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         wrong, what = error.option_name, "option"
         valid = [
@@ -233,11 +249,11 @@ def _with_near_miss(error: click.ClickException) -> click.ClickException:
     ):
         wrong, what, valid = error.command_name, "command", error.ctx.command.list_commands(error.ctx)
     else:
-        return error
+        return None
     from vgpumgr.names import nearest
 
     near = nearest(wrong, [name for name in valid if not name.startswith("-") or name.startswith("--")])
-    return click.UsageError(f"no {what} {wrong}" + (f"; did you mean {near}?" if near else ""), ctx=error.ctx)
+    return f"no {what} {wrong}" + (f"; did you mean {near}?" if near else "")
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:

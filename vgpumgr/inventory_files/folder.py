@@ -56,7 +56,7 @@ def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, ho
             return place
     raise InventoryError(
         "no inventory found",
-        hint=f"name one with -i DIR or {ENVIRONMENT}",
+        hint=f"name one with -i DIR or {ENVIRONMENT}; `vgpumgr docs install` shows how a first one is written",
         details=[f"looked for {place}" for place in places],
     )
 

@@ -51,11 +51,37 @@ def test_a_full_disk_under_stdout_is_told_in_a_line() -> None:
         (["attach", "vm01", "--memory", "4G"], "no option --memory; did you mean --gpu-memory?"),
         (["scheduler", "shwo"], "no command shwo; did you mean show?"),
         (["expalin"], "no command 'expalin'; did you mean explain?"),
-        (["frobnicate"], "no command 'frobnicate'; see vgpumgr --help"),
+        (["frobnicate"], "no command 'frobnicate'"),
     ],
 )
 def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
     words: Sequence[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(list(words)) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"Error: {told}"
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == f"error: {told}"
+    assert [line.split(" ")[0] for line in rest] == ["hint:"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "hint"),
+    [
+        (["profiles", "--on", "kvm02"], "no option --on", "hosts are named without an option: vgpumgr profiles kvm01"),
+        (["cordon", "kvm01"], "missing option '--reason'", "`vgpumgr cordon --help` has all of it"),
+        (
+            ["attach", "vm01", "--profile"],
+            "option '--profile' requires an argument",
+            "`vgpumgr attach --help` has all of it",
+        ),
+        (
+            ["attach", "vm01"],
+            "vm01: nothing is asked for",
+            "give exactly one of --profile, --mig-profile, --gpu-memory, --gpu, --fgpu",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_told_like_every_other_error(
+    words: Sequence[str], told: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(list(words)) == 2
+    assert capsys.readouterr().err.splitlines() == [f"error: {told}", f"hint: {hint}"]

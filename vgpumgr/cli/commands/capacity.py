@@ -41,6 +41,7 @@ def capacity(settings: Settings, *, profiles: tuple[str, ...], on: str | None, *
     The numbers are the planner's: so many attaches, one after the other, would be granted. Each profile is counted for itself: what
     one takes, another lacks. A host that is not read counts as unknown, and its sums are lower bounds. Read-only.
     """
+    from vgpumgr import errors
     from vgpumgr.cli.wiring import build_context
 
     context = build_context(settings)
@@ -48,7 +49,7 @@ def capacity(settings: Settings, *, profiles: tuple[str, ...], on: str | None, *
     if profiles or any(asked[way] is not None for way in _ways()):
         return _answer(settings, context, hosts, _questions(context, profiles, asked))
     if any(value not in (None, False) for value in asked.values()):
-        raise click.UsageError("conditions need a wish; give a PROFILE, --gpu-memory, --gpu or --fgpu")
+        raise errors.UsageError("conditions need a wish", hint="give a PROFILE, --gpu-memory, --gpu or --fgpu")
     return _overview(settings, context, hosts)
 
 
@@ -65,7 +66,7 @@ def _questions(context: Context, profiles: Sequence[str], asked: Mapping[str, st
 
     ways = [way for way in _ways() if asked[way] is not None]
     if profiles and ways:
-        raise click.UsageError(f"PROFILE cannot be combined with {wishes.spelt(ways[0])}")
+        raise errors.UsageError(f"PROFILE cannot be combined with {wishes.spelt(ways[0])}", hint="give one of them")
     host = next((text for text in profiles if text in context.inventory.hosts), None)
     if host is not None:
         raise errors.UsageError(f"{host} is a host, not a profile", hint=f"vgpumgr capacity --on {host}")

@@ -95,7 +95,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
         printing.print_rows(settings, DRAIN, documents.document(result))
     codes = [3 if settings.check and result.fleet.changed else 0]
     if result.error is not None:
-        output.print_error(settings, result.error)
+        output.print_error(settings, drain_text.beside_rows(result.error) if settings.for_people else result.error)
         codes.append(result.error.exit_code)
     elif settings.for_people:
         output.echo(drain_text.closing(result, time.monotonic() - started))

@@ -50,6 +50,8 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
             output.echo("no board" if not offline else "the inventory has no unit: vgpumgr_fgpu_per_gpu is not set")
     else:
         printing.print_rows(settings, UNITS, documents.document(fleet, found))
+        if settings.for_people and all(board.unit is None for board in found.boards):
+            output.progress(settings, "no unit of the site's own is set: `vgpumgr docs asking`, vgpumgr_fgpu_per_gpu")
     if settings.for_people:
         for one in found.earlier:
             output.echo(units_text.both_readings(one))

@@ -57,11 +57,7 @@ def spelt(key: str) -> str:
 def read(
     vm: str, asked: Mapping[str, str | bool | None], spelt: Callable[[str], str] = spelt
 ) -> tuple[Wish, Conditions]:
-    """What was asked for a VM. Raises click.UsageError and BadName. `spelt`: a key as the user wrote it."""
+    """What was asked for a VM. Raises UsageError and BadName. `spelt`: a key as the user wrote it."""
     from vgpumgr.core.driver import asking
-    from vgpumgr.errors import UsageError
 
-    try:
-        return asking.read(asked, about=vm, spelt=spelt)
-    except UsageError as error:
-        raise click.UsageError(f"{error.message}; {error.hint}") from error
+    return asking.read(asked, about=vm, spelt=spelt)

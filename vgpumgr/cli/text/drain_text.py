@@ -6,16 +6,22 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import words
 from vgpumgr.core.reconcile.tasks import MoveSlot
-from vgpumgr.errors import Outcome
+from vgpumgr.errors import NotDrained, Outcome
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import DrainResult, FleetPlan
+    from vgpumgr.errors import VgpumgrError
 
 
 def question(fleet: FleetPlan) -> str:
     """What is moved, where something is."""
     moves = sum(isinstance(one.task, MoveSlot) and bool(one.steps) for plan in fleet.plans for one in plan.tasks)
     return f"{words.counted(moves, 'idle vGPU')} to another GPU"
+
+
+def beside_rows(error: VgpumgrError) -> VgpumgrError:
+    """The error without what the rows above it already tell: each vGPU in the way."""
+    return NotDrained(error.message, hint=error.hint) if isinstance(error, NotDrained) else error
 
 
 def closing(result: DrainResult, elapsed_s: float) -> str:

@@ -6,6 +6,7 @@ and an interrupt ends the wait at once.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 ENDING_S = 60.0  # a killed QEMU may stay in the driver for 30 s, and its plugin for longer
 BUSY_S = 30.0  # vendor-vfio: the driver itself reports that a plugin is there, each time after 5 s, and loses nothing
 POLL_S = 1.0
+_SECONDS = re.compile(r"\b[0-9]+ s ago")  # they pass while the same thing is waited for, which is told once
 _BUSY_FILE = "/current_vgpu_type"
 
 T = TypeVar("T")
@@ -56,7 +58,7 @@ def wait_for_end(
         if now - began + POLL_S > limit or stop.is_set():
             refusal.details = (*refusal.details, f"waited {now - first:.0f} s")
             raise refusal
-        if why != told:
+        if (about := _SECONDS.sub("", why)) != told:
             tell(f"waiting up to {limit:.0f} s: {why}")
-            told = why
+            told = about
         stop.wait(POLL_S)

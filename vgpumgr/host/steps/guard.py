@@ -65,7 +65,7 @@ class RemovalGuard:
         if step["uuid"] is None:  # a VF's vGPU: the driver refuses, and nothing is lost
             return
         if since is not None and since < SETTLE_S:
-            text = "{} ended {:.0f} s ago: looked at again {:.0f} s after its end".format(who, since, SETTLE_S)
+            text = "{} ended {:.0f} s ago; {:.0f} s must pass first".format(who, since, SETTLE_S)
             raise _not_yet(step, [text])
         if ended is None:
             self._pause(PAUSE_S)

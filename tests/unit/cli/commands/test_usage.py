@@ -157,7 +157,7 @@ def test_bars_stand_on_one_scale_and_a_gap_is_blank() -> None:
         (("vm*", "!vm1"), "UnknownName", "did you mean vm01?"),
         (("vm01", "!kvm0*"), "UnknownHost", None),
         (("--since", "500d"), "UsageError", None),
-        (("--since", "soon"), "UsageError", "vgpumgr --help"),
+        (("--since", "soon"), "UsageError", "vgpumgr usage --help"),
     ],
 )
 def test_an_unknown_name_is_told_with_the_nearest_one(

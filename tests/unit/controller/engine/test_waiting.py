@@ -62,6 +62,15 @@ def test_it_asks_each_second_and_says_once_for_whom_it_waits() -> None:
     assert run(until(12, ending())) == ("done", [f"waiting up to 60 s: {PLUGIN}"], 12.0)
 
 
+def test_the_seconds_since_an_end_are_not_told_one_by_one() -> None:
+    def answer(now: float) -> str:
+        if now < 4:
+            raise ending(f"vm03 ended {now + 1:.0f} s ago; 5 s must pass first")
+        return "done"
+
+    assert run(answer) == ("done", ["waiting up to 60 s: vm03 ended 1 s ago; 5 s must pass first"], 4.0)
+
+
 def test_it_says_so_again_when_it_waits_for_another() -> None:
     def answer(now: float) -> str:
         if now < 5:
