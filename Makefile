@@ -109,7 +109,7 @@ bench: install
 
 $(PEER)/.installed: requirements-peer.lock
 	python3 -m venv $(PEER)
-	$(PEER)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peer.lock
+	$(PEER)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-peer.lock
 	touch $@
 
 # The lock files are made anew from pyproject.toml, with hashes, for Python 3.11 and later on Linux.

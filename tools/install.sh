@@ -41,6 +41,10 @@ fi
 python=$(command -v python3)
 [[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
 pip=("$venv/bin/pip" --quiet --disable-pip-version-check)
-"${pip[@]}" install --require-hashes -r requirements-build.lock
-"${pip[@]}" install --require-hashes --no-build-isolation -r requirements.lock
+# The lock files name every package, so pip has nothing to resolve. It must not try: pip 23 looks for the newest release of
+# `coverage[toml]`, which pytest-cov requires, although `coverage` is pinned, and fails as soon as there is a newer one.
+pinned=(install --no-deps --require-hashes)
+"${pip[@]}" "${pinned[@]}" -r requirements-build.lock
+"${pip[@]}" "${pinned[@]}" --no-build-isolation -r requirements.lock
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
+"$venv/bin/pip" --disable-pip-version-check check # names what a lock file lacks, before an import fails

@@ -192,6 +192,9 @@ def run(argv: list[str]) -> int:
             return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
         return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as found:  # `vgpumgr scheduler`: its help, as it is
+        click.echo(found.format_message(), err=True)
+        return errors.UsageError.exit_code
     except click.ClickException as found:
         output.print_error(_settings(context, argv), _as_ours(found, argv))
         return errors.UsageError.exit_code
@@ -234,7 +237,7 @@ def _as_ours(found: click.ClickException, argv: list[str]) -> errors.UsageError:
     )
     if isinstance(found, click.NoSuchOption) and found.option_name in _WHERE and {*arguments} & _NAMED:
         return errors.UsageError(message, hint=f"hosts are named without an option: {path} kvm01")
-    return errors.UsageError(message[:1].lower() + message[1:], hint=f"`{path} --help` has all of it")
+    return errors.UsageError(message[:1].lower() + message[1:], hint=f"see `{path} --help`")
 
 
 def _near_miss(error: click.ClickException) -> str | None:

@@ -67,11 +67,11 @@ def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
     ("words", "told", "hint"),
     [
         (["profiles", "--on", "kvm02"], "no option --on", "hosts are named without an option: vgpumgr profiles kvm01"),
-        (["cordon", "kvm01"], "missing option '--reason'", "`vgpumgr cordon --help` has all of it"),
+        (["cordon", "kvm01"], "missing option '--reason'", "see `vgpumgr cordon --help`"),
         (
             ["attach", "vm01", "--profile"],
             "option '--profile' requires an argument",
-            "`vgpumgr attach --help` has all of it",
+            "see `vgpumgr attach --help`",
         ),
         (
             ["attach", "vm01"],
@@ -85,3 +85,10 @@ def test_a_wrong_command_line_is_told_like_every_other_error(
 ) -> None:
     assert main.run(list(words)) == 2
     assert capsys.readouterr().err.splitlines() == [f"error: {told}", f"hint: {hint}"]
+
+
+@pytest.mark.parametrize("words", [[], ["scheduler"]])
+def test_a_group_alone_prints_its_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(words) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.splitlines()[0].split()[0]) == ("", "Usage:")
