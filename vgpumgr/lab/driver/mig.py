@@ -2,7 +2,7 @@
 
 Sources: nvml.h (placements, errors, +me.all); kernel_vgpu_mgr.c of the open modules, 595.45.04 (kvgpumgrGetSwizzId: the
 instance of a vGPU; kvgpumgrGetCreatableVgpuTypes); kernel_mig_manager.c (kmigmgrGetInvalidSwizzIdMask: the ids). The product
-has rules of its own for the same; a test compares the two.
+has rules of its own for the same.
 """
 
 from __future__ import annotations
