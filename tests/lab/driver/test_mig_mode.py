@@ -143,6 +143,18 @@ def test_the_unbind_lock_can_be_denied_and_the_vfs_can_fail_to_come() -> None:
     assert [error_of(lambda: driver.set_vfs(PCI, on=True)) for _ in range(3)] == ["EAGAIN"] * 3
 
 
+def test_the_end_of_all_faults_brings_back_late_vfs_and_none_that_sriov_manage_took_away() -> None:
+    driver, gpu = one_gpu("H100", VENDOR_VFIO)
+    driver.set_vfs(PCI, on=False)
+    driver.set_fault("create-eio")
+    driver.clear_faults()
+    assert not gpu.vfs_on
+    driver.set_fault("late-vfs")
+    driver.reboot("next")
+    driver.clear_faults()
+    assert gpu.vfs_on
+
+
 def test_a_card_without_sriov_has_no_vfs_to_set() -> None:
     driver, _ = one_gpu("T4", MDEV_PF)
     assert error_of(lambda: driver.set_vfs(PCI, on=True)) == "EOPNOTSUPP"

@@ -131,6 +131,9 @@ def test_the_mode_and_what_is_pending(live: Callable[..., Live]) -> None:
     assert status == 0
     query = one.smi_of_host("-q", "-i", "0")[0]
     assert (values(query, "Current"), values(query, "Pending")) == (["Enabled"], ["Disabled"])
+    one.host.driver.set_fault("nvml:GpuReset:19")
+    assert one.smi_of_host("--gpu-reset", "-i", "0")[1] == 19
+    one.host.driver.clear_faults()
     out, status = one.smi_of_host("--gpu-reset", "-i", "0")
     assert (out, status) == ("GPU 00000000:41:00.0 was successfully reset.\nAll done.\n", 0)
     query = one.smi_of_host("-q", "-i", "0")[0]

@@ -355,9 +355,11 @@ class Driver:
     def clear_faults(self) -> None:
         """All faults end; late VFs appear now."""
         with self._changed:
+            late = LATE_VFS in self._state.faults
             self._state.faults.clear()
             self._note()
-            self.enable_vfs()
+            if late:
+                self.enable_vfs()
 
     def enable_vfs(self) -> None:
         """What `sriov-manage -e ALL` does: every SR-IOV card gets its VFs."""

@@ -80,9 +80,10 @@ def set_mode(value: str, state: State, gpus: list[Row]) -> list[str]:
 
 
 def reset(state: State, gpus: list[Row]) -> list[str]:
+    """NVML has no such function; the name is only for the fault that makes it fail."""
     done: list[str] = []
     for gpu in gpus:
-        code = state.failure("nvidia-smi-reset", gpu) or request(f"reset pci={gpu['pci']}")
+        code = state.failure("nvmlGpuReset", gpu) or request(f"reset pci={gpu['pci']}")
         if code:
             why = [
                 "The following GPUs could not be reset:",
