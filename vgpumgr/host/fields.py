@@ -18,6 +18,15 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def is_unsigned(value: object) -> bool:
+    """A number for an unsigned 32-bit field of NVML's structures, in which too large a one would silently wrap around."""
+    return isinstance(value, int) and is_count(value) and value < 2**32
+
+
+def is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
 def is_flag(value: object) -> bool:
     return isinstance(value, bool)
 

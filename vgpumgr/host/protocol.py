@@ -28,16 +28,17 @@ Python 3.9: this file runs on the hypervisor.
 
 from typing import Dict, Final, List, Literal, Optional, TypedDict, Union
 
-PROTOCOL = 6
+PROTOCOL = 7
 MAGIC = "VGPUMGR/1 "
 # After this long without a line from the lock's owner, the host program releases the lock and exits. It is longer than
 # libvirt's wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside libvirtd has ended by then.
 LEASE_S = 40.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
-LEDGER_VERSION = 4
-# A ledger without cordons is written as the version before them, so that an older vgpumgr goes on with it. One with cordons is not:
-# an older one would place vGPUs where nobody wants them, so it has to refuse.
+LEDGER_VERSION = 5
+# A ledger is written as the oldest version that says all of it, so that an older vgpumgr goes on with it. One that knows no GPU
+# instances would leave them behind, and one that knows no cordons would place vGPUs where nobody wants them: they have to refuse.
+LEDGER_VERSION_WITHOUT_INSTANCES = 4
 LEDGER_VERSION_WITHOUT_CORDONS = 3
 LOCK_PATH = "/root"
 
@@ -93,6 +94,9 @@ LIBVIRT_REFUSED = (
     "LibvirtRefused"  # why (LibvirtRefusal), code (libvirt's), verb; begun: whether the change may have been made
 )
 NVML_REFUSED = "NvmlRefused"  # function, code (NVML's; 0: accepted, but without effect); message has NVML's text
+TOOL_REFUSED = (
+    "ToolRefused"  # command (as a shell would take it), output (its last lines), status (null: it did not end in time)
+)
 
 # scheduler policies, as users write them
 Policy = Literal["best-effort", "equal-share", "fixed-share"]
@@ -108,6 +112,11 @@ SET_SCHEDULER = "set_scheduler"
 SET_MODE = "set_mode"
 WRITE_MODPROBE = "write_modprobe"
 SET_CORDON = "set_cordon"
+CREATE_INSTANCE = "create_instance"
+DESTROY_INSTANCE = "destroy_instance"
+SET_MIG = "set_mig"
+SET_VFS = "set_vfs"
+RESET_GPU = "reset_gpu"
 SET_METADATA: Final = "set_metadata"
 ATTACH_DEVICE: Final = "attach_device"
 DETACH_DEVICE: Final = "detach_device"
@@ -124,12 +133,18 @@ class Hello(TypedDict):
 
 
 class TypeFact(TypedDict):
-    """One vGPU type of one GPU. `name` is the driver's whole name, `max` per GPU in equal-size mode."""
+    """One vGPU type of one GPU. `name` is the driver's whole name, `max` per GPU in equal-size mode.
+
+    `mig_profile`: the id of the GPU instance profile that a MIG-backed type needs, null for a time-sliced one and where the GPU
+    knows no MIG. `max_per_instance`: how many vGPUs of it one GPU instance takes, as NVML has it from r575 on; null elsewhere.
+    """
 
     id: int
     name: str
     max: Optional[int]
     framebuffer_mib: Optional[int]
+    mig_profile: Optional[int]
+    max_per_instance: Optional[int]
 
 
 class CreatableFact(TypedDict):
@@ -140,12 +155,16 @@ class CreatableFact(TypedDict):
 
 
 class VgpuFact(TypedDict):
-    """A vGPU that exists. `vfio` are the /dev/vfio paths that a holder would have open; `uuid` is null on vendor-vfio."""
+    """A vGPU that exists. `vfio` are the /dev/vfio paths that a holder would have open; `uuid` is null on vendor-vfio.
+
+    `gpu_instance`: the id of the GPU instance that it is in, null if the GPU is not in MIG mode.
+    """
 
     uuid: Optional[str]
     type_id: Optional[int]
     type_name: Optional[str]
     placement_id: Optional[int]
+    gpu_instance: Optional[int]
     vfio: List[str]
 
 
@@ -211,11 +230,52 @@ class PlacesFact(TypedDict):
     creatable: List[int]
 
 
+class MigProfileFact(TypedDict):
+    """A GPU instance profile of a GPU in MIG mode: `id` as NVML has it, `name` 2g.10gb.
+
+    `slices`: compute slices; `size`: memory slices, which begin at one of `starts` (ascending); `max`: how many the GPU takes at once.
+    """
+
+    id: int
+    name: str
+    slices: int
+    size: int
+    starts: List[int]
+    memory_mib: int
+    max: int
+
+
+class MigInstanceFact(TypedDict):
+    """A GPU instance: its memory slices are `size` from `start` on. Its id is new at each creation.
+
+    `compute`: how many compute instances it has, null if that could not be read.
+    """
+
+    id: int
+    profile_id: int
+    start: int
+    size: int
+    compute: Optional[int]
+
+
+class MigFact(TypedDict):
+    """How a GPU that knows MIG is divided. `pending`: the mode after its next reset.
+
+    `profiles` and `instances` are empty with MIG off. `instances` is null if they could not be read, and so unknown.
+    """
+
+    enabled: bool
+    pending: bool
+    profiles: List[MigProfileFact]
+    instances: Optional[List[MigInstanceFact]]
+
+
 class GpuFact(TypedDict):
     """A physical function. `framework` is null if it has neither mdev nor nvidia/ directories; `problem` says why.
 
     `offers`: what its parents would take, each list once, since most of them are the same. `places`: where the types that the
-    GPU would take now can lie; null where it is not in mixed-size mode, or that could not be read.
+    GPU would take now can lie; null where it is not in mixed-size mode, or that could not be read. `mig`: null if the board or its
+    driver has no MIG, or that could not be read.
     """
 
     pci: str
@@ -231,6 +291,7 @@ class GpuFact(TypedDict):
     offers: List[List[CreatableFact]]
     parents: List[ParentFact]
     places: Optional[List[PlacesFact]]
+    mig: Optional[MigFact]
     scheduler: Optional[SchedulerFact]
 
 
@@ -281,10 +342,19 @@ class ActiveFact(TypedDict):
     type_id: Optional[int]
 
 
+class MigPlace(TypedDict):
+    """The GPU instance that a MIG-backed vGPU is meant to be in: its profile (name and id), and its first memory slice."""
+
+    profile: str
+    profile_id: int
+    start: int
+
+
 class OurVgpu(TypedDict):
     """A vGPU of ours: its owner, place and type. `uuid` is null if it is a VF with a type set.
 
-    `placement_id`: where it is meant to lie on a GPU in mixed-size mode, null elsewhere; VgpuFact says where it lies.
+    `placement_id`: where it is meant to lie on a GPU in mixed-size mode, null elsewhere; VgpuFact says where it lies. `mig`: null
+    if it is not MIG-backed; the ledger's file leaves it out then.
     """
 
     vm_uuid: str
@@ -299,11 +369,28 @@ class OurVgpu(TypedDict):
     type_id: int
     type_name: str
     placement_id: Optional[int]
+    mig: Optional[MigPlace]
 
 
 class LedgerEntry(OurVgpu):
     """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving."""
 
+    boot: str
+    state: EntryState
+
+
+class InstanceEntry(TypedDict):
+    """Our ownership of one GPU instance, written before the hardware is touched. state: planned, made or leaving.
+
+    It is identified by its GPU, profile and start; it is gone once `boot` is over.
+    """
+
+    gpu_uuid: str
+    gpu: str
+    profile: str
+    profile_id: int
+    start: int
+    size: int
     boot: str
     state: EntryState
 
@@ -380,7 +467,7 @@ class Snapshot(TypedDict):
     `silent`: the GPUs (PCI address) for which just NVML does not report what runs there, and why; everything there is in use.
     `ledger` and `blocked_writes` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
     `ledger` is empty, because we never created anything there or because the file was lost. `freed` is from that file, too:
-    the newest of what was freed; empty if `ledger` is null; so are `cordons`. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
+    the newest of what was freed; empty if `ledger` is null; so are `cordons` and `instances`. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
     """
 
     protocol: int
@@ -396,6 +483,7 @@ class Snapshot(TypedDict):
     ledger: Optional[List[LedgerEntry]]
     freed: List[FreedFact]
     cordons: List[CordonFact]
+    instances: List[InstanceEntry]
     ledger_file: bool
     blocked_writes: Optional[List[BlockedWriteFact]]
     modprobe: Optional[List[ModprobeFact]]
@@ -687,6 +775,55 @@ class CordonStep(TypedDict):
     expect: Optional[CordonText]
 
 
+class InstanceStep(TypedDict):
+    """verbs create_instance, destroy_instance: a GPU instance of ours, and its entry.
+
+    create_instance: expect "empty" (nothing lies in its memory slices) or "same" (just this instance is there, and is entered as
+    ours). It gets one compute instance of its whole size. destroy_instance: expect "present" (it is there and ours) or "absent"
+    (only its entry is left).
+    """
+
+    verb: str
+    gpu_uuid: str
+    gpu: str
+    profile: str
+    profile_id: int
+    start: int
+    size: int
+    expect: Expect
+
+
+class MigModeStep(TypedDict):
+    """verb set_mig: MIG on or off, on a GPU without VFs and vGPUs. `expect`: as read; a GPU that is as wanted passes, too.
+
+    The answer's note says if the GPU's reset is needed before it takes effect.
+    """
+
+    verb: str
+    gpu_uuid: str
+    gpu: str
+    on: bool
+    expect: bool
+
+
+class VfsStep(TypedDict):
+    """verb set_vfs: the GPU's VFs made or removed by NVIDIA's sriov-manage. `expect`: whether there were any; as wanted passes, too."""
+
+    verb: str
+    gpu_uuid: str
+    gpu: str
+    on: bool
+    expect: bool
+
+
+class ResetStep(TypedDict):
+    """verb reset_gpu: a reset of this GPU alone, which has no VFs and no vGPUs."""
+
+    verb: str
+    gpu_uuid: str
+    gpu: str
+
+
 class MetadataStep(TypedDict):
     """verb set_metadata: that element (without prefix and xmlns) of the namespace `uri` into the VM's persistent definition.
 
@@ -712,4 +849,5 @@ class DeviceStep(TypedDict):
 
 
 DefinitionStep = Union[MetadataStep, DeviceStep]
-AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, DefinitionStep]
+MigStep = Union[InstanceStep, MigModeStep, VfsStep, ResetStep]
+AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, MigStep, DefinitionStep]

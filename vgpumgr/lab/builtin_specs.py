@@ -1,7 +1,7 @@
 """The built-in specs, in the format of a spec file. They are part of the contract: change nothing that scripts rely on.
 
 Every VM is defined and shut off; vm01…vm30 are on kvm01, vm31…vm36 on the other hosts in turn, or on kvm01 if it is the only
-host. kvm01 has only boards with 4Q, and nothing foreign.
+host. kvm01 has only boards with 4Q (4C in `mig`), and nothing foreign.
 """
 
 from __future__ import annotations
@@ -39,6 +39,22 @@ BUILTIN: Mapping[str, Mapping[str, Any]] = {
                     {"board": "RTXPRO6000", "pci": "0001:c8:00.0", "numa": 1},
                 ],
                 "vms": ["vm[01:36]"],
+            },
+        },
+    },
+    "mig": {  # MIG beside time slicing, and instances that somebody else made
+        "hosts": {
+            "kvm01": {
+                "driver": "570",
+                "framework": "mdev-vf",
+                "boards": [{"board": "A100", "mode": "mig"}, "A100"],
+                "vms": [_FIRST],
+            },
+            "kvm02": {
+                "driver": "595",
+                "framework": "vendor-vfio",
+                "boards": [{"board": "H100", "mode": "mig", "instances": [{"profile": "2g.20gb", "start": 0}]}],
+                "vms": ["vm[31:36]"],
             },
         },
     },

@@ -13,7 +13,7 @@ from vgpumgr.lab.driver.model import ForeignSpec, Gpu, HostState, Scheduling, Vm
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.lab.driver.model import BoardSpec
+    from vgpumgr.lab.driver.model import BoardSpec, ForeignInstance
 
 CERTIFIED = ("hosts", "users")
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
@@ -27,13 +27,15 @@ Slots: TypeAlias = "Mapping[str, Mapping[str, str]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpec:
-    """One physical function of a host, at its address."""
+    """One physical function of a host, at its address. `mig`: it starts in MIG mode, with these instances."""
 
     pci: str
     uuid: str
     board: BoardSpec
     framework: str
     numa_node: int
+    mig: bool = False
+    instances: tuple[ForeignInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ def lab_uuid(fleet: str, *parts: str) -> str:
 
 
 def host_state(host: HostSpec, *, boot_id: str) -> HostState:
-    """The driver's state on a freshly installed host, without vGPUs; Driver.make_foreign() creates the foreign ones."""
+    """The driver's state on a freshly installed host, without vGPUs and instances; Driver.make_foreign() creates the foreign ones."""
     gpus: list[Gpu] = []
     group, vfio = 20, 0  # lower numbers belong to a machine's own devices, which the lab does not show
     for gpu in host.gpus:
@@ -95,6 +97,8 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
                 first_group=group,
                 first_vfio=vfio,
                 schedulers=dict.fromkeys(scheduler.engines(gpu.board), Scheduling()),
+                mig_on=gpu.mig,
+                mig_pending=gpu.mig,
             )
         )
         group += 1 + gpu.board.vfs
@@ -106,5 +110,6 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
         boot_id=boot_id,
         gpus=gpus,
         foreign=host.foreign,
+        foreign_instances=tuple(instance for gpu in host.gpus for instance in gpu.instances),
         scheduler_counts_idle=host.scheduler_counts_idle,
     )

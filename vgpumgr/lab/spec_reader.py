@@ -6,6 +6,8 @@
         framework: mdev-vf                   # mdev-vf or vendor-vfio; boards without SR-IOV are always mdev-pf
         numa: 0                              # for boards that do not set it; by default it follows from the bus
         boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf, vfs: 4}]
+                                             # or {board: A100, mode: mig, instances: [2g.10gb, {profile: 3g.20gb, start: 4}]}:
+                                             # in MIG mode, with instances that somebody else made
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
         scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
@@ -24,14 +26,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vgpumgr.core.driver.profiles import parse_profile
+from vgpumgr.core.driver.profiles import parse_profile, parse_type_name
 from vgpumgr.core.inventory import ranges
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.errors import BadName, LabError
 from vgpumgr.lab import builtin_specs
 from vgpumgr.lab.driver import boards
-from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
-from vgpumgr.lab.spec import CERTIFIED, DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, lab_uuid
+from vgpumgr.lab.driver.driver import Driver
+from vgpumgr.lab.driver.model import ForeignInstance, ForeignSpec, VmSpec
+from vgpumgr.lab.spec import CERTIFIED, DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, host_state, lab_uuid
 from vgpumgr.names import parse_host_name, parse_pci_address, parse_slot, parse_uuid, parse_vm_name
 
 if TYPE_CHECKING:
@@ -148,7 +151,7 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
         place = f"{where}.foreign[{index}]"
         foreign.append(_foreign(item, place, fleet_name=fleet_name, host_name=name, gpus=gpus, vms=vms))
     _unique((f"{item.gpu} VF {item.vf}" for item in foreign if item.vf is not None), f"{where}.foreign")
-    return HostSpec(
+    spec = HostSpec(
         name=name,
         machine_id=lab_uuid(fleet_name, name, "machine-id").replace("-", ""),
         driver_version=version,
@@ -157,6 +160,19 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
         vms=vms,
         scheduler_counts_idle=_flag(host.get("scheduler_counts_idle", True), f"{where}.scheduler_counts_idle"),
     )
+    _try_foreign(spec, where)
+    return spec
+
+
+def _try_foreign(spec: HostSpec, where: str) -> None:
+    """Have a driver make the foreign instances and vGPUs, as the lab's will."""
+    try:
+        Driver(host_state(spec, boot_id="")).make_foreign()
+    except OSError as error:
+        raise LabError(
+            f"{where}: a GPU does not take all the instances or foreign vGPUs that it should have",
+            hint="write fewer, instances with another start, or types that go together",
+        ) from error
 
 
 def _driver(value: Any, where: str) -> str:
@@ -179,7 +195,7 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
         data = _mapping(
             {"board": item} if isinstance(item, str) else item,
             place,
-            ("board", "pci", "numa", "framework", "vfs"),
+            ("board", "pci", "numa", "framework", "vfs", "mode", "instances"),
         )
         board = boards.board(str(data.get("board", "")), place)
         if "vfs" in data:
@@ -195,6 +211,7 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
         else:
             raise LabError(f"{place}: the lab assigns only {len(_BUSES)} addresses", hint="add `pci:`")
         free = [bus for bus in free if f":{bus}:" not in pci]
+        mig = _is_mig(data.get("mode"), board, f"{place}.mode")
         numa = data.get("numa", host.get("numa"))
         gpus.append(
             GpuSpec(
@@ -203,6 +220,8 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
                 board=board,
                 framework=_framework(data.get("framework", framework), board, "framework" in data, place),
                 numa_node=int(int(pci.split(":")[1], 16) >= 0x80) if numa is None else _number(numa, f"{place}.numa"),
+                mig=mig,
+                instances=_instances(data.get("instances", []), pci, board if mig else None, f"{place}.instances"),
             )
         )
     if not gpus:
@@ -227,6 +246,36 @@ def _vfs(value: Any, board: BoardSpec, where: str) -> int:
         has = f"has {board.vfs}" if board.vfs else "has none"
         raise LabError(f"{where}: {value} of the VFs of {board.code}, which {has}", hint="write fewer, or leave it out")
     return int(value)
+
+
+def _is_mig(mode: Any, board: BoardSpec, where: str) -> bool:
+    if mode not in (None, "mig"):
+        raise LabError(f"{where}: no mode {mode!r}", hint="write mode: mig, or leave it out")
+    if mode == "mig" and board.mig is None:
+        raise LabError(f"{where}: {board.code} has no MIG", hint="leave it out")
+    return mode is not None
+
+
+def _instances(items: Any, pci: str, board: BoardSpec | None, where: str) -> tuple[ForeignInstance, ...]:
+    """`board` None: the GPU is not in MIG mode. Whether they fit beside each other is not looked at here."""
+    names = {profile.name: profile for profile in board.mig.profiles} if board is not None and board.mig else {}
+    made: list[ForeignInstance] = []
+    for index, item in enumerate(_list(items, where)):
+        place = f"{where}[{index}]"
+        data = _mapping({"profile": item} if isinstance(item, str) else item, place, ("profile", "start"))
+        if not names:
+            raise LabError(f"{place}: the GPU is not in MIG mode", hint="add mode: mig")
+        profile = names.get(str(data.get("profile", "")))
+        if profile is None:
+            raise LabError(f"{place}: no profile {data.get('profile')!r}", hint=f"write one of: {' '.join(names)}")
+        start = data.get("start")
+        if start is not None and _number(start, f"{place}.start") not in profile.starts:
+            raise LabError(
+                f"{place}.start: {profile.name} cannot begin at {start}",
+                hint=f"write one of: {' '.join(map(str, profile.starts))}",
+            )
+        made.append(ForeignInstance(gpu=pci, profile=profile.name, start=start))
+    return tuple(made)
 
 
 def _vms(fleet_name: str, host_name: str, item: Any, where: str) -> Iterable[VmSpec]:
@@ -270,7 +319,7 @@ def _foreign(
     return ForeignSpec(
         gpu=gpu.pci,
         vf=vf,
-        type_id=boards.type_of(gpu.board, str(data.get("type", "")), f"{where}.type").id,
+        type_id=boards.type_of(gpu.board, str(data.get("type", "")), f"{where}.type", mig=gpu.mig).id,
         uuid=None if gpu.framework == VENDOR_VFIO else _read(parse_uuid, data.get("uuid", made_up), f"{where}.uuid"),
         vm=vm,
     )
@@ -295,9 +344,10 @@ def _declared(data: Any, hosts: list[HostSpec], where: str) -> dict[str, dict[st
 
 def _known_profile(text: str, host: HostSpec, where: str) -> None:
     profile = _read(parse_profile, text, where)
-    names = sorted({kind.name.split()[-1] for gpu in host.gpus for kind in gpu.board.types})
-    wanted = f"{profile.board}-{profile.short}" if profile.board else f"-{profile.short}"
-    if not any(name == wanted if profile.board else name.endswith(wanted) for name in names):
+    kinds = [kind for gpu in host.gpus for kind in (gpu.board.mig_types if gpu.mig else gpu.board.types)]
+    names = sorted({kind.name.split()[-1] for kind in kinds})
+    types = [parse_type_name(name) for name in names]
+    if not any(one.short == profile.short and profile.board in (None, one.board) for one in types):
         raise LabError(f"{where}: no board of {host.name} has {text!r}", hint="write one of: " + " ".join(names))
 
 

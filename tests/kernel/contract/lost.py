@@ -142,7 +142,7 @@ ROWS = (
         card="L40S",
         rests=Basis.OPEN_PART,
         source="525.85.07: run on 5.19; what the resource manager keeps: kernel_vgpu_mgr.c, 595",
-        only=KernelOnly(reason="the lab has no sriov-manage, its VFs come by themselves"),
+        only=KernelOnly(reason="the lab has no unbindLock, its VFs come by themselves or by its sriov-manage"),
         steps=(
             puts(_TYPE0, str(_L40S_Q4.id)),
             puts(_UNBIND_LOCK, "1\n"),

@@ -97,7 +97,7 @@ ROWS = (
         rests=Basis.OPEN_MODULES,
         source="nv-procfs.c",
         driver=(Parameter(name="unbind_busy", value="1"),),
-        only=KernelOnly(reason="the lab has no sriov-manage, its VFs come by themselves"),
+        only=KernelOnly(reason="the lab has no unbindLock, its VFs come by themselves or by its sriov-manage"),
         steps=(puts(f"{PROC}/gpus/{A40.pci}/unbindLock", "1\n"), tells(f"{PROC}/gpus/{A40.pci}/unbindLock", "0\n")),
     ),
     Row(
@@ -105,7 +105,7 @@ ROWS = (
         card="A40",
         rests=Basis.OPEN_PART,
         source="525.85.07: run on 5.15: idle mdevs end cleanly with their VF",
-        only=KernelOnly(reason="the lab has no sriov-manage, its VFs come by themselves"),
+        only=KernelOnly(reason="the lab has no unbindLock, its VFs come by themselves or by its sriov-manage"),
         steps=(
             puts(type_file(A40.vfs[0], _A40_Q4, "create"), A),
             puts(_UNBIND_LOCK, "1\n"),

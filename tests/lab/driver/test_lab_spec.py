@@ -11,6 +11,7 @@ from vgpumgr.errors import LabError
 from vgpumgr.lab.builtin_specs import BUILTIN
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.boards import FIRST_INVENTED_ID, board, board_codes
+from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_uuid
@@ -73,7 +74,20 @@ def test_every_identifier_of_a_lab_is_valid_and_its_own_host_s_alone(name: str) 
 def test_kvm01_has_only_boards_with_4q_and_nothing_foreign(name: str) -> None:
     first = load_spec(name).hosts[0]
     assert not first.foreign
-    assert all(any(kind.name.endswith("-4Q") for kind in gpu.board.types) for gpu in first.gpus)
+    assert not any(gpu.instances for gpu in first.gpus)
+    smallest = "-4C" if name == "mig" else "-4Q"
+    assert all(any(kind.name.endswith(smallest) for kind in gpu.board.types) for gpu in first.gpus)
+
+
+def test_the_mig_spec_has_one_gpu_of_each_mode_and_a_foreign_instance() -> None:
+    spec = load_spec("mig")
+    assert boards_of("mig") == {"kvm01": ["A100 mdev-vf"] * 2, "kvm02": ["H100 vendor-vfio"]}
+    assert [[gpu.mig for gpu in host.gpus] for host in spec.hosts] == [[True, False], [True]]
+    driver = Driver(host_state(spec.host("kvm02"), boot_id="b"))
+    driver.make_foreign()
+    gpu = driver.gpu("0000:41:00.0")
+    assert [(one.profile.name, one.start, len(one.compute)) for one in gpu.instances] == [("2g.20gb", 0, 1)]
+    assert gpu.vfs_on
 
 
 def test_the_mixed_fleet_declares_vms_and_has_a_foreign_vgpu_and_vm_on_kvm03() -> None:
@@ -98,6 +112,15 @@ def test_types_carry_the_driver_s_prefix_and_public_ids() -> None:
         assert all(parse_type_name(name).slices is None for name in kinds)
 
 
+def test_mig_backed_types_have_public_ids_too_and_leave_those_of_the_others_as_they_were() -> None:
+    a100 = board("A100", "test")
+    assert {kind.name: kind.id for kind in a100.mig_types}["GRID A100-2-10C"] == 475
+    assert [kind.id for kind in a100.all_types] == sorted(kind.id for kind in (*a100.types, *a100.mig_types))
+    invented = {kind.name.split()[-1]: kind.id for kind in board("H100", "test").types}
+    assert invented["H100-10C"] == 60114
+    assert board("A40", "test").all_types == board("A40", "test").types
+
+
 def test_a_spec_may_have_certificates(tmp_path: Path) -> None:
     file = tmp_path / "certified.yml"
     file.write_text("certificates: [hosts]\nhosts: {a: {boards: [A40]}}")
@@ -105,6 +128,27 @@ def test_a_spec_may_have_certificates(tmp_path: Path) -> None:
     file.write_text("certificates: [ghosts]\nhosts: {a: {boards: [A40]}}")
     with pytest.raises(LabError, match="certificates: no certificates for 'ghosts'"):
         load_spec(str(file))
+
+
+def test_a_gpu_may_start_in_mig_mode_with_instances_and_vgpus_that_somebody_else_made(tmp_path: Path) -> None:
+    file = tmp_path / "mig.yml"
+    file.write_text(
+        """
+hosts:
+  a:
+    driver: 570
+    framework: mdev-vf
+    boards: [{board: A100, mode: mig, instances: [2g.10gb, {profile: 3g.20gb, start: 4}]}]
+    vms: [x]
+    foreign: [{vf: 3, type: 2-10C, vm: x}]
+declared: {a: {x: {vgpu0: {profile: 1-5C}}}}
+"""
+    )
+    driver = Driver(host_state(load_spec(str(file)).host("a"), boot_id="b"))
+    driver.make_foreign()
+    gpu = driver.gpu("0000:41:00.0")
+    assert [(one.profile.name, one.start) for one in gpu.instances] == [("3g.20gb", 4), ("2g.10gb", 2)]
+    assert [(vgpu.type.name, vgpu.gpu_instance) for vgpu in gpu.vgpus] == [("GRID A100-2-10C", gpu.instances[1].id)]
 
 
 def test_a_spec_may_have_jump_hosts(tmp_path: Path) -> None:
@@ -183,6 +227,26 @@ declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
         ("hosts: {a: {boards: [A40], foreign: [{type: 5Q}]}}", "A40 has no type '5Q'", "A40-4Q"),
         ("hosts: {a: {boards: [A40], foreign: [{type: 4Q, vf: 32}]}}", "no VF 32", "0 to 31"),
         ("hosts: {a: {boards: [A40], foreign: [{type: 4Q, vm: x}]}}", "no VM 'x'", "add it"),
+        ("hosts: {a: {boards: [{board: A100, mode: MIG}]}}", "boards[0].mode: no mode 'MIG'", "mode: mig"),
+        ("hosts: {a: {boards: [{board: A40, mode: mig}]}}", "boards[0].mode: A40 has no MIG", "leave it out"),
+        ("hosts: {a: {boards: [{board: A100, instances: [2g.10gb]}]}}", "instances[0]: the GPU is not in", "mode: mig"),
+        (
+            "hosts: {a: {boards: [{board: A100, mode: mig, instances: [2g.20gb]}]}}",
+            "boards[0].instances[0]: no profile '2g.20gb'",
+            "2g.10gb",
+        ),
+        (
+            "hosts: {a: {boards: [{board: A100, mode: mig, instances: [{profile: 2g.10gb, start: 1}]}]}}",
+            "instances[0].start: 2g.10gb cannot begin at 1",
+            "0 2 4",
+        ),
+        (
+            "hosts: {a: {boards: [{board: A100, mode: mig, instances: [4g.20gb, 3g.20gb, 1g.5gb]}]}}",
+            "hosts.a: a GPU does not take all the instances",
+            "another start",
+        ),
+        ("hosts: {a: {boards: [{board: A100, mode: mig}], foreign: [{type: 4C}]}}", "no type '4C'", "A100-2-10C"),
+        ("hosts: {a: {boards: [{board: A100, mode: mig}], foreign: [{type: 1-5C}]}}", "does not take all", "fewer"),
         ("{hosts: {a: {boards: [A40], vms: [x]}}, declared: {b: {}}}", "unknown key 'b'", "a"),
         (
             "{hosts: {a: {boards: [A100], vms: [x]}}, declared: {a: {x: {vgpu0: {profile: 4Q}}}}}",

@@ -34,14 +34,16 @@ SPECS = ("mdev-pf", "mdev-vf", "vendor-vfio")  # T4 on R535, A40 on R570, L40S o
 
 
 class Host:
-    """The driver of kvm01 of a built-in spec, with no vGPU; what is made is made on its first GPU. Its clock stands."""
+    """The driver of kvm01 (or another host) of a built-in spec, with no vGPU; what is made is made on its first GPU. Its clock
+    stands.
+    """
 
     vm_uuid = "6a1f0000-0000-4000-8000-000000000001"
     mdev_uuid = "9e0d0000-0000-4000-8000-000000000001"
 
-    def __init__(self, spec: str) -> None:
+    def __init__(self, spec: str, name: str = "kvm01") -> None:
         self.clock_us = 1_795_300_000_000_000  # a whole second
-        state = host_state(load_spec(spec).host("kvm01"), boot_id="00000000-0000-4000-8000-00000000000b")
+        state = host_state(load_spec(spec).host(name), boot_id="00000000-0000-4000-8000-00000000000b")
         self.driver = Driver(state, clock_us=lambda: self.clock_us)
         with self.driver.reading() as state:
             self.version = state.driver_version
@@ -54,7 +56,8 @@ class Host:
 
     def make_vgpu(self, short: str = "4Q", *, vf: int = 0, uuid: str = mdev_uuid) -> str:
         """Make one; its key for Driver.hold()."""
-        kind = next(kind for kind in self.gpu.board.types if kind.name.endswith("-" + short))
+        kinds = self.gpu.board.mig_types if self.gpu.mig_on else self.gpu.board.types
+        kind = next(kind for kind in kinds if kind.name.endswith("-" + short))
         parent = vf_pci(self.gpu, vf) if self.gpu.board.vfs else self.gpu.pci
         if self.gpu.framework == VENDOR_VFIO:
             self.driver.set_vf_type(parent, kind.id)
@@ -62,9 +65,9 @@ class Host:
         self.driver.create_mdev(parent, kind.id, uuid)
         return uuid
 
-    def start_vm(self, name: str = "vm01") -> Vgpu:
+    def start_vm(self, name: str = "vm01", short: str = "4Q") -> Vgpu:
         """Make a 4Q and have a VM hold it."""
-        self.driver.hold(self.make_vgpu(), self.vm_uuid, name)
+        self.driver.hold(self.make_vgpu(short), self.vm_uuid, name)
         return self.gpu.vgpus[-1]
 
 
@@ -169,7 +172,7 @@ def host(request: pytest.FixtureRequest) -> Host:
 
 
 @pytest.fixture
-def make_host() -> Callable[[str], Host]:
+def make_host() -> Callable[..., Host]:
     return Host
 
 
@@ -203,13 +206,13 @@ class Live:
 
 
 @pytest.fixture
-def live(make_host: Callable[[str], Host], nvml: Nvml, smi: Smi, tmp_path: Path) -> Iterator[Callable[[str], Live]]:
+def live(make_host: Callable[..., Host], nvml: Nvml, smi: Smi, tmp_path: Path) -> Iterator[Callable[..., Live]]:
     mounted = []
 
-    def make(spec: str) -> Live:
-        folder = tmp_path / spec
+    def make(spec: str, name: str = "kvm01") -> Live:
+        folder = tmp_path / f"{spec}-{name}"
         folder.mkdir()
-        mounted.append(Live(make_host(spec), nvml, smi, folder))
+        mounted.append(Live(make_host(spec, name), nvml, smi, folder))
         return mounted[-1]
 
     yield make

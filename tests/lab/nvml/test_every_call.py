@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import vgpumgr.host
+from tests.lab.driver.migs import cut
 from tests.unit.host.fakehost import FakeHost
 from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
@@ -38,7 +39,11 @@ def calls_on(host: Host, library: Path, folder: Path) -> dict[str, set[int]]:
     """Every NVML function that the host program calls on this simulated host, with its answers."""
     if host.gpu.framework == VENDOR_VFIO:
         host.driver.set_mixed(host.gpu.pci, mixed=True)  # places are asked for in that mode alone
-    host.start_vm()
+    if host.gpu.mig_on:
+        cut(host.driver, host.gpu, "1g.5gb")
+        host.start_vm(short="1-5C")
+    else:
+        host.start_vm()
     host.clock_us += 2_000_000  # so that there are samples of it
     state = folder / "state"
     state.write_text(host.text)
@@ -59,12 +64,11 @@ def test_each_call_of_the_host_program_is_answered_by_the_mock_of_nvidias_header
     make_host: Callable[[str], Host], library: Path, tmp_path: Path
 ) -> None:
     answers: dict[str, set[int]] = {}
-    for spec in ("mdev-vf", "vendor-vfio"):  # R570 has the first scheduler calls, R595 those with _v2
+    for spec in ("mdev-vf", "vendor-vfio", "mig"):  # R570 has the first scheduler calls, R595 those with _v2
         (tmp_path / spec).mkdir()
         for name, codes in calls_on(make_host(spec), library, tmp_path / spec).items():
             answers.setdefault(name, set()).update(codes)
     named = named_in_the_host_program()
     assert len(named) > 20
     assert set(answers) == named
-    refused = {name for name, codes in answers.items() if 0 not in codes}
-    assert refused == {"nvmlDeviceGetMigMode"}  # these boards have no MIG; test_mock_nvml.py asks one that has
+    assert {name for name, codes in answers.items() if 0 not in codes} == set()

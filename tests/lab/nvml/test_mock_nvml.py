@@ -83,11 +83,6 @@ def test_modes_are_those_of_the_board(nvml: Nvml, make_host: Callable[[str], Hos
     assert nvml.ask(make_host("vendor-vfio"), code) == [host_vgpu, 1, 0, NOT_SUPPORTED]
 
 
-def test_mig_is_off_on_a_board_that_has_it(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    text = make_host("mdev-vf").text.replace(" hetero=0", " hetero=0 mig=0")
-    assert nvml.ask(text, "nvmlDeviceGetMigMode(gpus[0])") == [0, 0]
-
-
 def test_versions_are_the_drivers(nvml: Nvml, host: Host) -> None:
     assert nvml.ask(host, "nvmlSystemGetDriverVersion()") == host.version
     cuda = "13" if host.version.startswith("59") else "12"

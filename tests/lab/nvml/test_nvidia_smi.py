@@ -152,7 +152,7 @@ def test_an_unknown_gpu_is_nvmls_not_found(smi: Smi, host: Host, name: str) -> N
     [
         (["--frobnicate"], "ERROR: Option --frobnicate is not recognized."),
         (["vgpu", "-z"], "ERROR: Option -z is not recognized."),
-        (["mig"], "ERROR: Option mig is not recognized."),
+        (["fabric"], "ERROR: Option fabric is not recognized."),
         (["-L", "-q"], "Invalid combination of input arguments."),
         (["vgpu", "-v"], "Invalid combination of input arguments."),
         (["-i"], "Missing value for option -i."),

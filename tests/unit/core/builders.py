@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.mig import Mig
     from vgpumgr.core.plan.plan import Plan
 
 HOST = HostName("kvm01")
@@ -511,6 +512,7 @@ def facts_of(facts: HostSnapshot) -> protocol.Observed:
         "ledger": None if facts.ledger is None else [entry_fact(entry) for entry in facts.ledger],
         "freed": _rows(facts.freed),
         "cordons": _rows(facts.cordons),
+        "instances": [_row(entry.instance, boot=entry.boot, state=entry.state) for entry in facts.instances],
         "ledger_file": facts.ledger_file,
         "blocked_writes": _rows(facts.blocked_writes, boot=facts.boot, start=0),
         "modprobe": _rows(facts.modprobe),
@@ -580,6 +582,8 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
                 "name": vgpu_type.name,
                 "max": vgpu_type.max,
                 "framebuffer_mib": vgpu_type.framebuffer_mib,
+                "mig_profile": vgpu_type.mig_profile,
+                "max_per_instance": vgpu_type.per_instance,
             }
             for vgpu_type in vgpu_types.values()
         ],
@@ -600,6 +604,7 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
                         "type_id": vgpu.type_id,
                         "type_name": vgpu.type_name,
                         "placement_id": vgpu.placement_id,
+                        "gpu_instance": vgpu.gpu_instance,
                         "vfio": list(vgpu.vfio),
                     }
                     for vgpu in parent.vgpus
@@ -608,7 +613,17 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
             for position, parent in enumerate(item.parents)
         ],
         "places": None if item.places is None else [_row(one) for one in item.places.values()],
+        "mig": None if item.mig is None else _mig_fact(item.mig),
         "scheduler": _row(item.scheduler),
+    }
+
+
+def _mig_fact(mig: Mig) -> protocol.MigFact:
+    return {
+        "enabled": mig.enabled,
+        "pending": mig.pending,
+        "profiles": [_row(profile, max=profile.maximum) for profile in mig.profiles],
+        "instances": _rows(mig.instances),
     }
 
 

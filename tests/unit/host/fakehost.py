@@ -293,6 +293,7 @@ def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
         "type_id": 560,
         "type_name": "NVIDIA A40-4Q",
         "placement_id": None,
+        "mig": None,
         "expect": "empty",
         "runs": False,
         "listed": False,
@@ -347,7 +348,9 @@ def make_modprobe_step(**more: Any) -> dict[str, Any]:
 
 def make_entry(framework: str, **more: Any) -> dict[str, Any]:
     """The ledger's entry of make_step's vGPU."""
-    own = {key: value for key, value in make_step(framework).items() if key not in ("verb", "expect", "runs", "listed")}
+    own = make_step(framework)
+    for key in ("verb", "mig", "expect", "runs", "listed"):  # the file leaves mig out where it is null
+        del own[key]
     return {**own, "boot": BOOT, "state": "made", **more}
 
 

@@ -210,6 +210,8 @@ def fault(layout: Layout, host: str, name: str) -> None:
     own-places     the driver moves no vGPU to another placement id
     late-vfs       after the next reboot the VFs are not there
     card-exchanged:PCI  at the next reboot another card is in that slot
+    unbind-lock[:TIMES]  sriov-manage cannot obtain the unbindLock, always or so often
+    no-vfs         sriov-manage does nothing and says that all went well
     libvirtd-down  libvirtd is killed
     ssh-refused    nothing listens on the ssh port
     ssh-hang       the ssh port accepts connections but never answers

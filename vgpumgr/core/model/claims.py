@@ -48,7 +48,8 @@ _ORIGINS: dict[str, Origin] = {origin: origin for origin in get_args(Origin)}
 class Binding:
     """Where a claim was placed. `host` is the machine-id; `uuid` is the mdev's, None on vendor-vfio.
 
-    `placement_id`: as in VgpuSpec. A vGPU is the same wherever it lies in its GPU, so it is not compared.
+    `placement_id`: as in VgpuSpec. A vGPU is the same wherever it lies in its GPU, so it is not compared. Neither are `mig_profile`
+    and `mig_start` (both or none): the GPU instance that it is meant to be in.
     """
 
     host: str
@@ -59,6 +60,8 @@ class Binding:
     type_id: int
     uuid: MdevUuid | None
     placement_id: int | None = field(default=None, compare=False)
+    mig_profile: str | None = field(default=None, compare=False)
+    mig_start: int | None = field(default=None, compare=False)
 
     @property
     def device(self) -> Device:
@@ -76,6 +79,8 @@ def binding_of(host: str, vgpu: VgpuSpec) -> Binding:
         type_id=vgpu.type_id,
         uuid=vgpu.uuid,
         placement_id=vgpu.placement_id,
+        mig_profile=vgpu.mig.profile if vgpu.mig else None,
+        mig_start=vgpu.mig.start if vgpu.mig else None,
     )
 
 
@@ -245,6 +250,8 @@ def binding_attributes(binding: Binding) -> dict[str, str]:
         "type_id": str(binding.type_id),
         "uuid": binding.uuid,
         "placement_id": None if binding.placement_id is None else str(binding.placement_id),
+        "mig_profile": binding.mig_profile,
+        "mig_start": None if binding.mig_start is None else str(binding.mig_start),
     }
     return {name: value for name, value in pairs.items() if value is not None}
 
@@ -253,6 +260,9 @@ def _binding(row: dict[str, str]) -> Binding:
     vf_index = row.get("vf_index")
     uuid = row.get("uuid")
     placement_id = row.get("placement_id")
+    mig_profile, mig_start = row.get("mig_profile"), row.get("mig_start")
+    if (mig_profile is None) != (mig_start is None):
+        raise UnreadableClaim("it has only one of mig_profile and mig_start")
     return Binding(
         host=row["host"],
         gpu_uuid=names.parse_gpu_uuid(row["gpu_uuid"]),
@@ -262,6 +272,8 @@ def _binding(row: dict[str, str]) -> Binding:
         type_id=_number(row["type_id"], "type_id"),
         uuid=MdevUuid(names.parse_uuid(uuid)) if uuid is not None else None,
         placement_id=_number(placement_id, "placement_id") if placement_id is not None else None,
+        mig_profile=mig_profile,
+        mig_start=_number(mig_start, "mig_start") if mig_start is not None else None,
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
     from vgpumgr.core.driver.scheduler import SchedulerState
+    from vgpumgr.core.model.mig import InstanceEntry, Mig
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
     from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
 
@@ -33,7 +34,11 @@ MIG: Final = "mig"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuType:
-    """A type that a GPU's driver knows. `type_name` is the last word of the driver's `name`; `max` is per GPU."""
+    """A type that a GPU's driver knows. `type_name` is the last word of the driver's `name`; `max` is per GPU.
+
+    `mig_profile`: the id of the GPU instance profile that a MIG-backed type needs; None if it is time-sliced, or unknown.
+    `per_instance`: how many one GPU instance takes; None if the driver does not say.
+    """
 
     id: int
     name: str
@@ -41,6 +46,8 @@ class VgpuType:
     parsed: profiles.TypeName | None
     framebuffer_mib: int | None
     max: int | None
+    mig_profile: int | None = None
+    per_instance: int | None = None
 
     @property
     def size_mib(self) -> int | None:
@@ -61,7 +68,10 @@ class VgpuType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vgpu:
-    """A vGPU that exists. `uuid` is the mdev's (None on vendor-vfio); `vfio` are the paths a holder would have open."""
+    """A vGPU that exists. `uuid` is the mdev's (None on vendor-vfio); `vfio` are the paths a holder would have open.
+
+    `gpu_instance`: the id of the GPU instance that it is in; None if the GPU is not in MIG mode, or unknown.
+    """
 
     parent: PciAddress
     vf_index: int | None
@@ -70,6 +80,7 @@ class Vgpu:
     type_name: str | None
     placement_id: int | None
     vfio: tuple[str, ...]
+    gpu_instance: int | None = None
 
     @property
     def device(self) -> Device:
@@ -105,6 +116,7 @@ class Gpu:
     """A physical function. `problem` says why `framework` is None, in which case it offers no vGPUs.
 
     `places`: by type id, for those that it would take now; None where it is not in mixed-size mode, or they are unknown.
+    `mig`: None if it has no MIG, or that is unknown.
     """
 
     pci: PciAddress
@@ -120,6 +132,7 @@ class Gpu:
     scheduler: SchedulerState | None
     problem: str | None = None
     places: Mapping[int, Places] | None = None
+    mig: Mig | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", Parents.of(self.parents))
@@ -279,7 +292,8 @@ class HostSnapshot:
 
     `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written there. `ledger_file`: whether the file
     exists; if not, `ledger` is empty, because nothing was ever created there or because the file was lost (ownership.py decides
-    which). `freed` is from that file, too: the newest 500 that were removed; and so are `cordons`.
+    which). `freed` is from that file, too: the newest 500 that were removed; and so are `cordons` and `instances`, the GPU
+    instances that are ours.
     `vfio`: whether the host has /dev/vfio/vfio, without which no VM starts with a vGPU.
     `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` is what it was loaded with.
     """
@@ -302,6 +316,7 @@ class HostSnapshot:
     unknown: tuple[Unknown, ...]
     vfio: bool | None = None
     cordons: tuple[Cordon, ...] = ()
+    instances: tuple[InstanceEntry, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ledger is not None:

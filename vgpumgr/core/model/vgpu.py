@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
+    from vgpumgr.core.model.mig import MigPlace
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 
@@ -62,7 +63,8 @@ class VgpuSpec:
     """A vGPU of ours: its owner, place and type. `device` is derived, so that it never contradicts `parent`.
 
     A GPU is identified by its UUID and a VF by its index; `gpu` and `parent` are their addresses. `placement_id`: where in the GPU's
-    framebuffer it was meant to lie, on a GPU in mixed-size mode; None elsewhere. What the driver shows is the snapshot's.
+    framebuffer it was meant to lie, on a GPU in mixed-size mode; None elsewhere. What the driver shows is the snapshot's. `mig`: the
+    GPU instance that it is meant to be in; None if it is not MIG-backed.
     """
 
     vm: VmUuid
@@ -77,6 +79,7 @@ class VgpuSpec:
     type_id: int
     type_name: str
     placement_id: int | None = None
+    mig: MigPlace | None = None
 
     @property
     def device(self) -> Device:

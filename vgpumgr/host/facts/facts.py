@@ -63,6 +63,7 @@ def observe(
         "ledger": entries,
         "freed": [] if found is None else found.freed_facts(),
         "cordons": [] if found is None else found.cordon_facts(),
+        "instances": [] if found is None else found.instance_facts(),
         "ledger_file": found is None or found.on_disk,
         "blocked_writes": None if found is None else blocked_write_facts(find_holding(found.blocked_writes, boot)),
         "modprobe": read_modprobe(root, unknown),
@@ -200,6 +201,7 @@ def _gpu_fact(
         "offers": seen.offer.offers,
         "parents": seen.offer.parents,
         "places": nvml.places,
+        "mig": nvml.mig,
         "scheduler": nvml.scheduler,
     }
 

@@ -17,7 +17,7 @@ from ..protocol import (
     VgpuFact,
 )
 from . import mdev, vendor
-from .mdev import Catalogue, Mdev
+from .mdev import Catalogue, Mdev, new_type
 from .pci import DEVICES, Card
 
 NVIDIA_DRIVER = "nvidia"
@@ -223,7 +223,7 @@ def _read_vendor_function(function: int, parent: ParentFact, offer: Offer, unkno
         return
     parent["creatable"] = place([{"id": type_id, "available": 1} for type_id in sorted(offered)], offer.offers)
     for type_id, name in offered.items():
-        offer.types.setdefault(type_id, {"id": type_id, "name": name, "max": None, "framebuffer_mib": None})
+        offer.types.setdefault(type_id, new_type(type_id, name))
 
 
 def read_vendor_vgpu(

@@ -119,9 +119,28 @@ def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknown
     return fact
 
 
+def new_type(type_id: int, name: str) -> TypeFact:
+    """A type of which nothing else is known yet."""
+    return {
+        "id": type_id,
+        "name": name,
+        "max": None,
+        "framebuffer_mib": None,
+        "mig_profile": None,
+        "max_per_instance": None,
+    }
+
+
 def vgpu_fact(uuid: Optional[str], type_id: Optional[int], type_name: Optional[str]) -> VgpuFact:
     """A vGPU of which nothing else is known yet."""
-    return {"uuid": uuid, "type_id": type_id, "type_name": type_name, "placement_id": None, "vfio": []}
+    return {
+        "uuid": uuid,
+        "type_id": type_id,
+        "type_name": type_name,
+        "placement_id": None,
+        "gpu_instance": None,
+        "vfio": [],
+    }
 
 
 def read_device(fact: VgpuFact, device: int, unknown: Unknowns, what: str) -> None:
@@ -169,12 +188,8 @@ class Catalogue:
         else:
             if None in description:
                 self._unknown.add(what, "the description names no framebuffer or no max_instance")
-        fact: TypeFact = {
-            "id": type_id,
-            "name": name,
-            "max": description.max_instance,
-            "framebuffer_mib": description.framebuffer_mib,
-        }
+        fact = new_type(type_id, name)
+        fact["max"], fact["framebuffer_mib"] = description.max_instance, description.framebuffer_mib
         self.types[type_id] = fact
         return fact
 

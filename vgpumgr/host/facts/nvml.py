@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
-from ..protocol import MIXED_SIZE, ActiveFact, FrameworkName, Mode, PlacesFact, SchedulerFact, TypeFact
+from ..protocol import MIXED_SIZE, ActiveFact, FrameworkName, MigFact, Mode, PlacesFact, SchedulerFact, TypeFact
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import NvmlFailed, ask, read_scheduler
 from .size_mode import read_mode
@@ -39,6 +39,7 @@ class NvmlGpu(NamedTuple):
     types: Optional[List[TypeFact]] = None
     places: Optional[List[PlacesFact]] = None
     active: Optional[List[ActiveFact]] = None
+    mig: Optional[MigFact] = None
     scheduler: Optional[SchedulerFact] = None
     silent: Optional[str] = None
 

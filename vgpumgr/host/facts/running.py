@@ -78,4 +78,6 @@ def type_fact(handle: Any, type_id: int, what: str, query: Callable[..., Any]) -
         "name": name,
         "max": None if most is None else int(most),
         "framebuffer_mib": None if size is None else int(size) // MIB,
+        "mig_profile": None,
+        "max_per_instance": None,
     }

@@ -1,4 +1,4 @@
-"""The ledger: which vGPUs of this host are ours, which writes are under way, and where nothing new is placed.
+"""The ledger: which vGPUs and GPU instances of this host are ours, which writes are under way, and where nothing new is placed.
 
 It is written before the hardware is touched.
 
@@ -20,11 +20,13 @@ from ..protocol import (
     LEDGER_UNWRITABLE,
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,
+    LEDGER_VERSION_WITHOUT_INSTANCES,
     MADE,
     PLANNED,
     CordonFact,
     CordonText,
     FreedFact,
+    InstanceEntry,
     LedgerEntry,
     UnwritableFact,
 )
@@ -45,6 +47,9 @@ _FREED_TEXT = ("vm_uuid", "slot")
 _FREED_NUMBER = ("generation",)
 _CORDON_TEXT = ("reason", "by", "at")
 _CORDON_OPTIONAL_TEXT = ("gpu_uuid", "gpu")
+_INSTANCE_TEXT = ("gpu_uuid", "gpu", "profile", "boot", "state")
+_INSTANCE_NUMBER = ("profile_id", "start", "size")
+_VERSIONS = (LEDGER_VERSION, LEDGER_VERSION_WITHOUT_INSTANCES, LEDGER_VERSION_WITHOUT_CORDONS)
 
 Entry = Dict[str, Any]  # a LedgerEntry, plus any keys that a later version added
 Record = Dict[str, Any]  # a BlockedWriteFact, likewise
@@ -58,7 +63,8 @@ class Ledger(NamedTuple):
     `blocked_writes`: the writes that began but were not seen to return, whether they still hold or not (blocked_write.py); the key may be
     missing. `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500; the key may be missing. A
     claim of one of them is older than the ledger; for any other claim without an entry, the ledger may have been lost.
-    `cordons`: at most one of the host and of each GPU; the key may be missing.
+    `cordons`: at most one of the host and of each GPU; the key may be missing. `instances`: the GPU instances that are ours,
+    identified by GPU, profile and start; the key may be missing.
     `on_disk`: False if there was no file to read.
     """
 
@@ -68,6 +74,7 @@ class Ledger(NamedTuple):
     on_disk: bool = True
     freed: Tuple[Record, ...] = ()
     cordons: Tuple[Record, ...] = ()
+    instances: Tuple[Record, ...] = ()
 
     def facts(self) -> List[LedgerEntry]:
         """The entries with the protocol's keys only."""
@@ -78,6 +85,25 @@ class Ledger(NamedTuple):
 
     def cordon_facts(self) -> List[CordonFact]:
         return [cast("CordonFact", {key: row[key] for key in CordonFact.__annotations__}) for row in self.cordons]
+
+    def instance_facts(self) -> List[InstanceEntry]:
+        keys = InstanceEntry.__annotations__
+        return [cast("InstanceEntry", {key: row[key] for key in keys}) for row in self.instances]
+
+    def instance_of(self, place: Mapping[str, Any]) -> Optional[Record]:
+        """The entry of the instance that a step or another entry names; None if that is not ours."""
+        return next((row for row in self.instances if instance_key(row) == instance_key(place)), None)
+
+    def with_instance(self, entry: Record) -> "Ledger":
+        """The ledger with this entry of an instance in place of the one before. Keys that a later version added are kept."""
+        before = self.instance_of(entry)
+        if before is None:
+            return self._replace(instances=(*self.instances, entry))
+        return self._replace(instances=tuple({**row, **entry} if row is before else row for row in self.instances))
+
+    def without_instances(self, gone: Sequence[Record]) -> "Ledger":
+        keys = {instance_key(row) for row in gone}
+        return self._replace(instances=tuple(row for row in self.instances if instance_key(row) not in keys))
 
     def cordon_of(self, gpu_uuid: Optional[str]) -> Optional[CordonText]:
         """The cordon of a GPU, or with None of the host; None if there is none."""
@@ -110,12 +136,17 @@ class Ledger(NamedTuple):
 
 
 def entry_fact(entry: Mapping[str, Any]) -> LedgerEntry:
-    return cast("LedgerEntry", {key: entry[key] for key in LedgerEntry.__annotations__})
+    return cast("LedgerEntry", {key: entry.get(key) for key in LedgerEntry.__annotations__})
 
 
 def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
     """The identity shared by an entry and the steps that mean it: both have these keys."""
     return entry["vm_uuid"], entry["slot"], entry["generation"]
+
+
+def instance_key(place: Mapping[str, Any]) -> Tuple[str, str, int]:
+    """The identity of an instance, shared by its entry and the steps that mean it."""
+    return place["gpu_uuid"], place["profile"], place["start"]
 
 
 def read_ledger(root: Root) -> Ledger:
@@ -164,7 +195,7 @@ def _parse(text: bytes) -> Ledger:
     version = document.get("version")
     if not isinstance(version, int) or not is_count(version):
         _broken("no version")
-    if version not in (LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS):
+    if version not in _VERSIONS:
         _broken(_other_version(version))
     if not isinstance(document.get("settings"), dict):
         _broken("settings is not an object")
@@ -185,7 +216,20 @@ def _parse(text: bytes) -> Ledger:
         blocked_writes=_parse_rows(document, "blocked_writes", _BLOCKED_WRITE_CHECKS),
         freed=_parse_rows(document, "freed", _FREED_CHECKS),
         cordons=_parse_rows(document, "cordons", _CORDON_CHECKS),
+        instances=_parse_instances(document),
     )
+
+
+def _parse_instances(document: Dict[str, Any]) -> Tuple[Record, ...]:
+    rows = _parse_rows(document, "instances", _INSTANCE_CHECKS)
+    seen = set()
+    for number, row in enumerate(rows):
+        if row["state"] not in STATES:
+            _broken("instances[{}]: state is none of {}".format(number, ", ".join(STATES)))
+        if instance_key(row) in seen:
+            _broken("instances[{}]: the same GPU, profile and start a second time".format(number))
+        seen.add(instance_key(row))
+    return rows
 
 
 def _other_version(version: int) -> str:
@@ -208,9 +252,14 @@ def _parse_rows(document: Dict[str, Any], name: str, checks: _Checks) -> Tuple[R
 
 def _problem(entry: object) -> str:
     problem = _wrong_key(entry, _ENTRY_CHECKS)
-    if not problem and isinstance(entry, dict) and entry["state"] not in STATES:
+    if problem or not isinstance(entry, dict):
+        return problem
+    if entry["state"] not in STATES:
         return "state is none of {}".format(", ".join(STATES))
-    return problem
+    if entry.get("mig") is None:
+        return ""
+    problem = _wrong_key(entry["mig"], _MIG_CHECKS)
+    return "mig: {}".format(problem) if problem else ""
 
 
 def _wrong_key(row: object, checks: _Checks) -> str:
@@ -245,6 +294,8 @@ _CORDON_CHECKS: _Checks = (
     (_CORDON_TEXT, is_text, "a text"),
     (_CORDON_OPTIONAL_TEXT, or_null(is_text), "a text or null"),
 )
+_INSTANCE_CHECKS: _Checks = ((_INSTANCE_TEXT, is_text, "a text"), (_INSTANCE_NUMBER, is_count, "a number"))
+_MIG_CHECKS: _Checks = ((("profile",), is_text, "a text"), (("profile_id", "start"), is_count, "a number"))
 _FREED_CHECKS: _Checks = ((_FREED_TEXT, is_text, "a text"), (_FREED_NUMBER, is_count, "a number"))
 
 
@@ -300,10 +351,14 @@ def _try_folder(folder: str) -> None:
 
 def _write(root: Root, ledger: Ledger) -> None:
     document = dict(ledger.document)
-    document["version"] = LEDGER_VERSION if ledger.cordons else LEDGER_VERSION_WITHOUT_CORDONS
+    document["version"] = _version_of(ledger)
     document["entries"] = list(ledger.entries)
-    optional = (("blocked_writes", ledger.blocked_writes), ("freed", ledger.freed), ("cordons", ledger.cordons))
-    for name, rows in optional:
+    for name, rows in (
+        ("blocked_writes", ledger.blocked_writes),
+        ("freed", ledger.freed),
+        ("cordons", ledger.cordons),
+        ("instances", ledger.instances),
+    ):
         document.pop(name, None)
         if rows:
             document[name] = list(rows)
@@ -324,6 +379,13 @@ def _write(root: Root, ledger: Ledger) -> None:
     os.rename(temporary, path)
     sync_folder(folder)
     _LastSeen.whole = text, ledger._replace(document=document, on_disk=True)
+
+
+def _version_of(ledger: Ledger) -> int:
+    """The oldest version that says all of it."""
+    if ledger.instances or any(entry.get("mig") is not None for entry in ledger.entries):
+        return LEDGER_VERSION
+    return LEDGER_VERSION_WITHOUT_INSTANCES if ledger.cordons else LEDGER_VERSION_WITHOUT_CORDONS
 
 
 def render(document: Dict[str, Any]) -> bytes:

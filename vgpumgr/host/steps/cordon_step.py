@@ -3,14 +3,14 @@
 from typing import Callable, Optional, cast
 
 from ..facts.pci import ADDRESS
-from ..fields import Checks, check_fields, is_text, matches, or_null, refuse
+from ..fields import Checks, check_fields, is_object, is_text, matches, or_null, refuse
 from ..files import Root
 from ..ledger.ledger import read_ledger, write_ledger
 from ..protocol import CordonStep, CordonText
 from .hardware import changed
 
 _LONGEST = 1000  # characters of each text
-_OBJECT = (or_null(lambda value: isinstance(value, dict)), "an object or null")
+_OBJECT = (or_null(is_object), "an object or null")
 
 _STEP: Checks = {
     "verb": (is_text, "a text"),

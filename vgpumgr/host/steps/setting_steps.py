@@ -1,7 +1,4 @@
-"""The steps that change a GPU's or the module's settings, as they come over the wire: checked like the vGPU steps.
-
-Numbers go into unsigned 32-bit fields of NVML's structures, in which too large a number would silently wrap around.
-"""
+"""The steps that change a GPU's or the module's settings, as they come over the wire: checked like the vGPU steps."""
 
 import re
 from typing import Dict, cast
@@ -9,7 +6,20 @@ from typing import Dict, cast
 from ..facts.module import FOLDER, MOST_BYTES
 from ..facts.pci import ADDRESS
 from ..facts.scheduler import ENGINES, GRAPHICS
-from ..fields import Check, Checks, check_fields, is_count, is_flag, is_text, matches, one_of, or_null, refuse
+from ..fields import (
+    Check,
+    Checks,
+    check_fields,
+    is_count,
+    is_flag,
+    is_object,
+    is_text,
+    is_unsigned,
+    matches,
+    one_of,
+    or_null,
+    refuse,
+)
 from ..protocol import (
     BEST_EFFORT,
     EQUAL_SHARE,
@@ -23,12 +33,7 @@ from ..protocol import (
 
 _POLICY = one_of(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
 _POLICY_WORDS = "{}, {} or {}".format(BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
-_LARGEST = 2**32 - 1
 _CONF = re.escape(FOLDER) + r"/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\.conf"
-
-
-def _is_unsigned(value: object) -> bool:
-    return is_count(value) and isinstance(value, int) and value <= _LARGEST
 
 
 def _is_file_text(value: object) -> bool:
@@ -40,7 +45,7 @@ def _is_file_text(value: object) -> bool:
         return False
 
 
-_UNSIGNED: Check = or_null(_is_unsigned)
+_UNSIGNED: Check = or_null(is_unsigned)
 
 _SETTING: Checks = {
     "policy": (_POLICY, _POLICY_WORDS),
@@ -59,8 +64,8 @@ _OF_GPU: Checks = {
 _SCHEDULER: Checks = {
     **_OF_GPU,
     "api": (lambda value: is_count(value) and value in (1, 2), "1 or 2"),
-    "setting": (lambda value: isinstance(value, dict), "an object"),
-    "expect": (lambda value: isinstance(value, dict), "an object"),
+    "setting": (is_object, "an object"),
+    "expect": (is_object, "an object"),
 }
 
 _MODE = (one_of(EQUAL_SIZE, MIXED_SIZE), "{} or {}".format(EQUAL_SIZE, MIXED_SIZE))

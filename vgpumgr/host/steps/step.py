@@ -6,9 +6,10 @@ The addresses and the uuid become parts of paths that root writes to, so their s
 from typing import cast
 
 from ..facts.pci import ADDRESS
-from ..fields import Checks, check_fields, is_count, is_flag, is_text, matches, or_null, refuse
+from ..fields import Checks, check_fields, is_count, is_flag, is_object, is_text, matches, or_null, refuse
 from ..ledger.ledger import Entry
 from ..protocol import ABSENT, CREATE_VGPU, DESTROY_VGPU, EMPTY, EVACUATE_VGPU, PRESENT, SAME, EntryState, OurVgpu, Step
+from .mig_steps import PLACE
 
 _EXPECTATIONS = {CREATE_VGPU: (EMPTY, SAME), DESTROY_VGPU: (PRESENT, ABSENT), EVACUATE_VGPU: (PRESENT,)}
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -28,6 +29,7 @@ _CHECKS: Checks = {
     "type_id": (lambda value: is_count(value) and value != 0, "a number above 0"),
     "type_name": (is_text, "a text"),
     "placement_id": (or_null(is_count), "a number or null"),
+    "mig": (or_null(is_object), "an object or null"),
     "expect": (is_text, "a text"),
     "runs": (is_flag, "true or false"),
     "listed": (is_flag, "true or false"),
@@ -41,10 +43,14 @@ def parse_vgpu_step(data: object) -> Step:
         refuse("step.expect must be one of {}".format(", ".join(_EXPECTATIONS[step["verb"]])))
     if step["vf_index"] is None and step["uuid"] is None:
         refuse("a vGPU on a physical function is an mdev, so step.uuid must be set")
+    if step["mig"] is not None:
+        step["mig"] = check_fields(step["mig"], PLACE, "step.mig")
     return cast("Step", step)
 
 
 def entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
     """The ledger's entry for the vGPU that the step creates."""
-    keys = dict(step)
-    return {**{key: keys[key] for key in OurVgpu.__annotations__}, "boot": boot, "state": state}
+    keys = {key: value for key, value in step.items() if key in OurVgpu.__annotations__}
+    if step["mig"] is None:
+        del keys["mig"]  # an older vgpumgr reads the file as long as nothing in it is MIG-backed
+    return {**keys, "boot": boot, "state": state}

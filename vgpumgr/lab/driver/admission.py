@@ -4,6 +4,8 @@ Source: the driver's own rules in open-gpu-kernel-modules 595, kernel_vgpu_mgr.c
 types of the same framebuffer size stay creatable, whatever their series, until the type's maximum; in mixed-size mode those
 for which a supported place overlaps no vGPU, and a maximum does not count; at most 32 time-sliced vGPUs per GPU; one vGPU
 per VF. vGPUs that the driver has lost (model.Gpu.lost) count like existing ones.
+
+In MIG mode only MIG-backed types are admitted, each while an instance of its profile has room (mig.py), without it none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF
-from vgpumgr.lab.driver import places
+from vgpumgr.lab.driver import mig, places
 
 if TYPE_CHECKING:
     from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
@@ -26,6 +28,8 @@ class Refusal(Enum):
     FULL = "full"
     OTHER_SIZE = "other-size"
     VF_TAKEN = "vf-taken"
+    OTHER_MODE = "other-mode"
+    NO_INSTANCE = "no-instance"
 
 
 def on_vf(gpu: Gpu, vf: int | None) -> Vgpu | None:
@@ -35,6 +39,10 @@ def on_vf(gpu: Gpu, vf: int | None) -> Vgpu | None:
 
 def instances_left(gpu: Gpu, kind: TypeSpec) -> int:
     """How many more of this type the whole GPU takes now, regardless of virtual functions."""
+    if gpu.mig_on != (kind.profile is not None):
+        return 0
+    if gpu.mig_on:
+        return mig.room(gpu, kind)
     if gpu.mixed:
         return max(0, min(len(places.free(gpu, kind)), MAX_TIME_SLICED - len(gpu.counted)))
     if any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
@@ -46,6 +54,10 @@ def refusal(gpu: Gpu, vf: int | None, kind: TypeSpec) -> Refusal | None:
     """Why one more vGPU of this type is refused on that VF (None: on the PF), or None if it is admitted."""
     if gpu.framework != MDEV_PF and any(vgpu.vf == vf for vgpu in gpu.counted):
         return Refusal.VF_TAKEN
+    if gpu.mig_on != (kind.profile is not None):
+        return Refusal.OTHER_MODE
+    if gpu.mig_on:
+        return None if mig.room(gpu, kind) else Refusal.NO_INSTANCE
     if not gpu.mixed and any(vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in gpu.counted):
         return Refusal.OTHER_SIZE
     if instances_left(gpu, kind) == 0:
@@ -62,7 +74,7 @@ def available(gpu: Gpu, vf: int | None, kind: TypeSpec) -> int:
 
 def creatable_on(gpu: Gpu, vf: int | None) -> tuple[TypeSpec, ...]:
     """The types that this parent would take now."""
-    return tuple(kind for kind in gpu.board.types if available(gpu, vf, kind))
+    return tuple(kind for kind in gpu.board.all_types if available(gpu, vf, kind))
 
 
 def creatable(gpu: Gpu) -> tuple[TypeSpec, ...]:
@@ -71,7 +83,7 @@ def creatable(gpu: Gpu) -> tuple[TypeSpec, ...]:
         return creatable_on(gpu, None)
     if not gpu.vfs_on or len(gpu.counted) >= gpu.board.vfs:
         return ()
-    return tuple(kind for kind in gpu.board.types if instances_left(gpu, kind))
+    return tuple(kind for kind in gpu.board.all_types if instances_left(gpu, kind))
 
 
 def next_placement(gpu: Gpu, kind: TypeSpec) -> int | None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver.profiles import parse_type_name
 from vgpumgr.errors import LabError
+from vgpumgr.lab.driver.mig_boards import mig_of
 from vgpumgr.lab.driver.model import BoardSpec, TypeSpec
 from vgpumgr.names import nearest
 from vgpumgr.resources import catalogue_text
+
+if TYPE_CHECKING:
+    from vgpumgr.lab.driver.model import MigSpec
 
 FIRST_INVENTED_ID = 60000  # for types whose id no public source gives; real ids are below 2000 today
 
@@ -36,7 +42,7 @@ _SHORT_CODES = {
 
 @cache
 def _boards() -> dict[str, BoardSpec]:
-    """Code → board. Types without a size or maximum are left out, and MIG-backed ones (MIG is off in the lab)."""
+    """Code → board. Types without a size or maximum are left out, and boards without any time-sliced type."""
     rows: dict[str, list[TypeSpec]] = {}
     facts: dict[str, tuple[str, int]] = {}
     invented = FIRST_INVENTED_ID
@@ -47,7 +53,7 @@ def _boards() -> dict[str, BoardSpec]:
         type_id = int(row["type_id_if_known"] or invented)
         invented += not row["type_id_if_known"]  # every row counts, so that ids do not depend on the rows left out
         size_mib = int(row["fb_mb"] or (name.nominal_mib if code in _SIZED_BY_NAME else 0))
-        if name.slices is None and size_mib and row["max_per_gpu"]:
+        if size_mib and row["max_per_gpu"]:
             rows.setdefault(code, []).append(
                 TypeSpec(
                     id=type_id,
@@ -55,10 +61,13 @@ def _boards() -> dict[str, BoardSpec]:
                     series=row["series"],
                     framebuffer_mib=size_mib,
                     max_instances=int(row["max_per_gpu"]),
+                    profile=row["mig_gpu_instance_profile"] or None,
                 )
             )
     return {
-        code: _board(code, *facts[code], tuple(sorted(kinds, key=lambda kind: kind.id))) for code, kinds in rows.items()
+        code: _board(code, *facts[code], tuple(sorted(kinds, key=lambda kind: kind.id)))
+        for code, kinds in rows.items()
+        if any(kind.profile is None for kind in kinds)
     }
 
 
@@ -75,6 +84,7 @@ def _device_id(row: dict[str, str]) -> int:
 
 def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, ...]) -> BoardSpec:
     largest = max(kind.framebuffer_mib for kind in kinds)
+    mig = mig_of(code, largest)
     name, framebuffer = _NVML.get(code, (catalogue_name.partition(" (")[0], largest))
     pre_ampere = _pre_ampere(catalogue_name)
     return BoardSpec(
@@ -84,10 +94,18 @@ def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, .
         framebuffer_mib=framebuffer,
         vfs=0 if pre_ampere else _VFS.get(code, _USUAL_VFS),
         placements=not pre_ampere and not _ampere(code),
-        types=kinds,
+        types=tuple(kind for kind in kinds if kind.profile is None),
         vf_offset=_VF_OFFSET.get(code, _USUAL_VF_OFFSET),
         even_places=device >= _FIRST_BLACKWELL,
+        mig=mig,
+        mig_types=tuple(_backed(kind, mig) for kind in kinds if kind.profile is not None) if mig else (),
     )
+
+
+def _backed(kind: TypeSpec, mig: MigSpec) -> TypeSpec:
+    """A MIG-backed type: the catalogue's maximum is that of a GPU which has as many of its instances as it takes."""
+    assert kind.profile is not None
+    return replace(kind, per_instance=kind.max_instances // mig.profile(kind.profile).maximum)
 
 
 def _pre_ampere(catalogue_name: str) -> bool:
@@ -123,11 +141,12 @@ def board(name: str, where: str) -> BoardSpec:
     )
 
 
-def type_of(spec: BoardSpec, name: str, where: str) -> TypeSpec:
-    """The board's type of that name: A40-4Q, or 4Q for short. Raises LabError."""
-    for kind in spec.types:
+def type_of(spec: BoardSpec, name: str, where: str, *, mig: bool = False) -> TypeSpec:
+    """The board's type of that name: A40-4Q, or 4Q for short; in MIG mode A100-2-10C, or 2-10C. Raises LabError."""
+    kinds = spec.mig_types if mig else spec.types
+    for kind in kinds:
         last = kind.name.split()[-1]
         if name.split()[-1:] in ([last], [parse_type_name(last).short]):
             return kind
-    names = " ".join(kind.name.split()[-1] for kind in spec.types)
+    names = " ".join(kind.name.split()[-1] for kind in kinds)
     raise LabError(f"{where}: board {spec.code} has no type {name!r}", hint=f"write one of: {names}")

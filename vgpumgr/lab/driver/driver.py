@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab.driver import admission, meter, places, scheduler, vms
+from vgpumgr.lab.driver import admission, instances, meter, mig, places, scheduler, vms
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.model import Vgpu
@@ -30,6 +30,8 @@ CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
 OWN_PLACES = "own-places"  # no vGPU is moved: every write to placement_id fails with EIO
 CARD_EXCHANGED = "card-exchanged"  # :PCI; the next reboot finds another card of the same kind at this address, once
 LATE_VFS = "late-vfs"  # after a reboot the VFs are off until enable_vfs() or clear_faults()
+UNBIND_LOCK = "unbind-lock"  # [:TIMES]; sriov-manage cannot obtain the unbindLock, as often as that
+NO_VFS = "no-vfs"  # sriov-manage says that all went well, and has done nothing
 
 PLUGIN_WAIT_S = 5.0  # how long a removal, a 0 or a VM's start waits for a plugin (525: 250 naps of 20 ms)
 
@@ -66,6 +68,7 @@ class Driver:
         self._closed = False
         self._stalls = 0  # reads that wait and block all others
         self._next_instance = _FIRST_INSTANCE
+        self._next_serial = 1  # of GPU and compute instances
         self._parents: dict[str, tuple[Gpu, int | None]] = {}
         for gpu in state.gpus:
             gpu.vfs_on = gpu.framework != MDEV_PF
@@ -230,6 +233,8 @@ class Driver:
             self._pass()
             if vgpu.holder_uuid is not None:
                 raise os_error(errno.EPERM)
+            if gpu.mig_on:
+                raise os_error(errno.EIO)  # likely
             if not gpu.mixed:
                 raise os_error(errno.EINVAL if gpu.board.placements else errno.EIO)
             if OWN_PLACES in self._state.faults:
@@ -350,25 +355,85 @@ class Driver:
     def clear_faults(self) -> None:
         """All faults end; late VFs appear now."""
         with self._changed:
+            late = LATE_VFS in self._state.faults
             self._state.faults.clear()
             self._note()
-            self.enable_vfs()
+            if late:
+                self.enable_vfs()
 
     def enable_vfs(self) -> None:
         """What `sriov-manage -e ALL` does: every SR-IOV card gets its VFs."""
         with self._changed:
-            late = [gpu for gpu in self._state.gpus if gpu.framework != MDEV_PF and not gpu.vfs_on]
-            for gpu in late:
-                gpu.vfs_on = True
-                gpu.mixed = False
-                self._load_scheduler(gpu)  # sriov-manage unbinds the card, and run-time settings go with that
-            if late:
-                self.epoch += 1
-                self._note()
+            for gpu in self._state.gpus:
+                if gpu.framework != MDEV_PF:
+                    self._switch_vfs(gpu, on=True)
+
+    def set_vfs(self, gpu_pci: str, *, on: bool) -> None:
+        """What `sriov-manage -e|-d` does with one card: EOPNOTSUPP without SR-IOV, EAGAIN where it cannot obtain the unbindLock,
+        EBUSY while a VM or a plugin has one of the card's vGPUs (likely). VFs that are as wished stay as they are.
+        """
+        with self._changed:
+            gpu = self.gpu(gpu_pci)
+            if gpu.framework == MDEV_PF:
+                raise os_error(errno.EOPNOTSUPP)
+            if self._take_unbind_lock_fault():
+                raise os_error(errno.EAGAIN)
+            if any(vgpu.holder_uuid is not None or vgpu.plugin for vgpu in gpu.vgpus):
+                raise os_error(errno.EBUSY)
+            if NO_VFS not in self._state.faults:
+                self._switch_vfs(gpu, on=on)
+
+    # MIG: what NVML's calls change (instances.py)
+
+    def set_mig(self, gpu_pci: str, *, on: bool) -> None:
+        """What nvmlDeviceSetMigMode does."""
+        with self._changed:
+            instances.set_mode(self.gpu(gpu_pci), on=on)
+            self._note()
+
+    def reset(self, gpu_pci: str) -> None:
+        """What `nvidia-smi --gpu-reset` does: the pending MIG mode is the current one, and run-time settings and instances are
+        gone. EBUSY while the GPU has VFs or a vGPU.
+        """
+        with self._changed:
+            gpu = self.gpu(gpu_pci)
+            if gpu.vfs_on or gpu.counted:
+                raise os_error(errno.EBUSY)
+            gpu.mig_on = gpu.mig_pending
+            self._forget_settings(gpu)
+            self._note()
+
+    def create_instance(self, gpu_pci: str, profile_id: int, start: int | None = None) -> int:
+        """Make a GPU instance; returns its serial."""
+        with self._changed:
+            serial = self._new_serial()
+            instances.create(self.gpu(gpu_pci), profile_id, start, serial=serial)
+            self._note()
+            return serial
+
+    def destroy_instance(self, gpu_pci: str, serial: int) -> None:
+        with self._changed:
+            instances.destroy(self.gpu(gpu_pci), serial)
+            self._note()
+
+    def create_compute(self, gpu_pci: str, instance_serial: int, profile_id: int) -> int:
+        """Make a compute instance in that GPU instance; returns its serial."""
+        with self._changed:
+            serial = self._new_serial()
+            instances.create_compute(self.gpu(gpu_pci), instance_serial, profile_id, serial=serial)
+            self._note()
+            return serial
+
+    def destroy_compute(self, gpu_pci: str, serial: int) -> None:
+        with self._changed:
+            instances.destroy_compute(self.gpu(gpu_pci), serial)
+            self._note()
+
+    # the host's life
 
     def reboot(self, boot_id: str) -> None:
-        """All vGPUs, holders and run-time settings are gone, and lost places are free again. The VFs come back, as with a site's
-        boot unit that runs sriov-manage.
+        """All vGPUs, holders, instances and run-time settings are gone, and lost places are free again. The VFs come back, as with
+        a site's boot unit that runs sriov-manage. MIG mode stays where a change of it needs a reset, and is off elsewhere.
         """
         with self._changed:
             self._state.boot_id = boot_id
@@ -376,17 +441,18 @@ class Driver:
             for gpu in self._state.gpus:
                 gpu.vgpus.clear()
                 gpu.lost.clear()
-                gpu.mixed = False
+                gpu.mig_pending = gpu.mig_pending and gpu.board.mig is not None and gpu.board.mig.needs_reset
+                gpu.mig_on = gpu.mig_pending
                 self._exchange(gpu)
                 gpu.vfs_on = gpu.framework != MDEV_PF and not late
-                self._load_scheduler(gpu)
+                self._forget_settings(gpu)
             self._next_instance = _FIRST_INSTANCE
             self.epoch += 1
             self._note()
 
     def reload(self) -> None:
-        """Reload the nvidia modules and run sriov-manage: every vGPU is gone, and lost places are free again. EBUSY while a vGPU
-        is held.
+        """Reload the nvidia modules and run sriov-manage: every vGPU and instance is gone, and lost places are free again. EBUSY
+        while a vGPU is held.
         """
         with self._changed:
             if any(vgpu.holder_uuid is not None or vgpu.plugin for gpu in self._state.gpus for vgpu in gpu.vgpus):
@@ -394,6 +460,7 @@ class Driver:
             for gpu in self._state.gpus:
                 gpu.vgpus.clear()
                 gpu.lost.clear()
+                gpu.instances.clear()
             self.load_module(self._state.module)
 
     def load_module(self, options: ModuleOptions) -> None:
@@ -407,8 +474,16 @@ class Driver:
             self._note()
 
     def make_foreign(self) -> None:
-        """Create the spec's foreign vGPUs; to be called once, at the first boot."""
+        """Create the spec's foreign instances and vGPUs; to be called once, at the first boot."""
         with self._changed:
+            for made in sorted(
+                self._state.foreign_instances, key=lambda made: made.start is None
+            ):  # named places first
+                gpu = self.gpu(made.gpu)
+                assert gpu.board.mig is not None
+                profile = gpu.board.mig.profile(made.profile)
+                serial = self.create_instance(made.gpu, profile.id, made.start)
+                self.create_compute(made.gpu, serial, mig.COMPUTE_PROFILES[profile.slices])
             for foreign in self._state.foreign:
                 gpu = self.gpu(foreign.gpu)
                 self._admit(gpu, foreign.vf, foreign.type_id, foreign.uuid)
@@ -432,6 +507,37 @@ class Driver:
             self._state.faults.remove(fault)
             gpu.uuid = f"GPU-{uuid_module.uuid5(_CARDS, gpu.uuid)}"
 
+    def _new_serial(self) -> int:
+        self._next_serial += 1
+        return self._next_serial - 1
+
+    def _switch_vfs(self, gpu: Gpu, *, on: bool) -> None:
+        """sriov-manage unbinds the card: its vGPUs, instances and run-time settings go with that."""
+        if gpu.vfs_on != on:
+            gpu.vfs_on = on
+            gpu.vgpus.clear()
+            self._forget_settings(gpu)
+            self.epoch += 1
+            self._note()
+
+    def _forget_settings(self, gpu: Gpu) -> None:
+        """What no reset, rebind or reboot leaves."""
+        gpu.mixed = False
+        gpu.instances.clear()
+        self._load_scheduler(gpu)
+
+    def _take_unbind_lock_fault(self) -> bool:
+        """Whether the fault is set; one that is numbered counts down."""
+        found = next((name for name in self._state.faults if name.partition(":")[0] == UNBIND_LOCK), None)
+        if found is None:
+            return False
+        _, _, times = found.partition(":")
+        if times:
+            self._state.faults.remove(found)
+            if int(times) > 1:
+                self._state.faults.add(f"{UNBIND_LOCK}:{int(times) - 1}")
+        return True
+
     def _add(self, gpu: Gpu, vf: int | None, kind: TypeSpec, uuid: str | None) -> None:
         # On vendor-vfio the vGPU has its VF's own group and VFIO device; an mdev gets new ones.
         gpus = self._state.gpus
@@ -441,6 +547,7 @@ class Driver:
             vgpus = [vgpu for gpu in gpus for vgpu in gpu.vgpus]
             group = _lowest_free(max(gpu.first_group + 1 + gpu.board.vfs for gpu in gpus), [one.group for one in vgpus])
             vfio = _lowest_free(max(gpu.first_vfio + gpu.board.vfs for gpu in gpus), [one.vfio for one in vgpus])
+        instance = mig.chosen(gpu, kind)
         gpu.vgpus.append(
             Vgpu(
                 type=kind,
@@ -450,7 +557,8 @@ class Driver:
                 group=group,
                 vfio=vfio,
                 number=_lowest_free(0, [one.number for gpu in gpus for one in gpu.counted]),  # a lost one keeps its own
-                placement_id=admission.next_placement(gpu, kind),
+                placement_id=mig.place_in(gpu, instance, kind) if instance else admission.next_placement(gpu, kind),
+                gpu_instance=instance.id if instance else None,
             )
         )
         self._next_instance += 1
@@ -466,7 +574,7 @@ class Driver:
         return met()
 
     def _admit(self, gpu: Gpu, vf: int | None, type_id: int, uuid: str | None) -> None:
-        kind = next((kind for kind in gpu.board.types if kind.id == type_id), None)
+        kind = next((kind for kind in gpu.board.all_types if kind.id == type_id), None)
         if kind is None or CREATE_EIO in self._state.faults or admission.refusal(gpu, vf, kind) is not None:
             raise os_error(errno.EIO)
         self._add(gpu, vf, kind, uuid)

@@ -49,13 +49,18 @@ class ModuleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeSpec:
-    """One vGPU type of a board. `name` is the driver's whole name; sizes are nominal MiB; `max_instances` per GPU."""
+    """One vGPU type of a board. `name` is the driver's whole name; sizes are nominal MiB; `max_instances` per GPU.
+
+    A MIG-backed type names the profile of the GPU instance that it lives in; `per_instance` of its vGPUs share one.
+    """
 
     id: int
     name: str
     series: str
     framebuffer_mib: int
     max_instances: int
+    profile: str | None = None
+    per_instance: int = 1
 
     @property
     def display(self) -> tuple[int, int, int, int]:
@@ -72,12 +77,49 @@ class TypeSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceProfile:
+    """A GPU instance profile of a board: `id` as `nvidia-smi mig -lgip` has it, `number` as NVML_GPU_INSTANCE_PROFILE_*.
+
+    An instance has `slices` compute slices and `size` memory slices, the first of which is one of `starts`. A GPU has at most
+    `maximum` of them. `sms` is the number of its multiprocessors.
+    """
+
+    id: int
+    number: int
+    name: str
+    slices: int
+    size: int
+    starts: tuple[int, ...]
+    memory_mib: int
+    maximum: int
+    sms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigSpec:
+    """What a board is in MIG mode. `width`: its memory slices.
+
+    `needs_reset`: the mode changes with a reset only, and survives a reboot. `shared`: several vGPUs may share an instance.
+    """
+
+    profiles: tuple[InstanceProfile, ...]
+    width: int
+    needs_reset: bool
+    shared: bool
+
+    def profile(self, name: str) -> InstanceProfile:
+        """The profile of that name, which the board has."""
+        return next(profile for profile in self.profiles if profile.name == name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSpec:
     """A board: `name` as in NVML and /proc (NVIDIA A40), `code` the first part of its type names (A40).
 
     `vfs` is 0 without SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements`: whether the
     driver reports placement ids in equal-size mode (from Ada on); `even_places`: places are even parts of the framebuffer in
-    both modes (from Blackwell on). A board without VFs has no mixed-size mode.
+    both modes (from Blackwell on). A board without VFs has no mixed-size mode. `types` are the time-sliced ones, `mig_types`
+    the MIG-backed ones; `mig` is None on a board without MIG.
     """
 
     name: str
@@ -89,6 +131,13 @@ class BoardSpec:
     types: tuple[TypeSpec, ...]
     vf_offset: int = 4
     even_places: bool = False
+    mig: MigSpec | None = None
+    mig_types: tuple[TypeSpec, ...] = ()
+
+    @property
+    def all_types(self) -> tuple[TypeSpec, ...]:
+        """What the driver lists in either mode, in its order."""
+        return tuple(sorted((*self.types, *self.mig_types), key=lambda kind: kind.id)) if self.mig_types else self.types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +170,7 @@ class Vgpu:
     nvidia-vgpu-mgr, has its character device open: while the VM runs, and then until the plugin ends.
     `leaving` is set while a removal waits for either of them: the vGPU is off the bus, but its place is not free.
     `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU recently gave it, oldest first; both
-    are empty while no VM runs on it.
+    are empty while no VM runs on it. `gpu_instance` is the id of the GPU instance that it lives in, in MIG mode.
     """
 
     type: TypeSpec
@@ -132,6 +181,7 @@ class Vgpu:
     vfio: int
     number: int
     placement_id: int | None = None
+    gpu_instance: int | None = None
     params: str = ""
     holder_uuid: str | None = None
     holder_name: str | None = None
@@ -148,11 +198,37 @@ class Vgpu:
         return self.holder_uuid is not None and not self.exiting
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeInstance:
+    """A compute instance: `start` is its first compute slice within its GPU instance, `serial` unlike any other's ever."""
+
+    serial: int
+    id: int
+    start: int
+    slices: int
+
+
+@dataclass(slots=True, kw_only=True)
+class GpuInstance:
+    """A GPU instance: `id` is the driver's small number for it, `serial` unlike any other instance's ever."""
+
+    serial: int
+    id: int
+    profile: InstanceProfile
+    start: int
+    compute: list[ComputeInstance] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """The memory slice after its last one."""
+        return self.start + self.profile.size
+
+
 @dataclass(slots=True, kw_only=True)
 class Gpu:
     """A physical function. `vfs_on`: whether SR-IOV is enabled (always False on mdev-pf).
 
-    `schedulers` has the engines that the board has. `mixed`: mixed-size mode, which NVML calls heterogeneous. `mig_on`: MIG mode; nothing in the lab turns it on yet.
+    `schedulers` has the engines that the board has. `mixed`: mixed-size mode, which NVML calls heterogeneous. `mig_on`: MIG mode, `mig_pending` what it is after the next reset.
     `lost` are vGPUs that the driver counts but no longer shows: they were removed while in use.
     IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
@@ -168,6 +244,11 @@ class Gpu:
     schedulers: dict[Engine, Scheduling]
     mixed: bool = False
     mig_on: bool = False
+    mig_pending: bool = False
+    past_ids: dict[tuple[int, int], int] = field(
+        default_factory=dict
+    )  # profile and start → the last id of such an instance
+    instances: list[GpuInstance] = field(default_factory=list)
     vgpus: list[Vgpu] = field(default_factory=list)
     lost: list[Vgpu] = field(default_factory=list)
 
@@ -191,6 +272,15 @@ class ForeignSpec:
     vm: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignInstance:
+    """A GPU instance that another tool made, with one compute instance; the driver chooses the place where `start` is None."""
+
+    gpu: str
+    profile: str
+    start: int | None
+
+
 @dataclass(slots=True, kw_only=True)
 class HostState:
     """Everything the driver of one host knows. `faults` are names such as create-eio.
@@ -205,6 +295,7 @@ class HostState:
     boot_id: str
     gpus: list[Gpu]
     foreign: tuple[ForeignSpec, ...] = ()
+    foreign_instances: tuple[ForeignInstance, ...] = ()
     scheduler_counts_idle: bool = True
     module: ModuleOptions = field(default_factory=ModuleOptions)
     faults: set[str] = field(default_factory=set)

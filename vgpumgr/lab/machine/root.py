@@ -19,7 +19,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpumgr.lab.machine import namespace
+from vgpumgr.lab.machine import namespace, sriov_manage
 
 # Only these of the machine's top directories are visible in a host; all others exist but are empty.
 SHOWN = frozenset({"bin", "etc", "lib", "lib32", "lib64", "libx32", "sbin", "usr", "var"})
@@ -50,7 +50,6 @@ LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-_SRIOV_MANAGE = "#!/bin/sh\necho 'a lab host turns its virtual functions on by itself' >&2\nexit 1\n"
 # The parts of the machine's own /sys that libvirt and QEMU read about processors and memory.
 REAL_SYS = ("devices/system/cpu", "devices/system/node", "fs/cgroup")
 
@@ -87,9 +86,7 @@ class HostRoot:
         os.chdir("/")
         self.write("etc/machine-id", f"{machine_id}\n", mode=0o444)
         self.write("etc/hostname", f"{name}\n")
-        self.write(
-            "usr/lib/nvidia/sriov-manage", _SRIOV_MANAGE, mode=0o755
-        )  # its presence means that the vGPU driver is installed
+        self.write(sriov_manage.PATH, sriov_manage.PROGRAM, mode=0o755)
         self.write("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {name}\n")
 
     def bind_real_sys(self) -> None:

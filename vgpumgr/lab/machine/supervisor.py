@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import uuid
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,7 +16,15 @@ from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.errors import LabError, UnknownVm, UsageError
 from vgpumgr.lab.driver import modprobe
 from vgpumgr.lab.driver.addresses import key_of
-from vgpumgr.lab.driver.driver import CARD_EXCHANGED, CREATE_EIO, LATE_VFS, OWN_PLACES, Driver
+from vgpumgr.lab.driver.driver import (
+    CARD_EXCHANGED,
+    CREATE_EIO,
+    LATE_VFS,
+    NO_VFS,
+    OWN_PLACES,
+    UNBIND_LOCK,
+    Driver,
+)
 from vgpumgr.lab.machine import holder, libvirtd, lingering, loads, logins, namespace, nvidia, plugin, sshd
 from vgpumgr.lab.machine.machine import Machine
 from vgpumgr.lab.machine.root import HostRoot
@@ -40,15 +49,17 @@ SSH_HANG = "ssh-hang"
 GARBAGE = "garbage"
 # Faults of the host's services; the driver has its own.
 SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG, GARBAGE)
-FAULTS = (CREATE_EIO, OWN_PLACES, LATE_VFS, *SERVICE_FAULTS)
+FAULTS = (CREATE_EIO, OWN_PLACES, LATE_VFS, UNBIND_LOCK, NO_VFS, *SERVICE_FAULTS)
 _WITH_ARGUMENTS = (
     "card-exchanged:PCI",
+    "unbind-lock:TIMES",
     "slow-plugin:SECONDS",
     "slow-exit:SECONDS",
     "nvml-down",
     "gpu-lost:PCI",
     "nvml:FUNCTION:CODE[:PCI]",
 )
+_TIMES = re.compile(rf"{UNBIND_LOCK}:[1-9][0-9]?")
 _NODES_POLL_S = 5.0
 
 
@@ -273,6 +284,8 @@ class Supervisor:
                 logins.authorize(self._root, self._authorized_key, command=sshd.NOISE)
             case _ if slow := lingering.parse_fault(name):
                 self._driver.set_fault(name, instead_of=f"{slow[0]}:")
+            case _ if _TIMES.fullmatch(name):
+                self._driver.set_fault(name, instead_of=UNBIND_LOCK)
             case _ if name in FAULTS or parse_fault(name) is not None or self._is_exchange(name):
                 self._driver.set_fault(name)
             case _:

@@ -7,6 +7,10 @@ sysfs, NVML and nvidia-smi show the same state; this is its form for the last tw
     driver version=570.133.10 nvml=12.570.133.10 newest=1795300000500000 tick=500000
     gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 util_sm=0 temperature=34 power=32000 …
     type gpu=0 creatable=1 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 …
+    type gpu=1 creatable=0 id=475 name=GRID%20A100-2-10C … profile=14 per_instance=1
+    profile gpu=1 number=1 id=14 name=2g.10gb slices=2 size=2 memory_mib=9856 max=3 left=1 sms=28 starts=0,2,4
+    instance gpu=1 serial=7 id=3 profile=14 start=0 size=2 slices=2
+    compute gpu=1 instance=7 serial=8 id=0 profile=1 start=0 slices=2
     places gpu=0 fb_mib=4096 max=12 size=4 mixed=0,8,12,20,24,32,36,44 free=0,8
     vgpu gpu=0 instance=3251634213 type=560 uuid=… mdev=… fb_used=2147483648 vm_uuid=… vm_name=…
     use instance=3251634213 from=1795299995120000 to=1795300000500000 sm=33333 mem=10000 enc=0 dec=0
@@ -16,12 +20,15 @@ sysfs, NVML and nvidia-smi show the same state; this is its form for the last tw
     end
 
 A `places` line has the placement ids of all types of that size and maximum: in each mode (`equal` from Ada on), and those that
-are free now in the GPU's own mode. A GPU without mixed-size mode has none, nor has a driver before R550.
+are free now in the GPU's own mode. A GPU without mixed-size mode has none, nor has one in MIG mode, or a driver before R550.
+
+A GPU with MIG has a `profile` line for each GPU instance profile; `left` is how many more instances of it there may be now. A
+compute instance names its GPU instance by its serial, which no other instance ever has; a vGPU names it by its id.
 
 A `use` line is a stretch of time with a running vGPU's use in thousandths of a percent of the whole GPU; times are
 microseconds since the epoch, limited to what the driver's buffer holds (vgpumgr.lab.driver.meter). `newest` is the last tick,
 `tick` the time between ticks. Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's
-numbers. A GPU in MIG mode has neither a caps nor a scheduler line. vgpumgr.lab.nvml.request describes what can be written to
+numbers. A GPU in MIG mode has neither use nor caps nor scheduler lines. vgpumgr.lab.nvml.request describes what can be written to
 the same file.
 
 Blanks, `%`, control characters and non-ASCII characters are %-escaped; a missing key means *not supported* or *not known*.
@@ -39,7 +46,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from vgpumgr.lab.driver import admission, meter, places, scheduler
+from vgpumgr.lab.driver import admission, meter, mig, places, scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,8 +69,6 @@ _IDLE_C, _WARMER_C = 34, 40  # degrees, and how many more at 100 % SM
 _IDLE_MW, _MORE_MW = 32_000, 260_000
 _KEPT: dict[tuple[str, bool, tuple[tuple[int, int | None], ...]], tuple[str, ...]] = {}  # see _places
 _GPU_IS_LOST = 15
-# Boards that can be cut into GPU instances (MIG user guide): A30, A100, A800, Hopper, B200-class, RTX PRO.
-_MIG = re.compile(r"A30$|A100|A800|H\d|GH\d|B\d|GB\d|DC|RTXPRO")
 # What nvidia-smi prints as class and "GRID License", by series.
 _CLASS = {"Q": "Quadro", "A": "NVS", "B": "NVS", "C": "Compute"}
 _LICENSE = {
@@ -126,16 +131,19 @@ def _lines(driver: Driver) -> Iterator[str]:
         for index, gpu in enumerate(sorted(state.gpus, key=lambda item: item.pci)):
             yield _gpu_line(index, gpu)
             creatable = frozenset(driver.creatable(gpu.pci))
-            for kind in gpu.board.types:
+            for kind in gpu.board.all_types:
                 yield _type_line(index, gpu, kind, creatable=kind.id in creatable)
+            yield from _mig_lines(index, gpu)
+            for vgpu in gpu.vgpus:
+                yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
+            if gpu.mig_on:
+                continue
             if gpu.board.vfs and state.branch >= _FIRST_PLACES:
                 yield from _places_lines(index, gpu)
             for vgpu in gpu.vgpus:
-                yield _vgpu_line(index, gpu, vgpu, boot_id=state.boot_id)
                 yield from _use_lines(vgpu, newest)
-            if not gpu.mig_on:
-                yield _caps_line(index, state.branch)
-                yield from _scheduler_lines(index, gpu)
+            yield _caps_line(index, state.branch)
+            yield from _scheduler_lines(index, gpu)
         for fault in sorted(state.faults):
             for error in parse_fault(fault) or ():
                 yield _line("fail", function=error.function, code=error.code, pci=error.pci)
@@ -160,18 +168,20 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         temperature=_IDLE_C + _percent(use.sm) * _WARMER_C // 100,
         power=_IDLE_MW + _percent(use.sm) * _MORE_MW // 100,
         sriov=int(on_vfs),
-        mig=int(gpu.mig_on) if _MIG.match(gpu.board.code) else None,
-        # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED.
-        hetero=int(gpu.mixed) if on_vfs else None,
+        mig=int(gpu.mig_on) if gpu.board.mig else None,
+        mig_pending=int(gpu.mig_pending) if gpu.board.mig else None,
+        # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED. It is N/A with MIG.
+        hetero=int(gpu.mixed) if on_vfs and not gpu.mig_on else None,
     )
 
 
 def _type_line(index: int, gpu: Gpu, kind: TypeSpec, *, creatable: bool) -> str:
-    return f"type gpu={index} creatable={int(creatable)} {_type_fields(gpu.board.pci_device_id, kind)}"
+    profile = gpu.board.mig.profile(kind.profile).id if gpu.board.mig and kind.profile else None
+    return f"type gpu={index} creatable={int(creatable)} {_type_fields(gpu.board.pci_device_id, kind, profile)}"
 
 
 @cache
-def _type_fields(pci_device_id: int, kind: TypeSpec) -> str:
+def _type_fields(pci_device_id: int, kind: TypeSpec, profile_id: int | None) -> str:
     """The constant fields of a type. Cached, because they are nearly all of the text, which is written at each NVML call."""
     heads, width, height, frames = kind.display
     return _fields(
@@ -188,7 +198,49 @@ def _type_fields(pci_device_id: int, kind: TypeSpec) -> str:
         height=height,
         frl=frames,
         license=_LICENSE.get(kind.series, ""),
+        profile=profile_id,
+        per_instance=kind.per_instance if profile_id is not None else None,
     )
+
+
+def _mig_lines(index: int, gpu: Gpu) -> Iterator[str]:
+    for profile in gpu.board.mig.profiles if gpu.board.mig else ():
+        yield _line(
+            "profile",
+            gpu=index,
+            number=profile.number,
+            id=profile.id,
+            name=profile.name,
+            slices=profile.slices,
+            size=profile.size,
+            memory_mib=profile.memory_mib,
+            max=profile.maximum,
+            left=mig.remaining(gpu, profile),
+            sms=profile.sms,
+            starts=_ids(profile.starts),
+        )
+    for one in gpu.instances:
+        yield _line(
+            "instance",
+            gpu=index,
+            serial=one.serial,
+            id=one.id,
+            profile=one.profile.id,
+            start=one.start,
+            size=one.profile.size,
+            slices=one.profile.slices,
+        )
+        for compute in one.compute:
+            yield _line(
+                "compute",
+                gpu=index,
+                instance=one.serial,
+                serial=compute.serial,
+                id=compute.id,
+                profile=mig.COMPUTE_PROFILES[compute.slices],
+                start=compute.start,
+                slices=compute.slices,
+            )
 
 
 def _places_lines(index: int, gpu: Gpu) -> Iterator[str]:
@@ -236,6 +288,7 @@ def _vgpu_line(index: int, gpu: Gpu, vgpu: Vgpu, *, boot_id: str) -> str:
         uuid=str(own),
         mdev=vgpu.uuid,
         placement=vgpu.placement_id,
+        gpu_instance=vgpu.gpu_instance,
         fb_used=vgpu.framebuffer_used,
         vm_uuid=vgpu.holder_uuid if vgpu.runs else None,
         vm_name=vgpu.holder_name if vgpu.runs else None,

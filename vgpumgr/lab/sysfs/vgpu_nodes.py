@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MDEV_DRIVER = "nvidia-vgpu-vfio"
 _HEADER = "ID    : vGPU Name\n"
-_NO_PLACEMENT = "Not Applicable\n"
+_NOT_APPLICABLE = "Not Applicable\n"
 # Branches that added files to nvidia/. 525 has two, on both frameworks (NVIDIA's open kernel part; a capture
 # of an A2 with mdevs); five on a VF of L40S and H100 hosts; six with 580.105 (a capture of an RTX PRO 6000).
 _FIRST_PLACES = 550
@@ -45,8 +45,8 @@ def build_parents(builder: Builder, driver: Driver, gpu: Gpu) -> None:
                 _vendor_files(builder, driver, gpu, vf, address)
         return
     shared = [
-        (kind, constant(kind.name), constant(describe(kind)), constant("vfio-pci")) for kind in gpu.board.types
-    ]  # the same for every parent
+        (kind, constant(kind.name), constant(describe(kind)), constant("vfio-pci")) for kind in gpu.board.all_types
+    ]  # the same for every parent, and in either mode: what the mode forbids has no available instance
     for vf, address in parents(gpu):
         builder.link(f"/class/mdev_bus/{address}", device_path(address))
         for kind, name, description, api in shared:
@@ -85,11 +85,14 @@ def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:
         builder.put(
             f"{top}/nvidia/placement_id",
             text_file(
-                lambda: _NO_PLACEMENT if vgpu.placement_id is None else f"{vgpu.placement_id}\n",
+                lambda: _NOT_APPLICABLE if vgpu.placement_id is None else f"{vgpu.placement_id}\n",
                 lambda text: driver.set_placement(uuid, kstrto.signed_decimal(text)),
             ),
         )
-        builder.put(f"{top}/nvidia/gpu_instance_id", constant("Not Applicable"))
+        builder.put(
+            f"{top}/nvidia/gpu_instance_id",
+            text_file(lambda: _NOT_APPLICABLE if vgpu.gpu_instance is None else f"{vgpu.gpu_instance}\n"),
+        )
     builder.link(f"{_type_path(address, vgpu.type)}/devices/{uuid}", top)
     builder.link(f"/bus/mdev/devices/{uuid}", top)
     builder.link(f"/bus/mdev/drivers/{_MDEV_DRIVER}/{uuid}", top)
@@ -178,8 +181,12 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
             vgpu = present()
         return "\n" if vgpu is None else driver.tell(vgpu, lambda: f"{vgpu.params}\n")
 
-    def no_instance() -> str:
-        raise os_error(errno.ENXIO)  # MIG is off
+    def instance() -> str:
+        with driver.reading():
+            vgpu = present()
+            if vgpu is None or vgpu.gpu_instance is None:
+                raise os_error(errno.ENXIO)
+            return f"{vgpu.gpu_instance}\n"
 
     top = device_path(address)
     vfio = f"vfio{gpu.first_vfio + vf}"
@@ -190,7 +197,7 @@ def _vendor_files(builder: Builder, driver: Driver, gpu: Gpu, vf: int, address: 
     )
     if driver.branch >= _FIRST_PLACES:
         builder.put(f"{top}/nvidia/placement_id", text_file(placement, choose))
-        builder.put(f"{top}/nvidia/gpu_instance_id", text_file(no_instance))
+        builder.put(f"{top}/nvidia/gpu_instance_id", text_file(instance))
         builder.put(f"{top}/nvidia/vgpu_params", text_file(params, lambda text: driver.set_params(address, text)))
     if driver.branch >= _FIRST_WARM_UPDATE:
         builder.put(f"{top}/nvidia/warm_update", text_file(lambda: "0\n", lambda _: None))

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.mig import InstanceProfile
 from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
 from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerState
+from vgpumgr.core.model.mig import Instance, InstanceEntry, Mig, MigPlace, OurInstance
 from vgpumgr.core.model.snapshot import (
     Active,
     BlockedWrite,
@@ -62,6 +64,7 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
         ledger=None if ledger is None else located(ledger, gpus),
         freed=tuple(_filled(Freed, row) for row in facts["freed"]),
         cordons=tuple(map(parse_cordon, facts["cordons"])),
+        instances=tuple(map(_instance_entry, facts["instances"])),
         ledger_file=facts["ledger_file"],
         blocked_writes=rows(facts["blocked_writes"], lambda row: _filled(BlockedWrite, row, vfio=tuple(row["vfio"]))),
         modprobe=rows(facts["modprobe"], lambda row: _filled(ModprobeFile, row)),
@@ -113,7 +116,29 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
         scheduler=maybe(row["scheduler"], parse_scheduler),
         problem=row["problem"],
         places=maybe(row["places"], lambda found: {one["type_id"]: _places(one) for one in found}),
+        mig=maybe(row["mig"], _mig),
     )
+
+
+def _mig(row: protocol.MigFact) -> Mig:
+    return Mig(
+        enabled=row["enabled"],
+        pending=row["pending"],
+        profiles=tuple(sorted(map(_profile, row["profiles"]), key=lambda profile: profile.id)),
+        instances=maybe(rows(row["instances"], lambda one: _filled(Instance, one)), _in_order),
+    )
+
+
+def _profile(row: protocol.MigProfileFact) -> InstanceProfile:
+    return _filled(InstanceProfile, row, starts=tuple(sorted(row["starts"])), maximum=row["max"])
+
+
+def _in_order(instances: tuple[Instance, ...]) -> tuple[Instance, ...]:
+    return tuple(sorted(instances, key=lambda instance: (instance.start, instance.id)))
+
+
+def _instance_entry(row: protocol.InstanceEntry) -> InstanceEntry:
+    return InstanceEntry(instance=_filled(OurInstance, row), boot=row["boot"], state=row["state"])
 
 
 def _places(row: protocol.PlacesFact) -> Places:
@@ -133,6 +158,8 @@ def parse_type(row: protocol.TypeFact) -> VgpuType:
         parsed=parsed,
         framebuffer_mib=row["framebuffer_mib"],
         max=row["max"],
+        mig_profile=row["mig_profile"],
+        per_instance=row["max_per_instance"],
     )
 
 
@@ -194,5 +221,6 @@ def parse_cordon(row: protocol.CordonFact) -> Cordon:
 
 
 def parse_entry(row: protocol.LedgerEntry) -> LedgerEntry:
-    vgpu = _filled(VgpuSpec, row, vm=row["vm_uuid"], type_name=profiles.last_word(row["type_name"]))
+    mig = maybe(row["mig"], lambda place: _filled(MigPlace, place))
+    vgpu = _filled(VgpuSpec, row, vm=row["vm_uuid"], type_name=profiles.last_word(row["type_name"]), mig=mig)
     return LedgerEntry(vgpu=vgpu, boot=row["boot"], state=row["state"])

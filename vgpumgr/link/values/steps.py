@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
+    from vgpumgr.core.model.mig import MigPlace
     from vgpumgr.core.model.snapshot import Cordon
     from vgpumgr.host import protocol
 
@@ -58,10 +59,17 @@ def _vgpu(step: steps.VgpuStep) -> protocol.Step:
         "type_id": vgpu.type_id,
         "type_name": vgpu.type_name,
         "placement_id": vgpu.placement_id,
+        "mig": _mig_place(vgpu.mig),
         "expect": _expect(step),
         "runs": False if isinstance(step, steps.EnterVgpu) else step.runs,
         "listed": step.listed if isinstance(step, steps.DestroyVgpu | steps.EvacuateVgpu) else False,
     }
+
+
+def _mig_place(place: MigPlace | None) -> protocol.MigPlace | None:
+    if place is None:
+        return None
+    return {"profile": place.profile, "profile_id": place.profile_id, "start": place.start}
 
 
 def _expect(step: steps.VgpuStep) -> protocol.Expect:

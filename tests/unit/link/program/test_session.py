@@ -72,6 +72,7 @@ STEP: Step = {
     "type_id": 560,
     "type_name": "A40-4Q",
     "placement_id": None,
+    "mig": None,
     "expect": "empty",
     "runs": False,
     "listed": False,

@@ -8,6 +8,8 @@
 
 /* Handles are 1-based numbers that cannot be mistaken for pointers; NULL stays invalid. */
 #define HANDLE_BASE 0x4e560000U
+#define INSTANCE_BASE ((uintptr_t)0x4e57 << 32)
+#define COMPUTE_BASE ((uintptr_t)0x4e58 << 32)
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int init_count;
@@ -128,6 +130,42 @@ nvmlReturn_t lab_enter_vgpu(const char *function, nvmlVgpuInstance_t instance, c
     return NVML_ERROR_NOT_FOUND;
 }
 
+nvmlReturn_t lab_enter_instance(const char *function, nvmlGpuInstance_t handle, const struct lab_state **state,
+                                const struct lab_instance **instance)
+{
+    const nvmlReturn_t result = lab_enter(function, state);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    for (size_t i = 0; i < (*state)->instance_count; i++) {
+        *instance = &(*state)->instances[i];
+        if (lab_handle_of_instance(*instance) == handle)
+            return lab_failure_on(*state, function, &(*state)->gpus[(*instance)->gpu]);
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t lab_enter_compute(const char *function, nvmlComputeInstance_t handle, const struct lab_state **state,
+                               const struct lab_compute **compute)
+{
+    const nvmlReturn_t result = lab_enter(function, state);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    for (size_t i = 0; i < (*state)->compute_count; i++) {
+        *compute = &(*state)->computes[i];
+        if (lab_handle_of_compute(*compute) == handle)
+            return lab_failure_on(*state, function, &(*state)->gpus[(*compute)->gpu]);
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t lab_read_again(const struct lab_state **state)
+{
+    *state = &current;
+    return refresh();
+}
+
 nvmlReturn_t lab_leave(nvmlReturn_t result)
 {
     pthread_mutex_unlock(&mutex);
@@ -155,6 +193,16 @@ nvmlReturn_t lab_count_shutdown(void)
 nvmlDevice_t lab_handle_of(const struct lab_gpu *gpu)
 {
     return (nvmlDevice_t)(HANDLE_BASE + 1 + (uintptr_t)gpu->index);
+}
+
+nvmlGpuInstance_t lab_handle_of_instance(const struct lab_instance *instance)
+{
+    return (nvmlGpuInstance_t)(INSTANCE_BASE + (uintptr_t)instance->serial);
+}
+
+nvmlComputeInstance_t lab_handle_of_compute(const struct lab_compute *compute)
+{
+    return (nvmlComputeInstance_t)(COMPUTE_BASE + (uintptr_t)compute->serial);
 }
 
 const struct lab_type *lab_find_type(const struct lab_state *state, long long id)

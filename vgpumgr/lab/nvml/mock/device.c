@@ -164,9 +164,6 @@ GPU_CALL(nvmlDeviceGetHostVgpuMode, (nvmlDevice_t device, nvmlHostVgpuMode_t *pH
          lab_put_number(gpu->sriov > 0 ? NVML_HOST_VGPU_MODE_SRIOV : NVML_HOST_VGPU_MODE_NON_SRIOV,
                         (unsigned int *)pHostVgpuMode))
 
-GPU_CALL(nvmlDeviceGetMigMode, (nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode), device,
-         lab_both(lab_put_number(gpu->mig, currentMode), lab_put_number(gpu->mig, pendingMode)))
-
 /* NVML's two-call protocol: a list too short is refused, with the length that it must have. */
 struct list {
     unsigned int room;

@@ -45,6 +45,7 @@ struct lab_gpu {
     long long sriov;
     long long hetero;
     long long mig;
+    long long mig_pending;
 };
 
 struct lab_type {
@@ -63,6 +64,8 @@ struct lab_type {
     long long width;
     long long height;
     long long frl;
+    long long profile;      /* of a MIG-backed type: the id of its GPU instance profile */
+    long long per_instance; /* how many of its vGPUs share an instance */
 };
 
 /* The places of all types of one size and maximum: "0,8,12"; NULL where the driver numbers none in that mode. */
@@ -76,6 +79,41 @@ struct lab_places {
     const char *free; /* in the GPU's mode, now */
 };
 
+struct lab_profile {
+    long long gpu;
+    long long number; /* NVML_GPU_INSTANCE_PROFILE_* */
+    long long id;
+    const char *name;
+    long long slices;
+    long long size; /* memory slices */
+    long long memory_mib;
+    long long max;
+    long long left; /* how many more the GPU takes now */
+    long long sms;
+    const char *starts; /* "0,2,4" */
+};
+
+/* `serial` is unlike any other's ever, which `id` is not: handles are made of it. */
+struct lab_instance {
+    long long gpu;
+    long long serial;
+    long long id;
+    long long profile;
+    long long start;
+    long long size;
+    long long slices;
+};
+
+struct lab_compute {
+    long long gpu;
+    long long instance; /* the serial of its GPU instance */
+    long long serial;
+    long long id;
+    long long profile; /* NVML_COMPUTE_INSTANCE_PROFILE_* */
+    long long start;
+    long long slices;
+};
+
 struct lab_vgpu {
     long long gpu;
     long long instance;
@@ -85,6 +123,7 @@ struct lab_vgpu {
     const char *vm_uuid; /* NULL while no VM holds it: then it is not on the active list */
     const char *vm_name;
     long long placement; /* equal-size mode reports one from Ada on */
+    long long gpu_instance; /* the id of its GPU instance */
     const char *guest_driver; /* NULL while no NVIDIA driver runs in the guest */
     long long licence;        /* NVML_GRID_LICENSE_STATE_* */
     long long fb_used; /* bytes */
@@ -137,6 +176,12 @@ struct lab_state {
     size_t type_count;
     struct lab_places *places;
     size_t places_count;
+    struct lab_profile *profiles;
+    size_t profile_count;
+    struct lab_instance *instances;
+    size_t instance_count;
+    struct lab_compute *computes;
+    size_t compute_count;
     struct lab_vgpu *vgpus;
     size_t vgpu_count;
     struct lab_use *uses;
@@ -169,6 +214,13 @@ nvmlReturn_t lab_enter_device(const char *function, nvmlDevice_t device, const s
                               const struct lab_gpu **gpu);
 nvmlReturn_t lab_enter_vgpu(const char *function, nvmlVgpuInstance_t instance, const struct lab_state **state,
                             const struct lab_vgpu **vgpu);
+/* A GPU instance or compute instance, by its handle: invalid once it is gone. */
+nvmlReturn_t lab_enter_instance(const char *function, nvmlGpuInstance_t handle, const struct lab_state **state,
+                                const struct lab_instance **instance);
+nvmlReturn_t lab_enter_compute(const char *function, nvmlComputeInstance_t handle, const struct lab_state **state,
+                               const struct lab_compute **compute);
+/* Read the state again within a call, after a change: what was found in it before is gone. */
+nvmlReturn_t lab_read_again(const struct lab_state **state);
 nvmlReturn_t lab_leave(nvmlReturn_t result);
 
 /*
@@ -202,6 +254,16 @@ nvmlReturn_t lab_leave(nvmlReturn_t result);
         return lab_leave(result == NVML_SUCCESS ? (answer) : result);                                                 \
     }
 
+#define INSTANCE_CALL(name, parameters, subject, answer)                                                              \
+    nvmlReturn_t name parameters                                                                                      \
+    {                                                                                                                 \
+        const struct lab_state *state = NULL;                                                                         \
+        const struct lab_instance *instance = NULL;                                                                   \
+        const nvmlReturn_t result = lab_enter_instance(__func__, subject, &state, &instance);                         \
+                                                                                                                      \
+        return lab_leave(result == NVML_SUCCESS ? (answer) : result);                                                 \
+    }
+
 void lab_count_init(void);
 nvmlReturn_t lab_count_shutdown(void);
 
@@ -209,6 +271,8 @@ nvmlReturn_t lab_count_shutdown(void);
 nvmlReturn_t lab_failure_on(const struct lab_state *state, const char *function, const struct lab_gpu *gpu);
 
 nvmlDevice_t lab_handle_of(const struct lab_gpu *gpu);
+nvmlGpuInstance_t lab_handle_of_instance(const struct lab_instance *instance);
+nvmlComputeInstance_t lab_handle_of_compute(const struct lab_compute *compute);
 const struct lab_type *lab_find_type(const struct lab_state *state, long long id);
 
 /* Copy text into a caller's buffer of `size` bytes. */

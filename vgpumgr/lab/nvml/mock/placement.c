@@ -54,6 +54,8 @@ static const struct lab_places *places_of(const struct lab_state *state, const s
         if (type->gpu != gpu->index || type->id != (long long)id)
             continue;
         *why = NVML_ERROR_NOT_SUPPORTED;
+        if (type->profile >= 0) /* MIG-backed: its places are those of an instance, for which this call has no answer */
+            return NULL;
         for (size_t j = 0; j < state->places_count; j++) {
             const struct lab_places *places = &state->places[j];
 

@@ -15,6 +15,8 @@ static nvmlReturn_t meaning_of(int why)
         return NVML_ERROR_INVALID_ARGUMENT;
     case EBUSY:
         return NVML_ERROR_IN_USE;
+    case ENOSPC:
+        return NVML_ERROR_INSUFFICIENT_RESOURCES;
     case EACCES:
     case EPERM:
     case EROFS:

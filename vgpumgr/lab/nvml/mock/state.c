@@ -37,6 +37,7 @@ static const struct field gpu_fields[] = {
     NUMBER_OF(lab_gpu, fb_mib), NUMBER_OF(lab_gpu, used_mib),  NUMBER_OF(lab_gpu, util_sm),
     NUMBER_OF(lab_gpu, util_mem), NUMBER_OF(lab_gpu, sriov),   NUMBER_OF(lab_gpu, hetero),
     NUMBER_OF(lab_gpu, mig),    NUMBER_OF(lab_gpu, temperature), NUMBER_OF(lab_gpu, power),
+    NUMBER_OF(lab_gpu, mig_pending),
     END_OF_FIELDS,
 };
 
@@ -48,7 +49,27 @@ static const struct field type_fields[] = {
     NUMBER_OF(lab_type, creatable), NUMBER_OF(lab_type, device),
     NUMBER_OF(lab_type, subsystem), NUMBER_OF(lab_type, heads),
     NUMBER_OF(lab_type, width),     NUMBER_OF(lab_type, height),
-    NUMBER_OF(lab_type, frl),       END_OF_FIELDS,
+    NUMBER_OF(lab_type, frl),       NUMBER_OF(lab_type, profile),
+    NUMBER_OF(lab_type, per_instance), END_OF_FIELDS,
+};
+
+static const struct field profile_fields[] = {
+    NUMBER_OF(lab_profile, gpu),        NUMBER_OF(lab_profile, number), NUMBER_OF(lab_profile, id),
+    TEXT_OF(lab_profile, name),         NUMBER_OF(lab_profile, slices), NUMBER_OF(lab_profile, size),
+    NUMBER_OF(lab_profile, memory_mib), NUMBER_OF(lab_profile, max),    NUMBER_OF(lab_profile, left),
+    NUMBER_OF(lab_profile, sms),        TEXT_OF(lab_profile, starts),   END_OF_FIELDS,
+};
+
+static const struct field instance_fields[] = {
+    NUMBER_OF(lab_instance, gpu),     NUMBER_OF(lab_instance, serial), NUMBER_OF(lab_instance, id),
+    NUMBER_OF(lab_instance, profile), NUMBER_OF(lab_instance, start),  NUMBER_OF(lab_instance, size),
+    NUMBER_OF(lab_instance, slices),  END_OF_FIELDS,
+};
+
+static const struct field compute_fields[] = {
+    NUMBER_OF(lab_compute, gpu), NUMBER_OF(lab_compute, instance), NUMBER_OF(lab_compute, serial),
+    NUMBER_OF(lab_compute, id),  NUMBER_OF(lab_compute, profile),  NUMBER_OF(lab_compute, start),
+    NUMBER_OF(lab_compute, slices), END_OF_FIELDS,
 };
 
 static const struct field places_fields[] = {
@@ -62,6 +83,7 @@ static const struct field vgpu_fields[] = {
     TEXT_OF(lab_vgpu, uuid),          TEXT_OF(lab_vgpu, mdev),         TEXT_OF(lab_vgpu, vm_uuid),
     TEXT_OF(lab_vgpu, vm_name),       TEXT_OF(lab_vgpu, guest_driver), NUMBER_OF(lab_vgpu, licence),
     NUMBER_OF(lab_vgpu, fb_used),     NUMBER_OF(lab_vgpu, ecc),        NUMBER_OF(lab_vgpu, placement),
+    NUMBER_OF(lab_vgpu, gpu_instance),
     END_OF_FIELDS,
 };
 
@@ -186,6 +208,8 @@ static const struct list_of lists[] = {
     LIST_OF(vgpu, vgpus, vgpu_count),    LIST_OF(use, uses, use_count),
     LIST_OF(caps, caps, caps_count),     LIST_OF(scheduler, schedulers, scheduler_count),
     LIST_OF(fail, fails, fail_count),    LIST_OF(places, places, places_count),
+    LIST_OF(profile, profiles, profile_count), LIST_OF(instance, instances, instance_count),
+    LIST_OF(compute, computes, compute_count),
 };
 
 static bool parse_line(char *line, struct lab_state *state)
@@ -234,6 +258,18 @@ static bool is_whole(const struct lab_state *state)
         const struct lab_vgpu *vgpu = &state->vgpus[i];
 
         if (vgpu->gpu < 0 || vgpu->gpu >= (long long)state->gpu_count || vgpu->uuid == NULL)
+            return false;
+    }
+    for (size_t i = 0; i < state->profile_count; i++) {
+        if (state->profiles[i].name == NULL || state->profiles[i].starts == NULL)
+            return false;
+    }
+    for (size_t i = 0; i < state->instance_count; i++) {
+        if (state->instances[i].gpu < 0 || state->instances[i].gpu >= (long long)state->gpu_count)
+            return false;
+    }
+    for (size_t i = 0; i < state->compute_count; i++) {
+        if (state->computes[i].gpu < 0 || state->computes[i].gpu >= (long long)state->gpu_count)
             return false;
     }
     return true;
@@ -335,6 +371,9 @@ void lab_state_free(struct lab_state *state)
     free(state->gpus);
     free(state->types);
     free(state->places);
+    free(state->profiles);
+    free(state->instances);
+    free(state->computes);
     free(state->vgpus);
     free(state->uses);
     free(state->caps);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#define FIRST_PER_INSTANCE 575
 #define NO_GUEST_PCI "00000000:00:00.0" /* what NVML says while no NVIDIA driver runs in the guest */
 
 /* NVML's texts; the needed size is returned if the given one is too small. */
@@ -65,9 +66,29 @@ nvmlReturn_t nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t v
 TYPE_CALL(nvmlVgpuTypeGetMaxInstancesPerVm, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *vgpuInstanceCountPerVm),
           vgpuTypeId, lab_put_number(type->per_vm, vgpuInstanceCountPerVm))
 
-/* All the lab's types are time-sliced. */
 TYPE_CALL(nvmlVgpuTypeGetGpuInstanceProfileId, (nvmlVgpuTypeId_t vgpuTypeId, unsigned int *gpuInstanceProfileId),
-          vgpuTypeId, lab_put_number(INVALID_GPU_INSTANCE_PROFILE_ID, gpuInstanceProfileId))
+          vgpuTypeId,
+          lab_put_number(type->profile < 0 ? INVALID_GPU_INSTANCE_PROFILE_ID : type->profile, gpuInstanceProfileId))
+
+nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerGpuInstance(nvmlVgpuTypeMaxInstance_t *pMaxInstance)
+{
+    const struct lab_state *state = NULL;
+    nvmlReturn_t result = lab_enter(__func__, &state);
+    const struct lab_type *type;
+
+    if (result == NVML_SUCCESS && lab_branch(state) < FIRST_PER_INSTANCE)
+        result = NVML_ERROR_FUNCTION_NOT_FOUND;
+    if (result == NVML_SUCCESS && pMaxInstance == NULL)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS && pMaxInstance->version != nvmlVgpuTypeMaxInstance_v1)
+        result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (result != NVML_SUCCESS)
+        return lab_leave(result);
+    type = lab_find_type(state, pMaxInstance->vgpuTypeId);
+    if (type == NULL)
+        return lab_leave(NVML_ERROR_INVALID_ARGUMENT);
+    return lab_leave(lab_put_number(type->per_instance, &pMaxInstance->maxInstancePerGI));
+}
 
 static nvmlReturn_t put_vm_id(const struct lab_vgpu *vgpu, char *vmId, unsigned int size, nvmlVgpuVmIdType_t *vmIdType)
 {
@@ -114,9 +135,9 @@ static nvmlReturn_t put_placement(const struct lab_state *state, const struct la
 VGPU_CALL(nvmlVgpuInstanceGetPlacementId, (nvmlVgpuInstance_t vgpuInstance, nvmlVgpuPlacementId_t *pPlacement),
           vgpuInstance, put_placement(state, vgpu, pPlacement))
 
-/* MIG is off. */
 VGPU_CALL(nvmlVgpuInstanceGetGpuInstanceId, (nvmlVgpuInstance_t vgpuInstance, unsigned int *gpuInstanceId),
-          vgpuInstance, lab_put_number(INVALID_GPU_INSTANCE_ID, gpuInstanceId))
+          vgpuInstance,
+          lab_put_number(vgpu->gpu_instance < 0 ? INVALID_GPU_INSTANCE_ID : vgpu->gpu_instance, gpuInstanceId))
 
 VGPU_CALL(nvmlVgpuInstanceGetGpuPciId, (nvmlVgpuInstance_t vgpuInstance, char *vgpuPciId, unsigned int *length),
           vgpuInstance, put_sized_text(NO_GUEST_PCI, vgpuPciId, length))

@@ -43,7 +43,7 @@ def show_summary(state: State, gpus: list[Row]) -> list[str]:
     held = [(gpu, vgpu) for gpu in gpus for vgpu in state.vgpus_of(gpu) if "vm_uuid" in vgpu]
     for gpu, vgpu in held:
         memory = state.type_of(vgpu)["fb_mib"] + "MiB"
-        row = f" {gpu['index']:>4}   N/A  N/A {'N/A':>9}    M+C+G   vgpu"
+        row = f" {gpu['index']:>4}   {vgpu.get('gpu_instance', 'N/A'):>3}  N/A {'N/A':>9}    M+C+G   vgpu"
         lines.append(f"|{row:<77}{memory:>11} |")
     if not held:
         lines.append("|  No running processes found".ljust(90) + "|")
@@ -78,7 +78,7 @@ def show_query(state: State, gpus: list[Row]) -> list[str]:
             ("    Heterogeneous Time-Slice Sizes", sizes),
             ("MIG Mode", None),
             ("    Current", switch(gpu.get("mig"))),
-            ("    Pending", switch(gpu.get("mig"))),
+            ("    Pending", switch(gpu.get("mig_pending"))),
             ("GPU UUID", gpu["uuid"]),
             ("GPU Virtualization Mode", None),
             ("    Virtualization Mode", "Host VGPU"),

@@ -4,7 +4,12 @@
                                     nvidia-smi vgpu -u [-i ID]          each second, until stopped
     nvidia-smi -L                   nvidia-smi vgpu -q [-i ID]
     nvidia-smi -q [-i ID]           nvidia-smi vgpu -s|-c [-v] [-i ID]
-                                    nvidia-smi vgpu -ss|-sc [-i ID]
+    nvidia-smi -mig 0|1 [-i ID]     nvidia-smi vgpu -ss|-sc [-i ID]
+    nvidia-smi --gpu-reset [-i ID]
+    nvidia-smi mig -lgip|-lgipp|-lgi|-lci [-i ID]
+    nvidia-smi mig -cgi PROFILE[:START],… [-C] [-i ID]
+    nvidia-smi mig -dci [-ci IDS] [-gi IDS] [-i ID]
+    nvidia-smi mig -dgi [-gi IDS] [-i ID]
     nvidia-smi vgpu set-scheduler-state -p 1|2|3 [-a 0|1] [-asf HZ] [-aavg FACTOR] [-ts NS] [-i ID]
     nvidia-smi vgpu -shm 0|1 [-i ID]
 
@@ -21,7 +26,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import gpus, mixed_size, scheduling, utilization, vgpus
+from . import gpus, mig, mixed_size, scheduling, utilization, vgpus
 from .state import INVALID_ARGUMENT, SmiError, choose, read_state
 
 if TYPE_CHECKING:
@@ -40,9 +45,10 @@ _NAMES = {
     "--utilization": "-u",
     "--help": "-h",
     "--id": "-i",
+    **mig.LONG,
 }
 _EVERY_S = 1.0
-_WITH_VALUE = ("-i", mixed_size.OPTION, *scheduling.OPTIONS)
+_WITH_VALUE = ("-i", mixed_size.OPTION, *scheduling.OPTIONS, *mig.WITH_VALUE)
 _NO_OPTION = "ERROR: Option {} is not recognized. Please run 'nvidia-smi -h'."
 _NO_COMBINATION = "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help."
 
@@ -103,13 +109,19 @@ _VIEWS: Mapping[str, Callable[[State, list[Row]], list[str]]] = {
     "vgpu -ss": scheduling.show_state,
     "vgpu -sc": scheduling.show_caps,
     "vgpu -h": show_help,
+    "mig -h": show_help,
+    "mig -lgip": mig.show_profiles,
+    "mig -lgipp": mig.show_placements,
+    "mig -lgi": mig.show_instances,
+    "mig -lci": mig.show_computes,
+    "-r": mig.reset,
 }
 
 
 def parse(arguments: list[str]) -> Request:
     """The views by their options; an option that is not simulated is refused as the real tool refuses unknown ones."""
     rest = list(arguments)
-    command = [rest.pop(0)] if rest[:1] == ["vgpu"] else []
+    command = [rest.pop(0)] if rest[:1] in (["vgpu"], ["mig"]) else []
     if command and rest[:1] == [scheduling.COMMAND]:
         command.append(rest.pop(0))
     flags, values = read_options(rest)
@@ -119,6 +131,9 @@ def parse(arguments: list[str]) -> Request:
         return Request(partial(scheduling.set_state, values), gpu)
     if command == ["vgpu"] and not flags and list(values) == [mixed_size.OPTION]:
         return Request(partial(mixed_size.set_mode, values[mixed_size.OPTION]), gpu)
+    change = mig.change_of(command, flags, values)
+    if change is not None:
+        return Request(change, gpu)
     view = _VIEWS.get(" ".join(command + sorted(flags)))
     if view is None or values:
         raise SmiError(_NO_COMBINATION, INVALID_ARGUMENT)

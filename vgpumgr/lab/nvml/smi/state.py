@@ -13,14 +13,19 @@ FIRST_LINE = "nvlab 1"
 LAST_LINE = "end"
 ONE_READ = 1 << 20
 
-_WORDS = ("driver", "gpu", "type", "vgpu", "use", "caps", "scheduler", "fail", "places")
+_WORDS = (
+    *("driver", "gpu", "type", "vgpu", "use", "caps", "scheduler", "fail", "places"),
+    *("profile", "instance", "compute"),
+)
 
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6
-IN_USE = 19
 DRIVER_NOT_LOADED = 9
+RESET_REQUIRED = 16
+IN_USE = 19
+INSUFFICIENT_RESOURCES = 23
 VERSION_MISMATCH = 18
 UNKNOWN = 999
 
@@ -33,9 +38,12 @@ ERRORS = {
     NOT_SUPPORTED: "Not Supported",
     NO_PERMISSION: "Insufficient Permissions",
     DRIVER_NOT_LOADED: "Driver Not Loaded",
+    NOT_FOUND: "Not Found",
     15: "GPU is lost.  Reboot the system to recover this GPU",
+    RESET_REQUIRED: "GPU requires reset",
     VERSION_MISMATCH: "Driver/library version mismatch",
     IN_USE: "In use by another client",
+    INSUFFICIENT_RESOURCES: "Insufficient Resources",
 }
 
 Row = dict[str, str]
@@ -62,6 +70,9 @@ class State(NamedTuple):
     schedulers: list[Row]
     fails: list[Row]
     places: list[Row]
+    profiles: list[Row]
+    instances: list[Row]
+    computes: list[Row]
 
     @property
     def branch(self) -> int:
@@ -79,8 +90,20 @@ class State(NamedTuple):
 
     def places_of(self, kind: Row) -> Row:
         """The places of a type on its GPU; empty if the driver has none."""
+        if "profile" in kind:
+            return {}
         same = ("gpu", "fb_mib", "max")
         return next((row for row in self.places if all(row[key] == kind[key] for key in same)), {})
+
+    def profiles_of(self, gpu: Row) -> list[Row]:
+        """The GPU instance profiles of a GPU, in the order of the real tool's lists."""
+        return [row for row in self.profiles if row["gpu"] == gpu["index"]]
+
+    def instances_of(self, gpu: Row) -> list[Row]:
+        return [row for row in self.instances if row["gpu"] == gpu["index"]]
+
+    def computes_of(self, instance: Row) -> list[Row]:
+        return [row for row in self.computes if row["instance"] == instance["serial"]]
 
     def vgpus_of(self, gpu: Row) -> list[Row]:
         return [row for row in self.vgpus if row["gpu"] == gpu["index"]]

@@ -17,7 +17,9 @@ def gpu_util(gpu: Row, engine: str, unit: str = "%") -> str:
 
 
 def vgpu_util(state: State, vgpu: Row, engine: str, unit: str = "%") -> str:
-    """`engine` is sm, mem, enc or dec; 0 if no VM runs with the vGPU."""
+    """`engine` is sm, mem, enc or dec; 0 if no VM runs with the vGPU, N/A for a MIG-backed one."""
+    if "gpu_instance" in vgpu:
+        return "N/A"
     own = [use for use in state.uses if use["instance"] == vgpu["instance"]]
     thousandths = int(own[-1][engine]) if own else 0
     return str((thousandths + 500) // 1000) + unit
@@ -33,7 +35,7 @@ def show_columns(state: State, gpus: list[Row]) -> list[str]:
 
 
 def show_rows(state: State, gpus: list[Row]) -> list[str]:
-    """One row per running vGPU; dashes for a GPU without any."""
+    """One row per running vGPU; dashes for a GPU without any, and for a MIG-backed vGPU."""
     count = 6 if state.branch >= _FIRST_SIX else 4
     lines = []
     for gpu in gpus:
@@ -41,6 +43,8 @@ def show_rows(state: State, gpus: list[Row]) -> list[str]:
         for vgpu in running:
             values = [vgpu_util(state, vgpu, engine, "") for engine in ("sm", "mem", "enc", "dec")]
             values += ["0"] * (count - len(values))
+            if "gpu_instance" in vgpu:
+                values = ["-"] * count
             lines.append(_row(gpu["index"], vgpu["instance"], values))
         if not running:
             lines.append(_row(gpu["index"], "-", ["-"] * count))

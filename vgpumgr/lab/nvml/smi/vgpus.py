@@ -66,7 +66,7 @@ def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
         ("MDEV UUID", vgpu.get("mdev", "N/A")),
         ("Guest Driver Version", "N/A"),
         ("License Status", "N/A (Expiry: N/A)"),
-        ("GPU Instance ID", "N/A"),
+        ("GPU Instance ID", vgpu.get("gpu_instance", "N/A")),
     ]
     if state.branch >= 550:
         rows.append(("Placement ID", vgpu.get("placement", "N/A")))
@@ -85,7 +85,8 @@ def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
     ]
     engines = {"GPU" if state.branch >= 550 else "Gpu": "sm", "Memory": "mem", "Encoder": "enc", "Decoder": "dec"}
     rows += [("    " + name, vgpu_util(state, vgpu, key, " %")) for name, key in engines.items()]
-    rows += [("    " + name, "0 %") for name in ("Jpeg", "Ofa") if state.branch >= 550]
+    none = "N/A" if "gpu_instance" in vgpu else "0 %"
+    rows += [("    " + name, none) for name in ("Jpeg", "Ofa") if state.branch >= 550]
     for title in ("Encoder Stats", "FBC Stats"):
         rows.append((title, None))
         rows += [("    " + name, "0") for name in ("Active Sessions", "Average FPS", "Average Latency")]
@@ -108,9 +109,10 @@ def show_type_blocks(state: State, gpus: list[Row], *, creatable: bool) -> list[
             rows: list[tuple[str, str | None]] = [
                 ("Name", kind["name"]),
                 ("Class", kind["class"]),
-                ("GPU Instance Profile ID", "N/A"),
+                ("GPU Instance Profile ID", kind.get("profile", "N/A")),
                 ("Max Instances", kind["max"]),
                 ("Max Instances Per VM", kind["per_vm"]),
+                *per_instance(state, kind),
                 ("Multi vGPU Exclusive", "False"),
                 ("vGPU Exclusive Type", "False"),
                 ("vGPU Exclusive Size", "True"),
@@ -129,6 +131,11 @@ def show_type_blocks(state: State, gpus: list[Row], *, creatable: bool) -> list[
             lines += fields(state, 2, rows)
         lines.append("")
     return lines
+
+
+def per_instance(state: State, kind: Row) -> list[tuple[str, str | None]]:
+    """How many vGPUs of a MIG-backed type share a GPU instance; R575 added the line."""
+    return [("Max Instances Per GI", kind["per_instance"])] if "per_instance" in kind and state.branch >= 575 else []
 
 
 def placement_rows(state: State, gpu: Row, kind: Row, *, creatable: bool) -> list[tuple[str, str | None]]:

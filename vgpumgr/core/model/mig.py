@@ -1,0 +1,88 @@
+"""GPU instances: what a GPU is divided into by MIG, which of them are ours, and where a MIG-backed vGPU is meant to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgpumgr.core.driver.mig import InstanceProfile
+    from vgpumgr.core.model.vgpu import EntryState
+    from vgpumgr.names import GpuUuid, PciAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A GPU instance that exists: its memory slices are `size` from `start` on. `id` is new at each creation.
+
+    `compute`: how many compute instances it has; None if unknown.
+    """
+
+    id: int
+    profile_id: int
+    start: int
+    size: int
+    compute: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mig:
+    """How a GPU that knows MIG is divided. `pending`: the mode after its next reset.
+
+    `profiles` and `instances` are empty with MIG off; `instances` None: they could not be read.
+    """
+
+    enabled: bool
+    pending: bool
+    profiles: tuple[InstanceProfile, ...] = ()
+    instances: tuple[Instance, ...] | None = ()
+
+    def profile_of(self, profile_id: int) -> InstanceProfile | None:
+        return next((profile for profile in self.profiles if profile.id == profile_id), None)
+
+    def instance_of(self, instance_id: int | None) -> Instance | None:
+        """The instance that has this id now."""
+        return next((instance for instance in self.instances or () if instance.id == instance_id), None)
+
+    def instance_at(self, profile_id: int, start: int) -> Instance | None:
+        """The instance of this profile that begins at this memory slice."""
+        return next((one for one in self.instances or () if (one.profile_id, one.start) == (profile_id, start)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigPlace:
+    """The GPU instance that a MIG-backed vGPU is meant to be in: its profile, and its first memory slice."""
+
+    profile: str
+    profile_id: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OurInstance:
+    """A GPU instance of ours. `gpu` is the GPU's address; `size` memory slices begin at `start`."""
+
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    profile: str
+    profile_id: int
+    start: int
+    size: int
+
+    @property
+    def key(self) -> tuple[GpuUuid, str, int]:
+        """What identifies it, over its re-creations, too."""
+        return self.gpu_uuid, self.profile, self.start
+
+    @property
+    def place(self) -> MigPlace:
+        return MigPlace(profile=self.profile, profile_id=self.profile_id, start=self.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceEntry:
+    """A GPU instance that is ours according to the host's ledger. `boot`: the boot it was written in, whose end it did not outlive."""
+
+    instance: OurInstance
+    boot: str
+    state: EntryState
