@@ -51,7 +51,7 @@ options:
     description: The same in the site's own unit. The inventory's C(vgpumgr_fgpu_per_gpu) says how many make one GPU of a board.
     type: str
   mig_profile:
-    description: The MIG-backed type of this GPU instance, written as V(2g.10gb). GPUs in MIG mode are not supported yet.
+    description: The MIG-backed type of this GPU instance, written as V(2g.10gb). Only GPUs in MIG mode have them.
     type: str
   series:
     description: The series of an amount. V(C) if omitted.

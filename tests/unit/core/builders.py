@@ -7,11 +7,12 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from vgpumgr import names
-from vgpumgr.core.driver import modprobe, profiles, scheduler
+from vgpumgr.core.driver import mig, modprobe, profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.model import claims, domain_xml, snapshot
+from vgpumgr.core.model.mig import Instance, Mig
 from vgpumgr.core.model.snapshot import (
     MDEV_PF,
     MDEV_VF,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.mig import Mig
     from vgpumgr.core.plan.plan import Plan
 
 HOST = HostName("kvm01")
@@ -111,6 +111,57 @@ def gpu(
             scheduler=scheduler_state(),
         )
     )
+
+
+def mig_gpu(board: str = "A100", pci: str = "0000:41:00.0", *, vfs: int = 8, framework: FrameworkName = MDEV_VF) -> Gpu:
+    """A GPU in MIG mode without instances, its profiles as the lab's driver has them."""
+    spec = boards.board(board, "test")
+    assert spec.mig is not None
+    profiles_there = {one.name: one for one in spec.mig.profiles}
+    backed = {
+        kind.id: VgpuType(
+            id=kind.id,
+            name=kind.name,
+            type_name=profiles.last_word(kind.name),
+            parsed=profiles.parse_type_name(kind.name),
+            framebuffer_mib=kind.framebuffer_mib,
+            max=kind.max_instances,
+            mig_profile=profiles_there[kind.profile].id if kind.profile else None,
+            per_instance=kind.per_instance,
+        )
+        for kind in spec.mig_types
+    }
+    plain = gpu(framework, board, pci, vfs=vfs)
+    divided = Mig(
+        enabled=True,
+        pending=True,
+        profiles=tuple(
+            mig.InstanceProfile(
+                id=one.id,
+                name=one.name,
+                slices=one.slices,
+                size=one.size,
+                starts=one.starts,
+                memory_mib=one.memory_mib,
+                maximum=one.maximum,
+            )
+            for one in spec.mig.profiles
+        ),
+    )
+    return simulate.with_creatable(
+        replace(plain, mode=snapshot.MIG, types={**(plain.types or {}), **backed}, mig=divided)
+    )
+
+
+def with_foreign_instance(view: HostView, profile: str, start: int, *, gpu_at: int = 0) -> HostView:
+    """The view with a GPU instance that somebody made by hand."""
+    item = view.snapshot.gpus[gpu_at]
+    assert item.mig is not None
+    found = next(one for one in item.mig.profiles if one.name == profile)
+    there = item.mig.instances or ()
+    made = Instance(id=len(there) + 1, profile_id=found.id, start=start, size=found.size, compute=1)
+    changed = simulate.with_creatable(replace(item, mig=replace(item.mig, instances=(*there, made))))
+    return with_snapshot(view, gpus=tuple(changed if other.pci == item.pci else other for other in view.snapshot.gpus))
 
 
 def caps(*, arr: bool = True) -> scheduler.Caps:
@@ -394,6 +445,8 @@ def _in_first_mode(item: Gpu) -> Gpu:
 def _bare(item: Gpu) -> Gpu:
     """Mixed-size mode is on again: whoever restores vGPUs restores it before."""
     bare = replace(item, parents=tuple(replace(parent, vgpus=()) for parent in item.parents))
+    if item.mig is not None:
+        return replace(bare, mig=replace(item.mig, instances=()))
     return replace(bare, places=free_places.computed(bare)) if item.mode == snapshot.MIXED_SIZE else bare
 
 
@@ -618,12 +671,12 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
     }
 
 
-def _mig_fact(mig: Mig) -> protocol.MigFact:
+def _mig_fact(found: Mig) -> protocol.MigFact:
     return {
-        "enabled": mig.enabled,
-        "pending": mig.pending,
-        "profiles": [_row(profile, max=profile.maximum) for profile in mig.profiles],
-        "instances": _rows(mig.instances),
+        "enabled": found.enabled,
+        "pending": found.pending,
+        "profiles": [_row(profile, max=profile.maximum) for profile in found.profiles],
+        "instances": _rows(found.instances),
     }
 
 

@@ -26,7 +26,9 @@ _OPTIONS = (
     click.option("--gpu-memory", metavar="SIZE", help="The smallest type with so much framebuffer: 4G, 512M."),
     click.option("--gpu", metavar="SHARE", help="The smallest type that is this share of a GPU: 0.25."),
     click.option("--fgpu", metavar="NUMBER", help="The same in the site's unit (vgpumgr_fgpu_per_gpu): 0.5."),
-    click.option("--mig-profile", metavar="PROFILE", help="MIG-backed: 2g.10gb. No GPU in MIG mode is supported yet."),
+    click.option(
+        "--mig-profile", metavar="PROFILE", help="MIG-backed: exactly this instance profile, for example 2g.10gb."
+    ),
     click.option("--series", type=click.Choice(["A", "B", "C", "Q"]), help="The series of an amount (default: C)."),
     click.option("--usable", is_flag=True, help="The guest must see the amount, not only the type's name promise it."),
     click.option(

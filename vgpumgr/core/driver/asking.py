@@ -26,7 +26,7 @@ class Conditions:
     """What a vGPU must meet besides the wish. None: anything.
 
     `max_waste_pct`: how much of it may exceed what was asked, in percent; `compute`: the policy of its GPU's scheduler; `only`:
-    how the GPU is divided. `prefer` says the same as a preference; no GPU is divided by MIG yet, so it decides nothing.
+    how the GPU is divided. `prefer` says the same as a preference.
     """
 
     max_waste_pct: int | None = None

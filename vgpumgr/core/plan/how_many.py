@@ -113,7 +113,7 @@ def _step_by_step(view: HostView, first: Candidate, ask: Ask, barred: Barred) ->
     candidate: Candidate | Refusal = first
     while not isinstance(candidate, Refusal):
         found[candidate.choice.type.type_name] += 1
-        view = simulate.apply_one(view, _create(view, candidate, found.total()))
+        view = simulate.apply(view, _create(view, candidate, found.total()))
         gpu = next(one for one in view.snapshot.gpus if one.pci == first.gpu.pci)
         candidate = _next(view, gpu, ask, barred)
     granted = tuple(Granted(type_name=name, count=count) for name, count in found.items())
@@ -125,11 +125,12 @@ def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Candidate | Ref
     return considered.candidates[0] if considered.candidates else considered.refused[0][1]
 
 
-def _create(view: HostView, candidate: Candidate, number: int) -> steps.CreateVgpu:
-    """A vGPU as attach would make it, of a VM that there is not."""
+def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.Step, ...]:
+    """A vGPU as attach would make it, of a VM that there is not; in MIG mode its GPU instance first."""
     gpu, parent, kind = candidate.gpu, candidate.parent, candidate.choice.type
     assert gpu.uuid is not None  # or there were no candidate
     mdev = gpu.framework != observed.VENDOR_VFIO
+    home = placement.home_on(view.snapshot, gpu, kind, before=None)
     spec = VgpuSpec(
         vm=_NOBODY,
         vm_name=VmName("?"),
@@ -143,5 +144,7 @@ def _create(view: HostView, candidate: Candidate, number: int) -> steps.CreateVg
         type_id=kind.id,
         type_name=kind.type_name,
         placement_id=placement.place_on(view.snapshot, gpu, kind, before=None),
+        mig=home.place if home is not None else None,
     )
-    return steps.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=steps.EMPTY)
+    first = home.steps if home is not None else ()
+    return *first, steps.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=steps.EMPTY)

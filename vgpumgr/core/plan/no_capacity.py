@@ -58,7 +58,7 @@ def error(
         return errors.NoCapacity(
             f"no GPU of {host} is in MIG mode, as {asking.describe(ask.wish, ask.conditions)} asks for {domain.name}",
             details=lines,
-            hint="MIG mode is not supported yet: ask for an amount (--gpu-memory, --gpu), or for a profile such as 4Q",
+            hint="ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too",
         )
     if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
         return _cordoned(view, domain, verdict, lines)

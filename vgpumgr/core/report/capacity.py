@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import asking, profiles
-from vgpumgr.core.plan import how_many, resolve, sharing
+from vgpumgr.core.model.snapshot import MIG
+from vgpumgr.core.plan import how_many, instances, resolve, sharing
 from vgpumgr.core.plan.no_place import Cause
 from vgpumgr.errors import UnknownProfile
 from vgpumgr.names import nearest
@@ -63,7 +64,7 @@ class ClosedGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Of one host, or of all together. MIG-backed types are left out: no GPU in MIG mode is supported yet."""
+    """Of one host, or of all together. A GPU in MIG mode counts for MIG-backed types, any other one for time-sliced types."""
 
     rows: tuple[BoardRow, ...]
     closed: tuple[ClosedGpu, ...]
@@ -252,7 +253,7 @@ def _is_another_board(gpu: Gpu, wish: Wish, catalogue: Catalogue) -> bool:
 def _of_gpu(view: HostView, gpu: Gpu, barred: Barred) -> Iterator[BoardRow]:
     left = how_many.of_types(view, gpu, barred)
     for kind in (gpu.types or {}).values():
-        if kind.parsed is None or kind.parsed.slices is not None:
+        if kind.parsed is None or instances.is_mig_backed(kind) != (gpu.mode == MIG):
             continue
         count = left[kind.id]
         yield BoardRow(

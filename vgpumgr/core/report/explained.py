@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver import profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.mechanisms import MECHANISMS
-from vgpumgr.core.model.snapshot import MIXED_SIZE
+from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.plan import placement, resolve, room, sharing
 
 if TYPE_CHECKING:
@@ -122,13 +122,11 @@ def _compared(mechanism: Mechanism, hosts: Sequence[HostAnswer]) -> Compared:
 
 
 def _why_not(key: Key, hosts: Sequence[HostAnswer]) -> str:
-    if key == "mig":
-        return "not supported yet"
     if not hosts:
         return "no host was read"
     if any(key in host.ways for host in hosts):
         return "no GPU can take it"
-    return "no GPU has this mode" if key == MIXED_SIZE else "no GPU has this policy"
+    return "no GPU has this mode" if key in (MIXED_SIZE, MIG) else "no GPU has this policy"
 
 
 def _able(view: HostView, found: placement.Considered, at: int) -> GpuAnswer:
@@ -160,8 +158,6 @@ def _answer(view: HostView, gpu: Gpu, *, why: str) -> GpuAnswer:
 
 def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred: Barred) -> Fit | None:
     """The place that a mechanism has for the wish. Its own policy or mode counts, not what the wish says of them."""
-    if key == "mig":
-        return None
     among = [gpu for gpu in gpus if _is_set_to(gpu, key)]
     if key == "whole-gpu":
         # Of a board that is enough for the wish; how much of it is waste is not the question.
@@ -179,5 +175,5 @@ def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred
 def _is_set_to(gpu: Gpu, key: Key) -> bool:
     """Whether a GPU is divided by a mechanism, as far as its settings go."""
     if key in scheduler.POLICIES:
-        return gpu.mode != MIXED_SIZE and gpu.scheduler is not None and gpu.scheduler.policy == key
-    return gpu.mode == MIXED_SIZE if key == MIXED_SIZE else key == "whole-gpu"
+        return gpu.mode not in (MIXED_SIZE, MIG) and gpu.scheduler is not None and gpu.scheduler.policy == key
+    return gpu.mode == key if key in (MIXED_SIZE, MIG) else key == "whole-gpu"

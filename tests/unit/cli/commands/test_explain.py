@@ -45,11 +45,8 @@ def test_where_no_host_answers_the_mechanisms_fit_nowhere(capsys: pytest.Capture
     assert published.problems("explain", document) == []
     assert (document["requested"], document["hosts"]) == ("--gpu-memory 4G", [])
     assert {(one["key"], *one["fits"], one["why_not"]) for one in document["mechanisms"]} == {
-        ("mig", "not supported yet"),
-        *(
-            (key, "no host was read")
-            for key in ("best-effort", "equal-share", "fixed-share", "mixed-size", "whole-gpu")
-        ),
+        (key, "no host was read")
+        for key in ("best-effort", "equal-share", "fixed-share", "mixed-size", "mig", "whole-gpu")
     }
     assert json.loads(err)["error"] == "Unreachable"
 

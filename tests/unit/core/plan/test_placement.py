@@ -203,7 +203,7 @@ def empty_offers(gpu: Gpu) -> Gpu:
     ("change", "reason"),
     [
         (no_uuid, "its GPU UUID cannot be read, so nothing is written to it"),
-        (other_mode, "is in mig mode, which is not supported yet"),
+        (other_mode, "4Q is time-sliced, and the GPU is in MIG mode"),
         (no_types, "its vGPU types cannot be read"),
         (no_vfs, "has no virtual function"),
         (unread_offers, "the types that 0000:41:00.7 offers could not be read"),
@@ -351,7 +351,7 @@ def test_a_type_that_is_mig_backed_says_that_it_needs_mig_mode() -> None:
         return replace(gpu, types={**(gpu.types or {}), 9999: vgpu_type})
 
     view = builders.change_gpus(builders.host(), with_mig_type)
-    assert reasons(view, "1-4C") == ["1-4C needs MIG mode, which is not supported yet"]
+    assert reasons(view, "1-4C") == ["1-4C needs MIG mode, and the GPU is in equal-size mode"]
 
 
 def vf_of(view: HostView, vm: str) -> int | None:

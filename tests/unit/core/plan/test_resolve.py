@@ -133,8 +133,8 @@ def test_a_gpu_that_is_bound_to_a_size_takes_what_is_smaller_as_that_size() -> N
     ("given", "why"),
     [
         ({"gpu_memory": "64G"}, "has no C type of 64 GiB or more: its largest is 48C"),
-        ({"mig_profile": "2g.10gb"}, "is not in MIG mode, which is not supported yet"),
-        ({"profile": "4Q", "only": "mig"}, "is not in MIG mode, which is not supported yet"),
+        ({"mig_profile": "2g.10gb"}, "is not in MIG mode"),
+        ({"profile": "4Q", "only": "mig"}, "is not in MIG mode"),
         ({"gpu_memory": "48G", "usable": True}, "has no C type of 48 GiB or more: its largest is 48C, of which a guest sees 42864 MiB"),
         ({"fgpu": "3"}, "is less than 72 GiB: a vGPU is of one GPU"),
         ({"profile": "4Q", "compute": "fixed-share"}, "its scheduler is best-effort, not fixed-share"),

@@ -134,7 +134,7 @@ def test_each_mechanism_has_the_gpus_that_are_set_to_it() -> None:
     }
     assert found["whole-gpu"].fits[0].type_name == "A40-48C"
     assert found["equal-share"].why_not == "no GPU has this policy"
-    assert found["mig"].why_not == "not supported yet"
+    assert found["mig"].why_not == "no GPU has this mode"
     assert found["best-effort"].why_not is None
 
 
