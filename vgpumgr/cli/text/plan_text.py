@@ -139,10 +139,27 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
         case steps.DestroyVgpu():
             gone = "" if step.expect == steps.PRESENT else "      already gone, only the ledger entry"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
+        case steps.CreateInstance():
+            known = "      created by an attach that did not finish" if step.expect == steps.SAME else ""
+            return f"{'=' if known else '+'} instance {_slices(step)}{known}"
+        case steps.DestroyInstance():
+            gone = (
+                "cached, and its slices are needed"
+                if step.expect == steps.PRESENT
+                else "already gone, only the ledger entry"
+            )
+            return f"- instance {_slices(step)}      {gone}"
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
         case steps.EvacuateVgpu() | steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
             return None  # plans about a VM do not have these
+
+
+def _slices(step: steps.InstanceStep) -> str:
+    instance = step.instance
+    last = instance.start + instance.size - 1
+    where = f"slice {last}" if instance.size == 1 else f"slices {instance.start}-{last}"
+    return f"{instance.profile} on GPU {instance.gpu}, memory {where}"
 
 
 def _device_line(step: steps.AttachHostdev | steps.DetachHostdev | steps.LiveStep) -> str:

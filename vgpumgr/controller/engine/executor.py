@@ -67,7 +67,9 @@ class Executor:
             case steps.UnplugHostdev():
                 self.session.link.unplug_device(step.vm, templates.render_hostdev(step.device))
                 wait_until_gone(lambda: self._read(step.vm), step, tell=self.tell, stop=self.interrupted)
-            case steps.CreateVgpu() | steps.EnterVgpu() | steps.WriteModprobe() | steps.SetCordon():
+            case steps.CreateVgpu() | steps.EnterVgpu() | steps.CreateInstance() | steps.DestroyInstance():
+                self._tell_note(self.session.link.execute(step))
+            case steps.WriteModprobe() | steps.SetCordon():
                 self._tell_note(self.session.link.execute(step))
             case steps.DestroyVgpu() | steps.EvacuateVgpu() | steps.SetMode():
                 self._patiently(step)

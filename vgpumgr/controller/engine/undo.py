@@ -147,7 +147,11 @@ def _undo_without_libvirt(
     made = (
         []
         if named
-        else [step for step in reversed(done) if isinstance(step, plan_steps.CreateVgpu) and not _was_there(step)]
+        else [
+            step
+            for step in reversed(done)
+            if isinstance(step, plan_steps.CreateVgpu | plan_steps.InstanceStep) and not _was_there(step)
+        ]
     )
     for step in made:
         second = _take_back(executor, step)
@@ -173,7 +177,7 @@ def _undo_without_libvirt(
 def _was_there(step: plan_steps.Step) -> bool:
     """Whether the create only entered a vGPU that an earlier run had made: we must not undo that run's work."""
     return isinstance(step, plan_steps.EnterVgpu) or (
-        isinstance(step, plan_steps.CreateVgpu) and step.expect == plan_steps.SAME
+        isinstance(step, plan_steps.CreateVgpu | plan_steps.CreateInstance) and step.expect == plan_steps.SAME
     )
 
 

@@ -1,16 +1,43 @@
-"""GPU instances: what a board can be divided into by MIG."""
+"""MIG: how a GPU is cut into GPU instances, and what still fits.
+
+A board has 4 or 8 memory slices (the RTX PRO boards 2 or 4). A GPU instance of a profile takes `size` neighbouring ones, from a
+start that the driver allows for that profile. Everything here follows from these tables:
+
+* 7-slice boards (A100, A800, H100, H200 and their like): `nvidia-smi mig -lgipp` of A100 and of H100, where both print the same.
+  H800, H20, GH200, B200, GB200 and B300 are inferred from them: public sources give their profiles, but not their starts.
+* A30: its own `-lgipp`.
+* RTX PRO 6000: the ids and counts of NVIDIA's MIG user guide; the starts are inferred from the counts (4, 2 and 1 at most). RTX PRO
+  4500 and RTX 6000D: profiles and counts from vgpu-device-manager, starts inferred, ids unknown (0).
+* go-nvml's mocks for H100 and later are wrong about starts (kernel captures differ), and are no source here.
+
+What a host's own NVML says of its profiles comes first wherever a host is asked.
+"""
 
 from __future__ import annotations
 
+import functools
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from vgpumgr.core.driver.catalogue import Catalogue
+    from vgpumgr.core.driver.profiles import TypeName
+
+MOST_PER_INSTANCE: Final = 12
+"""How many vGPUs share one instance on boards that time-slice instances (MAX_VGPU_DEVICES_PER_GI, kernel_vgpu_mgr.c, 595)."""
+
+_NAME = re.compile(r"(?P<slices>[1-9])g\.(?P<memory>[0-9]+)gb(?P<suffix>[+-].+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceProfile:
-    """A GPU instance profile of one board: `id` as `nvidia-smi mig -lgip` has it; `name` is 2g.10gb or 1g.24gb+gfx.
+    """A GPU instance profile of one board. `id` is the one that `nvidia-smi mig -lgip` shows; `name` is 2g.10gb, 1g.24gb+gfx.
 
-    `slices`: compute slices; `size`: memory slices that it occupies, from one of `starts` (ascending) on; `memory_mib` is nominal;
-    `maximum`: how many the GPU takes at once (nvmlGpuInstanceProfileInfo_t.instanceCount).
+    `slices`: its compute slices. `size`: the memory slices that it takes, from one of `starts`, which ascend. `memory_mib` is nominal;
+    `maximum`: how many of it a GPU holds at once.
     """
 
     id: int
@@ -20,3 +47,249 @@ class InstanceProfile:
     starts: tuple[int, ...]
     memory_mib: int
     maximum: int
+
+    @property
+    def order(self) -> tuple[int, int, int, str]:
+        """The smaller profile comes first."""
+        return self.size, self.slices, self.memory_mib, self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """An instance that exists, or is to be made."""
+
+    profile: InstanceProfile
+    start: int
+
+    @property
+    def end(self) -> int:
+        """The first memory slice behind it."""
+        return self.start + self.profile.size
+
+    def overlaps(self, start: int, size: int) -> bool:
+        return start < self.end and self.start < start + size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """Why an arrangement is not possible: the first profile that finds no place, with what is in its way.
+
+    `placed`: the arrangement of as many of the others as precede it, which leaves it no start.
+    """
+
+    profile: InstanceProfile
+    placed: tuple[Piece, ...]
+
+    @property
+    def in_the_way(self) -> tuple[Piece, ...]:
+        """The pieces that overlap each of its starts, in order; none if the board takes no more of it, wherever it is."""
+        return tuple(
+            piece
+            for piece in self.placed
+            if any(piece.overlaps(start, self.profile.size) for start in self.profile.starts)
+        )
+
+    @property
+    def at_most(self) -> bool:
+        """Whether the board holds as many of it as it can."""
+        return _count(self.placed, self.profile) >= self.profile.maximum
+
+
+def free_starts(profile: InstanceProfile, taken: Sequence[Piece]) -> tuple[int, ...]:
+    """The starts at which one more instance of the profile overlaps nothing; none where the board takes no more of it."""
+    if _count(taken, profile) >= profile.maximum:
+        return ()
+    return tuple(start for start in profile.starts if not any(piece.overlaps(start, profile.size) for piece in taken))
+
+
+def best_start(profiles: Iterable[InstanceProfile], profile: InstanceProfile, taken: Sequence[Piece]) -> int | None:
+    """The start for one more instance of the profile; None if there is none.
+
+    After it, the largest profile that could still come stays possible, as often as it can; then the next smaller, and so on. Among equal starts the
+    highest wins: that of an A100's 4g is 0, so what is small begins at the other end.
+    """
+    starts = free_starts(profile, taken)
+    if len(starts) < 2:
+        return starts[0] if starts else None
+    largest_first = sorted(profiles, key=lambda one: one.order, reverse=True)
+
+    def left(start: int) -> tuple[tuple[int, ...], int]:
+        after = (*taken, Piece(profile=profile, start=start))
+        return tuple(capacity(one, after) for one in largest_first), start
+
+    return max(starts, key=left)
+
+
+def capacity(profile: InstanceProfile, taken: Sequence[Piece]) -> int:
+    """How many more instances of this profile alone fit."""
+    found, end = 0, -1
+    room = profile.maximum - _count(taken, profile)
+    for start in free_starts(profile, taken):
+        if start >= end and found < room:
+            found, end = found + 1, start + profile.size
+    return found
+
+
+def arrange(wanted: Sequence[InstanceProfile], taken: Sequence[Piece] = ()) -> tuple[Piece, ...] | Blocked:
+    """A place for each of these, in the order of `wanted`, beside what is there; or what finds none.
+
+    The search is complete: where it says no, no arrangement exists. Larger profiles are placed first. The profile that is named is the first,
+    in that order, without which the ones before it can be arranged.
+    """
+    order = sorted(range(len(wanted)), key=lambda at: wanted[at].order, reverse=True)
+    reached: list[tuple[Piece, ...]] = [()]
+
+    def search(depth: int, placed: tuple[Piece, ...]) -> tuple[Piece, ...] | None:
+        if len(placed) > len(reached[0]):
+            reached[0] = placed
+        if depth == len(order):
+            return placed
+        profile = wanted[order[depth]]
+        before = placed[-1] if placed and placed[-1].profile == profile else None
+        for start in free_starts(profile, (*taken, *placed)):
+            if before is not None and start < before.start:
+                continue  # the same two the other way round
+            found = search(depth + 1, (*placed, Piece(profile=profile, start=start)))
+            if found is not None:
+                return found
+        return None
+
+    found = search(0, ())
+    if found is None:
+        return Blocked(profile=wanted[order[len(reached[0])]], placed=(*taken, *reached[0]))
+    pieces = dict(zip(order, found, strict=True))
+    return tuple(pieces[at] for at in range(len(wanted)))
+
+
+def evict(profile: InstanceProfile, kept: Sequence[Piece], spare: Sequence[Piece]) -> tuple[Piece, ...] | None:
+    """The fewest spare instances that have to go before one of the profile fits; None if it would not fit without all of them.
+
+    Of as many, those go that take the fewest memory slices, then those that start first.
+    """
+    for number in range(len(spare) + 1):
+        ways = [
+            (sum(piece.profile.size for piece in going), [piece.start for piece in going], going)
+            for going in _subsets(spare, number)
+            if free_starts(profile, (*kept, *(piece for piece in spare if piece not in going)))
+        ]
+        if ways:
+            return min(ways, key=lambda way: way[:2])[2]
+    return None
+
+
+def _subsets(pieces: Sequence[Piece], number: int) -> Iterator[tuple[Piece, ...]]:
+    if number == 0:
+        yield ()
+        return
+    for at, piece in enumerate(pieces):
+        for rest in _subsets(pieces[at + 1 :], number - 1):
+            yield (piece, *rest)
+
+
+def _count(pieces: Iterable[Piece], profile: InstanceProfile) -> int:
+    return sum(piece.profile.name == profile.name for piece in pieces)
+
+
+# offline: the boards of the catalogue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A profile of a family of boards. `double`: of the profiles with so many compute slices the one with more memory."""
+
+    slices: int
+    suffix: str
+    double: bool
+    id: int
+    size: int
+    starts: tuple[int, ...]
+    maximum: int
+
+
+def _row(
+    slices: int, suffix: str, number: int, size: int, starts: Sequence[int], *, most: int, double: bool = False
+) -> _Row:
+    return _Row(slices=slices, suffix=suffix, double=double, id=number, size=size, starts=tuple(starts), maximum=most)
+
+
+_SEVEN: Final = (
+    _row(1, "", 19, 1, range(7), most=7),
+    _row(1, "+me", 20, 1, range(7), most=1),
+    _row(1, "", 15, 2, (0, 2, 4, 6), most=4, double=True),
+    _row(2, "", 14, 2, (0, 2, 4), most=3),
+    _row(3, "", 9, 4, (0, 4), most=2),
+    _row(4, "", 5, 4, (0,), most=1),
+    _row(7, "", 0, 8, (0,), most=1),
+)
+_A30: Final = (
+    _row(1, "", 14, 1, range(4), most=4),
+    _row(1, "+me", 21, 1, range(4), most=1),
+    _row(2, "", 5, 2, (0, 2), most=2),
+    _row(2, "+me", 6, 2, (0, 2), most=1),
+    _row(4, "", 0, 4, (0,), most=1),
+)
+_RTX_PRO_6000: Final = (
+    _row(1, "", 14, 1, range(4), most=4),
+    _row(1, "+me", 21, 1, range(4), most=1),
+    _row(1, "+gfx", 47, 1, range(4), most=4),
+    _row(1, "+me.all", 65, 1, range(4), most=1),
+    _row(1, "-me", 67, 1, range(4), most=4),
+    _row(2, "", 5, 2, (0, 2), most=2),
+    _row(2, "+gfx", 35, 2, (0, 2), most=2),
+    _row(2, "+me.all", 64, 2, (0, 2), most=1),
+    _row(2, "-me", 66, 2, (0, 2), most=2),
+    _row(4, "", 0, 4, (0,), most=1),
+    _row(4, "+gfx", 32, 4, (0,), most=1),
+)
+_TWO: Final = (_row(1, "", 0, 1, (0, 1), most=2), _row(2, "", 0, 2, (0,), most=1))
+_TWO_GFX: Final = (_row(1, "+gfx", 0, 1, (0, 1), most=2), _row(2, "+gfx", 0, 2, (0,), most=1))
+_FAMILIES: Final = {"A30": _A30, "RTXPRO6000": _RTX_PRO_6000, "RTXPRO4500": _TWO, "6000D": _TWO_GFX}
+_RTX_PRO_6000_MEMORY: Final = {1: 24, 2: 48, 4: 96}
+
+
+def board_profiles(catalogue: Catalogue, board: str) -> tuple[InstanceProfile, ...] | None:
+    """The instance profiles of a board (its code), the largest first; None if it has no MIG."""
+    named = {row.mig_profile for row in catalogue.types if row.board == board and row.mig_profile is not None}
+    if not named:
+        return None
+    sizes: dict[tuple[int, str], set[int]] = {}
+    for name in named:
+        slices, memory, suffix = parse_name(name)
+        sizes.setdefault((slices, suffix), set()).add(memory)
+    if board == "RTXPRO6000":  # the driver has no vGPU types for most of its profiles
+        sizes = {(row.slices, row.suffix): {_RTX_PRO_6000_MEMORY[row.slices]} for row in _RTX_PRO_6000}
+    found = []
+    for row in _FAMILIES.get(board, _SEVEN):
+        memories = sorted(sizes.get((row.slices, row.suffix), ()))
+        if len(memories) <= int(row.double):
+            continue
+        memory = memories[int(row.double)]
+        found.append(
+            InstanceProfile(
+                id=row.id,
+                name=f"{row.slices}g.{memory}gb{row.suffix}",
+                slices=row.slices,
+                size=row.size,
+                starts=row.starts,
+                memory_mib=memory * 1024,
+                maximum=row.maximum,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: one.order, reverse=True))
+
+
+def profile_of_type(catalogue: Catalogue, board: str, name: TypeName) -> InstanceProfile | None:
+    """The instance in which a MIG-backed type lives; None for other types, and for those that no public source lists."""
+    row = catalogue.find(f"{board}-{name.short}")
+    if row is None or row.mig_profile is None:
+        return None
+    return next((one for one in board_profiles(catalogue, board) or () if one.name == row.mig_profile), None)
+
+
+@functools.lru_cache(maxsize=256)
+def parse_name(name: str) -> tuple[int, int, str]:
+    """Compute slices, memory in GB, and the suffix of a profile's name: 1g.10gb+me → (1, 10, "+me"). Raises ValueError."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"not a MIG profile: {name!r}")
+    return int(found["slices"]), int(found["memory"]), found["suffix"] or ""

@@ -177,7 +177,7 @@ Wish: TypeAlias = ByProfile | ByMigProfile | Amount | ByOther
 
 def is_served(wish: Wish) -> bool:
     """Whether this version serves a claim with the wish; a claim that it does not serve is left as it is."""
-    return isinstance(wish, ByProfile | ByMemory | ByShare | ByFgpu)
+    return not isinstance(wish, ByOther)
 
 
 def series_of(wish: Wish) -> str | None:

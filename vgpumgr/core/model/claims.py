@@ -64,6 +64,11 @@ class Binding:
     mig_start: int | None = field(default=None, compare=False)
 
     @property
+    def lies_at(self) -> tuple[int | None, str | None, int | None]:
+        """Where in its GPU it is meant to be: what is not compared."""
+        return self.placement_id, self.mig_profile, self.mig_start
+
+    @property
     def device(self) -> Device:
         return device_of(self.uuid, self.parent)
 

@@ -19,6 +19,7 @@ from vgpumgr.core.plan import (
     detach,
     ending,
     in_place,
+    instances,
     live,
     ownership,
     placement,
@@ -259,6 +260,7 @@ def _attach_steps(
     if expect == plan_steps.ENTER:
         steps.append(plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=target))
     elif expect is not None:
+        steps += _instance_steps(view, target) if expect == plan_steps.EMPTY else ()
         steps.append(plan_steps.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect, runs=domain.active))
     steps += [
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
@@ -272,12 +274,23 @@ def _attach_steps(
         steps.append(
             plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted, port=port)
         )
-    elsewhere = current.binding.placement_id != bound.binding.placement_id and not domain.managed_save
+    elsewhere = current.binding.lies_at != bound.binding.lies_at and not domain.managed_save
     if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound) or elsewhere:
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
         steps.append(plugged)
     return steps
+
+
+def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.InstanceStep, ...]:
+    """What makes the GPU instance that a MIG-backed vGPU is to be in; nothing if it is there."""
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    vgpu_type = gpu.type_of(target.type_id) if gpu is not None else None
+    if gpu is None or vgpu_type is None or target.mig is None:
+        return ()
+    entry = view.snapshot.entries.named(target.key)
+    home = instances.find_home(view.snapshot, gpu, vgpu_type, before=target.mig, but=entry)
+    return home.steps if isinstance(home, instances.Home) else ()
 
 
 def _bound(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> claims.Claim:

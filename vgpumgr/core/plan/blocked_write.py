@@ -38,6 +38,8 @@ def written_gpu(step: steps.Step) -> GpuUuid | None:
     match step:
         case steps.CreateVgpu() | steps.EnterVgpu() | steps.DestroyVgpu() | steps.EvacuateVgpu():
             return step.vgpu.gpu_uuid
+        case steps.CreateInstance() | steps.DestroyInstance():
+            return step.instance.gpu_uuid
         case steps.SetScheduler() | steps.SetMode():
             return step.gpu_uuid
         case steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev():

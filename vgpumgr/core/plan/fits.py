@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import admission
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import free_places, takes
+from vgpumgr.core.plan import free_places, instances, takes
 from vgpumgr.core.plan.room import room_of
 
 if TYPE_CHECKING:
@@ -43,10 +43,12 @@ def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: tak
         return 0
     gpu = room.gpu
     offered = sum(
-        _offered(parent, vgpu_type, room)
+        1 if gpu.mode == observed.MIG else _offered(parent, vgpu_type, room)
         for parent in gpu.parents
         if takes.of_parent(snapshot, room, parent, vgpu_type, barred) is None
     )
+    if gpu.mode == observed.MIG:
+        return min(offered, instances.left(snapshot, gpu, vgpu_type))
     if gpu.mode == observed.MIXED_SIZE:
         return min(offered, free_places.count(room.free or {}, vgpu_type.id))
     return admission.left(offered, vgpu_type.max, room.count)

@@ -25,6 +25,7 @@ class Cause(Enum):
     BLOCKED_WRITE = "a write to the GPU has not returned"
     NO_SUCH_TYPE = "the GPU has no such type"
     NEEDS_MIG = "the type needs MIG mode"
+    FOREIGN_INSTANCE = "the driver would take a GPU instance that is not ours"
     NO_UNIT = "the inventory has no unit for the board"
     OTHER_POLICY = "the GPU's scheduler has another policy"
     WASTE = "the type exceeds the wish by too much"

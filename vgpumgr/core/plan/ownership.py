@@ -16,7 +16,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import Freed
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import sharing
+from vgpumgr.core.plan import instances, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +118,7 @@ def spec_of(
         type_id=type_id,
         type_name=type_name,
         placement_id=gpu.placement_of(vgpu),
+        mig=instances.place_of(gpu, vgpu),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which GPU and which parent take a new vGPU, or why each GPU cannot: time-sliced GPUs, in equal-size and mixed-size mode."""
+"""Which GPU and which parent take a new vGPU, or why each GPU cannot; in MIG mode also which GPU instance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver.profiles import ByProfile, last_word
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import fits, free_places, resolve, room, takes
+from vgpumgr.core.plan import fits, free_places, instances, resolve, room, takes
 from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.names import nearest
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import Grant
     from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.core.model.mig import MigPlace
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, VgpuType
+    from vgpumgr.core.plan.instances import Home
     from vgpumgr.core.plan.resolve import Ask, Choice
     from vgpumgr.names import PciAddress
 
@@ -28,7 +30,8 @@ SPREAD: Final = "spread"
 class Placed:
     """`ordinal` of `maximum`: the number of vGPUs on the GPU including this one, and its limit. `why`: the policy's reason.
 
-    `grant`: what the wish came to, if the type's size is known. `placement_id`: where it lies, on a GPU in mixed-size mode.
+    `grant`: what the wish came to, if the type's size is known. `placement_id`: where it lies, on a GPU in mixed-size mode. `home`: the
+    GPU instance that it is in, on a GPU in MIG mode.
     """
 
     gpu: Gpu
@@ -39,11 +42,12 @@ class Placed:
     why: str
     grant: Grant | None = None
     placement_id: int | None = None
+    home: Home | None = None
 
     @property
     def is_first_of_its_size(self) -> bool:
-        """Whether it binds an empty GPU to its size, while more than one of that size fits. In mixed-size mode nothing does."""
-        return self.ordinal == 1 and self.maximum is not None and self.maximum > 1
+        """Whether it binds an empty GPU to its size, while more than one of that size fits. Only in equal-size mode anything does."""
+        return self.home is None and self.ordinal == 1 and self.maximum is not None and self.maximum > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +74,11 @@ class Candidate:
     choice: Choice
     share: Fraction
     passed: tuple[tuple[VgpuType, Refusal], ...] = ()
+    preferred: bool = True
 
     @property
-    def order(self) -> tuple[Fraction, Fraction, PciAddress]:
-        return self.choice.excess, self.share, self.gpu.pci
+    def order(self) -> tuple[bool, Fraction, Fraction, PciAddress]:
+        return not self.preferred, self.choice.excess, self.share, self.gpu.pci
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +116,20 @@ def place(
         parent=best.parent,
         type=best.choice.type,
         ordinal=room.count_allocated(snapshot, best.gpu) + 1,
-        maximum=None if best.gpu.mode == observed.MIXED_SIZE else best.choice.type.max,
+        maximum=best.choice.type.max if best.gpu.mode in (observed.EQUAL_SIZE, None) else None,
         why=why_first(snapshot, found),
         grant=best.choice.grant,
         placement_id=place_on(snapshot, best.gpu, best.choice.type, before=None),
+        home=home_on(snapshot, best.gpu, best.choice.type, before=None),
     )
+
+
+def home_on(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
+    """The GPU instance of one more vGPU, on a GPU in MIG mode that has room for it: `before` if that is free."""
+    if gpu.mode != observed.MIG:
+        return None
+    home = instances.find_home(snapshot, gpu, vgpu_type, before=before)
+    return None if isinstance(home, Refusal) else home
 
 
 def place_on(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
@@ -135,7 +149,7 @@ def consider(
     """Hold a wish against every GPU, and put those that can take it in order.
 
     `among` limits the choice to these GPUs. `barred` says of a function why it must not be used, whatever is on it now; None if it
-    may. Of the types that GPUs can take now, the closest to the wish comes first. Then the policy is spread: the GPU with the
+    may. GPUs divided as preferred come first. Of the types that they can take now, the closest to the wish comes first. Then the policy is spread: the GPU with the
     smallest allocated share, the lowest PCI address among equals; on
     it the first free parent after the one in the GPU's newest entry, so that a virtual function which accepts a vGPU and then
     fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
@@ -172,13 +186,26 @@ def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: takes.Barred)
             passed.append((choice.type, parent))
             continue
         wasteful = resolve.too_much_waste(choice, ask.conditions)
-        return wasteful or Candidate(gpu=gpu, parent=parent, choice=choice, share=there.share, passed=tuple(passed))
+        return wasteful or Candidate(
+            gpu=gpu,
+            parent=parent,
+            choice=choice,
+            share=there.share,
+            passed=tuple(passed),
+            preferred=resolve.is_preferred(gpu, ask.conditions),
+        )
     # Of a GPU that is bound to one size, what that size meets says more than what the others do.
     return next((one for _, one in passed if one.cause is not Cause.OTHER_SIZE), passed[0][1])
 
 
 def why_behind(best: Candidate, other: Candidate) -> str:
     """Why another candidate comes after the best."""
+    if best.preferred and not other.preferred:
+        return (
+            "time-sliced, and MIG is preferred"
+            if best.gpu.mode == observed.MIG
+            else "in MIG mode, and time-sliced is preferred"
+        )
     if other.choice.excess != best.choice.excess:
         wastes = f"{resolve.percent(other.choice.waste)} waste, not {resolve.percent(best.choice.waste)}"
         return f"further from the wish: {wastes}"
@@ -195,6 +222,10 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
         return "the only GPU of those asked for that can take it" if found.refused else "the GPU that was asked for"
     if not others:
         return "the only GPU that can take it"
+    preferred = [one for one in candidates if one.preferred == best.preferred]
+    if len(preferred) == 1:
+        return "the only GPU of the preferred kind that can take it"
+    candidates, others = tuple(preferred), preferred[1:]
     closest = [one for one in candidates if one.choice.excess == best.choice.excess]
     if len(closest) == 1:
         return f"the closest fit: {_instead(snapshot, others[0])}"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, Conditions, FgpuMemory, Grant
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
+from vgpumgr.core.model.snapshot import MIG as MIG_MODE
+from vgpumgr.core.plan import instances
 from vgpumgr.core.plan.no_place import Cause, Refusal
 
 if TYPE_CHECKING:
@@ -62,8 +64,8 @@ def choices(gpu: Gpu, ask: Ask) -> tuple[Choice, ...] | Refusal:
     match ask.wish:
         case profiles.ByProfile(profile=profile):
             return _of_profile(gpu, profile)
-        case profiles.ByMigProfile():
-            return Refusal(Cause.NEEDS_MIG, "is not in MIG mode, which is not supported yet")
+        case profiles.ByMigProfile(mig_profile=name):
+            return _of_mig_profile(gpu, name)
         case profiles.ByOther() as other:
             return Refusal(Cause.NO_SUCH_TYPE, f"serves no {profiles.describe(other)}")
         case amount:
@@ -72,15 +74,24 @@ def choices(gpu: Gpu, ask: Ask) -> tuple[Choice, ...] | Refusal:
 
 def unmet(gpu: Gpu, conditions: Conditions) -> Refusal | None:
     """Why nothing on a GPU meets the conditions, whatever its type; None if something can."""
-    if conditions.only == MIG:
-        return Refusal(Cause.NEEDS_MIG, "is not in MIG mode, which is not supported yet")
+    if conditions.only is not None and (conditions.only == MIG) != (gpu.mode == MIG_MODE):
+        if conditions.only == MIG:
+            return Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
+        return Refusal(Cause.OTHER_MODE, "is in MIG mode, not time-sliced")
     if conditions.compute is None:
         return None
+    if gpu.mode == MIG_MODE:
+        return Refusal(Cause.OTHER_POLICY, "is in MIG mode, in which no scheduler shares the whole GPU")
     policy = gpu.scheduler.policy if gpu.scheduler else None
     if policy == conditions.compute:
         return None
     found = "cannot be read" if policy is None else f"is {policy}"
     return Refusal(Cause.OTHER_POLICY, f"its scheduler {found}, not {conditions.compute}")
+
+
+def is_preferred(gpu: Gpu, conditions: Conditions) -> bool:
+    """Whether a GPU is divided as the conditions prefer; true where they prefer nothing."""
+    return conditions.prefer is None or (conditions.prefer == MIG) == (gpu.mode == MIG_MODE)
 
 
 def too_much_waste(choice: Choice, conditions: Conditions) -> Refusal | None:
@@ -133,7 +144,7 @@ def asked_mib(gpu: Gpu, wish: Amount, units: FgpuUnits) -> int | None:
 
 def board_mib(gpu: Gpu) -> int | None:
     """A board's framebuffer as its types divide it: the largest of them; None if no size is known."""
-    return max((_size(vgpu_type) for vgpu_type in _time_sliced(gpu)), default=None)
+    return max((_size(vgpu_type) for vgpu_type in _served(gpu)), default=None)
 
 
 def unit_of(gpu: Gpu, units: FgpuUnits) -> FgpuUnit | None:
@@ -153,14 +164,34 @@ def _of_profile(gpu: Gpu, profile: Profile) -> tuple[Choice, ...] | Refusal:
     return (Choice(type=vgpu_type, grant=_grant(gpu, vgpu_type, None)),)
 
 
+def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
+    """The types that fill an instance of exactly this profile; of several series the default one, else the others."""
+    if gpu.mode != MIG_MODE:
+        return Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
+    known = [profile.name for profile in gpu.mig.profiles] if gpu.mig is not None else []
+    found = [
+        one for one in _served(gpu) if (profile := instances.profile_of(gpu, one)) is not None and profile.name == name
+    ]
+    if not found:
+        why = "has no vGPU type for its" if name in known else "has no"
+        return Refusal(Cause.NO_SUCH_TYPE, f"{why} MIG profile {name} (it has {', '.join(known) or 'none'})")
+    largest = max(map(_size, found))
+    whole = [one for one in found if _size(one) == largest]
+    return tuple(Choice(type=one, grant=_grant(gpu, one, None)) for one in sorted(whole, key=_default_series_first))
+
+
+def _default_series_first(vgpu_type: VgpuType) -> tuple[bool, int]:
+    return vgpu_type.parsed is None or vgpu_type.parsed.series != profiles.DEFAULT_SERIES, vgpu_type.id
+
+
 def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal:
     asked = _asked(gpu, wish, ask)
     if isinstance(asked, Refusal):
         return asked
     series = wish.series or profiles.DEFAULT_SERIES
-    types = [one for one in _time_sliced(gpu) if one.parsed is not None and one.parsed.series == series]
+    types = [one for one in _served(gpu) if one.parsed is not None and one.parsed.series == series]
     if not types:
-        others = sorted({one.parsed.series for one in _time_sliced(gpu) if one.parsed is not None})
+        others = sorted({one.parsed.series for one in _served(gpu) if one.parsed is not None})
         return Refusal(Cause.NO_SUCH_TYPE, f"has no type of series {series} (it has {', '.join(others) or 'none'})")
     found = [
         _choice(gpu, one, asked, usable=wish.usable) for one in types if _is_enough(gpu, one, asked, usable=wish.usable)
@@ -172,13 +203,17 @@ def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal
             Cause.NO_SUCH_TYPE,
             f"has no {series} type of {memory(asked.mib)} or more: its largest is {largest.short}{sees}",
         )
-    return tuple(sorted(found, key=_closest))
+    return tuple(sorted(found, key=lambda choice: _closest(gpu, choice)))
 
 
-def _closest(choice: Choice) -> tuple[int, bool, int]:
-    """Old types of series B come twice with one size; the plain name goes first."""
+def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, int]:
+    """Of MIG-backed types with one size the one in the smaller instance. Old types of series B come twice with one size; the plain
+    name goes first.
+    """
     plain = choice.type.parsed is not None and not choice.type.parsed.suffix
-    return _size(choice.type), not plain, choice.type.id
+    profile = instances.profile_of(gpu, choice.type)
+    instance = (0, 0) if profile is None else (profile.size, profile.slices)
+    return _size(choice.type), instance, not plain, choice.type.id
 
 
 def _asked(gpu: Gpu, wish: Amount, ask: Ask) -> _Amount | Refusal:
@@ -244,11 +279,13 @@ def _grant(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount | None, waste: Fraction
     )
 
 
-def _time_sliced(gpu: Gpu) -> Iterable[VgpuType]:
+def _served(gpu: Gpu) -> Iterable[VgpuType]:
+    """The types that the GPU's mode allows: the MIG-backed ones in MIG mode, else the time-sliced ones."""
+    mig_backed = gpu.mode == MIG_MODE
     return (
         one
         for one in (gpu.types or {}).values()
-        if one.parsed is not None and one.parsed.slices is None and one.size_mib
+        if one.parsed is not None and instances.is_mig_backed(one) == mig_backed and one.size_mib
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import admission
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import free_places
+from vgpumgr.core.plan import free_places, instances
 from vgpumgr.core.plan.no_place import Cause, Refusal
 
 if TYPE_CHECKING:
@@ -106,6 +106,9 @@ class Room:
         """Why the GPU takes no more of a type, on any of its functions."""
         if self.gpu.mode == observed.MIXED_SIZE:
             return self._refusal_mixed(snapshot, vgpu_type)
+        if self.gpu.mode == observed.MIG:
+            home = instances.find_home(snapshot, self.gpu, vgpu_type)
+            return home if isinstance(home, Refusal) else None
         sizes = {self.gpu.size_of(type_id) for type_id in self.type_ids}
         count = self.count
         match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes, count):
@@ -155,10 +158,14 @@ def room_of(snapshot: HostSnapshot, gpu: Gpu) -> Room:
 def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:
     """A vGPU of ours whose hardware is gone, with the placement id that it is re-created at: its own, if that is free.
 
-    If it is not, another one: if possible, none that another missing vGPU comes back to.
+    If it is not, another one: if possible, none that another missing vGPU comes back to. In MIG mode the same of its GPU instance.
     """
     gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
     place = None
+    if gpu is not None and gpu.mode == observed.MIG:
+        vgpu_type, entry = gpu.type_of(ours.type_id), snapshot.entries.named(ours.key)
+        home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry) if vgpu_type else None
+        return replace(ours, mig=home.place) if isinstance(home, instances.Home) else ours
     if gpu is not None and gpu.mode == observed.MIXED_SIZE:
         others = tuple(entry for entry in awaited_on(snapshot, gpu) if entry.vgpu.key != ours.key)
         for free in (gpu.places, Room.of(gpu, others).free):

@@ -7,22 +7,27 @@ starts from another one's result. No write relies on it: each step tells the hos
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import admission
+from vgpumgr.core.driver import mig as driver_mig
 from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE, Freed, Vgpu
+from vgpumgr.core.model.mig import Instance, InstanceEntry
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, Freed, Vgpu
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry
-from vgpumgr.core.plan import blocked_write, free_places
+from vgpumgr.core.plan import blocked_write, free_places, instances
 from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.mig import Mig, OurInstance
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, Places, SizeMode
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, VmUuid
 
@@ -64,6 +69,8 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return replace(view, snapshot=_destroyed(view.snapshot, step))
         case steps.EvacuateVgpu():
             return replace(view, snapshot=_evacuated(view.snapshot, step))
+        case steps.CreateInstance() | steps.DestroyInstance():
+            return replace(view, snapshot=_with_instance(view.snapshot, step))
         case steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
             return replace(view, snapshot=_with_setting(view.snapshot, step))
 
@@ -134,6 +141,43 @@ def _unplugged(domain: Domain, step: steps.UnplugHostdev) -> Domain:
     return replace(domain, live=tuple(device for device in domain.live if device != step.device))
 
 
+def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnapshot:
+    """The GPU with one instance more or less, and the ledger with its entry or without."""
+    ours = step.instance
+    gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
+    if gpu is None or gpu.mig is None or gpu.mig.instances is None:
+        raise ImpossibleStepError("the GPU's instances are unknown")
+    there = gpu.mig.instance_at(ours.profile_id, ours.start)
+    if (there is None) != (step.expect in (steps.EMPTY, steps.ABSENT)):
+        raise ImpossibleStepError(f"expected {step.expect} of {ours.profile} at {ours.start}")
+    others = tuple(entry for entry in snapshot.instances if entry.instance.key != ours.key)
+    found = gpu.mig.instances
+    if isinstance(step, steps.CreateInstance):
+        entry = InstanceEntry(instance=ours, boot=snapshot.boot, state=MADE)
+        snapshot = replace(snapshot, ledger_file=True, instances=(*others, entry))
+        if there is None:
+            found = (*found, _new_instance(gpu, gpu.mig, ours))
+    else:
+        if len(others) == len(snapshot.instances):
+            raise ImpossibleStepError("the ledger names no such instance")
+        if there is not None and any(vgpu.gpu_instance in (None, there.id) for vgpu in gpu.vgpus):
+            raise ImpossibleStepError("a vGPU is in that instance")
+        snapshot = replace(snapshot, instances=others)
+        found = tuple(one for one in found if one != there)
+    divided = replace(gpu, mig=replace(gpu.mig, instances=found))
+    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(divided)))
+
+
+def _new_instance(gpu: Gpu, mig: Mig, ours: OurInstance) -> Instance:
+    profile = mig.profile_of(ours.profile_id)
+    pieces = [one.piece for one in instances.held_by_driver(gpu)]
+    if profile is None or ours.start not in driver_mig.free_starts(profile, pieces):
+        raise ImpossibleStepError(f"{gpu.pci} takes no {ours.profile} at {ours.start}")
+    taken = {one.id for one in mig.instances or ()}
+    number = next(number for number in count(1) if number not in taken)
+    return Instance(id=number, profile_id=profile.id, start=ours.start, size=profile.size, compute=1)
+
+
 def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
     made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
@@ -160,8 +204,28 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
         type_name=spec.type_name,
         placement_id=spec.placement_id,
         vfio=(f"/dev/vfio/{spec.parent}{spec.uuid or ''}",),
+        gpu_instance=_instance_for(gpu, spec),
     )
     return replace(snapshot, ledger_file=True, ledger=ledger, gpus=_with_gpu(snapshot, _with_new(gpu, parent, vgpu)))
+
+
+def _instance_for(gpu: Gpu, spec: VgpuSpec) -> int | None:
+    """The instance that the driver takes for a vGPU, which must be the one that it is meant to be in."""
+    if gpu.mode != MIG:
+        return None
+    vgpu_type = gpu.type_of(spec.type_id)
+    chosen = instances.chosen_by_driver(gpu, vgpu_type) if vgpu_type is not None else None
+    if (
+        chosen is None
+        or spec.mig is None
+        or (chosen.profile.name, chosen.instance.start)
+        != (
+            spec.mig.profile,
+            spec.mig.start,
+        )
+    ):
+        raise ImpossibleStepError(f"{gpu.pci} does not take {spec.type_name} in {spec.mig}")
+    return chosen.instance.id
 
 
 def _with_new(gpu: Gpu, parent: Parent, vgpu: Vgpu) -> Gpu:
@@ -283,7 +347,7 @@ def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> tuple[Gpu, ...]:
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with its creatable lists computed by the equal-size rule, in mixed-size mode from its free places.
+    """The GPU with its creatable lists computed by the equal-size rule, in mixed-size mode from its free places, in MIG mode from its instances.
 
     Raises ImpossibleStepError for a GPU in another mode, or whose free places are unknown.
     """
@@ -292,14 +356,23 @@ def with_creatable(gpu: Gpu) -> Gpu:
         offers = dict.fromkeys(gpu.places, 1)
         free = [_offering(parent, {} if parent.vgpus else offers) for parent in functions]
         return replace(gpu, parents=functions.with_offers(free))
+    if gpu.mode == MIG:
+        taken = {
+            kind.id: 1
+            for kind in (gpu.types or {}).values()
+            if instances.is_mig_backed(kind) and instances.chosen_by_driver(gpu, kind) is not None
+        }
+        return replace(
+            gpu, parents=functions.with_offers([_offering(one, {} if one.vgpus else taken) for one in functions])
+        )
     if gpu.mode not in (EQUAL_SIZE, None):
         raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
-    count = len(functions.vgpus)
+    there = len(functions.vgpus)
     sizes = gpu.sizes
     left = {
-        vgpu_type.id: most - count
+        vgpu_type.id: most - there
         for vgpu_type in (gpu.types or {}).values()
-        if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, count) is None
+        if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, there) is None
     }
     on_vf, nothing = dict.fromkeys(left, 1), dict[int, int]()
     parents = [

@@ -1,6 +1,7 @@
 """The steps that a plan consists of: verb + noun, each a value that knows its inverse and how it is printed.
 
 put_claim      write the wish and the binding, pending      ← drop_claim (or the claim that was there before)
+create_instance a GPU instance: ledger planned, made         ← destroy_instance
 create_vgpu    ledger planned, hardware, ledger made        ← destroy_vgpu
 enter_vgpu     the ledger names what is there already       (stays: it only says what is true)
 attach_hostdev into the inactive XML                        ← detach_hostdev
@@ -10,6 +11,7 @@ leave_claim    a detach has begun                           ← bind_claim
 unplug_hostdev out of the running VM                        ← plug_hostdev
 detach_hostdev out of the inactive XML                      ← attach_hostdev
 destroy_vgpu   ledger leaving, hardware, entry gone         ← create_vgpu
+destroy_instance an idle GPU instance of ours, and its entry ← create_instance
 drop_claim     the slot is free                             ← put_claim
 evacuate_vgpu      hardware gone, the ledger's entry stays made ← create_vgpu (again)
 set_scheduler  every engine of a GPU, at run time           ← set_scheduler
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy, Setting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.core.model.mig import OurInstance
     from vgpumgr.core.model.snapshot import Cordon, SizeMode
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmName, VmUuid
@@ -116,6 +119,30 @@ class DestroyVgpu:
     listed: bool = field(default=False, compare=False)
 
     verb = "destroy_vgpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateInstance:
+    """A GPU instance, with one compute instance of its whole size. `expect` is `empty`, or `same` if it exists and only the ledger
+    must be set to made.
+    """
+
+    host: HostName
+    instance: OurInstance
+    expect: Literal["empty", "same"]
+
+    verb = "create_instance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyInstance:
+    """An instance of ours that holds no vGPU. `expect` is `present`, or `absent` if only the ledger's entry is left."""
+
+    host: HostName
+    instance: OurInstance
+    expect: Literal["present", "absent"]
+
+    verb = "destroy_instance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +267,8 @@ class SetCordon:
 
 VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
 GpuStep = SetScheduler | SetMode
-HostStep = VgpuStep | GpuStep | WriteModprobe | SetCordon  # the others are libvirt's
+InstanceStep = CreateInstance | DestroyInstance
+HostStep = VgpuStep | InstanceStep | GpuStep | WriteModprobe | SetCordon  # the others are libvirt's
 LiveStep = PlugHostdev | UnplugHostdev
 DefinitionStep = PutClaim | DropClaim | AttachHostdev | DetachHostdev
 Step = HostStep | DefinitionStep | LiveStep
@@ -261,6 +289,8 @@ def inverse(step: Step) -> Step:
             return DestroyVgpu(host=step.host, vgpu=step.vgpu, expect=PRESENT, runs=step.runs)
         case EnterVgpu():
             return step
+        case CreateInstance() | DestroyInstance():
+            return _inverse_of_instance(step)
         case DestroyVgpu():
             return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, runs=step.runs)
         case AttachHostdev() | DetachHostdev() | PlugHostdev() | UnplugHostdev():
@@ -276,6 +306,12 @@ def inverse(step: Step) -> Step:
             return replace(step, text=step.before, before=step.text)
         case SetCordon():
             return replace(step, cordon=step.before, before=step.cordon)
+
+
+def _inverse_of_instance(step: InstanceStep) -> InstanceStep:
+    if isinstance(step, CreateInstance):
+        return DestroyInstance(host=step.host, instance=step.instance, expect=PRESENT)
+    return CreateInstance(host=step.host, instance=step.instance, expect=EMPTY)
 
 
 def _inverse_of_device(step: AttachHostdev | DetachHostdev | LiveStep) -> Step:
@@ -357,6 +393,18 @@ def record(step: Step) -> dict[str, object]:
                 "type_name": vgpu.type_name,
                 "uuid": vgpu.uuid,
                 "placement_id": vgpu.placement_id,
+                "mig": None if vgpu.mig is None else {"profile": vgpu.mig.profile, "start": vgpu.mig.start},
+                "inverse": undo,
+            }
+        case CreateInstance() | DestroyInstance():
+            instance = step.instance
+            return {
+                "verb": step.verb,
+                "host": step.host,
+                "gpu": instance.gpu,
+                "mig_profile": instance.profile,
+                "start": instance.start,
+                "size": instance.size,
                 "inverse": undo,
             }
         case AttachHostdev() | DetachHostdev():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import blocked_write, cordons, lost
+from vgpumgr.core.plan import blocked_write, cordons, instances, lost
 from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.core.plan.room import Room, room_of
 
@@ -41,11 +41,18 @@ def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal 
     problem = unfit(snapshot, room.gpu)
     if problem:
         return problem
-    if (
-        vgpu_type.parsed is not None and vgpu_type.parsed.slices is not None
-    ):  # NVML and mdev directories list them in any mode
-        return Refusal(Cause.NEEDS_MIG, f"{vgpu_type.short} needs MIG mode, which is not supported yet")
+    if instances.is_mig_backed(vgpu_type) != (room.gpu.mode == observed.MIG):  # types are listed in any mode
+        return other_division(room.gpu, vgpu_type)
     return room.refusal(snapshot, vgpu_type)
+
+
+def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
+    """Why a MIG-backed type is not for a GPU that is not in MIG mode, or the other way round."""
+    if instances.is_mig_backed(vgpu_type):
+        return Refusal(
+            Cause.NEEDS_MIG, f"{vgpu_type.short} needs MIG mode, and the GPU is in {gpu.mode or 'an unknown'} mode"
+        )
+    return Refusal(Cause.OTHER_MODE, f"{vgpu_type.short} is time-sliced, and the GPU is in MIG mode")
 
 
 def of_parent(
@@ -62,6 +69,10 @@ def of_parent(
     if parent.creatable is None:
         return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
     reserved = len(room.awaited) if parent.vf_index is None else 0
+    if room.gpu.mode == observed.MIG:
+        home = instances.find_home(snapshot, room.gpu, vgpu_type)
+        if isinstance(home, Refusal) or not home.is_there:  # the driver offers it once its instance is made
+            return home if isinstance(home, Refusal) else None
     if parent.creatable.get(vgpu_type.id, 0) <= reserved:
         text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
         return Refusal(Cause.NOT_OFFERED, text)
@@ -83,6 +94,10 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
     vgpu_type = (gpu.types or {}).get(ours.type_id)
     if vgpu_type is None:
         return Refusal(Cause.NO_SUCH_TYPE, f"has no type {ours.type_id} ({ours.type_name}) any more")
+    if gpu.mode == observed.MIG and instances.is_mig_backed(vgpu_type):
+        entry = snapshot.entries.named(ours.key)
+        home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
+        return home if isinstance(home, Refusal) else None
     room = Room.of(gpu, awaited=())
     return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred)
 
@@ -99,8 +114,6 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
         return Refusal(Cause.NO_VGPUS, f"offers no vGPUs: {gpu.problem}")
     if gpu.uuid is None:
         return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
-    if gpu.mode not in (observed.EQUAL_SIZE, observed.MIXED_SIZE, None):
-        return Refusal(Cause.OTHER_MODE, f"is in {gpu.mode} mode, which is not supported yet")
     if not gpu.types:
         return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
     why = blocked_write.why_not(snapshot, gpu)

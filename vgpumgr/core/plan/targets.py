@@ -10,6 +10,7 @@ from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS
 from vgpumgr.core.model import claims, snapshot
+from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, Vf, VgpuSpec
 from vgpumgr.core.plan import detach, no_capacity, ownership, placement, resolve, room, sharing, takes
 from vgpumgr.core.plan import plan as plans
@@ -99,7 +100,10 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
     waste, limit = claim.grant.waste_pct if claim.grant is not None else 0, conditions.max_waste_pct
     if limit is not None and waste > limit:
         return f"{waste:g} % of it waste, of at most {limit} %"
-    return "a time-sliced vGPU" if conditions.only == MIG else None
+    mig_backed = profiles.parse_type_name(claim.binding.type_name).slices is not None
+    if conditions.only is None or (conditions.only == MIG) == mig_backed:
+        return None
+    return "a MIG-backed vGPU" if mig_backed else "a time-sliced vGPU"
 
 
 def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
@@ -238,6 +242,9 @@ def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: Le
     same = claim if claim is not None and profiles.same_wish(claim.wish, request.wish) else None
     if same is not None and _unmet(view, same, request.conditions) is not None:
         return False
+    if isinstance(request.wish, profiles.ByMigProfile):
+        place = entry.vgpu.mig
+        return place is not None and place.profile == request.wish.mig_profile
     if isinstance(request.wish, profiles.ByProfile):
         profile, name = request.wish.profile, profiles.parse_type_name(entry.vgpu.type_name)
         return name.short == profile.short and profile.board in (None, name.board)
@@ -341,12 +348,22 @@ def _pending_place(
         parent=parent,
         type=vgpu_type,
         ordinal=room.count_allocated(view.snapshot, gpu) + 1,
-        maximum=None if gpu.mode == snapshot.MIXED_SIZE else vgpu_type.max,
+        maximum=vgpu_type.max if gpu.mode in (snapshot.EQUAL_SIZE, None) else None,
         why="the place that its claim already names",
         grant=claim.grant,
         placement_id=placement.place_on(view.snapshot, gpu, vgpu_type, before=claim.binding.placement_id),
+        home=placement.home_on(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, claim.binding)),
     )
     return _new_spec(domain, claim.slot, claim.generation, placed), placed
+
+
+def _mig_place(gpu: Gpu, binding: claims.Binding) -> MigPlace | None:
+    """Where a claim says that its MIG-backed vGPU is; None where the GPU has no such profile now."""
+    known = gpu.mig.profiles if gpu.mig is not None else ()
+    profile = next((one for one in known if one.name == binding.mig_profile), None)
+    if profile is None or binding.mig_start is None:
+        return None
+    return MigPlace(profile=profile.name, profile_id=profile.id, start=binding.mig_start)
 
 
 def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
@@ -387,4 +404,5 @@ def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Pla
         type_id=placed.type.id,
         type_name=placed.type.type_name,
         placement_id=placed.placement_id,
+        mig=placed.home.place if placed.home is not None else None,
     )

@@ -25,6 +25,8 @@ def wire_step(step: steps.HostStep) -> protocol.AnyStep:
                 "mode": step.mode,
                 "expect": step.before,
             }
+        case steps.CreateInstance() | steps.DestroyInstance():
+            return _instance(step)
         case steps.WriteModprobe():
             return _modprobe(step)
         case steps.SetCordon():
@@ -63,6 +65,20 @@ def _vgpu(step: steps.VgpuStep) -> protocol.Step:
         "expect": _expect(step),
         "runs": False if isinstance(step, steps.EnterVgpu) else step.runs,
         "listed": step.listed if isinstance(step, steps.DestroyVgpu | steps.EvacuateVgpu) else False,
+    }
+
+
+def _instance(step: steps.InstanceStep) -> protocol.InstanceStep:
+    instance = step.instance
+    return {
+        "verb": step.verb,
+        "gpu_uuid": instance.gpu_uuid,
+        "gpu": instance.gpu,
+        "profile": instance.profile,
+        "profile_id": instance.profile_id,
+        "start": instance.start,
+        "size": instance.size,
+        "expect": step.expect,
     }
 
 

@@ -1,0 +1,304 @@
+"""The GPU instances of a GPU in MIG mode: whose they are, what they hold, and which one a new vGPU will be in.
+
+The driver chooses: of the instances of the type's profile that have room, the one with the lowest id (kernel_vgpu_mgr.c, 595). So an
+instance that exists and has room is never passed over, and one that somebody else made bars the GPU to that profile. Where none
+has room, a new one is made, at the start that leaves the largest profiles possible; if its slices are taken by instances of
+ours that hold nothing (cached), just enough of those go first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from vgpumgr.core.driver import mig
+from vgpumgr.core.driver.mig import InstanceProfile, Piece
+from vgpumgr.core.model.mig import MigPlace, OurInstance
+from vgpumgr.core.model.vgpu import MADE
+from vgpumgr.core.plan import step as steps
+from vgpumgr.core.plan.no_place import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vgpumgr.core.model.mig import Instance
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu, VgpuType
+    from vgpumgr.core.model.vgpu import LedgerEntry
+
+USED: Final = "used"
+CACHED: Final = "cached"
+FOREIGN: Final = "foreign"
+State = Literal["used", "cached", "foreign"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """An instance that exists. `vgpus` are in it; `awaited`: vGPUs of ours that are gone and will be re-created in it.
+
+    `ours`: the ledger has it, of this boot. `sure` False: a vGPU of the GPU does not say where it is, and may be here.
+    """
+
+    instance: Instance
+    profile: InstanceProfile
+    vgpus: tuple[Vgpu, ...]
+    sure: bool
+    ours: bool = False
+    awaited: tuple[LedgerEntry, ...] = ()
+
+    @property
+    def piece(self) -> Piece:
+        return Piece(profile=self.profile, start=self.instance.start)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it holds nothing, and nothing comes back to it."""
+        return self.sure and not self.vgpus and not self.awaited
+
+    @property
+    def state(self) -> State:
+        if self.vgpus or not self.sure:
+            return USED
+        return CACHED if self.ours else FOREIGN
+
+    def has_room(self, gpu: Gpu, vgpu_type: VgpuType, *, beside: int) -> bool:
+        """Whether the driver takes one more of the type there: it counts what is there, and takes one size per instance."""
+        sizes = {gpu.size_of(vgpu.type_id) for vgpu in self.vgpus}
+        return len(self.vgpus) + beside < per_instance(self.profile, vgpu_type) and sizes <= {vgpu_type.size_mib}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The instance in which a new vGPU will be, and what has to be done first: cached instances out, the new one in.
+
+    `is_there`: it exists already, and at most the ledger has to be told.
+    """
+
+    place: MigPlace
+    steps: tuple[steps.InstanceStep, ...]
+    is_there: bool
+
+
+def is_mig_backed(vgpu_type: VgpuType) -> bool:
+    return vgpu_type.parsed is not None and vgpu_type.parsed.slices is not None
+
+
+def per_instance(profile: InstanceProfile, vgpu_type: VgpuType) -> int:
+    """How many vGPUs of a type share an instance: as the driver says, else its maximum on the GPU by that of the instances."""
+    if vgpu_type.per_instance is not None:
+        return vgpu_type.per_instance
+    return max(1, (vgpu_type.max or 0) // profile.maximum)
+
+
+def profile_of(gpu: Gpu, vgpu_type: VgpuType) -> InstanceProfile | None:
+    """The profile in whose instances a type lives on a GPU in MIG mode; None if the host does not say."""
+    if gpu.mig is None or vgpu_type.mig_profile is None:
+        return None
+    return gpu.mig.profile_of(vgpu_type.mig_profile)
+
+
+def held_by_driver(gpu: Gpu) -> tuple[Held, ...]:
+    """The instances of a GPU by their starts, whosever they are; none if they cannot be read."""
+    found = gpu.mig.instances if gpu.mig is not None else None
+    sure = all(vgpu.gpu_instance is not None for vgpu in gpu.vgpus)
+    return tuple(
+        Held(
+            instance=instance,
+            profile=_known(gpu, instance),
+            vgpus=tuple(vgpu for vgpu in gpu.vgpus if vgpu.gpu_instance == instance.id),
+            sure=sure,
+        )
+        for instance in sorted(found or (), key=lambda one: one.start)
+    )
+
+
+def chosen_by_driver(gpu: Gpu, vgpu_type: VgpuType) -> Held | None:
+    """The instance that the driver takes for one more vGPU of a type now; None if none has room."""
+    fitting = [
+        one
+        for one in held_by_driver(gpu)
+        if one.profile.id == vgpu_type.mig_profile and one.has_room(gpu, vgpu_type, beside=0)
+    ]
+    return min(fitting, key=lambda one: one.instance.id, default=None)
+
+
+def held(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Held, ...]:
+    """The same, with what the ledger says of them."""
+    ours, awaited = _ours(snapshot, gpu), _awaited(snapshot, gpu)
+    return tuple(
+        replace(
+            one,
+            ours=(one.profile.name, one.instance.start) in ours,
+            awaited=tuple(entry for entry in awaited if _is_at(entry, one.profile, one.instance.start)),
+        )
+        for one in held_by_driver(gpu)
+    )
+
+
+def find_home(
+    snapshot: HostSnapshot,
+    gpu: Gpu,
+    vgpu_type: VgpuType,
+    *,
+    before: MigPlace | None = None,
+    but: LedgerEntry | None = None,
+) -> Home | Refusal:
+    """Where one more vGPU of a type will be, or why the GPU has no room for it.
+
+    `before`: where it was; that start is taken again if it is free. `but`: its own entry, which reserves nothing from it.
+    """
+    if gpu.mig is None or gpu.mig.instances is None:
+        return Refusal(Cause.UNREADABLE, "is in MIG mode, and its GPU instances cannot be read")
+    profile = profile_of(gpu, vgpu_type)
+    if profile is None:
+        return Refusal(Cause.NO_SUCH_TYPE, f"the driver names no GPU instance profile for {vgpu_type.short}")
+    there = held(snapshot, gpu)
+    chosen = chosen_by_driver(gpu, vgpu_type)
+    if chosen is not None:
+        return _existing(snapshot, gpu, vgpu_type, next(one for one in there if one.instance == chosen.instance), but)
+    reserved = _reserved(snapshot, gpu, there, but)
+    spare = [one for one in there if one.ours and one.is_idle]
+    kept = (*(one.piece for one in there if one not in spare), *reserved)
+    going = mig.evict(profile, kept, [one.piece for one in spare])
+    if going is None:
+        return Refusal(Cause.FULL, _in_the_way(profile, there, reserved))
+    stays = (*kept, *(one.piece for one in spare if one.piece not in going))
+    starts = mig.free_starts(profile, stays)
+    again = before is not None and before.profile == profile.name and before.start in starts
+    start = before.start if again and before is not None else mig.best_start(gpu.mig.profiles, profile, stays)
+    assert start is not None
+    out = [_out(snapshot, gpu, piece) for piece in going]
+    made = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)
+    return Home(place=_place(profile, start), steps=(*out, made), is_there=False)
+
+
+def _out(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInstance:
+    return steps.DestroyInstance(
+        host=snapshot.host, instance=ours_at(gpu, piece.profile, piece.start), expect=steps.PRESENT
+    )
+
+
+def _existing(
+    snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, one: Held, but: LedgerEntry | None
+) -> Home | Refusal:
+    where = f"{one.profile.name} at memory slice {one.instance.start}"
+    if not one.ours:
+        return Refusal(
+            Cause.FOREIGN_INSTANCE,
+            f"the driver would put {vgpu_type.short} into GPU instance {one.instance.id} ({where}), which is not vgpumgr's",
+        )
+    others = [entry for entry in one.awaited if entry != but]
+    if not one.has_room(gpu, vgpu_type, beside=len(others)):
+        owners = ", ".join(dict.fromkeys(entry.vgpu.vm_name for entry in others))
+        return Refusal(Cause.FULL, f"its {where} is kept for {owners}, whose vGPU is missing")
+    ours = ours_at(gpu, one.profile, one.instance.start)
+    made = any(entry.instance.key == ours.key and entry.state == MADE for entry in snapshot.instances)
+    enter = () if made else (steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.SAME),)
+    return Home(place=_place(one.profile, one.instance.start), steps=enter, is_there=True)
+
+
+def left(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType) -> int:
+    """How many more vGPUs of a type a GPU in MIG mode takes, if every cached instance goes that is in the way."""
+    found = find_home(snapshot, gpu, vgpu_type)
+    profile = profile_of(gpu, vgpu_type)
+    if isinstance(found, Refusal) or profile is None:
+        return 0
+    there = held(snapshot, gpu)
+    most = per_instance(profile, vgpu_type)
+    alike = [one for one in there if one.ours and one.profile.id == profile.id]
+    rooms = sum(
+        most - len(one.vgpus) - len(one.awaited)
+        for one in alike
+        if one.has_room(gpu, vgpu_type, beside=len(one.awaited))
+    )
+    kept = [one.piece for one in there if one in alike or not (one.ours and one.is_idle)]
+    return rooms + most * mig.capacity(profile, (*kept, *_reserved(snapshot, gpu, there, None)))
+
+
+def cached(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Held, ...]:
+    """The instances of ours that hold nothing, and to which nothing comes back."""
+    return tuple(one for one in held(snapshot, gpu) if one.ours and one.is_idle)
+
+
+def ours_at(gpu: Gpu, profile: InstanceProfile, start: int) -> OurInstance:
+    assert gpu.uuid is not None
+    return OurInstance(
+        gpu_uuid=gpu.uuid, gpu=gpu.pci, profile=profile.name, profile_id=profile.id, start=start, size=profile.size
+    )
+
+
+def place_of(gpu: Gpu, vgpu: Vgpu) -> MigPlace | None:
+    """Where a vGPU is, as the driver says; None if it is in no instance, or that is unknown."""
+    instance = gpu.mig.instance_of(vgpu.gpu_instance) if gpu.mig is not None else None
+    return None if instance is None else _place(_known(gpu, instance), instance.start)
+
+
+def _place(profile: InstanceProfile, start: int) -> MigPlace:
+    return MigPlace(profile=profile.name, profile_id=profile.id, start=start)
+
+
+def _ours(snapshot: HostSnapshot, gpu: Gpu) -> set[tuple[str, int]]:
+    """Profile and start of each instance of the ledger: one of an earlier boot is gone, whatever is there now."""
+    return {
+        (entry.instance.profile, entry.instance.start)
+        for entry in snapshot.instances
+        if entry.instance.gpu_uuid == gpu.uuid and entry.boot == snapshot.boot
+    }
+
+
+def _awaited(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
+    """The entries of MIG-backed vGPUs that are not there."""
+    entered = snapshot.entries.on(gpu.uuid)
+    missing = entered.keys() - gpu.functions.at.keys()
+    return tuple(
+        entry
+        for place, entries in entered.items()
+        if place in missing
+        for entry in entries
+        if entry.vgpu.mig is not None
+    )
+
+
+def _is_at(entry: LedgerEntry, profile: InstanceProfile, start: int) -> bool:
+    place = entry.vgpu.mig
+    return place is not None and (place.profile, place.start) == (profile.name, start)
+
+
+def _reserved(snapshot: HostSnapshot, gpu: Gpu, there: Iterable[Held], but: LedgerEntry | None) -> tuple[Piece, ...]:
+    """The instances that are gone and come back, with the vGPUs of ours that were in them."""
+    assert gpu.mig is not None
+    existing = {(one.profile.name, one.instance.start) for one in there}
+    wanted = {
+        (entry.vgpu.mig.profile_id, entry.vgpu.mig.start)
+        for entry in _awaited(snapshot, gpu)
+        if entry != but and entry.vgpu.mig is not None
+        if (entry.vgpu.mig.profile, entry.vgpu.mig.start) not in existing
+    }
+    found = ((gpu.mig.profile_of(number), start) for number, start in sorted(wanted))
+    return tuple(Piece(profile=profile, start=start) for profile, start in found if profile is not None)
+
+
+def _known(gpu: Gpu, instance: Instance) -> InstanceProfile:
+    """The profile of an instance; one that the host does not list takes its slices all the same."""
+    profile = gpu.mig.profile_of(instance.profile_id) if gpu.mig is not None else None
+    return profile or InstanceProfile(
+        id=instance.profile_id,
+        name=f"profile {instance.profile_id}",
+        slices=instance.size,
+        size=instance.size,
+        starts=(instance.start,),
+        memory_mib=0,
+        maximum=1,
+    )
+
+
+def _in_the_way(profile: InstanceProfile, there: Sequence[Held], reserved: Sequence[Piece]) -> str:
+    counts = Counter(
+        f"{one.profile.name} {'of somebody else' if not one.ours else _whose(one)}" for one in there
+    ) + Counter(f"{piece.profile.name} (comes back)" for piece in reserved)
+    holds = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+    return f"has no {profile.size} memory {'slice' if profile.size == 1 else 'slices'} for a {profile.name}: {holds or 'empty'}"
+
+
+def _whose(one: Held) -> str:
+    return "in use" if one.vgpus or not one.sure else "cached"
