@@ -19,6 +19,7 @@
     │   ├── ProgramFailed · LedgerBroken
     │   ├── SysfsRefused(path, errno)                     1   failed
     │   ├── NvmlRefused(function, code)                   1   failed
+    │   ├── ToolRefused(command)                          1   failed
     │   ├── LedgerUnwritable(path, errno)                 1   failed
     │   ├── HypervisorError(code)                         1   failed
     │   └── Busy(owner) · LeaseLost                       6   busy
@@ -451,6 +452,19 @@ class NvmlRefused(HostError):
         super().__init__(host, message, hint=hint, details=details)
         self.function = function
         self.code = code
+
+
+class ToolRefused(HostError):
+    """One of NVIDIA's programs on the host (sriov-manage, nvidia-smi) did not do its work; `command` is its command line."""
+
+    exit_code = 1
+    outcome = Outcome.FAILED
+
+    def __init__(
+        self, host: str, message: str, *, command: str, hint: str | None = None, details: Iterable[str] = ()
+    ) -> None:
+        super().__init__(host, message, hint=hint, details=details)
+        self.command = command
 
 
 class HypervisorError(HostError):

@@ -13,7 +13,12 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.usage.runs import LastRun, PlannedHost
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, write_ledger
-from vgpumgr.host.protocol import LEDGER_PATH, LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
+from vgpumgr.host.protocol import (
+    LEDGER_PATH,
+    LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_CORDONS,
+    LEDGER_VERSION_WITHOUT_INSTANCES,
+)
 from vgpumgr.names import Slot
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent
@@ -24,7 +29,9 @@ from vgpumgr.store.sql.samples import Samples
 
 STORED = Path(__file__).parents[1] / "cases/stored"
 LEDGER = STORED / f"ledger-{LEDGER_VERSION}.json"
+LEDGER_WITHOUT_INSTANCES = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_INSTANCES}.json"
 LEDGER_WITHOUT_CORDONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_CORDONS}.json"
+LEDGERS = (LEDGER, LEDGER_WITHOUT_INSTANCES, LEDGER_WITHOUT_CORDONS)
 CLAIM = STORED / f"claim-{claims.VERSION}.xml"
 JOURNAL = STORED / f"journal-{sql_journal.SCHEMA.version}.db"
 SAMPLES = STORED / f"samples-{sample_tables.SCHEMA.version}.db"
@@ -41,6 +48,23 @@ CORDON = {
     "by": "anna@ctl1",
     "at": "2026-11-22T12:00:00Z",
 }
+INSTANCE = {
+    "gpu_uuid": ENTRIES[0]["gpu_uuid"],
+    "gpu": ENTRIES[0]["gpu"],
+    "profile": "2g.10gb",
+    "profile_id": 14,
+    "start": 2,
+    "size": 2,
+    "boot": ENTRIES[0]["boot"],
+    "state": "made",
+}
+MIG_ENTRY = make_entry(
+    VENDOR,
+    slot="vgpu2",
+    vf_index=2,
+    parent="0000:41:00.6",
+    mig={key: INSTANCE[key] for key in ("profile", "profile_id", "start")},
+)
 FREED = {"vm_uuid": ENTRIES[0]["vm_uuid"], "slot": "vgpu2", "generation": 3}
 
 DECLARED = replace(
@@ -82,12 +106,13 @@ def write(folder: Path) -> None:
     """Write today's file of each shape into an empty folder."""
     root = folder / "host"
     (root / LEDGER_PATH.lstrip("/")).parent.parent.mkdir(parents=True)
-    for path, cordons in ((LEDGER, (CORDON,)), (LEDGER_WITHOUT_CORDONS, ())):
-        whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
-        write_ledger(
-            Root(root),
-            Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,), cordons=cordons),
-        )
+    whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
+    oldest = Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,))
+    with_cordon = oldest._replace(cordons=(CORDON,))
+    newest = with_cordon._replace(entries=(*ENTRIES, MIG_ENTRY), instances=(INSTANCE,))
+    ledgers = {LEDGER_WITHOUT_CORDONS: oldest, LEDGER_WITHOUT_INSTANCES: with_cordon, LEDGER: newest}
+    for path, ledger in ledgers.items():
+        write_ledger(Root(root), ledger)
         (root / LEDGER_PATH.lstrip("/")).rename(folder / path.name)
     (folder / CLAIM.name).write_text(stored_claims(CLAIMS) + "\n")
     journal = Journal(folder / JOURNAL.name, warn=print)
@@ -103,7 +128,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
-        for path in (LEDGER, LEDGER_WITHOUT_CORDONS, CLAIM, JOURNAL, SAMPLES):
+        for path in (*LEDGERS, CLAIM, JOURNAL, SAMPLES):
             shutil.copyfile(Path(folder) / path.name, path)
 
 

@@ -48,6 +48,7 @@ KINDS = {
     protocol.BLOCKED_WRITE: 5,
     protocol.SYSFS_REFUSED: 1,
     protocol.NVML_REFUSED: 1,
+    protocol.TOOL_REFUSED: 1,
     protocol.LIBVIRT_REFUSED: 1,
     protocol.LEDGER_UNWRITABLE: 1,
     protocol.DEADLINE: 4,

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import shutil
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.unit import stored_shapes as stored
 from tests.unit.store.samples_of import PCI, SECOND, T0
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.usage.readings import VgpuKey
 from vgpumgr.core.usage.runs import NO_RUNS, LastRuns
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.host.ledger.ledger import parse_ledger
-from vgpumgr.host.protocol import LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
+from vgpumgr.host.protocol import (
+    LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_CORDONS,
+    LEDGER_VERSION_WITHOUT_INSTANCES,
+)
 from vgpumgr.link.values.snapshot_facts import parse_entry
 from vgpumgr.names import HostName
 from vgpumgr.store.journal import Journal
@@ -31,27 +36,34 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     "path",
-    [stored.LEDGER, stored.LEDGER_WITHOUT_CORDONS, stored.CLAIM, stored.JOURNAL, stored.SAMPLES],
+    [*stored.LEDGERS, stored.CLAIM, stored.JOURNAL, stored.SAMPLES],
     ids=lambda path: path.name,
 )
 def test_each_shapes_version_of_today_has_its_file(path: Path) -> None:
     assert path.is_file(), "a new version of a stored shape: python -m tests.unit.stored_shapes writes its file"
 
 
-@pytest.mark.parametrize(("path", "cordons"), [(stored.LEDGER, (stored.CORDON,)), (stored.LEDGER_WITHOUT_CORDONS, ())])
+@pytest.mark.parametrize(
+    ("path", "version", "cordons", "instances"),
+    [
+        (stored.LEDGER, LEDGER_VERSION, (stored.CORDON,), (stored.INSTANCE,)),
+        (stored.LEDGER_WITHOUT_INSTANCES, LEDGER_VERSION_WITHOUT_INSTANCES, (stored.CORDON,), ()),
+        (stored.LEDGER_WITHOUT_CORDONS, LEDGER_VERSION_WITHOUT_CORDONS, (), ()),
+    ],
+)
 def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf(
-    path: Path, cordons: tuple[dict[str, str], ...]
+    path: Path, version: int, cordons: tuple[dict[str, Any], ...], instances: tuple[dict[str, Any], ...]
 ) -> None:
-    """A ledger without cordons keeps the number from before them: the programs that know no cordon may go on with it."""
+    """A ledger without instances, or without cordons, keeps the number from before them: the programs that know none go on with it."""
     ledger = parse_ledger(path.read_bytes())
-    assert ledger.document["version"] == (LEDGER_VERSION if cordons else LEDGER_VERSION_WITHOUT_CORDONS)
-    assert ledger.cordons == cordons
-    assert (ledger.entries, ledger.blocked_writes, ledger.freed) == (
-        stored.ENTRIES,
-        (stored.BLOCKED_WRITE,),
-        (stored.FREED,),
+    assert ledger.document["version"] == version
+    assert (ledger.cordons, ledger.instances) == (cordons, instances)
+    entries = (*stored.ENTRIES, stored.MIG_ENTRY) if instances else stored.ENTRIES
+    assert (ledger.entries, ledger.blocked_writes, ledger.freed) == (entries, (stored.BLOCKED_WRITE,), (stored.FREED,))
+    mdev, vf, *in_instance = (parse_entry(fact) for fact in ledger.facts())
+    assert [entry.vgpu.mig for entry in in_instance] == [MigPlace(profile="2g.10gb", profile_id=14, start=2)] * len(
+        instances
     )
-    mdev, vf = (parse_entry(fact) for fact in ledger.facts())
     assert (mdev.vgpu.device, mdev.state) == (Mdev(stored.ENTRIES[0]["uuid"]), "made")
     assert (vf.vgpu.device, vf.state) == (Vf(stored.ENTRIES[1]["parent"]), "leaving")
 
@@ -92,6 +104,6 @@ def test_what_runs_left_is_read_whole_and_a_file_from_before_it_has_none_until_o
 
 def test_what_the_product_writes_today_is_what_is_kept(tmp_path: Path) -> None:
     stored.write(tmp_path)
-    for ledger in (stored.LEDGER, stored.LEDGER_WITHOUT_CORDONS):
+    for ledger in stored.LEDGERS:
         assert json.loads((tmp_path / ledger.name).read_text()) == json.loads(ledger.read_text())
     assert (tmp_path / stored.CLAIM.name).read_text() == stored.CLAIM.read_text()

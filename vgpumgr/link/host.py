@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
 STEP_DEADLINE_S = 20.0
+TOOL_DEADLINE_S = 120.0  # sriov-manage and a reset rebind the GPU to its driver, and make up to 48 functions
 PLUG_S = 120.0  # with a virtual function, VFIO first locks all of the guest's memory: seconds for each 100 GiB
 
 
@@ -99,7 +100,9 @@ class Host(abc.ABC):
         """Carry out one step under the lock. Raises HostDeadline if the step may still happen."""
         from vgpumgr.link.values import snapshot_facts, steps
 
-        told = self.program.execute(steps.wire_step(step), deadline_s=STEP_DEADLINE_S)
+        wire = steps.wire_step(step)
+        deadline_s = TOOL_DEADLINE_S if wire["verb"] in (protocol.SET_VFS, protocol.RESET_GPU) else STEP_DEADLINE_S
+        told = self.program.execute(wire, deadline_s=deadline_s)
         return StepResult(
             note=told["note"], scheduler=snapshot_facts.maybe(told["scheduler"], snapshot_facts.parse_scheduler)
         )

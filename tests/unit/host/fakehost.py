@@ -301,6 +301,20 @@ def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
     }
 
 
+def make_type(
+    number: int, name: str, most: int | None, framebuffer_mib: int | None, mig_profile: int | None = None
+) -> dict[str, Any]:
+    """A type as a fact."""
+    return {
+        "id": number,
+        "name": name,
+        "max": most,
+        "framebuffer_mib": framebuffer_mib,
+        "mig_profile": mig_profile,
+        "max_per_instance": None,
+    }
+
+
 def make_destroy(framework: str, **more: Any) -> dict[str, Any]:
     """The step that takes back what make_step makes."""
     return make_step(framework, **{"verb": "destroy_vgpu", "expect": "present", **more})

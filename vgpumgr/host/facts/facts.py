@@ -155,7 +155,8 @@ def _offer(
 
 def _wanted(seen: _Seen) -> GpuQuery:
     framework = seen.offer.framework
-    return GpuQuery(pci=seen.card.pci, types=framework == VENDOR_VFIO, framework=framework)
+    listed = frozenset(seen.offer.types)
+    return GpuQuery(pci=seen.card.pci, types=framework == VENDOR_VFIO, framework=framework, listed=listed)
 
 
 def _gpu_fact(
@@ -179,14 +180,18 @@ def _gpu_fact(
         failure = "NVML is not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
     if failure is not None:
         offers = seen.offer.framework is not None
-        for key in ("mode", "framebuffer_mib", "scheduler") if offers else ("mode", "framebuffer_mib"):
+        for key in ("mode", "mig", "framebuffer_mib", *(["scheduler"] if offers else [])):
             unknown.add(key, failure)
     types = None
     if seen.offer.framework is not None:
         types = gpu.unify_types(seen.offer.types, nvml.types)
+        for fact in types:
+            fact["mig_profile"], fact["max_per_instance"] = nvml.type_mig.get(fact["id"], (None, None))
         known = {fact["id"]: fact for fact in types}
         ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
         gpu.name_vgpus(seen.offer.parents, known, ours, unknown)
+        if nvml.mig is not None and nvml.mig["enabled"]:
+            gpu.locate_vgpus(root, seen.offer.parents, unknown)
     return {
         "pci": card.pci,
         "uuid": uuid,

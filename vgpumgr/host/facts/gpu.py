@@ -257,6 +257,15 @@ def name_vgpus(
                 unknown.add("vgpus[{pci}].type_name".format(**parent), "no function lists the type any more")
 
 
+def locate_vgpus(root: Root, parents: Sequence[ParentFact], unknown: Unknowns) -> None:
+    """Add to the vGPUs of a GPU in MIG mode the ids of their GPU instances."""
+    for parent in parents:
+        for vgpu in parent["vgpus"]:
+            where = mdev.device_of(parent["pci"], vgpu["uuid"])
+            what = "vgpus[{}].gpu_instance".format(vgpu["uuid"] or parent["pci"])
+            vgpu["gpu_instance"] = mdev.read_gpu_instance(root, where, unknown, what)
+
+
 def unify_types(listed: Dict[int, TypeFact], supported: Optional[Sequence[TypeFact]]) -> List[TypeFact]:
     """The types that functions list, plus those that NVML says the GPU supports; NVML's figures fill gaps."""
     union = dict(listed)

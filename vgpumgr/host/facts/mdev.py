@@ -12,6 +12,7 @@ from .vfio import device_paths
 
 BUS = "/sys/bus/mdev/devices"
 TYPES = "mdev_supported_types"
+NO_INSTANCE = 0xFFFFFFFF  # INVALID_GPU_INSTANCE_ID (nvml.h), in case the driver writes that one
 NO_PLACEMENT = (errno.ENXIO, errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -163,6 +164,25 @@ def read_placement(device: int, unknown: Unknowns, what: str) -> Optional[int]:
         if error.errno not in NO_PLACEMENT:
             unknown.failed(what + ".placement_id", error)
         return None
+
+
+def device_of(parent: str, uuid: Optional[str]) -> str:
+    """The directory of a vGPU's device: the mdev's, or its VF's."""
+    return "{}/{}".format(*((DEVICES, parent) if uuid is None else (BUS, uuid)))
+
+
+def read_gpu_instance(root: Root, device: str, unknown: Unknowns, what: str) -> Optional[int]:
+    """The id of a vGPU's GPU instance, from nvidia/gpu_instance_id, on a GPU in MIG mode; null (and noted) if it says none."""
+    try:
+        text = read(root.path(device + "/nvidia/gpu_instance_id"))
+    except OSError as error:
+        unknown.failed(what, error)
+        return None
+    found = parse_placement(text)
+    if found is None or found == NO_INSTANCE:
+        unknown.add(what, "nvidia/gpu_instance_id says {!r:.40}".format(text))
+        return None
+    return found
 
 
 class Catalogue:

@@ -5,29 +5,32 @@ sriov-manage, so it must never outlive the host's lock.
 """
 
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
 from ..protocol import MIXED_SIZE, ActiveFact, FrameworkName, MigFact, Mode, PlacesFact, SchedulerFact, TypeFact
+from .mig import Switch, TypeMig, read_mig, read_switch, read_type
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import NvmlFailed, ask, read_scheduler
-from .size_mode import read_mode
+from .size_mode import mode_with
 
 
 class GpuQuery(NamedTuple):
     """A GPU to query: its address, and what to read.
 
     `framework`: if it offers vGPUs, read what runs and how it is shared. `types`: read them, as sysfs does not list all.
+    `listed`: the ids of those that it does list.
     """
 
     pci: str
     types: bool
     framework: Optional[FrameworkName]
+    listed: FrozenSet[int] = frozenset()
 
 
 class NvmlGpu(NamedTuple):
     """What could not be read is null (and noted); types, active and scheduler are also null if they were not wanted, and
-    places where the GPU is not in mixed-size mode.
+    places where the GPU is not in mixed-size mode. `type_mig`: by the id of a type, empty where the GPU knows no MIG.
 
     `silent` says why `active` could not be read.
     """
@@ -40,6 +43,7 @@ class NvmlGpu(NamedTuple):
     places: Optional[List[PlacesFact]] = None
     active: Optional[List[ActiveFact]] = None
     mig: Optional[MigFact] = None
+    type_mig: Dict[int, TypeMig] = {}  # noqa: RUF012 -- nobody changes it
     scheduler: Optional[SchedulerFact] = None
     silent: Optional[str] = None
 
@@ -108,13 +112,20 @@ class _Reader:
         if handle is None:
             return NvmlGpu(silent=self._unknown.rows[before]["why"])
         memory = self.ask("framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
+        mig, mode = self._modes(handle)
         found = NvmlGpu(
             uuid=text_of(self.ask("uuid", self._nvml.nvmlDeviceGetUUID, handle)),
             name=text_of(self.ask("name", self._nvml.nvmlDeviceGetName, handle)),
             framebuffer_mib=None if memory is None else int(memory.total) // MIB,
-            mode=self._attempt("mode", lambda: read_mode(self._nvml, handle))[0],
+            mode=mode,
             types=self._types(handle) if requests.types else None,
         )
+        if mig is not None:
+            ids = requests.listed.union(fact["id"] for fact in found.types or ())
+            found = found._replace(
+                mig=read_mig(self._nvml, handle, mig, self._attempt),
+                type_mig={number: self._type_mig(number) for number in sorted(ids)},
+            )
         if requests.framework is None:
             return found
         scheduler, _ = self._attempt("scheduler", lambda: read_scheduler(self._nvml, handle))
@@ -123,6 +134,18 @@ class _Reader:
         if found.mode == MIXED_SIZE:
             places, _ = self._attempt("places", lambda: self._places(handle))
         return found._replace(scheduler=scheduler, active=active, places=places, silent=why)
+
+    def _modes(self, handle: Any) -> Tuple[Optional[Switch], Optional[Mode]]:
+        """MIG's, null also where the GPU does not know it, and the GPU's."""
+        mig, why = self._attempt("mig", lambda: read_switch(self._nvml, handle))
+        if why is not None:
+            self._unknown.add("mode", why)
+            return None, None
+        return mig, self._attempt("mode", lambda: mode_with(self._nvml, handle, mig))[0]
+
+    def _type_mig(self, type_id: int) -> TypeMig:
+        found, _ = self._attempt("types[{}].mig_profile".format(type_id), lambda: read_type(self._nvml, type_id))
+        return found or TypeMig(None, None)
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:
         """What several calls give together; if any of them fails, null, with one row and the reason."""

@@ -4,7 +4,7 @@
 It is the part of NVIDIA's pynvml (nvidia-ml-py) that is needed here: the same names, arguments, results and errors. The
 whole is 8,000 lines, which each host would receive and compile at each command. tests/unit/host/facts/test_nvml_binding.py
 compares every function, structure, constant and error text with nvidia-ml-py 13.615, and nvml.h 13 is the source of
-both, except that a list of placements is a list here. It is right where pynvml is not: nvmlVgpuInstanceGetFbUsage has room for the 64 bits that NVML writes (pynvml: 32), and
+both, except that what NVML lists is a list here: placements, GPU instances and compute instances. It is right where pynvml is not: nvmlVgpuInstanceGetFbUsage has room for the 64 bits that NVML writes (pynvml: 32), and
 nvmlVgpuInstanceGetVmID tells NVML its buffer's 80 bytes (pynvml: 128).
 """
 
@@ -14,6 +14,7 @@ from ctypes import (
     Structure,
     Union,
     byref,
+    c_char,
     c_char_p,
     c_double,
     c_int,
@@ -42,7 +43,12 @@ NVML_DEVICE_NAME_V2_BUFFER_SIZE = 96
 VgpuHeterogeneousMode_v1 = 0x1000008  # the structure's size, and its version in the highest byte
 VgpuPlacementList_v1 = 0x1000018
 VgpuPlacementList_v2 = 0x2000020
-_MOST_PLACES = 64  # the driver has at most 48 vGPUs on a GPU
+nvmlGpuInstanceProfileInfo_v2 = 0x2000098
+nvmlComputeInstanceProfileInfo_v2 = 0x2000088
+nvmlVgpuTypeMaxInstance_v1 = 0x100000C
+NVML_COMPUTE_INSTANCE_PROFILE_COUNT = 9
+NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED = 0
+_MOST_PLACES = 64  # the driver has at most 48 vGPUs on a GPU, and at most 8 places for a GPU instance
 
 _TEXTS: Dict[int, str] = {
     1: "Uninitialized",
@@ -199,6 +205,74 @@ class c_nvmlVgpuSchedulerState_v2_t(Structure):
     _fields_ = (("engineId", c_uint), ("schedulerPolicy", c_uint), ("avgFactor", c_uint), ("frequency", c_uint))
 
 
+# GPU instances and compute instances (MIG)
+
+
+class struct_c_nvmlGpuInstance_t(Structure):
+    """Opaque."""
+
+
+c_nvmlGpuInstance_t = POINTER(struct_c_nvmlGpuInstance_t)
+
+
+class struct_c_nvmlComputeInstance_t(Structure):
+    """Opaque."""
+
+
+c_nvmlComputeInstance_t = POINTER(struct_c_nvmlComputeInstance_t)
+
+
+class c_nvmlGpuInstanceProfileInfo_v2_t(Structure):
+    _fields_ = (
+        ("version", c_uint),
+        ("id", c_uint),
+        ("isP2pSupported", c_uint),
+        ("sliceCount", c_uint),
+        ("instanceCount", c_uint),
+        ("multiprocessorCount", c_uint),
+        ("copyEngineCount", c_uint),
+        ("decoderCount", c_uint),
+        ("encoderCount", c_uint),
+        ("jpegCount", c_uint),
+        ("ofaCount", c_uint),
+        ("memorySizeMB", c_ulonglong),
+        ("name", c_char * NVML_DEVICE_NAME_V2_BUFFER_SIZE),
+    )
+
+
+class c_nvmlGpuInstancePlacement_t(Structure):
+    _fields_ = (("start", c_uint), ("size", c_uint))
+
+
+class c_nvmlGpuInstanceInfo_t(Structure):
+    _fields_ = (
+        ("device", c_nvmlDevice_t),
+        ("id", c_uint),
+        ("profileId", c_uint),
+        ("placement", c_nvmlGpuInstancePlacement_t),
+    )
+
+
+class c_nvmlComputeInstanceProfileInfo_v2_t(Structure):
+    _fields_ = (
+        ("version", c_uint),
+        ("id", c_uint),
+        ("sliceCount", c_uint),
+        ("instanceCount", c_uint),
+        ("multiprocessorCount", c_uint),
+        ("sharedCopyEngineCount", c_uint),
+        ("sharedDecoderCount", c_uint),
+        ("sharedEncoderCount", c_uint),
+        ("sharedJpegCount", c_uint),
+        ("sharedOfaCount", c_uint),
+        ("name", c_char * NVML_DEVICE_NAME_V2_BUFFER_SIZE),
+    )
+
+
+class c_nvmlVgpuTypeMaxInstance_v1_t(Structure):
+    _fields_ = (("version", c_uint), ("vgpuTypeId", c_uint), ("maxInstancePerGI", c_uint))
+
+
 # The library
 
 
@@ -250,6 +324,14 @@ def _rows(name: str, kind: Any, *arguments: Any) -> List[Any]:
         if code == NVML_SUCCESS:
             return list(rows[: count.value])
     raise NVMLError(code)
+
+
+def _handles(name: str, kind: Any, *arguments: Any) -> List[Any]:
+    """A list, for which the caller has room from the start."""
+    rows, count = (kind * _MOST_PLACES)(), c_uint(_MOST_PLACES)
+    _call(name, *arguments, rows, byref(count))
+    # Handles of their own: an array's elements would change with it.
+    return list(rows[: min(count.value, _MOST_PLACES)])
 
 
 def nvmlErrorString(result: int) -> str:
@@ -317,6 +399,11 @@ def nvmlDeviceGetMigMode(handle: Any) -> List[int]:
     return [current.value, pending.value]
 
 
+def nvmlDeviceSetMigMode(handle: Any, mode: int) -> int:
+    """Whether it took effect: 0, or an error's number, such as 16 (the GPU must be reset)."""
+    return _number("nvmlDeviceSetMigMode", c_uint, handle, mode)
+
+
 def nvmlDeviceGetVgpuHeterogeneousMode(handle: Any) -> int:
     found = c_nvmlVgpuHeterogeneousMode_v1_t(version=VgpuHeterogeneousMode_v1)
     _call("nvmlDeviceGetVgpuHeterogeneousMode", handle, byref(found))
@@ -326,6 +413,89 @@ def nvmlDeviceGetVgpuHeterogeneousMode(handle: Any) -> int:
 def nvmlDeviceSetVgpuHeterogeneousMode(handle: Any, mode: int) -> None:
     wanted = c_nvmlVgpuHeterogeneousMode_v1_t(version=VgpuHeterogeneousMode_v1, mode=mode)
     _call("nvmlDeviceSetVgpuHeterogeneousMode", handle, byref(wanted))
+
+
+# MIG
+
+
+def nvmlDeviceGetGpuInstanceProfileInfo(
+    handle: Any, profile: int, version: int = 2
+) -> c_nvmlGpuInstanceProfileInfo_v2_t:
+    """The profile of that number (not id) among those that NVML knows. Only the second version has the name."""
+    if version != 2:
+        raise NVMLError(NVML_ERROR_FUNCTION_NOT_FOUND)
+    info = c_nvmlGpuInstanceProfileInfo_v2_t(version=nvmlGpuInstanceProfileInfo_v2)
+    _call("nvmlDeviceGetGpuInstanceProfileInfoV", handle, profile, byref(info))
+    return info
+
+
+def nvmlDeviceGetGpuInstancePossiblePlacements(handle: Any, profile_id: int) -> List[c_nvmlGpuInstancePlacement_t]:
+    """Where an instance may lie, whether that is free or not. (pynvml takes the memory for it.)"""
+    return _handles("nvmlDeviceGetGpuInstancePossiblePlacements_v2", c_nvmlGpuInstancePlacement_t, handle, profile_id)
+
+
+def nvmlDeviceGetGpuInstances(handle: Any, profile_id: int) -> List[Any]:
+    """The instances of that profile. (pynvml takes the memory for it.)"""
+    return _handles("nvmlDeviceGetGpuInstances", c_nvmlGpuInstance_t, handle, profile_id)
+
+
+def nvmlDeviceCreateGpuInstanceWithPlacement(handle: Any, profile_id: int, placement: Any) -> Any:
+    """`placement` is a pointer to a c_nvmlGpuInstancePlacement_t."""
+    instance = c_nvmlGpuInstance_t()
+    _call("nvmlDeviceCreateGpuInstanceWithPlacement", handle, profile_id, placement, byref(instance))
+    return instance
+
+
+def nvmlGpuInstanceDestroy(instance: Any) -> None:
+    _call("nvmlGpuInstanceDestroy", instance)
+
+
+def nvmlGpuInstanceGetInfo(instance: Any) -> c_nvmlGpuInstanceInfo_t:
+    info = c_nvmlGpuInstanceInfo_t()
+    _call("nvmlGpuInstanceGetInfo", instance, byref(info))
+    return info
+
+
+def nvmlGpuInstanceGetComputeInstanceProfileInfo(
+    instance: Any, profile: int, engine_profile: int, version: int = 2
+) -> c_nvmlComputeInstanceProfileInfo_v2_t:
+    """The profile of that number (not id) among those that NVML knows."""
+    if version != 2:
+        raise NVMLError(NVML_ERROR_FUNCTION_NOT_FOUND)
+    info = c_nvmlComputeInstanceProfileInfo_v2_t(version=nvmlComputeInstanceProfileInfo_v2)
+    _call("nvmlGpuInstanceGetComputeInstanceProfileInfoV", instance, profile, engine_profile, byref(info))
+    return info
+
+
+def nvmlGpuInstanceCreateComputeInstance(instance: Any, profile_id: int) -> Any:
+    compute = c_nvmlComputeInstance_t()
+    _call("nvmlGpuInstanceCreateComputeInstance", instance, profile_id, byref(compute))
+    return compute
+
+
+def nvmlGpuInstanceGetComputeInstances(instance: Any, profile_id: int) -> List[Any]:
+    """The compute instances of that profile. (pynvml takes the memory for it.)"""
+    return _handles("nvmlGpuInstanceGetComputeInstances", c_nvmlComputeInstance_t, instance, profile_id)
+
+
+def nvmlComputeInstanceDestroy(compute: Any) -> None:
+    _call("nvmlComputeInstanceDestroy", compute)
+
+
+def nvmlVgpuTypeGetGpuInstanceProfileId(type_id: int) -> int:
+    """4294967295 for a type that is not MIG-backed."""
+    return _number("nvmlVgpuTypeGetGpuInstanceProfileId", c_uint, type_id)
+
+
+def nvmlVgpuTypeGetMaxInstancesPerGpuInstance(type_id: int) -> int:
+    found = c_nvmlVgpuTypeMaxInstance_v1_t(version=nvmlVgpuTypeMaxInstance_v1, vgpuTypeId=type_id)
+    _call("nvmlVgpuTypeGetMaxInstancesPerGpuInstance", byref(found))
+    return int(found.maxInstancePerGI)
+
+
+def nvmlVgpuInstanceGetGpuInstanceId(instance: int) -> int:
+    """4294967295 for a vGPU that is in none."""
+    return _number("nvmlVgpuInstanceGetGpuInstanceId", c_uint, c_uint(instance))
 
 
 # vGPU types and vGPUs

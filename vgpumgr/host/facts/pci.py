@@ -56,6 +56,11 @@ def find_cards(root: Root, unknown: Unknowns) -> List[Card]:
     return cards
 
 
+def count_vfs(root: Root, address: str) -> int:
+    """How many virtual functions the GPU at this address has now. Raises OSError."""
+    return sum(_VIRTFN.fullmatch(name) is not None for name in names_in(root.path("{}/{}".format(DEVICES, address))))
+
+
 def _order(address: str) -> "tuple[int, str]":
     return len(address), address  # a domain above ffff has more digits
 

@@ -1,27 +1,27 @@
 """The mode of a GPU: whether its vGPUs are of one size, of several, or it is divided by MIG."""
 
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from ..protocol import EQUAL_SIZE, MIG, MIXED_SIZE, Mode
+from .mig import NOT_THERE, Switch, read_switch
 from .scheduler import NvmlFailed, ask
-
-_NOT_THERE = (3, 13)  # NOT_SUPPORTED, FUNCTION_NOT_FOUND: the GPU does not have it, or the driver is older than it
 
 
 def read_mode(nvml: Any, handle: Any) -> Mode:
+    """Raises NvmlFailed."""
+    return mode_with(nvml, handle, read_switch(nvml, handle))
+
+
+def mode_with(nvml: Any, handle: Any, mig: Optional[Switch]) -> Mode:
     """MIG takes precedence over mixed-size, which is then a setting of each GPU instance (nvml.h 13), not of the GPU.
 
     Raises NvmlFailed.
     """
-    if _is_on(lambda: ask(nvml, "nvmlDeviceGetMigMode", handle)[0]):
+    if mig is not None and mig.enabled:
         return MIG
-    return MIXED_SIZE if _is_on(lambda: ask(nvml, "nvmlDeviceGetVgpuHeterogeneousMode", handle)) else EQUAL_SIZE
-
-
-def _is_on(read: Callable[[], Optional[int]]) -> bool:
     try:
-        return bool(read())
+        return MIXED_SIZE if ask(nvml, "nvmlDeviceGetVgpuHeterogeneousMode", handle) else EQUAL_SIZE
     except NvmlFailed as failed:
-        if failed.code in _NOT_THERE:
-            return False
+        if failed.code in NOT_THERE:
+            return EQUAL_SIZE
         raise

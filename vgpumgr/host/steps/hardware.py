@@ -79,16 +79,8 @@ def check_left_nothing(root: Root, step: Step) -> None:
 
     Raises Refusal(Changed), also if that is unknown.
     """
+    check_gpu_nowhere(root, step["gpu_uuid"], step["gpu"])
     try:
-        addresses = optional_names(root.path(INFORMATION)) or ()
-        for pci in sorted(addresses):
-            if pci == step["gpu"]:
-                continue
-            uuid = _uuid_at(root, pci)
-            if uuid is None:
-                raise changed("no {}".format(step["gpu_uuid"]), "a GPU at {} whose UUID cannot be read".format(pci))
-            if uuid == step["gpu_uuid"]:
-                raise changed("no {}".format(step["gpu_uuid"]), "it at {}".format(pci))
         for each in mdev.find_mdevs(root) if step["uuid"] is not None else ():
             if each.uuid == step["uuid"]:
                 raise changed("no mdev {}".format(each.uuid), "it on {}".format(each.parent))
@@ -96,11 +88,35 @@ def check_left_nothing(root: Root, step: Step) -> None:
         raise changed("readable devices", reason(error)) from error
 
 
+def check_gpu_nowhere(root: Root, gpu: str, but: str) -> None:
+    """Make sure that the GPU with this UUID is at no address `but` that one. Raises Refusal(Changed), also if that is unknown."""
+    try:
+        addresses = optional_names(root.path(INFORMATION)) or ()
+    except OSError as error:
+        raise changed("readable devices", reason(error)) from error
+    for pci in sorted(addresses):
+        if pci == but:
+            continue
+        uuid = _uuid_at(root, pci)
+        if uuid is None:
+            raise changed("no {}".format(gpu), "a GPU at {} whose UUID cannot be read".format(pci))
+        if uuid == gpu:
+            raise changed("no {}".format(gpu), "it at {}".format(pci))
+
+
 def _uuid_at(root: Root, pci: str) -> Optional[str]:
     try:
         return read_information(root, pci).uuid
     except OSError:
         return None
+
+
+def located(root: Root, step: Step, found: VgpuFact) -> VgpuFact:
+    """The vGPU with the id of its GPU instance, if the step is about a MIG-backed one."""
+    if step["mig"] is None:
+        return found
+    where = mdev.device_of(step["parent"], found["uuid"])
+    return {**found, "gpu_instance": mdev.read_gpu_instance(root, where, Unknowns(), "")}
 
 
 class MdevHardware:
@@ -132,7 +148,7 @@ class MdevHardware:
                 name = read(self._root.path(folder + "/name"))
             except OSError:  # the name is for the user; the id decides
                 name = None
-        return mdev.read_vgpu(self._root, each, name, Unknowns())
+        return located(self._root, self._step, mdev.read_vgpu(self._root, each, name, Unknowns()))
 
     def create(self) -> Write:
         step = self._step
@@ -159,7 +175,8 @@ class VendorHardware:
                 if type_id == 0:
                     return None
                 name = self._step["type_name"] if type_id == self._step["type_id"] else None
-                return read_vendor_vgpu(function, type_id, name, Unknowns(), "")
+                found = read_vendor_vgpu(function, type_id, name, Unknowns(), "")
+            return located(self._root, self._step, found)
         except FileNotFoundError as error:
             raise Absent("a VF {} that takes a type".format(self._step["parent"]), "no such function") from error
 
@@ -180,8 +197,7 @@ def hardware_for(root: Root, step: Step) -> Union[MdevHardware, VendorHardware]:
 
 def file_of(step: Step, name: str) -> str:
     """A file of the driver's own folder for the step's vGPU."""
-    device = "{}/{}".format(*((DEVICES, step["parent"]) if step["uuid"] is None else (mdev.BUS, step["uuid"])))
-    return "{}/nvidia/{}".format(device, name)
+    return "{}/nvidia/{}".format(mdev.device_of(step["parent"], step["uuid"]), name)
 
 
 def is_what_step_means(found: Optional[VgpuFact], step: Step) -> bool:

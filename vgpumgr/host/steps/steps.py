@@ -41,6 +41,7 @@ from .hardware import (
     hardware_for,
     is_what_step_means,
 )
+from .meant_instance import Meant, MeantInstances
 from .params import FILE as PARAMS_FILE
 from .params import read_params, text_for
 from .placing import FILE, elsewhere, place_text, where_it_lies
@@ -67,10 +68,17 @@ class VgpuSteps:
     """Creates and removes vGPUs. The caller holds the host's exclusive lock; every method may raise Refusal."""
 
     def __init__(
-        self, root: Root, guard: RemovalGuard, *, write: Callable[[str, bytes], None], at: Callable[[str], None]
+        self,
+        root: Root,
+        guard: RemovalGuard,
+        instances: MeantInstances,
+        *,
+        write: Callable[[str, bytes], None],
+        at: Callable[[str], None],
     ) -> None:
         self._root = root
         self._guard = guard
+        self._instances = instances
         self._writer = Writer(write)
         self._at = at
 
@@ -86,9 +94,12 @@ class VgpuSteps:
         if step["expect"] == SAME:
             if not is_what_step_means(found, step):
                 raise changed("{} there already".format(step["type_name"]), describe(found))
+            meant = self._instances.find(ledger, step, room=False)
+            self._refuse_elsewhere(ledger, step, found, meant, deadline_s)
             return answer(note=self._entered(ledger, step, found, deadline_s))
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
+        meant = self._instances.find(ledger, step, room=True)
         with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
             self._enter(begun.ledger, step, PLANNED)
             self._at("planned")
@@ -97,13 +108,37 @@ class VgpuSteps:
             if outcome.found is None:
                 write_ledger(self._root, ledger)
             raise _refused(begun.path, outcome)
-        notes = [self._move(step, outcome.found, deadline_s)]
+        self._refuse_elsewhere(ledger, step, outcome.found, meant, deadline_s)
+        notes = [_unread(step, outcome.found), self._move(step, outcome.found, deadline_s)]
         with _after_write():
             notes.append(self._made(ledger, step, deadline_s))
         self._at("made")
         if outcome.refused:
             notes.append("the write failed with {}, yet the vGPU exists".format(outcome.refused))
         return answer(note=_joined(notes))
+
+    def _refuse_elsewhere(
+        self, before: Ledger, step: Step, found: Optional[VgpuFact], meant: Optional[Meant], deadline_s: float
+    ) -> None:
+        """Refuse if the driver put the vGPU into another GPU instance than the step's.
+
+        What was just created, or whose creation was broken off, is removed again; the ledger is then as `before`.
+        """
+        why = None if found is None else self._instances.why_elsewhere(step, meant, found)
+        if found is None or why is None:
+            return
+        ledger = self._open(step)
+        if any(identity(each) == identity(step) and each["state"] == PLANNED for each in ledger.entries):
+            self._guard.refuse_by_now(step, found)
+            with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
+                write_ledger(self._root, begun.ledger)
+                self._at("elsewhere")
+                outcome = self._write(step, begun, deadline_s)
+            if outcome.found is not None:
+                raise _refused(begun.path, outcome)
+            with _after_write():
+                write_ledger(self._root, before)
+        raise why
 
     def _entered(self, ledger: Ledger, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
         """Enter an existing vGPU as made; one whose creation was broken off is moved to its place before, unless it may be in use."""
@@ -332,6 +367,15 @@ def _refused(path: str, outcome: _Outcome) -> Refusal:
 
 def _joined(notes: Sequence[Optional[str]]) -> Optional[str]:
     return "; ".join(note for note in notes if note is not None) or None
+
+
+def _unread(step: Step, found: Optional[VgpuFact]) -> Optional[str]:
+    """The note on a vGPU of which the driver does not say in which GPU instance it is."""
+    if step["mig"] is None or found is None or found["gpu_instance"] is not None:
+        return None
+    return "{} of {} slot {}: the driver does not say which GPU instance it is in".format(
+        step["type_name"], step["vm_name"], step["slot"]
+    )
 
 
 def _yet_gone(outcome: _Outcome) -> Optional[str]:

@@ -20,6 +20,7 @@ from vgpumgr.errors import (
     StalePlan,
     StillEnding,
     SysfsRefused,
+    ToolRefused,
 )
 from vgpumgr.host import protocol
 from vgpumgr.link.host_text import clean, disk_hint
@@ -90,8 +91,8 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 details=[f"likely: {cause}" for cause in likely.causes],
                 hint=likely.hint,
             )
-        case protocol.NVML_REFUSED:
-            return _nvml_refused(host, said, err)
+        case protocol.NVML_REFUSED | protocol.TOOL_REFUSED:
+            return (_nvml_refused if kind == protocol.NVML_REFUSED else _tool_refused)(host, said, err)
         case protocol.LIBVIRT_REFUSED:
             return _libvirt_refused(host, said, err)
         case protocol.DEADLINE:
@@ -169,6 +170,17 @@ def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused
         code=code,
         details=[f"likely: {cause}" for cause in likely.causes],
         hint=likely.hint,
+    )
+
+
+def _tool_refused(host: HostName, said: str, err: dict[str, Any]) -> ToolRefused:
+    command = clean(err.get("command"))
+    return ToolRefused(
+        host,
+        said or f"{command}: it failed",
+        command=command,
+        details=_lines(str(err.get("output") or "").splitlines()),
+        hint=f"on {host}, `{command}` may tell more; then run the same command again" if command else None,
     )
 
 

@@ -22,7 +22,16 @@ HOST = HostName("kvm01")
 GPU, GPU_UUID = "0000:41:00.0", "GPU-aaaaaaaa-0000-4000-8000-000000000001"
 VM1, VM2 = "6a1f0000-0000-4000-8000-000000000001", "6a1f0000-0000-4000-8000-000000000002"
 SECOND = 1_000_000
-TYPES = [{"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096}]
+TYPES = [
+    {
+        "id": 560,
+        "name": "NVIDIA A40-4Q",
+        "max": 12,
+        "framebuffer_mib": 4096,
+        "mig_profile": None,
+        "max_per_instance": None,
+    }
+]
 
 
 def instance(number: int, **other: Any) -> dict[str, Any]:
@@ -59,6 +68,7 @@ def entry(slot: str, **other: Any) -> dict[str, Any]:
         "type_id": 560,
         "type_name": "NVIDIA A40-4Q",
         "placement_id": None,
+        "mig": None,
         "boot": "b",
         "state": "made",
     }

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from tests.unit.host.fakehost import GPU_A, GPU_B, MDEV, MDEV_VF, UUID_A, UUID_B, VENDOR, VM, Asker, FakeHost
+from tests.unit.host.fakehost import (
+    GPU_A,
+    GPU_B,
+    MDEV,
+    MDEV_VF,
+    UUID_A,
+    UUID_B,
+    VENDOR,
+    VM,
+    Asker,
+    FakeHost,
+    make_type,
+)
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.host.server import Server
 
@@ -86,9 +98,9 @@ def test_memory_version_and_types_come_from_nvml(tmp_path: Path) -> None:
     assert snapshot["versions"]["nvml"] == "12.570.133"
     assert snapshot["gpus"][0]["framebuffer_mib"] == 46068
     assert snapshot["gpus"][0]["types"] == [
-        {"id": 558, "name": "NVIDIA A40-2Q", "max": None, "framebuffer_mib": None},
-        {"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096},
-        {"id": 562, "name": "NVIDIA A40-8Q", "max": 6, "framebuffer_mib": 8192},
+        make_type(558, "NVIDIA A40-2Q", None, None),
+        make_type(560, "NVIDIA A40-4Q", 12, 4096),
+        make_type(562, "NVIDIA A40-8Q", 6, 8192),
     ]
 
 

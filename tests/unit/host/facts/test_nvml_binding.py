@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pynvml
@@ -21,7 +22,7 @@ STRUCTURES = sorted(
     if name.startswith("c_nvml") and isinstance(found, type) and issubclass(found, ctypes.Structure | ctypes.Union)
 )
 NUMBERS = sorted(name for name, found in NAMES.items() if isinstance(found, int) and not name.startswith("_"))
-FUNCTIONS = sorted(name for name in NAMES if name.startswith("nvml"))
+FUNCTIONS = sorted(name for name, found in NAMES.items() if name.startswith("nvml") and callable(found))
 TYPE_ID, INSTANCE, SINCE = 560, 3251634213, 1_795_300_000_000_000
 ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "nvmlErrorString": lambda binding: (29,),
@@ -36,13 +37,30 @@ ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
         handle(binding),
         binding.c_nvmlVgpuSchedulerState_v2_t(1, 2),
     ),
+    "nvmlDeviceSetMigMode": lambda binding: (handle(binding), 1),
+    "nvmlDeviceGetGpuInstanceProfileInfo": lambda binding: (handle(binding), 3),
+    "nvmlDeviceGetGpuInstancePossiblePlacements": lambda binding: (handle(binding), 14),
+    "nvmlDeviceGetGpuInstances": lambda binding: (handle(binding), 14),
+    "nvmlDeviceCreateGpuInstanceWithPlacement": lambda binding: (
+        handle(binding),
+        14,
+        ctypes.byref(binding.c_nvmlGpuInstancePlacement_t(2, 2)),
+    ),
+    "nvmlGpuInstanceGetComputeInstanceProfileInfo": lambda binding: (instance(binding), 1, 0),
+    "nvmlGpuInstanceCreateComputeInstance": lambda binding: (instance(binding), 1),
+    "nvmlGpuInstanceGetComputeInstances": lambda binding: (instance(binding), 1),
     "nvmlDeviceGetVgpuSchedulerState_v2": lambda binding: (
         handle(binding),
         binding.c_nvmlVgpuSchedulerStateInfo_v2_t(1),
     ),
 }
 FEWER = {"nvmlVgpuInstanceGetFbUsage", "nvmlVgpuInstanceGetVmID"}  # where pynvml is wrong
-OTHER = {"nvmlDeviceGetVgpuTypeCreatablePlacements"}  # what it gives is other than pynvml's, and so is the room for it
+LISTS = {  # what they give is other than pynvml's, and so is the room for it
+    "nvmlDeviceGetGpuInstancePossiblePlacements": "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    "nvmlDeviceGetGpuInstances": "nvmlDeviceGetGpuInstances",
+    "nvmlGpuInstanceGetComputeInstances": "nvmlGpuInstanceGetComputeInstances",
+}
+OTHER = {"nvmlDeviceGetVgpuTypeCreatablePlacements", *LISTS}
 
 
 class Library:
@@ -72,6 +90,10 @@ def handle(binding: Any) -> Any:
     return binding.c_nvmlDevice_t()
 
 
+def instance(binding: Any) -> Any:
+    return binding.c_nvmlGpuInstance_t()
+
+
 def plain(value: Any) -> Any:
     """An argument as the C function sees it, whatever Python object stands for it."""
     target = getattr(value, "_obj", value)
@@ -96,6 +118,8 @@ def fill(argument: Any) -> None:
 def layout(kind: Any) -> Any:
     if issubclass(kind, ctypes.Array):
         return (kind._length_, layout(kind._type_))
+    if issubclass(kind, ctypes._Pointer):
+        return "a pointer"
     if not issubclass(kind, ctypes.Structure | ctypes.Union):
         return kind
     fields = [
@@ -115,6 +139,10 @@ def arguments_of(name: str, binding: Any) -> tuple[Any, ...]:
         return ARGUMENTS[name](binding)
     if name.startswith("nvmlVgpu"):
         return (INSTANCE if "Instance" in name else TYPE_ID,)
+    if name.startswith("nvmlGpuInstance"):
+        return (instance(binding),)
+    if name.startswith("nvmlComputeInstance"):
+        return (binding.c_nvmlComputeInstance_t(),)
     return (handle(binding),) if name.startswith("nvmlDevice") else ()
 
 
@@ -142,7 +170,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], Libr
 
 
 def test_the_parts_are_found() -> None:
-    assert (len(STRUCTURES), len(FUNCTIONS)) == (18, 31)
+    assert (len(STRUCTURES), len(FUNCTIONS)) == (23, 45)
     assert "NVML_DEVICE_UUID_BUFFER_SIZE" in NUMBERS
     assert "VgpuHeterogeneousMode_v1" in NUMBERS
 
@@ -160,7 +188,8 @@ def test_a_constant_is_nvidias(name: str) -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_takes_what_nvidias_takes(name: str) -> None:
     ours, theirs = (len(inspect.signature(getattr(each, name)).parameters) for each in (nvml_binding, pynvml))
-    assert ours == theirs or name == "nvmlDeviceGetMemoryInfo"  # NVIDIA's can also be asked for another structure
+    # NVIDIA's can also be asked for another structure, and takes the memory for a list.
+    assert ours == theirs or name == "nvmlDeviceGetMemoryInfo" or (name in LISTS and ours == theirs - 2)
 
 
 @pytest.mark.parametrize("codes", [(0, 0), (7, 0), (7, 3), (3,), (13,)], ids=str)
@@ -174,9 +203,17 @@ def test_a_call_reaches_the_library_and_comes_back_as_nvidias(name: str, codes: 
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"nvmlErrorString"}))
 def test_a_call_that_the_driver_lacks_is_not_found(name: str, use: Any) -> None:
-    symbol = {"nvmlInit": "nvmlInitWithFlags", "nvmlDeviceGetHandleByPciBusId": "nvmlDeviceGetHandleByPciBusId_v2"}
+    symbol = {
+        "nvmlInit": "nvmlInitWithFlags",
+        "nvmlDeviceGetHandleByPciBusId": "nvmlDeviceGetHandleByPciBusId_v2",
+        "nvmlDeviceGetGpuInstanceProfileInfo": "nvmlDeviceGetGpuInstanceProfileInfoV",
+        "nvmlGpuInstanceGetComputeInstanceProfileInfo": "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
+        **LISTS,
+    }
     use(lambda: Library(0, without=symbol.get(name, name)))
-    assert outcome(nvml_binding, name) == outcome(pynvml, name) == ("refused", 13, "Function Not Found")
+    refused = ("refused", 13, "Function Not Found")
+    assert outcome(nvml_binding, name) == refused
+    assert name in LISTS or outcome(pynvml, name) == refused
 
 
 @pytest.mark.parametrize("number", [*range(1, 40), 999, 4711])
@@ -210,6 +247,22 @@ def test_places_are_a_list_with_room_for_every_vgpu_of_a_gpu(version: int, monke
     monkeypatch.setattr(nvml_binding, "_library", Places)
     places = nvml_binding.nvmlDeviceGetVgpuTypeCreatablePlacements(handle(nvml_binding), TYPE_ID, version)
     assert places == (8, [0, 16, 40])
+
+
+@pytest.mark.parametrize("name", sorted(LISTS))
+def test_what_mig_lists_is_a_list_with_room_for_all_of_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NVML fills it in: as many as there are, with their count."""
+    calls = []
+
+    def fill_in(first: Any, profile: int, rows: Any, count: Any) -> int:
+        calls.append((profile, len(rows), count._obj.value))
+        count._obj.value = 2
+        return 0
+
+    monkeypatch.setattr(nvml_binding, "_library", lambda: SimpleNamespace(**{LISTS[name]: fill_in}))
+    found = getattr(nvml_binding, name)(*arguments_of(name, nvml_binding))
+    assert calls == [(14 if "Device" in name else 1, 64, 64)]
+    assert len(found) == 2
 
 
 def test_without_a_library_opening_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from tests.unit.host.fakehost import (
     Asker,
     FakeHost,
     make_entry,
+    make_type,
 )
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.core.usage import readings
@@ -88,7 +89,7 @@ def test_a_running_vgpu_is_told_with_its_vm_its_use_and_all_of_its_framebuffer(t
     assert (first["framebuffer_bytes"], first["framebuffer_used_bytes"]) == (46068 << 20, 9 << 30)
     assert (first["temperature_c"], first["power_mw"]) == (47, 118_250)
     assert (first["policy"], first["mode"]) == ("best-effort", "equal-size")
-    assert first["types"] == [{"id": 560, "name": "NVIDIA A40-4Q", "max": 12, "framebuffer_mib": 4096}]
+    assert first["types"] == [make_type(560, "NVIDIA A40-4Q", 12, 4096)]
     assert first["vgpus"] == [
         {
             "instance": INSTANCE,

@@ -46,6 +46,7 @@ SNAPSHOT: dict[str, Any] = {
     "ledger": [],
     "freed": [],
     "cordons": [],
+    "instances": [],
     "ledger_file": True,
     "blocked_writes": [],
     "modprobe": [],

@@ -139,6 +139,7 @@ def make_snapshot() -> dict[str, Any]:
         "ledger": None,
         "freed": [],
         "cordons": [],
+        "instances": [],
         "ledger_file": True,
         "blocked_writes": None,
         "modprobe": None,

@@ -1,0 +1,163 @@
+"""MIG: whether a GPU is divided by it, into which instances, and which profile a type of vGPU needs.
+
+From nvml.h 13. A board or driver without MIG answers NOT_SUPPORTED, an older one lacks the call. Profiles have a number, by which
+they are found, and an id, which everything else takes; not every board has every number.
+"""
+
+from functools import partial
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+
+from ..protocol import MigFact, MigInstanceFact, MigProfileFact
+from .running import text_of
+from .scheduler import NvmlFailed, ask
+
+NOT_THERE = (3, 13)  # NOT_SUPPORTED, FUNCTION_NOT_FOUND: the GPU does not have it, or the driver is older than it
+NO_ID = 0xFFFFFFFF  # INVALID_GPU_INSTANCE_PROFILE_ID (nvml.h)
+
+_NO_SUCH = (2, 3)  # INVALID_ARGUMENT: NVML does not know the number; NOT_SUPPORTED: the board does not have it
+_PROFILES = 32  # numbers of profiles: nvml.h 13 has 18
+_COMPUTE_PROFILES = 9  # NVML_COMPUTE_INSTANCE_PROFILE_COUNT
+_SHARED = 0  # NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, the only one there is
+_PREFIX = "MIG "  # of NVML's names of profiles
+
+
+class Switch(NamedTuple):
+    """MIG mode, now and after the next reset."""
+
+    enabled: bool
+    pending: bool
+
+
+class TypeMig(NamedTuple):
+    """What a type of vGPU needs: the id of a profile (null: it is time-sliced), and how many of it an instance takes."""
+
+    profile: Optional[int]
+    per_instance: Optional[int]
+
+
+class Found(NamedTuple):
+    """A GPU instance, with NVML's handle of it."""
+
+    handle: Any
+    fact: MigInstanceFact
+
+
+class ComputeProfile(NamedTuple):
+    id: int
+    slices: int
+
+
+def read_switch(nvml: Any, handle: Any) -> Optional[Switch]:
+    """MIG mode; null on a board or driver without MIG. Raises NvmlFailed."""
+    try:
+        current, pending = ask(nvml, "nvmlDeviceGetMigMode", handle)
+    except NvmlFailed as failed:
+        if failed.code in NOT_THERE:
+            return None
+        raise
+    return Switch(bool(current), bool(pending))
+
+
+def read_profiles(nvml: Any, handle: Any) -> List[MigProfileFact]:
+    """The board's profiles, by id. Raises NvmlFailed."""
+    found: List[MigProfileFact] = []
+    for number in range(_PROFILES):
+        try:
+            info = ask(nvml, "nvmlDeviceGetGpuInstanceProfileInfo", handle, number)
+        except NvmlFailed as failed:
+            if failed.code in _NO_SUCH:
+                continue
+            raise
+        places = ask(nvml, "nvmlDeviceGetGpuInstancePossiblePlacements", handle, info.id)
+        if not places:  # then it could never be made
+            continue
+        name = text_of(info.name) or ""
+        found.append(
+            {
+                "id": int(info.id),
+                "name": name.removeprefix(_PREFIX),
+                "slices": int(info.sliceCount),
+                "size": int(places[0].size),
+                "starts": sorted(int(place.start) for place in places),
+                "memory_mib": int(info.memorySizeMB),
+                "max": int(info.instanceCount),
+            }
+        )
+    return sorted(found, key=lambda profile: profile["id"])
+
+
+def find_instances(nvml: Any, handle: Any, profiles: List[MigProfileFact]) -> List[Found]:
+    """The GPU instances of these profiles, by start; how many compute instances they have is not read. Raises NvmlFailed."""
+    found = []
+    for profile in profiles:
+        for instance in ask(nvml, "nvmlDeviceGetGpuInstances", handle, profile["id"]):
+            info = ask(nvml, "nvmlGpuInstanceGetInfo", instance)
+            fact: MigInstanceFact = {
+                "id": int(info.id),
+                "profile_id": int(info.profileId),
+                "start": int(info.placement.start),
+                "size": int(info.placement.size),
+                "compute": None,
+            }
+            found.append(Found(instance, fact))
+    return sorted(found, key=lambda each: (each.fact["start"], each.fact["id"]))
+
+
+def compute_profiles(nvml: Any, instance: Any) -> List[ComputeProfile]:
+    """What compute instances a GPU instance can have, each id once. Raises NvmlFailed."""
+    found = {}
+    for number in range(_COMPUTE_PROFILES):
+        try:
+            info = ask(nvml, "nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, _SHARED)
+        except NvmlFailed as failed:
+            if failed.code in _NO_SUCH:
+                continue
+            raise
+        found[int(info.id)] = int(info.sliceCount)
+    return [ComputeProfile(number, slices) for number, slices in sorted(found.items())]
+
+
+def find_computes(nvml: Any, instance: Any) -> List[Any]:
+    """The handles of the compute instances in a GPU instance. Raises NvmlFailed."""
+    return [
+        compute
+        for profile in compute_profiles(nvml, instance)
+        for compute in ask(nvml, "nvmlGpuInstanceGetComputeInstances", instance, profile.id)
+    ]
+
+
+def read_type(nvml: Any, type_id: int) -> TypeMig:
+    """What a type needs, on a GPU that knows MIG. Raises NvmlFailed."""
+    profile = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetGpuInstanceProfileId", type_id))
+    if profile is None or profile == NO_ID:
+        return TypeMig(None, None)
+    return TypeMig(profile, _optional(lambda: ask(nvml, "nvmlVgpuTypeGetMaxInstancesPerGpuInstance", type_id)))
+
+
+def _optional(read: Callable[[], Any]) -> Optional[int]:
+    try:
+        return int(read())
+    except NvmlFailed as failed:
+        if failed.code in NOT_THERE:
+            return None
+        raise
+
+
+def read_mig(
+    nvml: Any, handle: Any, switch: Switch, attempt: Callable[[str, Callable[[], Any]], Tuple[Any, Optional[str]]]
+) -> MigFact:
+    """How the GPU is divided. `attempt` notes what could not be read, and gives null for it, as nvml.py's does."""
+    fact: MigFact = {"enabled": switch.enabled, "pending": switch.pending, "profiles": [], "instances": []}
+    if not switch.enabled:
+        return fact
+    profiles, why = attempt("mig.profiles", lambda: read_profiles(nvml, handle))
+    found, _ = (
+        (None, why) if profiles is None else attempt("mig.instances", lambda: find_instances(nvml, handle, profiles))
+    )
+    for each in found or ():
+        key = "mig.instances[{id}].compute".format(**each.fact)
+        computes, _ = attempt(key, partial(find_computes, nvml, each.handle))
+        each.fact["compute"] = None if computes is None else len(computes)
+    fact["profiles"] = profiles or []
+    fact["instances"] = None if found is None else [each.fact for each in found]
+    return fact

@@ -1,0 +1,102 @@
+"""The GPU instance that a MIG-backed vGPU is meant to be in: whether it can take it, and whether the driver put it there.
+
+The driver chooses the instance of a new vGPU itself: the lowest id of those with the type's profile that have room
+(kernel_vgpu_mgr.c of the open modules, kvgpumgrGetSwizzId). So the choice is read back, and never left as it is if it is another one.
+"""
+
+from typing import Any, Callable, NamedTuple, Optional
+
+from ..facts.boot import boot_id
+from ..facts.mig import Found, read_type
+from ..files import Root, Unknowns
+from ..ledger.ledger import Entry, Ledger, identity
+from ..protocol import MADE, MigPlace, ParentFact, Step, VgpuFact
+from ..refusal import Refusal
+from .hardware import changed
+from .mig_gpu import at_place, in_words, look_at, open_gpu
+
+
+class Meant(NamedTuple):
+    """The instance of a step: its id now, and its name for messages."""
+
+    id: int
+    name: str
+
+
+class MeantInstances:
+    """Finds and compares them. Every method may raise Refusal."""
+
+    def __init__(self, root: Root, load_nvml: Callable[[], Any]) -> None:
+        self._root = root
+        self._load_nvml = load_nvml
+
+    def find(self, ledger: Ledger, step: Step, *, room: bool) -> Optional[Meant]:
+        """The step's instance, which must exist and be ours, and with `room` take one more vGPU; null if it is not MIG-backed."""
+        place = step["mig"]
+        if place is None:
+            return None
+        entry = ledger.instance_of({**place, "gpu_uuid": step["gpu_uuid"]})
+        if entry is None or entry["state"] != MADE or entry["boot"] != boot_id(self._root, Unknowns()):
+            found = "no entry" if entry is None else "its entry is {state}, of boot {boot}".format(**entry)
+            raise changed("GPU instance {} made by vgpumgr in this boot".format(_words(place)), found)
+        with open_gpu(self._load_nvml, step["gpu"]) as gpu:
+            there = at_place(gpu.found, place["profile_id"], place["start"])
+            if there is None:
+                raise changed("GPU instance {}".format(_words(place)), "no such GPU instance")
+            meant = Meant(there.fact["id"], in_words(there.fact, gpu.profiles))
+            if room:
+                most = read_type(gpu.nvml, step["type_id"]).per_instance or 1
+                self._check_room(ledger, step, there, most)
+        return meant
+
+    def _check_room(self, ledger: Ledger, step: Step, there: Found, most: int) -> None:
+        gpu, _ = look_at(self._root, self._load_nvml, step["gpu_uuid"], step["gpu"])
+        inside = [
+            vgpu["type_name"] or "a vGPU"
+            for parent in gpu["parents"]
+            for vgpu in parent["vgpus"]
+            if _may_be_in(there, parent, vgpu, ledger, step)
+        ]
+        if len(inside) >= most:
+            raise changed("room in GPU instance {}".format(_words(_place(step))), ", ".join(inside))
+
+    def why_elsewhere(self, step: Step, meant: Optional[Meant], found: VgpuFact) -> Optional[Refusal]:
+        """The refusal if the driver put the vGPU into another instance; null if not, or that cannot be read."""
+        if meant is None or found["gpu_instance"] in (meant.id, None):
+            return None
+        name = "id {}".format(found["gpu_instance"])
+        with open_gpu(self._load_nvml, step["gpu"]) as gpu:
+            for each in gpu.found:
+                if each.fact["id"] == found["gpu_instance"]:
+                    name = in_words(each.fact, gpu.profiles)
+        return changed("{} in GPU instance {}".format(step["type_name"], meant.name), "it in {}".format(name))
+
+
+def _may_be_in(there: Found, parent: ParentFact, vgpu: VgpuFact, ledger: Ledger, step: Step) -> bool:
+    """Whether a vGPU is in the instance. Where the driver does not say, the ledger does, and what it does not know may be in it."""
+    if vgpu["gpu_instance"] is not None:
+        return vgpu["gpu_instance"] == there.fact["id"]
+    for entry in ledger.entries:
+        if _is_of(entry, parent, vgpu, step) and entry.get("mig") is not None:
+            return (entry["mig"]["profile_id"], entry["mig"]["start"]) == (
+                there.fact["profile_id"],
+                there.fact["start"],
+            )
+    return True
+
+
+def _is_of(entry: Entry, parent: ParentFact, vgpu: VgpuFact, step: Step) -> bool:
+    return (
+        identity(entry) != identity(step)
+        and entry["gpu_uuid"] == step["gpu_uuid"]
+        and (entry["uuid"], entry["vf_index"]) == (vgpu["uuid"], parent["vf_index"])
+    )
+
+
+def _place(step: Step) -> MigPlace:
+    assert step["mig"] is not None
+    return step["mig"]
+
+
+def _words(place: MigPlace) -> str:
+    return "{} at {}".format(place["profile"], place["start"])

@@ -1,0 +1,46 @@
+"""The step set_mig: MIG mode on or off, on a GPU without virtual functions and vGPUs.
+
+The driver takes it on such a GPU only. On some boards (A30, A100) it takes effect with the GPU's next reset, on others at once.
+"""
+
+from typing import Any, Callable, Optional
+
+from ..facts.mig import Switch, read_switch
+from ..facts.scheduler import ask
+from ..files import Root
+from ..protocol import NVML_REFUSED, MigModeStep
+from ..refusal import Refusal
+from .bare_gpu import check_bare, refuse_foreign, refuse_vfs
+from .hardware import changed
+from .mig_gpu import open_gpu
+
+_SET = "nvmlDeviceSetMigMode"
+
+
+def set_mig(root: Root, load_nvml: Callable[[], Any], step: MigModeStep, at: Callable[[str], None]) -> Optional[str]:
+    """Set it; returns a note if a reset is still needed. The caller holds the host's exclusive lock. Raises Refusal."""
+    ledger = check_bare(root, load_nvml, step)
+    refuse_vfs(root, step)
+    with open_gpu(load_nvml, step["gpu"]) as gpu:
+        found = read_switch(gpu.nvml, gpu.handle)
+        if found is None:
+            raise changed("a GPU with MIG at {}".format(step["gpu"]), "one without")
+        if found.pending != step["on"]:
+            if found.enabled != step["expect"]:
+                raise changed(_words(step["expect"]), _words(found.enabled))
+            refuse_foreign(root, ledger, step["gpu_uuid"], gpu)
+            at("looked")
+            ask(gpu.nvml, _SET, gpu.handle, int(step["on"]))
+            at("set")
+            found = read_switch(gpu.nvml, gpu.handle) or Switch(enabled=False, pending=False)
+            at("read-back")
+    if found.pending != step["on"]:
+        message = "{}: accepted, but without effect: {}".format(_SET, _words(found.pending))
+        raise Refusal(NVML_REFUSED, message, function=_SET, code=0)
+    if found.enabled != step["on"]:
+        return "{} takes effect with the next reset of GPU {}".format(_words(step["on"]), step["gpu"])
+    return None
+
+
+def _words(on: bool) -> str:
+    return "MIG on" if on else "MIG off"

@@ -1,0 +1,26 @@
+"""The step reset_gpu: a reset of one GPU, which has no virtual functions and no vGPUs. nvidia-smi refuses it while a process has it open."""
+
+from typing import Any, Callable
+
+from ..files import Root
+from ..protocol import ResetStep
+from .bare_gpu import check_bare, refuse_foreign, refuse_vfs
+from .mig_gpu import open_gpu
+from .tool import run_tool
+
+NVIDIA_SMI = "/usr/bin/nvidia-smi"
+
+
+def reset_gpu(
+    root: Root, load_nvml: Callable[[], Any], step: ResetStep, at: Callable[[str], None], *, deadline_s: float
+) -> None:
+    """Reset it. The caller holds the host's exclusive lock. Raises Refusal."""
+    ledger = check_bare(root, load_nvml, step)
+    refuse_vfs(root, step)
+    with open_gpu(load_nvml, step["gpu"]) as gpu:
+        refuse_foreign(root, ledger, step["gpu_uuid"], gpu)
+    at("looked")
+    ended = run_tool(root, NVIDIA_SMI, ["--gpu-reset", "-i", step["gpu"]], deadline_s)
+    at("reset")
+    if ended.status:
+        raise ended.refusal("it failed with status {}".format(ended.status))
