@@ -24,7 +24,7 @@ GOLDEN = """\
 {"verb": "put_claim", "vm": "vm01", "slot": "vgpu0", "requested": "--profile 4Q", "asked_mib": 4096, "framebuffer_mib": 4096, "guest_mib": 3557, "waste_pct": 0.0, "inverse": "drop_claim"}
 {"verb": "create_vgpu", "host": "kvm01", "vm": "vm01", "slot": "vgpu0", "gpu": "0000:41:00.0", \
 "parent": "0000:41:00.4", "type_id": 560, "type_name": "A40-4Q", \
-"uuid": "1ddfb5ce-0a64-5612-978e-e86b28662399", "placement_id": null, "inverse": "destroy_vgpu"}
+"uuid": "1ddfb5ce-0a64-5612-978e-e86b28662399", "placement_id": null, "mig": null, "inverse": "destroy_vgpu"}
 {"verb": "attach_hostdev", "vm": "vm01", "slot": "vgpu0", "alias": "ua-vgpu0", "where": ["inactive"], \
 "inverse": "detach_hostdev"}
 {"verb": "bind_claim", "vm": "vm01", "slot": "vgpu0", "requested": "--profile 4Q", "asked_mib": 4096, "framebuffer_mib": 4096, "guest_mib": 3557, "waste_pct": 0.0, "inverse": "put_claim"}
@@ -33,7 +33,7 @@ GOLDEN = """\
 "inverse": "attach_hostdev"}
 {"verb": "destroy_vgpu", "host": "kvm01", "vm": "vm01", "slot": "vgpu0", "gpu": "0000:41:00.0", \
 "parent": "0000:41:00.4", "type_id": 560, "type_name": "A40-4Q", \
-"uuid": "1ddfb5ce-0a64-5612-978e-e86b28662399", "placement_id": null, "inverse": "create_vgpu"}
+"uuid": "1ddfb5ce-0a64-5612-978e-e86b28662399", "placement_id": null, "mig": null, "inverse": "create_vgpu"}
 {"verb": "drop_claim", "vm": "vm01", "slot": "vgpu0", "inverse": "leave_claim"}"""
 
 
