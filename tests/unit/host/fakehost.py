@@ -44,7 +44,7 @@ class FakeHost:
 
     @classmethod
     def build(
-        cls, root: Path, framework: str = MDEV_VF, *, gpus: tuple[tuple[str, str], ...] = ((GPU_A, UUID_A),)
+        cls, root: Path, framework: str | None = MDEV_VF, *, gpus: tuple[tuple[str, str], ...] = ((GPU_A, UUID_A),)
     ) -> FakeHost:
         host = cls(root)
         host.put("/etc/machine-id", "0123456789abcdef0123456789abcdef")
