@@ -30,6 +30,8 @@ MDEV = "9e0d0000-0000-4000-8000-000000000001"
 OTHER_MDEV = "9e0d0000-0000-4000-8000-000000000002"
 TYPES = {558: ("NVIDIA A40-2Q", 2048, 24), 560: ("NVIDIA A40-4Q", 4096, 12), 562: ("NVIDIA A40-8Q", 8192, 6)}
 
+MIG_TYPES = {700: 14, 701: 19}  # MIG-backed types, and the ids of their profiles
+
 MDEV_PF, MDEV_VF, VENDOR = "mdev-pf", "mdev-vf", "vendor-vfio"
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR)
 
@@ -42,7 +44,7 @@ class FakeHost:
 
     @classmethod
     def build(
-        cls, root: Path, framework: str = MDEV_VF, *, gpus: tuple[tuple[str, str], ...] = ((GPU_A, UUID_A),)
+        cls, root: Path, framework: str | None = MDEV_VF, *, gpus: tuple[tuple[str, str], ...] = ((GPU_A, UUID_A),)
     ) -> FakeHost:
         host = cls(root)
         host.put("/etc/machine-id", "0123456789abcdef0123456789abcdef")
@@ -188,11 +190,55 @@ class FakeHost:
         elif file.name == "vgpu_params":
             file.write_bytes(data[:-1] + b"\n")  # the driver keeps all but the last byte, whatever that is
         else:
+            instance = self._instance_for(int(text))
             file.write_text(f"{text}\n")
-            params = file.with_name("vgpu_params")
-            params.unlink(missing_ok=True)
-            if text != "0":
-                params.write_text("\n")
+            for name, content in (("vgpu_params", ""), ("gpu_instance_id", instance)):
+                beside = file.with_name(name)
+                beside.unlink(missing_ok=True)
+                if text != "0" and content is not None:
+                    beside.write_text(f"{content}\n")
+
+    # MIG, of the first GPU (fakemig.py changes the same file)
+
+    @property
+    def _mig_file(self) -> Path:
+        return self.path("/proc/driver/fake-mig")
+
+    def mig(self) -> dict[str, Any]:
+        """What the driver has: `on`, `pending` and `instances`, each with id, profile, start, size and computes."""
+        if not self._mig_file.exists():
+            return {"on": False, "pending": False, "instances": [], "next": 1}
+        state: dict[str, Any] = json.loads(self._mig_file.read_text())
+        return state
+
+    def put_mig(self, **changes: Any) -> None:
+        self._mig_file.parent.mkdir(parents=True, exist_ok=True)
+        self._mig_file.write_text(json.dumps({**self.mig(), **changes}))
+
+    def put_instance(self, profile: int, start: int, size: int, *, computes: int = 1) -> int:
+        """An instance as another tool would make it; returns its id, which nothing had before."""
+        state = self.mig()
+        made = {"id": state["next"], "profile": profile, "start": start, "size": size, "computes": computes}
+        self.put_mig(on=True, pending=True, instances=[*state["instances"], made], next=state["next"] + 1)
+        return int(made["id"])
+
+    def in_instances(self) -> list[int]:
+        """The ids of the instances that the GPU's vGPUs are in."""
+        return [int(file.read_text()) for file in self.root.glob("sys/devices/*/*/nvidia/gpu_instance_id")]
+
+    def _instance_for(self, type_id: int) -> int | None:
+        """As the driver chooses: the lowest id of those with the type's profile that are free."""
+        if type_id not in MIG_TYPES:
+            return None
+        taken = self.in_instances()
+        free = [
+            each["id"]
+            for each in self.mig()["instances"]
+            if each["profile"] == MIG_TYPES[type_id] and each["id"] not in taken
+        ]
+        if not free:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return int(min(free))
 
     def params(self, device: str) -> Path:
         """nvidia/vgpu_params of an mdev (its UUID) or a VF (its address)."""
@@ -260,6 +306,13 @@ class FakeHost:
         document = {"version": LEDGER_VERSION_WITHOUT_CORDONS, "settings": {}, "entries": list(entries), **more}
         self.ledger_file.write_bytes(ledger.render(document))
 
+    def instances(self) -> list[dict[str, Any]]:
+        """The ledger's entries of GPU instances."""
+        if not self.ledger_file.exists():
+            return []
+        entries: list[dict[str, Any]] = json.loads(self.ledger_file.read_text()).get("instances", [])
+        return entries
+
     def blocked_writes(self) -> list[dict[str, Any]]:
         """The ledger's records of writes that have not returned."""
         records: list[dict[str, Any]] = json.loads(self.ledger_file.read_text()).get("blocked_writes", [])
@@ -313,6 +366,34 @@ def make_type(
         "mig_profile": mig_profile,
         "max_per_instance": None,
     }
+
+
+def make_mig_step(*, start: int = 2, **more: Any) -> dict[str, Any]:
+    """A create of a 2-10C for VM's vgpu0 in the first GPU's 2g.10gb at that start; `more` replaces keys."""
+    place = {"profile": "2g.10gb", "profile_id": 14, "start": start}
+    return make_step(VENDOR, **{"type_id": 700, "type_name": "NVIDIA A100-2-10C", "mig": place, **more})
+
+
+def make_instance_step(verb: str = "create_instance", *, start: int = 2, **more: Any) -> dict[str, Any]:
+    """A 2g.10gb of the first GPU; `more` replaces keys."""
+    return {
+        "verb": verb,
+        "gpu_uuid": UUID_A,
+        "gpu": GPU_A,
+        "profile": "2g.10gb",
+        "profile_id": 14,
+        "start": start,
+        "size": 2,
+        "expect": "empty" if verb == "create_instance" else "present",
+        **more,
+    }
+
+
+def make_instance(*, start: int = 2, **more: Any) -> dict[str, Any]:
+    """The ledger's entry of make_instance_step's instance."""
+    own = make_instance_step(start=start)
+    del own["verb"], own["expect"]
+    return {**own, "boot": BOOT, "state": "made", **more}
 
 
 def make_destroy(framework: str, **more: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 --block      writes never return; the file BEGUN tells that one has begun
 --real       writes go to the files, and NVML is the machine's
 --api N      NVML is a fake with the scheduler calls of version N
+--mig        NVML is a fake with MIG
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.host.fakehost import FakeHost, no_nvml
+from tests.unit.host.fakemig import FakeMig
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.host.facts.nvml import load_binding
 from vgpumgr.host.files import Root
@@ -53,6 +55,7 @@ def main() -> int:
     parser.add_argument("--block", action="store_true")
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--api", type=int)
+    parser.add_argument("--mig", action="store_true")
     options = parser.parse_args()
 
     def at(point: str) -> None:
@@ -70,6 +73,8 @@ def main() -> int:
     if options.api:
         fake = FakeNvml(api=options.api, host=FakeHost(options.root), video_takes=True)
         nvml = lambda: fake  # noqa: E731
+    if options.mig:
+        nvml = lambda: FakeMig(FakeHost(options.root))  # noqa: E731
     end_on_signals()
     channel = Channel(0, 1)
     server = Server(options.root, nvml=nvml, gone=channel.hung_up, write=write, at=at)

@@ -15,13 +15,18 @@ from .mig_gpu import OpenGpu, in_words, look_at, vfs_on
 GpuStep = Union[MigModeStep, VfsStep, ResetStep]
 
 
-def check_bare(root: Root, load_nvml: Callable[[], Any], step: GpuStep) -> Ledger:
-    """The ledger, if the GPU is at the step's address, takes writes, and has no vGPU. Raises Refusal."""
+def open_for(root: Root, step: GpuStep) -> Ledger:
+    """The ledger, if the GPU is at the step's address and takes writes. Raises Refusal."""
     ledger = open_ledger(root, step["gpu_uuid"], boot_id(root, Unknowns()))
     try:
         check_gpu(root, step["gpu_uuid"], step["gpu"])
     except Absent as absent:
         raise absent.refusal() from absent
+    return ledger
+
+
+def refuse_vgpus(root: Root, load_nvml: Callable[[], Any], step: GpuStep) -> None:
+    """Raises Refusal(InUse, NotYet) if the GPU has a vGPU, idle or not, and Changed if that is unknown."""
     gpu, snapshot = look_at(root, load_nvml, step["gpu_uuid"], step["gpu"])
     places = places_on(gpu, snapshot)
     if places:
@@ -29,7 +34,6 @@ def check_bare(root: Root, load_nvml: Callable[[], Any], step: GpuStep) -> Ledge
         message = "GPU {} has vGPUs".format(step["gpu"])
         raise Refusal(IN_USE, message, vm=names[0] if names else None, holders=[place.what for place in places])
     GpuUse(root, gpu, snapshot).refuse_running(snapshot)
-    return ledger
 
 
 def refuse_vfs(root: Root, step: GpuStep) -> None:

@@ -10,7 +10,7 @@ from ..facts.scheduler import ask
 from ..files import Root
 from ..protocol import NVML_REFUSED, MigModeStep
 from ..refusal import Refusal
-from .bare_gpu import check_bare, refuse_foreign, refuse_vfs
+from .bare_gpu import open_for, refuse_foreign, refuse_vfs, refuse_vgpus
 from .hardware import changed
 from .mig_gpu import open_gpu
 
@@ -19,7 +19,8 @@ _SET = "nvmlDeviceSetMigMode"
 
 def set_mig(root: Root, load_nvml: Callable[[], Any], step: MigModeStep, at: Callable[[str], None]) -> Optional[str]:
     """Set it; returns a note if a reset is still needed. The caller holds the host's exclusive lock. Raises Refusal."""
-    ledger = check_bare(root, load_nvml, step)
+    ledger = open_for(root, step)
+    refuse_vgpus(root, load_nvml, step)
     refuse_vfs(root, step)
     with open_gpu(load_nvml, step["gpu"]) as gpu:
         found = read_switch(gpu.nvml, gpu.handle)

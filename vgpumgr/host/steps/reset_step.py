@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 from ..files import Root
 from ..protocol import ResetStep
-from .bare_gpu import check_bare, refuse_foreign, refuse_vfs
+from .bare_gpu import open_for, refuse_foreign, refuse_vfs, refuse_vgpus
 from .mig_gpu import open_gpu
 from .tool import run_tool
 
@@ -15,7 +15,8 @@ def reset_gpu(
     root: Root, load_nvml: Callable[[], Any], step: ResetStep, at: Callable[[str], None], *, deadline_s: float
 ) -> None:
     """Reset it. The caller holds the host's exclusive lock. Raises Refusal."""
-    ledger = check_bare(root, load_nvml, step)
+    ledger = open_for(root, step)
+    refuse_vgpus(root, load_nvml, step)
     refuse_vfs(root, step)
     with open_gpu(load_nvml, step["gpu"]) as gpu:
         refuse_foreign(root, ledger, step["gpu_uuid"], gpu)

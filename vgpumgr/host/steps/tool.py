@@ -2,13 +2,17 @@
 
 import os
 import shlex
-from typing import List, NamedTuple, Sequence
+import signal
+import time
+from typing import List, NamedTuple, Optional, Sequence
 
 from ..files import Root
 from ..protocol import DEADLINE, TOOL_REFUSED
 from ..refusal import Refusal, reason
 
 _MOST_LINES = 5
+_MOST_BYTES = 64 * 1024
+_SLICE_S = 0.05
 
 
 class Ended(NamedTuple):
@@ -31,30 +35,44 @@ def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: flo
     One that does not end is left alone: it is in the middle of a change of the driver, which it alone can finish. It has neither the
     lock nor the controller's channel.
     """
-    import subprocess
-
     command = shlex.join([program, *arguments])
-    environment = {**os.environ, "LC_ALL": "C"}
+    # A file in memory, not a pipe: one that outlives us must not end because nobody reads what it says.
+    said = os.memfd_create("tool", os.MFD_CLOEXEC)
     try:
-        process = subprocess.Popen(
-            [root.path(program), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
+        pid = os.posix_spawn(
+            root.path(program),
+            [program, *arguments],
+            {**os.environ, "LC_ALL": "C"},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, said, 1),
+                (os.POSIX_SPAWN_DUP2, said, 2),
+            ],
+            setsid=True,
+            setsigdef=[signal.SIGPIPE],
         )
+        status = _wait(pid, deadline_s)
+        if status is None:
+            message = "{}: did not end in {:g} s (pid {}); it may still do its work".format(command, deadline_s, pid)
+            raise Refusal(DEADLINE, message, path=program)
+        return Ended(command, status, os.pread(said, _MOST_BYTES, 0).decode("utf-8", "replace"))
     except OSError as error:
         message = "{}: cannot be run: {}".format(command, reason(error))
         raise Refusal(TOOL_REFUSED, message, command=command, status=None, output="") from error
-    try:
-        output, _ = process.communicate(timeout=deadline_s)
-    except subprocess.TimeoutExpired as error:
-        message = "{}: did not end in {:g} s (pid {}); it may still do its work".format(
-            command, deadline_s, process.pid
-        )
-        raise Refusal(DEADLINE, message, path=program) from error
-    return Ended(command, process.returncode, output.decode("utf-8", "replace"))
+    finally:
+        os.close(said)
+
+
+def _wait(pid: int, deadline_s: float) -> Optional[int]:
+    """Its exit status (of one that a signal ended: minus its number); None if it does not end in time."""
+    until = time.monotonic() + deadline_s
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        if time.monotonic() >= until:
+            return None
+        time.sleep(_SLICE_S)
 
 
 def _last(output: str) -> List[str]:

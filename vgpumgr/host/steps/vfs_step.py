@@ -8,16 +8,19 @@ the GPU open it says `Cannot obtain unbindLock`, which passes.
 import time
 from typing import Any, Callable
 
-from ..facts.gpu import SRIOV_MANAGE
-from ..files import Root
+from ..facts.gpu import SRIOV_MANAGE, find_framework
+from ..facts.pci import find_cards
+from ..files import Root, Unknowns
 from ..protocol import VfsStep
-from .bare_gpu import check_bare, refuse_foreign
+from .bare_gpu import open_for, refuse_foreign, refuse_vgpus
 from .hardware import changed
 from .mig_gpu import open_gpu, vfs_on
 from .tool import run_tool
 
 _TRIES = 5
 _PAUSE_S = 1.0
+_LOOKS = 20
+_LOOK_S = 0.5
 _BUSY = "unbindLock"
 
 
@@ -31,12 +34,13 @@ def set_vfs(
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Make or remove them. The caller holds the host's exclusive lock. Raises Refusal."""
-    ledger = check_bare(root, load_nvml, step)
+    ledger = open_for(root, step)
     there = vfs_on(root, step["gpu"]) > 0
     if there == step["on"]:
         return
     if there != step["expect"]:
         raise changed(_words(step["expect"]), _words(there))
+    refuse_vgpus(root, load_nvml, step)
     with open_gpu(load_nvml, step["gpu"]) as gpu:
         refuse_foreign(root, ledger, step["gpu_uuid"], gpu)
     at("looked")
@@ -51,7 +55,18 @@ def set_vfs(
     at("ran")
     if (vfs_on(root, step["gpu"]) > 0) != step["on"]:
         raise ended.refusal("without effect, {}".format(_words(not step["on"])))
+    if step["on"]:
+        _await_offer(root, step, pause)
     at("read-back")
+
+
+def _await_offer(root: Root, step: VfsStep, pause: Callable[[float], None]) -> None:
+    """Wait a moment for the driver to set them up, so that whoever looks next sees what they offer."""
+    for _ in range(_LOOKS):
+        cards = [card for card in find_cards(root, Unknowns()) if card.pci == step["gpu"]]
+        if not cards or find_framework(root, cards[0]).name is not None:
+            return
+        pause(_LOOK_S)
 
 
 def _words(on: bool) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 
 _LEAST = -1  # the NUMA node of a device without one
 _END = 2**53
-_FILE = ("ledger", "blocked_writes")  # all from one file, which is trusted entirely or not at all
+_FILE = ("ledger", "blocked_writes", "instances")  # all from one file, which is trusted entirely or not at all
+_NEVER_NULL = "instances"  # empty where the file is not trusted
+_WHOLE = "mig"  # of a GPU: how it is divided is known entirely or not at all
 _SHOWN = 10**24
 
 
@@ -33,8 +35,8 @@ def mend(facts: dict[str, Any]) -> None:
     if in_file:
         there = [key for key in _FILE if key in facts]
         why = f"it has an impossible number: {in_file[0]['why']}"
-        odd += [{"gpu": None, "what": key, "why": why} for key in there]
-        facts.update(dict.fromkeys(there))
+        odd += [{"gpu": None, "what": key, "why": why} for key in there if key != _NEVER_NULL]
+        facts.update({key: [] if key == _NEVER_NULL else None for key in there})
     unknown = facts.get("unknown")
     if isinstance(unknown, list):
         unknown += odd
@@ -44,6 +46,9 @@ def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | N
     match value:
         case dict():
             for key, inner in value.items():
+                if key == _WHOLE and gpu is not None and not where:
+                    value[key] = _whole(inner, gpu, key, odd)
+                    continue
                 value[key] = _mended(inner, gpu, f"{where}.{key}" if where else key, odd)
         case list():
             for at, inner in enumerate(value):
@@ -59,6 +64,14 @@ def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | N
             odd.append({"gpu": gpu, "what": where, "why": why})
             return None
     return value
+
+
+def _whole(value: Any, gpu: str, where: str, odd: list[dict[str, str | None]]) -> Any:
+    """The value; null, with the first reason, if any part of it is impossible."""
+    inside: list[dict[str, str | None]] = []
+    mended = _mended(value, gpu, where, inside)
+    odd += [{**row, "what": where} for row in inside[:1]]
+    return None if inside else mended
 
 
 def _written(text: str) -> str:

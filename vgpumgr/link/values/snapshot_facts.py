@@ -6,10 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.driver.mig import InstanceProfile
 from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
 from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerState
-from vgpumgr.core.model.mig import Instance, InstanceEntry, Mig, MigPlace, OurInstance
 from vgpumgr.core.model.snapshot import (
     Active,
     BlockedWrite,
@@ -29,6 +27,7 @@ from vgpumgr.core.model.snapshot import (
 from vgpumgr.core.model.vgpu import Device, LedgerEntry, Mdev, VgpuSpec, device_of
 from vgpumgr.errors import BadName
 from vgpumgr.link.host_text import clean
+from vgpumgr.link.values import mig_facts
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
 
 if TYPE_CHECKING:
@@ -51,6 +50,11 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
     """
     gpus = tuple(sorted((_gpu(row, catalogue) for row in facts["gpus"]), key=lambda gpu: gpu.pci))
     ledger = rows(facts["ledger"], parse_entry)
+    impossible = [
+        Unknown(what="mig", why=why, gpu=PciAddress(row["pci"]))
+        for row in facts["gpus"]
+        if row["mig"] is not None and (why := mig_facts.why_impossible(row["mig"])) is not None
+    ]
     return HostSnapshot(
         host=host,
         boot=facts["boot"],
@@ -64,13 +68,13 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
         ledger=None if ledger is None else located(ledger, gpus),
         freed=tuple(_filled(Freed, row) for row in facts["freed"]),
         cordons=tuple(map(parse_cordon, facts["cordons"])),
-        instances=tuple(map(_instance_entry, facts["instances"])),
+        instances=tuple(mig_facts.parse_entry(row) for row in facts["instances"] if mig_facts.is_possible(row)),
         ledger_file=facts["ledger_file"],
         blocked_writes=rows(facts["blocked_writes"], lambda row: _filled(BlockedWrite, row, vfio=tuple(row["vfio"]))),
         modprobe=rows(facts["modprobe"], lambda row: _filled(ModprobeFile, row)),
         module=maybe(facts["module"], lambda row: _filled(LoadedModule, row)),
         vfio=facts["vfio"],
-        unknown=parse_unknown(facts["unknown"]),
+        unknown=(*parse_unknown(facts["unknown"]), *impossible),
     )
 
 
@@ -116,29 +120,8 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
         scheduler=maybe(row["scheduler"], parse_scheduler),
         problem=row["problem"],
         places=maybe(row["places"], lambda found: {one["type_id"]: _places(one) for one in found}),
-        mig=maybe(row["mig"], _mig),
+        mig=maybe(row["mig"], mig_facts.parse),
     )
-
-
-def _mig(row: protocol.MigFact) -> Mig:
-    return Mig(
-        enabled=row["enabled"],
-        pending=row["pending"],
-        profiles=tuple(sorted(map(_profile, row["profiles"]), key=lambda profile: profile.id)),
-        instances=maybe(rows(row["instances"], lambda one: _filled(Instance, one)), _in_order),
-    )
-
-
-def _profile(row: protocol.MigProfileFact) -> InstanceProfile:
-    return _filled(InstanceProfile, row, starts=tuple(sorted(row["starts"])), maximum=row["max"])
-
-
-def _in_order(instances: tuple[Instance, ...]) -> tuple[Instance, ...]:
-    return tuple(sorted(instances, key=lambda instance: (instance.start, instance.id)))
-
-
-def _instance_entry(row: protocol.InstanceEntry) -> InstanceEntry:
-    return InstanceEntry(instance=_filled(OurInstance, row), boot=row["boot"], state=row["state"])
 
 
 def _places(row: protocol.PlacesFact) -> Places:
@@ -221,6 +204,6 @@ def parse_cordon(row: protocol.CordonFact) -> Cordon:
 
 
 def parse_entry(row: protocol.LedgerEntry) -> LedgerEntry:
-    mig = maybe(row["mig"], lambda place: _filled(MigPlace, place))
+    mig = maybe(row["mig"], mig_facts.parse_place)
     vgpu = _filled(VgpuSpec, row, vm=row["vm_uuid"], type_name=profiles.last_word(row["type_name"]), mig=mig)
     return LedgerEntry(vgpu=vgpu, boot=row["boot"], state=row["state"])

@@ -25,6 +25,7 @@ from tests.unit.host.fakehost import (
     Asker,
     FakeHost,
     make_entry,
+    make_instance,
     make_record,
     make_step,
     no_nvml,
@@ -85,7 +86,8 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
     me = find_child(os.getpid())
     assert me is not None
     record = make_record(MDEV_VF, pid=me.pid, start=me.start, more="of a later version")
-    host.put_ledger(make_entry(MDEV_VF, more="of a later version"), blocked_writes=[record])
+    instance = make_instance(more="of a later version")
+    host.put_ledger(make_entry(MDEV_VF, more="of a later version"), blocked_writes=[record], instances=[instance])
     snapshot = observe(host)
     gpu = snapshot["gpus"][0]
     pairs: list[tuple[dict[str, Any], Any]] = [
@@ -99,6 +101,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
         (snapshot["qemus"][0], protocol.QemuFact),
         (snapshot["ledger"][0], protocol.LedgerEntry),
         (snapshot["blocked_writes"][0], protocol.BlockedWriteFact),
+        (snapshot["instances"][0], protocol.InstanceEntry),
         (snapshot["unknown"][0], protocol.UnknownFact),
     ]
     for value, shape in pairs:

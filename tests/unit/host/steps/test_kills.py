@@ -10,16 +10,22 @@ from tests.unit.host.fakehost import (
     CONF,
     FRAMEWORKS,
     GPU_A,
+    UUID_A,
+    VENDOR,
     Asker,
     FakeHost,
     make_destroy,
     make_entry,
     make_evacuate,
+    make_instance,
+    make_instance_step,
+    make_mig_step,
     make_modprobe_step,
     make_scheduler_step,
     make_step,
     no_nvml,
 )
+from tests.unit.host.fakemig import FakeMig
 from tests.unit.host.fakenvml import FIXED_SHARE, FakeNvml
 from vgpumgr.host.server import Server
 
@@ -156,3 +162,125 @@ def test_a_modprobe_file_that_was_being_written_is_the_old_or_the_new_one_and_th
     assert "ok" in next_run(host).execute(step)
     assert (file.read_text() if file.exists() else None) == text
     assert [each.name for each in file.parent.iterdir()] == ([] if text is None else [file.name])
+
+
+def with_mig(root: Path) -> FakeHost:
+    """A GPU in MIG mode, with somebody else's 3g.20gb at 4."""
+    host = FakeHost.build(root, VENDOR)
+    host.put_instance(9, 4, 4)
+    return host
+
+
+def next_mig_run(host: FakeHost) -> Asker:
+    asker = Asker(Server(host.root, nvml=lambda: FakeMig(host), write=host.driver_write).answer)
+    asker.lock(wait_s=10)
+    return asker
+
+
+def instance_at(host: FakeHost, start: int) -> dict[str, Any] | None:
+    return next((each for each in host.mig()["instances"] if each["start"] == start), None)
+
+
+@pytest.mark.parametrize(
+    "point", ["looked", "rename-1", "planned", "instance", "compute", "read-back", "rename-2", "made"]
+)
+def test_an_instance_whose_creation_was_killed_is_finished_by_the_next(
+    tmp_path: Path, run_program: Callable[..., Program], point: str
+) -> None:
+    host = with_mig(tmp_path)
+    step = make_instance_step()
+    killed_at(run_program, host, point, step, "--mig")
+    there = instance_at(host, 2) is not None
+    if there:
+        assert host.instances(), "an instance that no entry names is a leak"
+    assert "ok" in next_mig_run(host).execute({**step, "expect": "same" if there else "empty"})
+    assert (instance_at(host, 2) or {})["computes"] == 1
+    assert instance_at(host, 4) is not None
+    assert host.instances() == [make_instance()]
+
+
+@pytest.mark.parametrize(
+    "point", ["looked", "rename-1", "leaving", "compute", "instance", "read-back", "rename-2", "out"]
+)
+def test_an_instance_whose_removal_was_killed_is_removed_by_the_next(
+    tmp_path: Path, run_program: Callable[..., Program], point: str
+) -> None:
+    host = with_mig(tmp_path)
+    host.put_instance(14, 2, 2)
+    host.put_ledger(instances=[make_instance()])
+    step = make_instance_step("destroy_instance")
+    killed_at(run_program, host, point, step, "--mig")
+    there = instance_at(host, 2) is not None
+    if there:
+        assert host.instances(), "an instance that no entry names is a leak"
+    if host.instances():
+        assert "ok" in next_mig_run(host).execute({**step, "expect": "present" if there else "absent"})
+    assert (instance_at(host, 2), host.instances()) == (None, [])
+    assert instance_at(host, 4) is not None
+
+
+@pytest.mark.parametrize("point", ["rename-1", "planned", "written", "read-back", "rename-2", "made"])
+def test_a_mig_backed_create_that_was_killed_is_finished_by_the_next(
+    tmp_path: Path, run_program: Callable[..., Program], point: str
+) -> None:
+    host = with_mig(tmp_path)
+    number = host.put_instance(14, 2, 2)
+    host.put_ledger(instances=[make_instance()])
+    step = make_mig_step()
+    killed_at(run_program, host, point, step, "--mig")
+    there = host.in_instances() != []
+    if there:
+        assert host.entries(), "hardware that no entry names is a leak"
+    assert "ok" in next_mig_run(host).execute({**step, "expect": "same" if there else "empty"})
+    assert host.in_instances() == [number]
+    assert [(entry["state"], entry["mig"]["start"]) for entry in host.entries()] == [("made", 2)]
+
+
+@pytest.mark.parametrize("point", ["planned", "written", "read-back", "rename-2", "elsewhere", "rename-3"])
+def test_a_vgpu_in_another_instance_is_not_left_there_however_the_run_was_killed(
+    tmp_path: Path, run_program: Callable[..., Program], point: str
+) -> None:
+    """The driver takes the 2g.10gb at 0, whose id is lower; the next run, which the controller plans with what it sees, removes that."""
+    host = with_mig(tmp_path)
+    host.put_instance(14, 0, 2)
+    host.put_instance(14, 2, 2)
+    host.put_ledger(instances=[make_instance(start=0), make_instance()])
+    step = make_mig_step()
+    killed_at(run_program, host, point, step, "--mig")
+    there = host.in_instances() != []
+    if there:
+        assert host.entries(), "hardware that no entry names is a leak"
+    answer = next_mig_run(host).execute({**step, "expect": "same" if there else "empty"})
+    assert (answer["err"]["kind"], answer["err"]["found"]) == ("Changed", "it in 2g.10gb at 0 (id 2)")
+    assert host.in_instances() == []
+    assert [entry["state"] for entry in host.entries()] in ([], ["planned"])
+
+
+_GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
+_VFS_OFF = {"verb": "set_vfs", **_GPU, "on": False, "expect": True}
+_MIG_ON = {"verb": "set_mig", **_GPU, "on": True, "expect": False}
+
+
+@pytest.mark.parametrize(
+    ("step", "point"),
+    [
+        *((_MIG_ON, point) for point in ("looked", "set", "read-back")),
+        *((_VFS_OFF, point) for point in ("looked", "ran", "read-back")),
+        *(({"verb": "reset_gpu", **_GPU}, point) for point in ("looked", "reset")),
+    ],
+    ids=lambda value: value["verb"] if isinstance(value, dict) else value,
+)
+def test_what_was_begun_on_a_whole_gpu_is_finished_by_the_same_step_again(
+    tmp_path: Path, run_program: Callable[..., Program], step: dict[str, Any], point: str
+) -> None:
+    host = FakeHost.build(tmp_path, VENDOR if step is _VFS_OFF else None)
+    for path, script in (
+        ("/usr/lib/nvidia/sriov-manage", f"rm {host.path(host.function(GPU_A))}/virtfn*"),
+        ("/usr/bin/nvidia-smi", f"echo done > {host.root}/reset"),
+    ):
+        host.put(path, f"#!/bin/sh\n{script}").chmod(0o755)
+    killed_at(run_program, host, point, step, "--mig")
+    assert "ok" in next_mig_run(host).execute(step)
+    assert host.mig()["on"] == (step is _MIG_ON)
+    assert (host.root / "reset").exists() == (step["verb"] == "reset_gpu")
+    assert not list(host.path(host.function(GPU_A)).glob("virtfn*"))

@@ -1,0 +1,238 @@
+"""MIG mode, virtual functions and a reset: on a GPU with nothing on it, and read back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+import pytest
+
+from tests.unit.host.fakehost import GPU_A, UUID_A, VENDOR, Asker, FakeHost, make_entry, make_instance
+from tests.unit.host.fakemig import FakeMig
+from vgpumgr.host.files import Root
+from vgpumgr.host.refusal import Refusal
+from vgpumgr.host.server import Server
+from vgpumgr.host.steps import vfs_step
+from vgpumgr.host.steps.mig_steps import parse_vfs_step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
+SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
+NVIDIA_SMI = "/usr/bin/nvidia-smi"
+
+
+def switch(verb: str, *, on: bool = True, **more: Any) -> dict[str, Any]:
+    return {"verb": verb, **GPU, "on": on, "expect": not on, **more}
+
+
+def run(host: FakeHost, step: dict[str, Any], deadline_s: float = 10, **nvml: Any) -> dict[str, Any]:
+    server = Server(host.root, nvml=lambda: FakeMig(host, **nvml), write=host.driver_write)
+    asker = Asker(server.answer)
+    asker.lock()
+    try:
+        return asker.execute(step, deadline_s)
+    finally:
+        server.close()
+
+
+def bare(root: Path) -> FakeHost:
+    """A GPU without virtual functions, on a host with sriov-manage and nvidia-smi that do nothing."""
+    host = FakeHost.build(root, None)
+    tool(host, SRIOV_MANAGE, "")
+    tool(host, NVIDIA_SMI, "")
+    return host
+
+
+def tool(host: FakeHost, path: str, script: str) -> None:
+    """One of NVIDIA's programs; it notes its arguments in the file `ran`."""
+    file = host.put(path, f'#!/bin/sh\necho "$0 $*" >> {host.root}/ran\n{script}')
+    file.chmod(0o755)
+
+
+def ran(host: FakeHost) -> list[str]:
+    file = host.root / "ran"
+    return [line.removeprefix(str(host.root)) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def make_vfs(host: FakeHost) -> str:
+    """A script that makes a virtual function, as sriov-manage -e does."""
+    vf = host.path(host.function(f"{GPU_A[:-1]}4"))
+    ready = (
+        f"mkdir -p {vf}/nvidia; echo 0 > {vf}/nvidia/current_vgpu_type; ln -s {vf} {host.path('/sys/bus/pci/devices')}"
+    )
+    return f"{ready}; ln -s ../{GPU_A[:-1]}4 {host.path(host.function(GPU_A))}/virtfn0"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    return bare(tmp_path)
+
+
+# MIG mode
+
+
+def test_mig_mode_is_set_at_once_or_says_that_a_reset_is_needed(host: FakeHost) -> None:
+    assert run(host, switch("set_mig"))["ok"]["note"] is None
+    assert (host.mig()["on"], host.mig()["pending"]) == (True, True)
+    note = run(host, switch("set_mig", on=False), needs_reset=True)["ok"]["note"]
+    assert note == f"MIG off takes effect with the next reset of GPU {GPU_A}"
+    assert (host.mig()["on"], host.mig()["pending"]) == (True, False)
+
+
+@pytest.mark.parametrize(("now", "note"), [(True, False), (False, True)])
+def test_a_mode_that_is_set_already_is_left_and_still_says_that_it_waits(host: FakeHost, now: bool, note: bool) -> None:
+    host.put_mig(on=now, pending=True)
+    answer = run(host, switch("set_mig"), nvmlDeviceSetMigMode=pynvml.NVML_ERROR_UNKNOWN)
+    assert (answer["ok"]["note"] is not None) == note
+
+
+def test_a_mode_that_is_not_as_expected_or_not_there_is_refused(host: FakeHost) -> None:
+    assert run(host, switch("set_mig", expect=True))["err"]["found"] == "MIG off"
+    unsupported = {"nvmlDeviceGetMigMode": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    assert run(host, switch("set_mig"), **unsupported)["err"]["found"] == "one without"
+
+
+def test_what_nvml_refuses_or_takes_without_effect_is_told(host: FakeHost) -> None:
+    refused = run(host, switch("set_mig"), nvmlDeviceSetMigMode=pynvml.NVML_ERROR_IN_USE)["err"]
+    assert (refused["kind"], refused["code"]) == ("NvmlRefused", 19)
+    host.put_mig = lambda **_: None  # type: ignore[method-assign]
+    refused = run(host, switch("set_mig"))["err"]
+    assert (refused["kind"], refused["code"]) == ("NvmlRefused", 0)
+
+
+STEPS = [
+    pytest.param(switch("set_mig"), id="set_mig"),
+    pytest.param({"verb": "reset_gpu", **GPU}, id="reset_gpu"),
+    pytest.param(switch("set_vfs", on=False), id="set_vfs"),
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_nothing_is_done_to_a_gpu_with_a_vgpu(tmp_path: Path, step: dict[str, Any]) -> None:
+    host = FakeHost.build(tmp_path, VENDOR)
+    tool(host, SRIOV_MANAGE, "")
+    tool(host, NVIDIA_SMI, "")
+    host.make_vgpu(f"{GPU_A[:-1]}4", 560, None)
+    host.put_ledger(make_entry(VENDOR))
+    refused = run(host, step)["err"]
+    assert (refused["kind"], refused["vm"], refused["holders"]) == (
+        "InUse",
+        "vm01",
+        [f"NVIDIA A40-4Q on {GPU_A[:-1]}4"],
+    )
+    assert (ran(host), host.mig()["on"]) == ([], False)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_nothing_is_done_to_a_gpu_while_nvml_lists_a_vm_there(tmp_path: Path, step: dict[str, Any]) -> None:
+    host = FakeHost.build(tmp_path, VENDOR)
+    tool(host, SRIOV_MANAGE, "")
+    assert run(host, step, running=(1,))["err"]["kind"] == "NotYet"
+    assert (ran(host), host.mig()["on"]) == ([], False)
+
+
+@pytest.mark.parametrize("step", STEPS[:2])
+def test_mode_and_reset_are_refused_while_there_are_virtual_functions(tmp_path: Path, step: dict[str, Any]) -> None:
+    host = FakeHost.build(tmp_path, VENDOR)
+    refused = run(host, step)["err"]
+    assert (refused["kind"], refused["found"]) == ("Changed", "3")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [switch("set_mig", on=False), {"verb": "reset_gpu", **GPU}, switch("set_vfs")],
+    ids=["set_mig", "reset_gpu", "set_vfs"],
+)
+def test_what_would_end_somebody_elses_instances_is_refused_and_ours_may_end(
+    host: FakeHost, step: dict[str, Any]
+) -> None:
+    tool(host, SRIOV_MANAGE, make_vfs(host))
+    host.put_instance(14, 2, 2)
+    refused = run(host, step)["err"]
+    assert (refused["kind"], refused["holders"]) == ("InUse", ["GPU instance 2g.10gb at 2 (id 1) is not vgpumgr's"])
+    assert ran(host) == []
+    host.put_ledger(instances=[make_instance()])
+    assert "ok" in run(host, step)
+
+
+# virtual functions
+
+
+def test_virtual_functions_are_made_by_nvidias_tool_and_counted(host: FakeHost) -> None:
+    tool(host, SRIOV_MANAGE, make_vfs(host))
+    assert "ok" in run(host, switch("set_vfs"))
+    assert ran(host) == [f"{SRIOV_MANAGE} -e {GPU_A}"]
+    assert "ok" in run(host, switch("set_vfs"))
+    assert len(ran(host)) == 1
+
+
+def test_virtual_functions_are_removed(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path, VENDOR)
+    tool(host, SRIOV_MANAGE, f"rm {host.path(host.function(GPU_A))}/virtfn*")
+    assert "ok" in run(host, switch("set_vfs", on=False))
+    assert ran(host) == [f"{SRIOV_MANAGE} -d {GPU_A}"]
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_tool_that_makes_none_failed_whatever_its_exit_status_is(host: FakeHost, status: int) -> None:
+    tool(host, SRIOV_MANAGE, f"echo Enabling VFs; echo cannot >&2; exit {status}")
+    refused = run(host, switch("set_vfs"))["err"]
+    assert (refused["kind"], refused["status"], refused["output"]) == ("ToolRefused", status, "Enabling VFs\ncannot")
+    assert refused["command"] == f"{SRIOV_MANAGE} -e {GPU_A}"
+
+
+@pytest.mark.parametrize(("busy", "tries"), [(2, 3), (9, 5)])
+def test_an_unbind_lock_that_is_held_is_tried_for_again(host: FakeHost, busy: int, tries: int) -> None:
+    say = "echo Cannot obtain unbindLock >&2; exit 1"
+    tool(host, SRIOV_MANAGE, f"[ $(wc -l < {host.root}/ran) -le {busy} ] && {{ {say}; }}\n{make_vfs(host)}")
+    pauses: list[float] = []
+
+    def carry_out() -> None:
+        vfs_step.set_vfs(
+            Root(host.root),
+            lambda: FakeMig(host),
+            parse_vfs_step(switch("set_vfs")),
+            lambda point: None,
+            deadline_s=10,
+            pause=pauses.append,
+        )
+
+    if tries == 5:
+        with pytest.raises(Refusal, match="Cannot obtain unbindLock") as caught:
+            carry_out()
+        assert caught.value.kind == "ToolRefused"
+    else:
+        carry_out()
+    assert (len(ran(host)), pauses) == (tries, [1.0] * (tries - 1))
+
+
+@pytest.mark.parametrize("step", [switch("set_vfs"), {"verb": "reset_gpu", **GPU}], ids=["set_vfs", "reset_gpu"])
+def test_a_tool_that_is_not_there_or_does_not_end_is_told(host: FakeHost, step: dict[str, Any]) -> None:
+    path = SRIOV_MANAGE if step["verb"] == "set_vfs" else NVIDIA_SMI
+    tool(host, path, "exec sleep 3")
+    refused = run(host, step, deadline_s=0.3)["err"]
+    assert (refused["kind"], refused["path"]) == ("Deadline", path)
+    host.path(path).unlink()
+    refused = run(host, step)["err"]
+    assert (refused["kind"], refused["status"]) == ("ToolRefused", None)
+
+
+# a reset
+
+
+def test_a_reset_is_of_this_gpu_alone_and_its_failure_is_told(host: FakeHost) -> None:
+    assert "ok" in run(host, {"verb": "reset_gpu", **GPU})
+    assert ran(host) == [f"{NVIDIA_SMI} --gpu-reset -i {GPU_A}"]
+    tool(host, NVIDIA_SMI, "echo GPU is in use by pid 7; exit 19")
+    refused = run(host, {"verb": "reset_gpu", **GPU})["err"]
+    assert (refused["kind"], refused["status"], refused["output"]) == ("ToolRefused", 19, "GPU is in use by pid 7")
+
+
+@pytest.mark.parametrize("verb", ["set_mig", "set_vfs", "reset_gpu", "create_instance", "destroy_instance"])
+@pytest.mark.parametrize("key", ["gpu", "gpu_uuid"])
+def test_an_address_that_is_none_is_a_bad_request(host: FakeHost, verb: str, key: str) -> None:
+    for wrong in (None, "", 7, ["x"]):
+        step = {**switch(verb), "profile": "x", "profile_id": 1, "start": 0, "size": 1, key: wrong}
+        assert run(host, step)["err"]["kind"] == "BadRequest"
