@@ -1,12 +1,12 @@
 """MIG: how a GPU is cut into GPU instances, and what still fits.
 
-A board has 4 or 8 memory slices (the RTX PRO boards 2 or 4). A GPU instance of a profile takes `size` neighbouring ones, from a
+A board has 4 or 8 memory slices (RTX PRO 6000 has 12). A GPU instance of a profile takes `size` neighbouring ones, from a
 start that the driver allows for that profile. Everything here follows from these tables:
 
 * 7-slice boards (A100, A800, H100, H200 and their like): `nvidia-smi mig -lgipp` of A100 and of H100, where both print the same.
   H800, H20, GH200, B200, GB200 and B300 are inferred from them: public sources give their profiles, but not their starts.
 * A30: its own `-lgipp`.
-* RTX PRO 6000: the ids and counts of NVIDIA's MIG user guide; the starts are inferred from the counts (4, 2 and 1 at most). RTX PRO
+* RTX PRO 6000: the ids and counts of NVIDIA's MIG user guide, the starts of a public `-lgipp`. RTX PRO
   4500 and RTX 6000D: profiles and counts from vgpu-device-manager, starts inferred, ids unknown (0).
 * go-nvml's mocks for H100 and later are wrong about starts (kernel captures differ), and are no source here.
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MOST_PER_INSTANCE: Final = 12
 """How many vGPUs share one instance on boards that time-slice instances (MAX_VGPU_DEVICES_PER_GI, kernel_vgpu_mgr.c, 595)."""
 
+_ALL_ENGINES = "+me.all"
+_NO_ENGINES = "-me"
 _NAME = re.compile(r"(?P<slices>[1-9])g\.(?P<memory>[0-9]+)gb(?P<suffix>[+-].+)?")
 
 
@@ -82,11 +84,12 @@ class Blocked:
 
     @property
     def in_the_way(self) -> tuple[Piece, ...]:
-        """The pieces that overlap each of its starts, in order; none if the board takes no more of it, wherever it is."""
+        """The pieces that overlap one of its starts, or with which no GPU holds it."""
         return tuple(
             piece
             for piece in self.placed
-            if any(piece.overlaps(start, self.profile.size) for start in self.profile.starts)
+            if _exclude(piece.profile, self.profile)
+            or any(piece.overlaps(start, self.profile.size) for start in self.profile.starts)
         )
 
     @property
@@ -97,9 +100,17 @@ class Blocked:
 
 def free_starts(profile: InstanceProfile, taken: Sequence[Piece]) -> tuple[int, ...]:
     """The starts at which one more instance of the profile overlaps nothing; none where the board takes no more of it."""
-    if _count(taken, profile) >= profile.maximum:
+    if _count(taken, profile) >= profile.maximum or any(_exclude(profile, piece.profile) for piece in taken):
         return ()
     return tuple(start for start in profile.starts if not any(piece.overlaps(start, profile.size) for piece in taken))
+
+
+def _exclude(one: InstanceProfile, other: InstanceProfile) -> bool:
+    """Whether no GPU holds both. An instance with all media engines (+me.all) leaves none to any but a -me (nvml.h)."""
+    return any(
+        with_all.name.endswith(_ALL_ENGINES) and not beside.name.endswith(_NO_ENGINES)
+        for with_all, beside in ((one, other), (other, one))
+    )
 
 
 def best_start(profiles: Iterable[InstanceProfile], profile: InstanceProfile, taken: Sequence[Piece]) -> int | None:
@@ -229,17 +240,17 @@ _A30: Final = (
     _row(4, "", 0, 4, (0,), most=1),
 )
 _RTX_PRO_6000: Final = (
-    _row(1, "", 14, 1, range(4), most=4),
-    _row(1, "+me", 21, 1, range(4), most=1),
-    _row(1, "+gfx", 47, 1, range(4), most=4),
-    _row(1, "+me.all", 65, 1, range(4), most=1),
-    _row(1, "-me", 67, 1, range(4), most=4),
-    _row(2, "", 5, 2, (0, 2), most=2),
-    _row(2, "+gfx", 35, 2, (0, 2), most=2),
-    _row(2, "+me.all", 64, 2, (0, 2), most=1),
-    _row(2, "-me", 66, 2, (0, 2), most=2),
-    _row(4, "", 0, 4, (0,), most=1),
-    _row(4, "+gfx", 32, 4, (0,), most=1),
+    _row(1, "", 14, 3, (0, 3, 6, 9), most=4),
+    _row(1, "+me", 21, 3, (0, 3, 6, 9), most=1),
+    _row(1, "+gfx", 47, 3, (0, 3, 6, 9), most=4),
+    _row(1, "+me.all", 65, 3, (0, 3, 6, 9), most=1),
+    _row(1, "-me", 67, 3, (0, 3, 6, 9), most=4),
+    _row(2, "", 5, 6, (0, 6), most=2),
+    _row(2, "+gfx", 35, 6, (0, 6), most=2),
+    _row(2, "+me.all", 64, 6, (0, 6), most=1),
+    _row(2, "-me", 66, 6, (0, 6), most=2),
+    _row(4, "", 0, 12, (0,), most=1),
+    _row(4, "+gfx", 32, 12, (0,), most=1),
 )
 _TWO: Final = (_row(1, "", 0, 1, (0, 1), most=2), _row(2, "", 0, 2, (0,), most=1))
 _TWO_GFX: Final = (_row(1, "+gfx", 0, 1, (0, 1), most=2), _row(2, "+gfx", 0, 2, (0,), most=1))

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpumgr import resources
+from vgpumgr import errors, resources
 from vgpumgr.core.driver import catalogue, mig, profiles
 from vgpumgr.core.driver.mig import Blocked, InstanceProfile, Piece
+from vgpumgr.lab.driver import boards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,10 @@ def _is_legal(pieces: Sequence[Piece]) -> bool:
         len(slices) == len(set(slices))
         and all(piece.start in piece.profile.starts for piece in pieces)
         and all(count <= piece.profile.maximum for count, piece in zip(counts, pieces, strict=True))
+        and not any(
+            one.profile.name.endswith("+me.all") and not other.profile.name.endswith("-me")
+            for one, other in itertools.permutations(pieces, 2)
+        )
     )
 
 
@@ -175,3 +180,19 @@ def test_a_board_without_mig_has_no_instances() -> None:
 def test_what_is_no_profile_is_an_error() -> None:
     with pytest.raises(ValueError, match="not a MIG profile"):
         mig.parse_name("4Q")
+
+
+def test_core_and_lab_have_the_same_tables() -> None:
+    """Each has them on its own, from its own sources."""
+    compared = 0
+    for board, profiles_here in BOARDS.items():
+        try:
+            spec = boards.board(board, "test")
+        except errors.LabError:  # the catalogue has no sizes for it
+            continue
+        if spec.mig is None:
+            continue
+        there = {(one.id, one.name, one.slices, one.size, one.starts, one.maximum) for one in spec.mig.profiles}
+        assert {(one.id, one.name, one.slices, one.size, one.starts, one.maximum) for one in profiles_here} == there
+        compared += 1
+    assert compared > 10
