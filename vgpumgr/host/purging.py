@@ -25,7 +25,7 @@ def purge(root: Root) -> PurgeFact:
     Raises Refusal if the ledger still has something, or cannot be read; then nothing went. Raises OSError.
     """
     ledger = read_ledger(root)
-    left = len(ledger.entries) + len(ledger.cordons) + len(ledger.blocked_writes)
+    left = len(ledger.entries) + len(ledger.instances) + len(ledger.cordons) + len(ledger.blocked_writes)
     if left:
         raise changed("an empty ledger", "{} rows in it".format(left))
     found = look(root)

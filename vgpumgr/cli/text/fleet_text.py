@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text import cordon_text, mode_text, plan_text, scheduler_text, words
 from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.cached import FreePlan
 from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
@@ -44,7 +45,9 @@ def host_lines(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan, *, diff: bool) -> Iterator[str]:
+def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan, *, diff: bool) -> Iterator[str]:
+    if isinstance(plan, FreePlan):
+        return plan_text.instance_lines(plan)
     if isinstance(plan, CordonPlan):
         return cordon_text.step_lines(plan)
     if isinstance(plan, ModePlan):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import ChangeResult, Planned
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
@@ -153,6 +154,14 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"- claim    {step.before.slot}"
         case steps.EvacuateVgpu() | steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
             return None  # plans about a VM do not have these
+
+
+def instance_lines(plan: FreePlan) -> Iterator[str]:
+    """One line per GPU instance that goes."""
+    for step in plan.steps:
+        if isinstance(step, steps.DestroyInstance):
+            gone = "cached" if step.expect == steps.PRESENT else "already gone, only the ledger entry"
+            yield f"- instance {_slices(step)}      {gone}"
 
 
 def _slices(step: steps.InstanceStep) -> str:

@@ -220,6 +220,12 @@ def cached(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Held, ...]:
     return tuple(one for one in held(snapshot, gpu) if one.ours and one.is_idle)
 
 
+def wanted_again(snapshot: HostSnapshot, gpu: Gpu) -> frozenset[tuple[str, int]]:
+    """Profile and start of each instance to which a vGPU of ours comes back."""
+    places = (entry.vgpu.mig for entry in _awaited(snapshot, gpu))
+    return frozenset((place.profile, place.start) for place in places if place is not None)
+
+
 def ours_at(gpu: Gpu, profile: InstanceProfile, start: int) -> OurInstance:
     assert gpu.uuid is not None
     return OurInstance(

@@ -133,8 +133,9 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
 
 
 def of_host(view: HostView) -> tuple[object, ...]:
-    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons."""
-    return view.snapshot.gpus, view.snapshot.ledger, view.snapshot.blocked_writes, *view.snapshot.cordons
+    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons, and the GPU instances that are ours."""
+    facts = view.snapshot
+    return facts.gpus, facts.ledger, facts.blocked_writes, *facts.cordons, *facts.instances
 
 
 def fingerprint(view: HostView, plan: AnyPlan) -> str:

@@ -16,7 +16,7 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import attach, cordons, detach, gpu_choice, ownership, simulate, targets
+from vgpumgr.core.plan import attach, cached, cordons, detach, gpu_choice, ownership, simulate, targets
 from vgpumgr.core.plan import mode as mode_plan
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
@@ -35,6 +35,7 @@ from vgpumgr.core.reconcile.tasks import (
     MoveSlot,
     OfGpu,
     PruneSlot,
+    FreeInstances,
     SetCordon,
     SetGpuMode,
     SetGpuScheduler,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
@@ -68,7 +70,7 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | None = None
+    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
 
@@ -241,6 +243,8 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
                     gpu_id=task.gpu_id, reason=task.reason, by=author.by, at=author.at, keep=task.keep
                 )
                 return PlannedTask(task=task, plan=cordons.plan_cordon(view, about))
+            case FreeInstances():
+                return PlannedTask(task=task, plan=cached.plan_free(view, task.gpu_id))
             case MoveSlot():
                 return PlannedTask(task=task, plan=requests.plan_move_slot(view, declared, task))
     except errors.VgpumgrError as error:

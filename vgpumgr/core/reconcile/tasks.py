@@ -1,6 +1,6 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot, Adopt, SetCordon and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
+reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot, Adopt, SetCordon, FreeInstances and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
 the inventory no longer wants goes first (it makes room), then come modes and schedulers (an empty GPU takes one without moving anything),
 then the vGPUs: those with a place before new ones.
 """
@@ -259,9 +259,36 @@ class MoveSlot(_OfSlot):
     why = "its GPU is drained"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeInstances:
+    """The user wants the cached GPU instances of a host removed, or (`gpu_id`) those of one GPU."""
+
+    gpu_id: str | None
+
+    vm = slot = None
+    verb = "gc"
+
+    @property
+    def subject(self) -> str:
+        return "GPU instances" if self.gpu_id is None else f"GPU instances of {self.gpu_id}"
+
+    @property
+    def why(self) -> str:
+        return "requested"
+
+
 OfGpu = SetGpuScheduler | SetGpuMode
 Task: TypeAlias = (
-    EnsureSlot | PruneSlot | SetGpuScheduler | SetGpuMode | AttachSlot | DetachSlot | Adopt | SetCordon | MoveSlot
+    EnsureSlot
+    | PruneSlot
+    | SetGpuScheduler
+    | SetGpuMode
+    | AttachSlot
+    | DetachSlot
+    | Adopt
+    | SetCordon
+    | FreeInstances
+    | MoveSlot
 )
 
 

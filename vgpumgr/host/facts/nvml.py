@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
-from ..protocol import MIXED_SIZE, ActiveFact, FrameworkName, MigFact, Mode, PlacesFact, SchedulerFact, TypeFact
+from ..protocol import MIG, MIXED_SIZE, ActiveFact, FrameworkName, MigFact, Mode, PlacesFact, SchedulerFact, TypeFact
 from .mig import Switch, TypeMig, read_mig, read_switch, read_type
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import NvmlFailed, ask, read_scheduler
@@ -128,7 +128,9 @@ class _Reader:
             )
         if requests.framework is None:
             return found
-        scheduler, _ = self._attempt("scheduler", lambda: read_scheduler(self._nvml, handle))
+        scheduler = None
+        if found.mode != MIG:  # in which no scheduler shares the whole GPU (nvml.h: NOT_SUPPORTED)
+            scheduler, _ = self._attempt("scheduler", lambda: read_scheduler(self._nvml, handle))
         active, why = self._attempt("active", lambda: self._active(handle, requests))
         places = None
         if found.mode == MIXED_SIZE:
