@@ -32,10 +32,10 @@ from vgpumgr.core.reconcile.tasks import (
     AttachSlot,
     DetachSlot,
     EnsureSlot,
+    FreeInstances,
     MoveSlot,
     OfGpu,
     PruneSlot,
-    FreeInstances,
     SetCordon,
     SetGpuMode,
     SetGpuScheduler,
@@ -244,7 +244,7 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
                 )
                 return PlannedTask(task=task, plan=cordons.plan_cordon(view, about))
             case FreeInstances():
-                return PlannedTask(task=task, plan=cached.plan_free(view, task.gpu_id))
+                return PlannedTask(task=task, plan=cached.plan_giving_back(view, task.gpu_id))
             case MoveSlot():
                 return PlannedTask(task=task, plan=requests.plan_move_slot(view, declared, task))
     except errors.VgpumgrError as error:
