@@ -349,6 +349,7 @@ def _request(
         return request
     if claim.origin == claims.INVENTORY:
         return replace(request, replace=True)
+    targets.guard_offered(view, domain, request)
     raise errors.ConflictingClaim(
         f"{domain.name} slot {task.slot} has {claim.binding.type_name}, attached by {claim.by} as "
         f"{claim.asked}, but is declared with {task.declared.asked} ({task.declared.where})",
@@ -363,6 +364,7 @@ def _of_other_site(
     """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
     if targets.serves(view, claim, request):
         return replace(request, site=claim.site, declared=claim.declared, conditions=claim.conditions)
+    targets.guard_offered(view, domain, request)
     again = command("attach", domain.name, slot=claim.slot, options=(*request.options, "--replace"))
     raise errors.ConflictingClaim(
         f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "

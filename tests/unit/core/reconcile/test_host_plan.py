@@ -101,6 +101,14 @@ def test_what_a_hand_took_comes_back_with_that_cause() -> None:
     assert verbs(made) == ["create_vgpu"]
 
 
+def test_a_declared_profile_that_the_host_does_not_have_is_told_before_who_attached_what_is_there() -> None:
+    view = builders.attached(builders.host())
+    error = unit(plan(view, vm01="A100-4C"), "vm01").refused
+    assert isinstance(error, errors.ProfileNotHere)
+    assert "--replace" not in str(error.hint)
+    assert isinstance(unit(plan(view, vm01="8Q"), "vm01").refused, errors.ConflictingClaim)
+
+
 def test_a_claim_that_attach_once_bound_is_served_without_a_declaration() -> None:
     view = builders.rebooted(builders.attached(builders.host()))
     made = plan(view)
