@@ -228,7 +228,7 @@ def _as_ours(found: click.ClickException, argv: list[str]) -> errors.UsageError:
     """What click has to say, in the words of every other error."""
     from vgpumgr import errors
 
-    message = _near_miss(found) or found.format_message().rstrip(".")
+    message = _near_miss(found) or _missing_choice(found) or found.format_message().rstrip(".")
     context = found.ctx if isinstance(found, click.UsageError) else None
     named = next((f" {word}" for word in argv if word in _ENTRIES), "")  # some errors of click's parser have no context
     path = f"vgpumgr{named}" if context is None else context.command_path
@@ -257,6 +257,16 @@ def _near_miss(error: click.ClickException) -> str | None:
 
     near = nearest(wrong, [name for name in valid if not name.startswith("-") or name.startswith("--")])
     return f"no {what} {wrong}" + (f"; did you mean {near}?" if near else "")
+
+
+def _missing_choice(error: click.ClickException) -> str | None:
+    """The values of a choice, in one line: those of click stand on lines of their own, with tabs."""
+    if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name is None:
+        return None
+    if not isinstance(error.param.type, click.Choice):
+        return None
+    *others, last = map(str, error.param.type.choices)
+    return f"missing argument {error.param.name.upper()}: {', '.join(others)} or {last}"
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:

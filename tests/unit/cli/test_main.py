@@ -69,6 +69,12 @@ def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
         (["profiles", "--on", "kvm02"], "no option --on", "hosts are named without an option: vgpumgr profiles kvm01"),
         (["cordon", "kvm01"], "missing option '--reason'", "see `vgpumgr cordon --help`"),
         (
+            ["mode", "set"],
+            "missing argument MODE: equal-size or mixed-size",
+            "see `vgpumgr mode set --help`",
+        ),
+        (["completion"], "missing argument SHELL: bash, zsh or fish", "see `vgpumgr completion --help`"),
+        (
             ["attach", "vm01", "--profile"],
             "option '--profile' requires an argument",
             "see `vgpumgr attach --help`",

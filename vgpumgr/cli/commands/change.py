@@ -9,7 +9,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates, choosing, plan_files, several, wishes
-from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def attach(
     from vgpumgr.controller import attach as use_case
     from vgpumgr.core.commands import command
 
-    if count > 1 and slot != DEFAULT_SLOT:
+    if count > 1 and is_given("slot"):
         raise errors.UsageError(
             "--slot and --count cannot be combined", hint="--count names the slots itself: vgpu0, vgpu1 …"
         )

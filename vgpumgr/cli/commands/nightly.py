@@ -217,6 +217,8 @@ def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, th
         if settings.for_people:
             _print(files)
     elif settings.check or not changing:
+        for file in changing:
+            install_files.guard_folder(file)
         outcome = errors.Outcome.WOULD_CHANGE if changing else errors.Outcome.UNCHANGED
         _tell(settings, files, changing, edited)
     else:

@@ -12,7 +12,7 @@ import click
 from vgpumgr import errors, names
 from vgpumgr.cli.params import choosing, rows, stored
 from vgpumgr.cli.params.durations import Duration
-from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.cli.params.percents import Percent
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.usage import USAGE
@@ -140,6 +140,10 @@ def _window(since: float | None, idle: float | None) -> float:
 def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[UsageRow], bool | None] | None:
     from vgpumgr.core.usage import selection
 
+    if idle is None and is_given("idle_limit"):
+        raise errors.UsageError(
+            "--idle-limit is for --idle", hint="add --idle with a time, such as 7d, or leave both out"
+        )
     if idle is not None and over is not None:
         raise errors.UsageError("--idle cannot be combined with --over", hint="give one of them")
     if idle is not None:

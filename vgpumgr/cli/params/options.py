@@ -90,6 +90,11 @@ def settings_of(context: click.Context) -> Settings:
     return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
 
 
+def is_given(name: str) -> bool:
+    """Whether the command line has this parameter itself, even with the value that is its default."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 def _collect(context: click.Context, kwargs: dict[str, Any]) -> None:
     collected = context.find_root().meta.setdefault("vgpumgr.settings", {})
     for name in Settings.__dataclass_fields__:

@@ -255,6 +255,8 @@ def test_rows_are_sorted_by_what_the_columns_are_called(folder: Path, columns: s
     [
         (["--idle", "7d", "--since", "7d"], "--since cannot be combined with --idle"),
         (["--idle", "7d", "--over", "90"], "--idle cannot be combined with --over"),
+        (["--idle-limit", "5"], "--idle-limit is for --idle"),
+        (["--idle-limit", "1", "--over", "90"], "--idle-limit is for --idle"),
         (["--idle", "900d"], "--idle: at most 400d"),
         (["--sort", "smm"], "did you mean sm"),
         (["--over", "x"], "'x' is not a percentage from 0 to 10000"),

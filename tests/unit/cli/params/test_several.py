@@ -84,6 +84,14 @@ def test_what_a_file_says_cannot_be_said_beside_it(options: tuple[str, ...]) -> 
     assert found.exception.exit_code == 2
 
 
+@pytest.mark.parametrize("slot", ["vgpu0", "vgpu1"])
+def test_a_slot_cannot_be_named_beside_a_count(slot: str) -> None:
+    """Not even the one that is the default."""
+    found = CliRunner().invoke(program, ["attach", "vm01", "--profile", "4Q", "--count", "2", "--slot", slot])
+    assert isinstance(found.exception, UsageError)
+    assert found.exception.message == "--slot and --count cannot be combined"
+
+
 @pytest.mark.parametrize("options", [("vm01",), ("--slot", "vgpu0"), ("--all",)])
 def test_nor_beside_one_of_what_is_to_be_freed(options: tuple[str, ...]) -> None:
     found = CliRunner().invoke(program, ["detach", "-f", "vms.yml", *options])

@@ -100,6 +100,12 @@ def test_another_wish_in_a_taken_slot_is_a_conflict() -> None:
     )
 
 
+def test_a_profile_that_the_host_does_not_have_is_told_before_a_conflict() -> None:
+    """A hint with --replace would lead to the same refusal."""
+    error = refused(builders.attached(builders.host()), errors.ProfileNotHere, profile="A100-4C")
+    assert error.message == "no GPU of kvm01 has A100-4C, requested for vm01"
+
+
 @EVERY_FRAMEWORK
 def test_replace_makes_the_new_vgpu_first_and_frees_the_old_one_last(framework: FrameworkName) -> None:
     view = builders.attached(builders.host_of(framework))
