@@ -39,7 +39,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
         "cordon": ("commands.maintenance", "cordon", "Keep new vGPUs from a host or GPU, with the reason."),
-        "drain": ("commands.maintenance", "drain", "Say, and wait for, what is in the way of work on a host or GPU."),
+        "drain": ("commands.maintenance", "drain", "Cordon a host or GPU and list what blocks maintenance."),
         "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
     },
@@ -206,6 +206,9 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 141
+    except errors.Declined as no:  # the person decided so: it is no error to them
+        output.progress(_settings(context, argv), f"cancelled; {no.message}")
+        return no.exit_code
     except errors.VgpumgrError as error:
         output.print_error(_settings(context, argv), error)
         return error.exit_code
@@ -256,7 +259,7 @@ def _near_miss(error: click.ClickException) -> str | None:
     from vgpumgr.names import nearest
 
     near = nearest(wrong, [name for name in valid if not name.startswith("-") or name.startswith("--")])
-    return f"no {what} {wrong}" + (f"; did you mean {near}?" if near else "")
+    return f"no {what} {wrong if what == 'option' else repr(wrong)}" + (f"; did you mean {near}?" if near else "")
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:

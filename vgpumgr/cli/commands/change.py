@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 16),
     default=1,
     metavar="N",
-    help="So many vGPUs, in the slots vgpu0, vgpu1 …: all or none.",
+    help="This many vGPUs, in the slots vgpu0, vgpu1 …: all or none.",
 )
 @click.option(
     "--replace",
@@ -130,7 +130,8 @@ def attach(
     )
     plan_files.guard_out(settings, out)
     what = "attach" + (" --replace" if replace else "") + (" --live" if live else "")
-    consent = _consent(settings, what, plan_file)
+    question = "Replace the vGPU of {about}" if replace else "Attach a vGPU to {about}"
+    consent = _consent(settings, what, plan_file, question)
     started = time.monotonic()
     result = use_case.attach(build_context(settings), options, consent)
     has_more = len(result.rows) > 1
@@ -226,7 +227,7 @@ def detach(
         live=live,
     )
     plan_files.guard_out(settings, out)
-    consent = _consent(settings, "detach --live" if live else "detach", plan_file)
+    consent = _consent(settings, "detach --live" if live else "detach", plan_file, "Detach the vGPU of {about}")
     started = time.monotonic()
     result = use_case.detach(build_context(settings), options, consent)
     return _print_result(settings, result, started, undo=None, out=out)
@@ -243,13 +244,14 @@ def _guard_force(*, live: bool, force: bool) -> None:
         )
 
 
-def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Planned[Plan]]:
+def _consent(settings: Settings, what: str, plan_file: str | None, question: str) -> Consent[Planned[Plan]]:
     def lines(planned: Planned[Plan]) -> Iterator[str]:
         from vgpumgr.cli.text import plan_text
 
         return plan_text.lines(planned, diff=settings.diff)
 
-    return asking.consent(settings, what, lines, kept=plan_files.read(plan_file))
+    asked = f"{question}{', which runs,' if what.endswith('--live') else ''} on {{host}}?"
+    return asking.consent(settings, what, lines, question=asked, kept=plan_files.read(plan_file))
 
 
 def _print_result(

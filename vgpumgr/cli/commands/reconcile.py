@@ -10,6 +10,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, plan_files
+from vgpumgr.cli.params.durations import Seconds
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.runs import RECONCILE
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 _LIMIT = choosing.limit("Only these hosts: Ansible's word for the arguments.")
 _DEADLINE = click.option(
     "--deadline",
-    type=click.IntRange(1, 86400),  # a float could be `nan`, which nothing is later than
-    default=300,
+    type=Seconds(),
+    default="5m",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time limit for each host; a host that exceeds it is skipped and reported.",
 )
 _CONFIRM = click.option(

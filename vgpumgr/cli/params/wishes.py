@@ -23,22 +23,22 @@ _OPTIONS = (
         shell_complete=candidates.profiles,
         help="Exactly this type: 4Q, A40-4Q or 'NVIDIA A40-4Q'.",
     ),
-    click.option("--gpu-memory", metavar="SIZE", help="The smallest type with so much framebuffer: 4G, 512M."),
+    click.option(
+        "--gpu-memory", metavar="SIZE", help="The smallest type with at least this much framebuffer: 4G, 512M."
+    ),
     click.option("--gpu", metavar="SHARE", help="The smallest type that is this share of a GPU: 0.25."),
     click.option("--fgpu", metavar="NUMBER", help="The same in the site's unit (vgpumgr_fgpu_per_gpu): 0.5."),
     click.option("--mig-profile", metavar="PROFILE", help="MIG-backed: 2g.10gb. No GPU in MIG mode is supported yet."),
     click.option("--series", type=click.Choice(["A", "B", "C", "Q"]), help="The series of an amount (default: C)."),
     click.option("--usable", is_flag=True, help="The guest must see the amount, not only the type's name promise it."),
-    click.option(
-        "--max-waste", metavar="PCT", help="Refuse a type of which more than so many percent exceed the amount."
-    ),
+    click.option("--max-waste", metavar="PCT", help="Refuse a type of which more than PCT percent would be wasted."),
     click.option(
         "--compute",
         type=click.Choice(["best-effort", "equal-share", "fixed-share"]),
         help="Only a GPU whose scheduler has this policy.",
     ),
-    click.option("--only", type=click.Choice(["mig", "time-sliced"]), help="Only a GPU that is divided like this."),
-    click.option("--prefer", type=click.Choice(["mig", "time-sliced"]), help="Rather a GPU that is divided like this."),
+    click.option("--only", type=click.Choice(["mig", "time-sliced"]), help="Only a GPU that is divided this way."),
+    click.option("--prefer", type=click.Choice(["mig", "time-sliced"]), help="Prefer a GPU that is divided this way."),
 )
 
 

@@ -86,11 +86,11 @@ def not_judged(report: UsageReport) -> Iterator[str]:
     """The rows of which too little is known, in one line."""
     if report.not_judged:
         shown = ", ".join(
-            f"{row.vm or row.vm_uuid or '?'} on {row.host} ({_percent(row.coverage * 100)}, {row.state})"
+            f"{row.vm or row.vm_uuid or '?'}{f'/{row.slot}' if row.slot else ''} on {row.host} ({_percent(row.coverage * 100)}, {row.state})"
             for row in report.not_judged[:_SHOWN]
         )
         more = f" and {len(report.not_judged) - _SHOWN} more" if len(report.not_judged) > _SHOWN else ""
-        yield f"not known, as too little was measured: {shown}{more}"
+        yield f"not judged, too little measured: {shown}{more}"
 
 
 def foot(report: UsageReport) -> str:
@@ -117,7 +117,7 @@ def _percent(value: float | None) -> str | None:
 
 
 def _size(value: int | None) -> str | None:
-    return None if value is None else f"{value / _GIB:.1f}G"
+    return None if value is None else f"{value / _GIB:.1f} GiB"
 
 
 def _word(value: str | None) -> str:

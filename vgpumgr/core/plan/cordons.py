@@ -59,11 +59,15 @@ class CordonPlan(plans.AnyPlan):
 def parse_reason(text: str) -> str:
     """A reason as it is kept: one line. Raises BadName."""
     reason = " ".join(text.split())
-    if not reason or len(reason) > LONGEST or not reason.isprintable():
-        raise BadName(
-            f"not a reason: {text[:40]!r}", hint=f"one line of 1 to {LONGEST} characters, for those who find it there"
-        )
-    return reason
+    if not reason:
+        wrong = "the reason is empty"
+    elif len(reason) > LONGEST:
+        wrong = f"the reason has {len(reason)} characters"
+    elif not reason.isprintable():
+        wrong = f"the reason has characters that cannot be printed: {text[:40]!r}"
+    else:
+        return reason
+    raise BadName(wrong, hint=f"give one line of 1 to {LONGEST} characters, for those who find the cordon")
 
 
 def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
