@@ -79,6 +79,27 @@ def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
             "vm01: say which vGPU is wanted",
             "give exactly one of --profile, --mig-profile, --gpu-memory, --gpu, --fgpu",
         ),
+        (["explain", "4Q"], "got unexpected extra argument (4Q)", "did you mean --profile 4Q?"),
+        (
+            ["attach", "vm01", "A40-4Q"],
+            "A40-4Q is taken for a VM, and no vGPU is asked for",
+            "did you mean --profile A40-4Q?",
+        ),
+        (
+            ["cordon", "kvm01", "kvm02", "--reason", "x"],
+            "got unexpected extra argument (kvm02)",
+            "vgpumgr cordon takes one host at a time",
+        ),
+        (
+            ["host", "purge", "kvm01", "kvm02"],
+            "got unexpected extra argument (kvm02)",
+            "vgpumgr host purge takes one host at a time",
+        ),
+        (
+            ["scheduler", "set", "--on", "kvm01", "--policy", "best-effort"],
+            "missing option '--gpu-id'",
+            "`vgpumgr discover` shows the GPUs; for every GPU of a board, use vgpumgr_boards in the inventory",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_told_like_every_other_error(

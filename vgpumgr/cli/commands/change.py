@@ -97,6 +97,8 @@ def attach(
         raise errors.UsageError(
             "--slot and --count cannot be combined", hint="--count names the slots itself: vgpu0, vgpu1 …"
         )
+    if file is None and not any(asked.values()):
+        wishes.guard_profile_as_vm(vms)
     vm = several.only_one(vms, file)
     if vm is None:
         from vgpumgr.cli.commands import several as many

@@ -61,7 +61,11 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
 @_HOST
 @_GPU
 @click.option(
-    "--reason", default="drained", show_default=True, metavar="TEXT", help="Why. A cordon that is there keeps its own."
+    "--reason",
+    default="being drained",
+    show_default=True,
+    metavar="TEXT",
+    help="Why. A cordon that is there keeps its own.",
 )
 @click.option("--wait", type=Duration(least=0), default="0s", metavar="TIME", help="Wait for VMs to stop: 10m, 2h.")
 @common_options

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.store.sql.samples import Samples
 
 _DAY_S = 86400.0
+_BARS = "sm.series"
 
 
 @click.command()
@@ -170,6 +171,7 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
         for line in usage_text.not_judged(report):
             output.progress(settings, line)
         return
+    has_bars = True
     if of_one and settings.output == "table" and settings.columns is None:
         for number, row in enumerate(report.rows):
             if number:
@@ -183,7 +185,8 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
             if plots:
                 output.write_lines(["", *plots])
     else:
-        printing.print_rows(settings, USAGE, documents.document(report, store.path))
+        shown = printing.print_rows(settings, USAGE, documents.document(report, store.path))
+        has_bars = any(column.key == _BARS for column in shown)
     for line in usage_text.not_judged(report):
         output.progress(settings, line)
-    output.progress(settings, usage_text.foot(report))
+    output.progress(settings, usage_text.foot(report, has_bars=has_bars))

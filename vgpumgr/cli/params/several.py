@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from vgpumgr import errors
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import candidates, choosing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 
 STDIN = "-"
 _OPTIONS = (
-    click.argument("vms", nargs=-1, metavar="[VM]...", shell_complete=candidates.vms),
+    click.argument("vms", nargs=-1, metavar="[VM]...", callback=choosing.read_lists, shell_complete=candidates.vms),
     click.option(
         "-f",
         "--file",

@@ -9,7 +9,7 @@ import click
 from vgpumgr.cli.params import candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
@@ -61,3 +61,16 @@ def read(
     from vgpumgr.core.driver import asking
 
     return asking.read(asked, about=vm, spelt=spelt)
+
+
+def guard_profile_as_vm(vms: Sequence[str]) -> None:
+    """Raises UsageError where nothing is asked for, and one of the words that are VMs' names looks like a profile."""
+    from vgpumgr.core.driver import profiles
+    from vgpumgr.errors import BadName, UsageError
+
+    for text in vms[1:]:
+        try:
+            profiles.parse_profile(text)
+        except BadName:
+            continue
+        raise UsageError(f"{text} is taken for a VM, and no vGPU is asked for", hint=f"did you mean --profile {text}?")

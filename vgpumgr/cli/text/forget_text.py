@@ -24,7 +24,7 @@ def lines(plan: ForgetPlan) -> Iterator[str]:
 
 def question(plan: ForgetPlan) -> str:
     """What goes."""
-    return f"{words.counted(sum(trace.rows for trace in plan.traces), 'row')} about {plan.name}"
+    return f"{words.counted(sum(trace.rows for trace in plan.traces), 'record')} about {plan.name}"
 
 
 def closing(result: ForgetResult) -> str:

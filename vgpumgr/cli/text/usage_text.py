@@ -93,11 +93,11 @@ def not_judged(report: UsageReport) -> Iterator[str]:
         yield f"not judged, too little measured: {shown}{more}"
 
 
-def foot(report: UsageReport) -> str:
+def foot(report: UsageReport, *, has_bars: bool) -> str:
     """The line below the table, with the columns' unit."""
     step = report.window.step_s
     each = f"{step // 3600} h" if step % 3600 == 0 else f"{step // 60} min"
-    return f"percent of the whole GPU, {span(report)}; each bar is {each}; ? is unknown"
+    return f"percent of the whole GPU, {span(report)}{f'; each bar is {each}' if has_bars else ''}; ? is unknown"
 
 
 def span(report: UsageReport) -> str:

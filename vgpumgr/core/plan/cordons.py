@@ -38,11 +38,12 @@ class CordonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan(plans.AnyPlan):
-    """`cordon` is what there is afterwards, None if there is none."""
+    """`cordon` is what there is afterwards, None if there is none. `stay`: GPUs of the host that stay cordoned for themselves."""
 
     host: HostName
     gpu: PciAddress | None
     cordon: Cordon | None
+    stay: tuple[PciAddress, ...] = ()
 
     @property
     def about(self) -> str:
@@ -87,6 +88,7 @@ def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
         cordon=wanted,
         steps=() if wanted == before else (step,),
         findings=_others(facts, gpu_uuid) if wanted is None else (),
+        stay=tuple(one.gpu for one in facts.cordons if one.gpu is not None) if gpu_uuid is None else (),
     )
 
 

@@ -74,6 +74,7 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
         "a VM that is off used nothing that is known"
     )
     assert "each bar is 1 h" in done.err
+    assert "each bar" not in run(folder, "--columns", "vm,sm").err
     assert "kvm02: the last attempt to read it failed (Unreachable)" in done.err
 
 

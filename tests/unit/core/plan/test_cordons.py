@@ -134,6 +134,7 @@ def test_every_cordon_is_a_finding_and_the_one_that_stays_is_told_when_another_i
     for lifted in (None, SECOND):
         assert len(plan(view, lifted, None).findings) == 1
     assert plan(cordoned(builders.host_of("mdev-vf"), SECOND), FIRST, None).findings == ()
+    assert (plan(view, None, None).stay, plan(view, SECOND, None).stay) == ((SECOND,), ())
 
 
 @pytest.mark.parametrize(
