@@ -64,7 +64,7 @@ def parse_host_name(text: str) -> HostName:
 def parse_vm_name(text: str) -> VmName:
     """Any name that libvirt accepts: not empty, no slash, no control character."""
     if _VM.fullmatch(text) is None:
-        raise BadName(f"not a VM name: {text!r}")
+        raise BadName(f"not a VM name: {text!r}", hint="a VM's name has no slash and no control character")
     return VmName(text)
 
 

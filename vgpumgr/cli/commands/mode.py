@@ -65,7 +65,7 @@ def set_command(settings: Settings, *, mode: SizeMode, on: str, gpu_id: str) -> 
 
     options = use_case.ModeOptions(on=on, gpu_id=parse_gpu_id(gpu_id), mode=mode)
     started = time.monotonic()
-    consent = asking.consent(settings, "mode set", mode_text.lines)
+    consent = asking.consent(settings, "mode set", mode_text.lines, question="Set the mode of {about} on {host}?")
     result = use_case.set_mode(build_context(settings), options, consent)
     closing = mode_text.closing(result, time.monotonic() - started)
     return change_result.print_rows(settings, result, closing, MODE, [common.plain(result.row)])

@@ -147,7 +147,9 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
 @_DIR
 @common_options
 def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) -> int:
-    """Remove the files that `install … --write` wrote: those of cron, timer and collect, or of the jobs named.
+    """Remove the files that `install … --write` wrote.
+
+    Those of cron, timer and collect, or of the jobs named.
 
     \b
       vgpumgr install remove --check

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import candidates, choosing
 from vgpumgr.cli.params.options import is_given
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 
 STDIN = "-"
 _OPTIONS = (
-    click.argument("vms", nargs=-1, metavar="[VM]...", shell_complete=candidates.vms),
+    click.argument("vms", nargs=-1, metavar="[VM]...", callback=choosing.read_lists, shell_complete=candidates.vms),
     click.option(
         "-f",
         "--file",

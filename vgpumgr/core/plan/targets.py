@@ -193,7 +193,7 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
         why = _why_refused(view, claim, request) if same else f"requested as {claim.asked}"
         raise errors.ConflictingClaim(
             f"{domain.name} slot {request.slot} has {had}, {why}",
-            hint=f"another slot (--slot); or {_exchange(domain.name, request)} exchanges it, "
+            hint=f"use another slot (--slot); {_exchange(domain.name, request)} replaces it, "
             f"`{command('detach', domain.name, slot=request.slot)}` frees it",
         )
     taken = [device for device in domain.inactive if device.slot == request.slot]
@@ -241,7 +241,7 @@ def _kept_entry(
         guard_offered(view, plans.find_domain(view, request.vm), request)
         raise errors.ConflictingClaim(
             f"the host's ledger holds {entry.vgpu.type_name} on {entry.vgpu.parent} for {entry.vgpu.vm_name} slot {entry.vgpu.slot}",
-            hint=f"{_exchange(entry.vgpu.vm_name, request)} exchanges it, "
+            hint=f"{_exchange(entry.vgpu.vm_name, request)} replaces it, "
             f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot)}` frees it",
         )
     return None
