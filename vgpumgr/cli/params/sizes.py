@@ -19,4 +19,4 @@ class Bytes(click.ParamType[int]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", str(value), re.IGNORECASE | re.ASCII)
         if found is None:
             self.fail(f"{value!r} is not a size such as 2G, 512M, 64K, or a number of bytes", param, ctx)
-        return round(Fraction(found[1]) * 2 ** _UNITS[found[2].upper()])
+        return round(Fraction(found[1]) * (1 << _UNITS[found[2].upper()]))
