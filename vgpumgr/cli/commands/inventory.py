@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -30,12 +31,17 @@ def inventory() -> None:
 def check(settings: Settings) -> int:
     """Read the inventory and report every problem with its file and line; exit 2 if there is one.
 
-    Settings that are declared but not implemented yet are reported too, but are no error. No host is contacted.
+    What is declared but not implemented yet, or asks for what no board has, is reported too, but is no error. No host is contacted.
     """
+    from vgpumgr import resources
     from vgpumgr.controller import environment
+    from vgpumgr.core.driver import catalogue
+    from vgpumgr.core.inventory import unserved
     from vgpumgr.documents import inventory as documents
 
     found = environment.load_inventory(settings.inventory, settings.group)
+    types = catalogue.parse(resources.catalogue_text())
+    found = replace(found, findings=(*found.findings, *unserved.findings(found, types)))
     if settings.output != "table" or settings.columns is not None:
         printing.print_rows(settings, INVENTORY, documents.document(found))
     if not settings.for_people:

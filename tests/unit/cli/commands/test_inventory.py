@@ -26,6 +26,16 @@ def test_check_counts_what_is_declared(capsys: pytest.CaptureFixture[str]) -> No
     assert any(line.endswith(": mode mig is not implemented yet and is not set") for line in lines[:-1])
 
 
+def test_check_names_a_profile_that_exists_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "hosts.yml").write_text(
+        "hypervisors: {hosts: {kvm01: {vgpumgr_vms: {vm05: {vgpu0: {profile: A41-4Q}}}}}}\n", encoding="utf-8"
+    )
+    assert run(["inventory", "check", "-i", str(tmp_path)]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("hosts.yml:1: slot 'vgpu0' of VM 'vm05': NVIDIA's list of vGPU types has no A41-4Q")
+    assert last == "1 host, 1 VM declared; no problems, 1 finding"
+
+
 def test_check_as_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     """The JSON form names its schema and gives hosts and findings."""
     assert run(["-i", DESIGN, "inventory", "check", "-o", "json"]) == 0
