@@ -26,6 +26,7 @@ _GPU = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOREC
 _SLOT = re.compile(r"[A-Za-z0-9_-]{1,16}")
 _VM = re.compile(r"[^/\x00-\x1f\x7f]+")
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
+_COUNTED = re.compile(r"(?<!\d)(?<!\d\.)(\d+)", re.ASCII)  # not the decimals of 0.25
 _SEPARATOR = re.compile(r"[-_. ]")
 _BETWEEN_NUMBERS = re.compile(r"(?<=\d)[-_. ](?=\d)", re.ASCII)  # without it 1-5C would be 15C
 _A_WORD_OF_IT = 3  # as far away as three slips
@@ -63,7 +64,7 @@ def parse_host_name(text: str) -> HostName:
 def parse_vm_name(text: str) -> VmName:
     """Any name that libvirt accepts: not empty, no slash, no control character."""
     if _VM.fullmatch(text) is None:
-        raise BadName(f"not a VM name: {text!r}")
+        raise BadName(f"not a VM name: {text!r}", hint="a VM's name has no slash and no control character")
     return VmName(text)
 
 
@@ -155,6 +156,15 @@ def _distance(one: str, other: str) -> int:
                 cost = min(cost, last[j - 2] + 1)
             row.append(cost)
     return row[-1]
+
+
+def natural_order(text: str) -> tuple[object, ...]:
+    """Sort key of any names, as people count: 4Q before 12Q, kvm2 before kvm10. PCI addresses are hexadecimal, so they sort as text."""
+    parts: list[object] = [text] if _PCI.fullmatch(text) else [*_COUNTED.split(text)]
+    for at in range(1, len(parts), 2):
+        digits = str(parts[at]).lstrip("0")
+        parts[at] = (len(digits), digits)  # compares as the number does, however long it is
+    return tuple(parts), text
 
 
 def slot_order(slot: str) -> tuple[str, int, str]:

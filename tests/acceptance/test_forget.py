@@ -24,11 +24,11 @@ def test_a_vm_is_forgotten_once_it_has_nothing(vf_lab: Lab) -> None:
     vgpumgr(lab, "detach", "vm01", "--yes")
     told = vgpumgr(lab, "forget", "vm01", "--check", code=3).out
     assert "  - 2 runs in the history\n" in told
-    assert "forget removes 2 rows about vm01" in vgpumgr(lab, "forget", "vm01", code=2).err
+    assert "forget removes 2 records about vm01" in vgpumgr(lab, "forget", "vm01", code=2).err
     assert [row["vm"] for row in vgpumgr(lab, "history", "-o", "json").document["runs"]] == ["vm01", "vm02", "vm01"]
-    assert "Nothing is known here of VM vm01 any more." in vgpumgr(lab, "forget", "vm01", "--yes").out
+    assert "All records of VM vm01 are deleted." in vgpumgr(lab, "forget", "vm01", "--yes").out
     assert [row["vm"] for row in vgpumgr(lab, "history", "-o", "json").document["runs"]] == ["vm02"]
-    assert "nothing is known here of a VM vm01. Nothing to do." in vgpumgr(lab, "forget", "vm01", "--yes").out
+    assert "no record of a VM 'vm01'. Nothing to do." in vgpumgr(lab, "forget", "vm01", "--yes").out
 
 
 def test_a_host_of_the_inventory_is_not_forgotten(vf_lab: Lab) -> None:

@@ -54,7 +54,7 @@ def test_all_examples_were_found() -> None:
     ("text", "told"),
     [
         ("@none", "@none cannot be read: No such file"),
-        ("@empty", "@empty names no host"),
+        ("@empty", "@empty names nothing"),
         ("kvm01,@.", "@. cannot be read"),
     ],
 )
@@ -66,6 +66,15 @@ def test_a_file_that_names_no_host_is_not_taken_for_all_of_them(
     assert told in capsys.readouterr().err
     assert run(["show", "vm01", "--on", text]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_comment_in_a_file_names_nothing_and_the_missing_host_of_a_range_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "few").write_text("# tonight\nkvm01\n  # and\nkvm02\n")
+    assert expanded(["@few"]) == ("kvm01", "kvm02")
+    assert run(["discover", "kvm[01:99]"]) == 2
+    assert re.search(r"no host 'kvm\d\d' in .*\nhint: it is one of kvm\[01:99\]", capsys.readouterr().err)
 
 
 def test_arguments_and_limit_name_the_hosts_once(capsys: pytest.CaptureFixture[str]) -> None:

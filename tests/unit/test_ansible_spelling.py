@@ -109,8 +109,8 @@ def test_no_sentence_that_a_task_can_say_holds_an_option_of_the_command_line(sai
         ("-i/--inventory: no such folder", "`inventory:`: no such folder"),
         ("a larger --timeout waits longer", "a larger `timeout:` waits longer"),
         (
-            "`vgpumgr attach vm01 --profile 8Q --gpu-id 0000:81:00.0 --replace` exchanges it",
-            "`vgpumgr.kvm.vgpu: {name: vm01, profile: 8Q, gpu_id: '0000:81:00.0', replace: always}` exchanges it",
+            "`vgpumgr attach vm01 --profile 8Q --gpu-id 0000:81:00.0 --replace` replaces it",
+            "`vgpumgr.kvm.vgpu: {name: vm01, profile: 8Q, gpu_id: '0000:81:00.0', replace: always}` replaces it",
         ),
         (
             "`vgpumgr detach --slot vgpu1 --on kvm01 --keep-snapshots -- -vm` frees it",

@@ -299,3 +299,20 @@ def test_what_is_no_amount_of_memory(text: str) -> None:
 def test_what_is_no_share_of_a_gpu(text: str) -> None:
     with pytest.raises(BadName, match="above 0 and at most 1"):
         profiles.parse_share(text, limit=1)
+
+
+@pytest.mark.parametrize(
+    "ordered",
+    [
+        ("1A", "2A", "10C", "12A"),
+        ("A40-2Q", "A40-4Q", "A40-12Q", "A100-1-5C", "A100-2-10C"),
+        ("kvm01", "kvm1", "kvm2", "kvm10", "kvm10b"),
+        ("--gpu 0.25", "--gpu 0.5", "--gpu 1"),
+        ("0000:0a:00.0", "0000:10:00.0", "0000:1a:00.0", "0000:9b:00.0"),
+        ("", "a", "a" + "9" * 5000, "a1" + "0" * 5000),
+    ],
+)
+def test_people_count_the_numbers_in_names(ordered: tuple[str, ...]) -> None:
+    """Decimals are no two numbers, and a PCI address is hexadecimal."""
+    spelt = sorted(ordered, key=str.lower)
+    assert sorted(spelt, key=names.natural_order) == sorted(ordered, key=ordered.index)

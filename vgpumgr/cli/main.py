@@ -7,6 +7,7 @@ import errno
 import importlib
 import logging
 import os
+import re
 import signal
 import sys
 from dataclasses import replace
@@ -39,7 +40,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
         "cordon": ("commands.maintenance", "cordon", "Keep new vGPUs from a host or GPU, with the reason."),
-        "drain": ("commands.maintenance", "drain", "Say, and wait for, what is in the way of work on a host or GPU."),
+        "drain": ("commands.maintenance", "drain", "Cordon a host or GPU and list what blocks maintenance."),
         "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
     },
@@ -71,6 +72,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 
 _WHERE = ("--on", "--host", "--hosts", "--limit")  # how other tools and commands call what is an argument here
 _NAMED = {"hosts", "host", "chosen"}
+_EXTRA = re.compile(r"unexpected extra arguments? \(([^\s)]+)")
+_PROFILE = re.compile(r"(?:[A-Z0-9]+-)?\d+[ABCQ]")  # a guess at what was meant; core/driver/profiles.py reads them
 
 _ENTRIES = {name: entry for family in _COMMANDS.values() for name, entry in family.items()}
 
@@ -206,6 +209,9 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 141
+    except errors.Declined as no:  # the person decided so: it is no error to them
+        output.progress(_settings(context, argv), f"cancelled; {no.message}")
+        return no.exit_code
     except errors.VgpumgrError as error:
         output.print_error(_settings(context, argv), error)
         return error.exit_code
@@ -228,7 +234,7 @@ def _as_ours(found: click.ClickException, argv: list[str]) -> errors.UsageError:
     """What click has to say, in the words of every other error."""
     from vgpumgr import errors
 
-    message = _near_miss(found) or found.format_message().rstrip(".")
+    message = _near_miss(found) or _missing_choice(found) or found.format_message().rstrip(".")
     context = found.ctx if isinstance(found, click.UsageError) else None
     named = next((f" {word}" for word in argv if word in _ENTRIES), "")  # some errors of click's parser have no context
     path = f"vgpumgr{named}" if context is None else context.command_path
@@ -237,7 +243,20 @@ def _as_ours(found: click.ClickException, argv: list[str]) -> errors.UsageError:
     )
     if isinstance(found, click.NoSuchOption) and found.option_name in _WHERE and {*arguments} & _NAMED:
         return errors.UsageError(message, hint=f"hosts are named without an option: {path} kvm01")
-    return errors.UsageError(message[:1].lower() + message[1:], hint=f"see `{path} --help`")
+    return errors.UsageError(message[:1].lower() + message[1:], hint=_way_on(found, path))
+
+
+def _way_on(found: click.ClickException, path: str) -> str:
+    """What to type instead, where that can be told; else where to read it."""
+    parameters = found.ctx.command.params if isinstance(found, click.UsageError) and found.ctx is not None else []
+    extra = _EXTRA.search(found.format_message())
+    if extra is not None and _PROFILE.fullmatch(extra[1]) and any("--profile" in one.opts for one in parameters):
+        return f"did you mean --profile {extra[1]}?"
+    if extra is not None and any("HOST" in (one.metavar, (one.name or "").upper()) for one in parameters):
+        return f"{path} takes one host at a time"
+    if isinstance(found, click.MissingParameter) and found.param is not None and found.param.name == "gpu_id":
+        return "`vgpumgr discover` shows the GPUs; for every GPU of a board, use vgpumgr_boards in the inventory"
+    return f"see `{path} --help`"
 
 
 def _near_miss(error: click.ClickException) -> str | None:
@@ -256,7 +275,17 @@ def _near_miss(error: click.ClickException) -> str | None:
     from vgpumgr.names import nearest
 
     near = nearest(wrong, [name for name in valid if not name.startswith("-") or name.startswith("--")])
-    return f"no {what} {wrong}" + (f"; did you mean {near}?" if near else "")
+    return f"no {what} {wrong if what == 'option' else repr(wrong)}" + (f"; did you mean {near}?" if near else "")
+
+
+def _missing_choice(error: click.ClickException) -> str | None:
+    """The values of a choice, in one line: those of click stand on lines of their own, with tabs."""
+    if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name is None:
+        return None
+    if not isinstance(error.param.type, click.Choice):
+        return None
+    *others, last = map(str, error.param.type.choices)
+    return f"missing argument {error.param.name.upper()}: {', '.join(others)} or {last}"
 
 
 def _bug(context: click.Context | None, argv: list[str], error: Exception) -> int:

@@ -75,6 +75,6 @@ class Context:
     journal: Journal | None = None
     store: Path | None = None
 
-    def say_reading(self, hosts: Sequence[HostDeclaration]) -> None:
+    def say_reading(self, hosts: Sequence[HostDeclaration], doing: str = "reading") -> None:
         """Tell the user which hosts are read now."""
-        self.progress(f"reading {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")
+        self.progress(f"{doing} {hosts[0].name if len(hosts) == 1 else f'{len(hosts)} hosts'} …")

@@ -119,12 +119,22 @@ def write(file: InstallFile) -> None:
             hint="run it as root (sudo), or print the job and pass it to an administrator",
         ) from error
     except FileNotFoundError as error:
-        raise UsageError(
-            f"there is no directory {file.path.parent}",
-            hint="check that cron or systemd is installed, or name another directory with --dir",
-        ) from error
+        raise _no_folder(file) from error
     except OSError as error:
         raise VgpumgrError(f"cannot write {file.path}: {error.strerror}") from error
+
+
+def guard_folder(file: InstallFile) -> None:
+    """Raises UsageError if `write` would, because there is no directory for the file."""
+    if not file.path.parent.is_dir():
+        raise _no_folder(file)
+
+
+def _no_folder(file: InstallFile) -> UsageError:
+    return UsageError(
+        f"there is no directory {file.path.parent}",
+        hint="check that cron or systemd is installed, or name another directory with --dir",
+    )
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -46,6 +46,8 @@ def look_over(
     hosts: Sequence[str],
     keep: Callable[[HostView], View],
     came: Callable[[View], None] = lambda _: None,
+    *,
+    doing: str = "reading",
 ) -> Fleet[View]:
     """As observe_fleet, but of each host only what `keep` makes of it: what was read may be a hundred times as large."""
 
@@ -60,7 +62,7 @@ def look_over(
         return keep(view), detach.ledger_broken(view.snapshot)
 
     declarations = context.inventory.chosen(hosts)
-    context.say_reading(declarations)
+    context.say_reading(declarations, doing)
     return read_fleet(declarations, observe, context.reading, came)
 
 
@@ -91,7 +93,7 @@ def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]
         rows = (row for row in listing.rows(view) if row.vm is not None and row.origin == OURS)
         return tuple((VmName(row.vm or ""), row.vm_uuid) for row in rows)
 
-    fleet = look_over(context, () if on is None else (on,), keep)
+    fleet = look_over(context, () if on is None else (on,), keep, doing="looking for the VMs on")
     if fleet.errors:
         unread = tuple(error for _, error in fleet.errors)
         some, them = (fleet.errors[0][0], "it") if len(unread) == 1 else (f"{len(unread)} hosts", "them")

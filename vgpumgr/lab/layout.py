@@ -6,7 +6,7 @@ D/                     0700
   known_hosts          the hosts' keys
   key-cert.pub, ca_hosts, ca_users   where the spec has `certificates`: the key's certificate, and what signs (with .pub)
   inventory/           what VGPUMGR_INVENTORY names
-  store.db             what VGPUMGR_STORE names (made by the program, not by the lab)
+  store.db             what VGPUMGR_STORE names; samples.db and locks lie beside it (made by the program, not by the lab)
   build/               the mock driver library
   hosts/NAME/          log, control (socket), writes.jsonl, disk (a mount point in the host's namespace only)
 """
@@ -22,10 +22,14 @@ from pathlib import Path
 from vgpumgr.errors import LabError, UnknownHost
 from vgpumgr.lab.authorities import Authorities
 from vgpumgr.names import nearest
+from vgpumgr.store import only_one, place
 
 _AUTHORITIES = ("ca_hosts", "ca_users")
+_STORE = "store.db"
 OURS = (
-    *("lab.json", "key", "key.pub", "key-cert.pub", "known_hosts", "store.db", "store.db-wal", "store.db-shm"),
+    *("lab.json", "key", "key.pub", "key-cert.pub", "known_hosts"),
+    *(f"{name}{end}" for name in (_STORE, place.SAMPLES) for end in ("", "-wal", "-shm")),  # SQLite's
+    *(only_one.NAME, only_one.COLLECTOR),
     *_AUTHORITIES,
     *(f"{name}.pub" for name in _AUTHORITIES),
 )
@@ -87,7 +91,7 @@ class Layout:
 
     @property
     def store(self) -> Path:
-        return self.folder / "store.db"
+        return self.folder / _STORE
 
     def host(self, name: str) -> Path:
         return self.folder / "hosts" / name

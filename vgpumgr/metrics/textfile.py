@@ -33,7 +33,7 @@ def write(path: Path, page: bytes) -> None:
         new.replace(path)
     except OSError as error:
         raise ExportError(
-            f"{path} cannot be written: {error.strerror}", hint=f"`df {shlex.quote(str(path.parent))}`"
+            f"{path} cannot be written: {error.strerror}", hint=f"see `df {shlex.quote(str(path.parent))}`"
         ) from error
     finally:
         new.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "reconcile.lock"
+COLLECTOR = "collect.lock"
 
 
 @contextmanager

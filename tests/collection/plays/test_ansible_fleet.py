@@ -158,7 +158,7 @@ def test_what_a_play_does_stands_in_the_journal(plays: Plays) -> None:
     told = [(row["verb"], row["why"], row["outcome"]) for row in history["runs"]]
     assert sorted(told) == [
         ("attach", "requested --profile 4Q", "done"),
-        ("detach", "requested detach of vgpu0", "done"),
+        ("detach", "detach", "done"),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vgpumgr import errors
 from vgpumgr.cli import main
 from vgpumgr.controller import environment
 
@@ -49,7 +50,7 @@ def test_a_full_disk_under_stdout_is_told_in_a_line() -> None:
         (["list", "--idle"], "no option --idle"),  # and not --quiet
         (["attach", "vm01", "--profil", "4Q"], "no option --profil; did you mean --profile?"),
         (["attach", "vm01", "--memory", "4G"], "no option --memory; did you mean --gpu-memory?"),
-        (["scheduler", "shwo"], "no command shwo; did you mean show?"),
+        (["scheduler", "shwo"], "no command 'shwo'; did you mean show?"),
         (["expalin"], "no command 'expalin'; did you mean explain?"),
         (["frobnicate"], "no command 'frobnicate'"),
     ],
@@ -69,14 +70,41 @@ def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
         (["profiles", "--on", "kvm02"], "no option --on", "hosts are named without an option: vgpumgr profiles kvm01"),
         (["cordon", "kvm01"], "missing option '--reason'", "see `vgpumgr cordon --help`"),
         (
+            ["mode", "set"],
+            "missing argument MODE: equal-size or mixed-size",
+            "see `vgpumgr mode set --help`",
+        ),
+        (["completion"], "missing argument SHELL: bash, zsh or fish", "see `vgpumgr completion --help`"),
+        (
             ["attach", "vm01", "--profile"],
             "option '--profile' requires an argument",
             "see `vgpumgr attach --help`",
         ),
         (
             ["attach", "vm01"],
-            "vm01: nothing is asked for",
+            "vm01: say which vGPU is wanted",
             "give exactly one of --profile, --mig-profile, --gpu-memory, --gpu, --fgpu",
+        ),
+        (["explain", "4Q"], "got unexpected extra argument (4Q)", "did you mean --profile 4Q?"),
+        (
+            ["attach", "vm01", "A40-4Q"],
+            "A40-4Q is taken for a VM, and no vGPU is asked for",
+            "did you mean --profile A40-4Q?",
+        ),
+        (
+            ["cordon", "kvm01", "kvm02", "--reason", "x"],
+            "got unexpected extra argument (kvm02)",
+            "vgpumgr cordon takes one host at a time",
+        ),
+        (
+            ["host", "purge", "kvm01", "kvm02"],
+            "got unexpected extra argument (kvm02)",
+            "vgpumgr host purge takes one host at a time",
+        ),
+        (
+            ["scheduler", "set", "--on", "kvm01", "--policy", "best-effort"],
+            "missing option '--gpu-id'",
+            "`vgpumgr discover` shows the GPUs; for every GPU of a board, use vgpumgr_boards in the inventory",
         ),
     ],
 )
@@ -85,6 +113,17 @@ def test_a_wrong_command_line_is_told_like_every_other_error(
 ) -> None:
     assert main.run(list(words)) == 2
     assert capsys.readouterr().err.splitlines() == [f"error: {told}", f"hint: {hint}"]
+
+
+def test_a_no_is_told_as_the_persons_own_decision_and_not_as_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no(*_: object) -> None:
+        raise errors.Declined("nothing was changed")
+
+    monkeypatch.setattr(environment, "load_inventory", no)
+    assert main.run(["list"]) == 1
+    assert capsys.readouterr().err == "cancelled; nothing was changed\n"
 
 
 @pytest.mark.parametrize("words", [[], ["scheduler"]])

@@ -38,7 +38,9 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
 
     options = use_case.AdoptOptions(host=host, vgpus=tuple(map(adopt_plan.parse_name, vgpus)))
     started = time.monotonic()
-    consent = asking.consent(settings, "adopt", partial(plan_text.adopt_lines, diff=settings.diff))
+    consent = asking.consent(
+        settings, "adopt", partial(plan_text.adopt_lines, diff=settings.diff), question="Adopt these on {host}?"
+    )
     result = use_case.adopt(build_context(settings), options, consent)
     closing = plan_text.adopt_closing(result, time.monotonic() - started)
     return change_result.print_vgpus(settings, result, closing, {"host": result.planned.host})

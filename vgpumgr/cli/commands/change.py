@@ -9,7 +9,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, candidates, choosing, plan_files, several, wishes
-from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 16),
     default=1,
     metavar="N",
-    help="So many vGPUs, in the slots vgpu0, vgpu1 …: all or none.",
+    help="This many vGPUs, in the slots vgpu0, vgpu1 …: all or none.",
 )
 @click.option(
     "--replace",
@@ -93,10 +93,12 @@ def attach(
     from vgpumgr.controller import attach as use_case
     from vgpumgr.core.commands import command
 
-    if count > 1 and slot != DEFAULT_SLOT:
+    if count > 1 and is_given("slot"):
         raise errors.UsageError(
             "--slot and --count cannot be combined", hint="--count names the slots itself: vgpu0, vgpu1 …"
         )
+    if file is None and not any(asked.values()):
+        wishes.guard_profile_as_vm(vms)
     vm = several.only_one(vms, file)
     if vm is None:
         from vgpumgr.cli.commands import several as many
@@ -130,7 +132,8 @@ def attach(
     )
     plan_files.guard_out(settings, out)
     what = "attach" + (" --replace" if replace else "") + (" --live" if live else "")
-    consent = _consent(settings, what, plan_file)
+    question = "Replace the vGPU of {about}" if replace else "Attach a vGPU to {about}"
+    consent = _consent(settings, what, plan_file, question)
     started = time.monotonic()
     result = use_case.attach(build_context(settings), options, consent)
     has_more = len(result.rows) > 1
@@ -226,7 +229,7 @@ def detach(
         live=live,
     )
     plan_files.guard_out(settings, out)
-    consent = _consent(settings, "detach --live" if live else "detach", plan_file)
+    consent = _consent(settings, "detach --live" if live else "detach", plan_file, "Detach the vGPU of {about}")
     started = time.monotonic()
     result = use_case.detach(build_context(settings), options, consent)
     return _print_result(settings, result, started, undo=None, out=out)
@@ -243,13 +246,14 @@ def _guard_force(*, live: bool, force: bool) -> None:
         )
 
 
-def _consent(settings: Settings, what: str, plan_file: str | None) -> Consent[Planned[Plan]]:
+def _consent(settings: Settings, what: str, plan_file: str | None, question: str) -> Consent[Planned[Plan]]:
     def lines(planned: Planned[Plan]) -> Iterator[str]:
         from vgpumgr.cli.text import plan_text
 
         return plan_text.lines(planned, diff=settings.diff)
 
-    return asking.consent(settings, what, lines, kept=plan_files.read(plan_file))
+    asked = f"{question}{', which runs,' if what.endswith('--live') else ''} on {{host}}?"
+    return asking.consent(settings, what, lines, question=asked, kept=plan_files.read(plan_file))
 
 
 def _print_result(

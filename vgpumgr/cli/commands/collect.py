@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
     from vgpumgr.store.sql.samples import Samples
 
-LOCK = "collect.lock"
-
 
 @click.command()
 @choosing.hosts()
@@ -93,12 +91,12 @@ def collect(
     if settings.check:
         output.progress(settings, f"would read {counted(len(chosen), 'host')} and store the samples in {path}")
         return 3
-    from vgpumgr.store.only_one import only_one
+    from vgpumgr.store.only_one import COLLECTOR, only_one
     from vgpumgr.store.sql.samples import Samples
 
     store = Samples(path)
     with (
-        only_one(path, context.by, name=LOCK),
+        only_one(path, context.by, name=COLLECTOR),
         Sampler(context, chosen, store.cursors(), round_timeout_s=use_case.round_timeout_s(every)) as sampler,
     ):
         if every is None:

@@ -80,9 +80,10 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
     from vgpumgr.store.journal_entry import Question
 
     journal = environment.open_journal(lambda text: output.print_warning(settings, text))
-    question = Question(limit=limit, since=since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None)
+    question = Question(limit=limit + 1, since=since.strftime("%Y-%m-%dT%H:%M:%SZ") if since else None)
     # Newest first: in a pager or with head, the top is what the reader sees.
     runs = _chosen(settings, journal, chosen, question) if chosen else journal.runs(question)
+    more, runs = len(runs) > limit, runs[:limit]
     if not runs and settings.for_people:
         about = f" about {' '.join(chosen)}" if chosen else ""
         later = " since then" if since else ""
@@ -91,6 +92,8 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
         )
         return 0
     printing.print_rows(settings, HISTORY, documents.document(journal.path, runs))
+    if more:
+        output.progress(settings, f"newest {limit}; `--limit` shows more")
     return 0
 
 

@@ -87,7 +87,10 @@ def status_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 @rows.options(STATUS)
 @common_options
 def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
-    """As status, but a host on which this version is not installed, or is broken, is an error (exit 5)."""
+    """Check what is installed; exit 5 if anything is amiss.
+
+    A host on which this version is not installed, or is broken, is an error.
+    """
     from vgpumgr.core.model.installation import State
     from vgpumgr.errors import NotInstalled
 

@@ -180,8 +180,12 @@ def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> 
     host = fleet.find_vm_host(layout, vm)
     answer = _ask(layout, host.name, "load", vm=vm, **named, **({"device": device} if device else {}))
     for one in answer["loads"]:
-        parts = [f"{name} {one['gets'][name]:.3g} of {value:g} %" for name, value in one["wants"].items() if value]
-        parts += [f"framebuffer {one['framebuffer']} bytes"] if one["framebuffer"] else []
+        parts = [
+            f"{one['gets'][name]:.3g} of {value:g} % {'SM' if name == 'sm' else name}"
+            for name, value in one["wants"].items()
+            if value
+        ]
+        parts += [f"{one['framebuffer'] / (1 << 30):.3g} GiB framebuffer"] if one["framebuffer"] else []
         said = f"gets {', '.join(parts)} ({one['policy']})" if parts else "is idle"
         click.echo(f"{vm} on {host.name}: {one['type']} {one['device']} {said}", err=True)
 

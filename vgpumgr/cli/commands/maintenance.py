@@ -61,7 +61,11 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
 @_HOST
 @_GPU
 @click.option(
-    "--reason", default="drained", show_default=True, metavar="TEXT", help="Why. A cordon that is there keeps its own."
+    "--reason",
+    default="being drained",
+    show_default=True,
+    metavar="TEXT",
+    help="Why. A cordon that is there keeps its own.",
 )
 @click.option("--wait", type=Duration(least=0), default="0s", metavar="TIME", help="Wait for VMs to stop: 10m, 2h.")
 @common_options
@@ -130,7 +134,8 @@ def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) 
 
     options = use_case.CordonOptions(host=host, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=reason)
     started = time.monotonic()
-    consent = asking.consent(settings, "uncordon" if reason is None else "cordon", cordon_text.lines)
+    verb = "uncordon" if reason is None else "cordon"
+    consent = asking.consent(settings, verb, cordon_text.lines, question=f"{verb.capitalize()} {{about}} on {{host}}?")
     result = use_case.cordon(build_context(settings), options, consent)
     closing = cordon_text.closing(result, time.monotonic() - started)
     return change_result.print_rows(settings, result, closing, CORDON)

@@ -43,11 +43,11 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @mode.command("set")
-@click.argument("wanted", metavar="equal-size|mixed-size", type=click.Choice(("equal-size", "mixed-size")))
+@click.argument("mode", metavar="equal-size|mixed-size", type=click.Choice(("equal-size", "mixed-size")))
 @click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The GPU's host.")
 @click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
 @common_options
-def set_command(settings: Settings, *, wanted: SizeMode, on: str, gpu_id: str) -> int:
+def set_command(settings: Settings, *, mode: SizeMode, on: str, gpu_id: str) -> int:
     """Set one GPU to mixed-size mode, in which its vGPUs may differ in size, or back to equal-size mode.
 
     \b
@@ -63,9 +63,9 @@ def set_command(settings: Settings, *, wanted: SizeMode, on: str, gpu_id: str) -
     from vgpumgr.documents import common
     from vgpumgr.names import parse_gpu_id
 
-    options = use_case.ModeOptions(on=on, gpu_id=parse_gpu_id(gpu_id), mode=wanted)
+    options = use_case.ModeOptions(on=on, gpu_id=parse_gpu_id(gpu_id), mode=mode)
     started = time.monotonic()
-    consent = asking.consent(settings, "mode set", mode_text.lines)
+    consent = asking.consent(settings, "mode set", mode_text.lines, question="Set the mode of {about} on {host}?")
     result = use_case.set_mode(build_context(settings), options, consent)
     closing = mode_text.closing(result, time.monotonic() - started)
     return change_result.print_rows(settings, result, closing, MODE, [common.plain(result.row)])

@@ -147,7 +147,9 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
 @_DIR
 @common_options
 def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) -> int:
-    """Remove the files that `install … --write` wrote: those of cron, timer and collect, or of the jobs named.
+    """Remove the files that `install … --write` wrote.
+
+    Those of cron, timer and collect, or of the jobs named.
 
     \b
       vgpumgr install remove --check
@@ -217,6 +219,8 @@ def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, th
         if settings.for_people:
             _print(files)
     elif settings.check or not changing:
+        for file in changing:
+            install_files.guard_folder(file)
         outcome = errors.Outcome.WOULD_CHANGE if changing else errors.Outcome.UNCHANGED
         _tell(settings, files, changing, edited)
     else:

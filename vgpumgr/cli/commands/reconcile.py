@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, plan_files
+from vgpumgr.cli.params.durations import Seconds
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.runs import RECONCILE
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 _LIMIT = choosing.limit("Only these hosts: Ansible's word for the arguments.")
 _DEADLINE = click.option(
     "--deadline",
-    type=click.IntRange(1, 86400),  # a float could be `nan`, which nothing is later than
-    default=300,
+    type=Seconds(),
+    default="5m",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="Time limit for each host; a host that exceeds it is skipped and reported.",
 )
 _CONFIRM = click.option(
@@ -82,7 +84,9 @@ def plan(
       vgpumgr plan --quiet --record      (what `install timer --plan-only` runs)
     """
     options = _options(choosing.either(hosts, limit), deadline, confirm_destroys, strict=strict)
-    return _run(replace(settings, check=True), options, out=out, kept=None, record="plan" if record else None)
+    then = shlex.join(["vgpumgr", "reconcile", *(("--plan", out) if out is not None else options.limit)])
+    kind: Kind | None = "plan" if record else None
+    return _run(replace(settings, check=True), options, out=out, kept=None, record=kind, then=then)
 
 
 @click.command()
@@ -158,8 +162,15 @@ def _options(chosen: tuple[str, ...], deadline: int, confirm_destroys: int | Non
 
 
 def _run(
-    settings: Settings, options: ReconcileOptions, *, out: str | None, kept: KeptPlan | None, record: Kind | None
+    settings: Settings,
+    options: ReconcileOptions,
+    *,
+    out: str | None,
+    kept: KeptPlan | None,
+    record: Kind | None,
+    then: str | None = None,
 ) -> int:
+    """`then`: the command that carries out what is only planned here."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
     from vgpumgr.controller.recording import Recording
@@ -174,7 +185,7 @@ def _run(
         from vgpumgr.documents import change
 
         plan_files.write(out, change.of_fleet(result))
-    _print(settings, result, time.monotonic() - started)
+    _print(settings, result, time.monotonic() - started, then)
     return result.exit_code
 
 
@@ -188,15 +199,15 @@ def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:
 
     def ask(fleet: FleetPlan) -> None:
         counted = fleet_text.counted(fleet)
-        why = f"this plan removes something ({counted})"
+        why = fleet_text.disturbs(fleet)
         asking.confirm(settings, f"{counted}: continue?", why=why, hint=asking.SEE_FIRST)
 
     return Consent(check=settings.check, show=show, ask=ask, kept=kept)
 
 
-def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+def _print(settings: Settings, result: ReconcileResult, elapsed_s: float, then: str | None) -> None:
     if settings.for_people:
-        _print_for_people(settings, result, elapsed_s)
+        _print_for_people(settings, result, elapsed_s, then)
         return
     from vgpumgr.documents import change
 
@@ -205,7 +216,7 @@ def _print(settings: Settings, result: ReconcileResult, elapsed_s: float) -> Non
     output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
 
 
-def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float) -> None:
+def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float, then: str | None) -> None:
     from vgpumgr.cli.text import fleet_text
     from vgpumgr.core.model.view import STANDING
 
@@ -223,5 +234,5 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
     if result.guard is not None:
         output.print_error(settings, result.guard)
     if not quiet:
-        for line in fleet_text.closing(result, elapsed_s):
+        for line in fleet_text.closing(result, elapsed_s, then):
             output.echo(line)

@@ -99,7 +99,12 @@ def set_command(
     core.check_together(wish)
     options = use_case.SchedulerOptions(on=on, gpu_id=parse_gpu_id(gpu_id), wish=wish)
     started = time.monotonic()
-    consent = asking.consent(settings, "scheduler set", partial(scheduler_text.lines, diff=settings.diff))
+    consent = asking.consent(
+        settings,
+        "scheduler set",
+        partial(scheduler_text.lines, diff=settings.diff),
+        question="Set the scheduler of {about} on {host}?",
+    )
     result = use_case.set_scheduler(build_context(settings), options, consent)
     closing = scheduler_text.closing(result, time.monotonic() - started)
     gpu = {"host": result.row.host, **documents.gpu(result.row)}

@@ -51,7 +51,7 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
     else:
         printing.print_rows(settings, UNITS, documents.document(fleet, found))
         if settings.for_people and all(board.unit is None for board in found.boards):
-            output.progress(settings, "no unit of the site's own is set: `vgpumgr docs asking`, vgpumgr_fgpu_per_gpu")
+            output.progress(settings, "no site unit is set; set vgpumgr_fgpu_per_gpu (see `vgpumgr docs asking`)")
     if settings.for_people:
         for one in found.earlier:
             output.echo(units_text.both_readings(one))

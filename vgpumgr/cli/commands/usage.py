@@ -12,7 +12,7 @@ import click
 from vgpumgr import errors, names
 from vgpumgr.cli.params import choosing, rows, stored
 from vgpumgr.cli.params.durations import Duration
-from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.cli.params.percents import Percent
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.usage import USAGE
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.store.sql.samples import Samples
 
 _DAY_S = 86400.0
+_BARS = "sm.series"
 
 
 @click.command()
@@ -39,7 +40,12 @@ _DAY_S = 86400.0
     help="Only vGPUs that did nothing for that time: no engine above --idle-limit in any sample.",
 )
 @click.option(
-    "--idle-limit", type=Percent(), default="1", show_default="1%", metavar="PCT", help="What still counts as nothing."
+    "--idle-limit",
+    type=Percent(),
+    default="1%",
+    show_default=True,
+    metavar="PCT",
+    help="Highest percentage that still counts as idle.",
 )
 @click.option(
     "--over",
@@ -103,7 +109,8 @@ def usage(
         vms, roster = stored.known(settings, vms, hosts)
         report = ask(shows=stored.chosen(chosen, vms, roster, "samples", on=on).shows)
     if settings.for_people:
-        _print(settings, report, store, of_one=one is not None and not report.is_of_host)
+        asked = "be idle" if idle is not None else f"use more than {over}% of its share or framebuffer"
+        _print(settings, report, store, of_one=one is not None and not report.is_of_host, asked=asked)
     else:
         printing.print_rows(settings, USAGE, documents.document(report, store.path))
     output.print_findings(settings, report.findings)
@@ -140,6 +147,10 @@ def _window(since: float | None, idle: float | None) -> float:
 def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[UsageRow], bool | None] | None:
     from vgpumgr.core.usage import selection
 
+    if idle is None and is_given("idle_limit"):
+        raise errors.UsageError(
+            "--idle-limit is for --idle", hint="add --idle with a time, such as 7d, or leave both out"
+        )
     if idle is not None and over is not None:
         raise errors.UsageError("--idle cannot be combined with --over", hint="give one of them")
     if idle is not None:
@@ -147,13 +158,14 @@ def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[Us
     return None if over is None else functools.partial(selection.over, percent=over)
 
 
-def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: bool) -> None:
+def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: bool, asked: str) -> None:
+    """`asked`: what only some vGPUs are known to do, if that was asked."""
     from vgpumgr.cli.text import chart, sparkline, usage_text
     from vgpumgr.documents import usage as documents
 
     if not report.rows:
         if report.not_judged is not None and report.collected:
-            output.echo(f"none that is known, {usage_text.span(report)}")
+            output.echo(f"no vGPU is known to {asked}, {usage_text.span(report)}")
         elif not report.collected:
             output.echo(f"no samples yet in {store.path}")
             output.echo("`vgpumgr collect` takes one")
@@ -163,6 +175,7 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
         for line in usage_text.not_judged(report):
             output.progress(settings, line)
         return
+    has_bars = True
     if of_one and settings.output == "table" and settings.columns is None:
         for number, row in enumerate(report.rows):
             if number:
@@ -176,7 +189,8 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
             if plots:
                 output.write_lines(["", *plots])
     else:
-        printing.print_rows(settings, USAGE, documents.document(report, store.path))
+        shown = printing.print_rows(settings, USAGE, documents.document(report, store.path))
+        has_bars = any(column.key == _BARS for column in shown)
     for line in usage_text.not_judged(report):
         output.progress(settings, line)
-    output.progress(settings, usage_text.foot(report))
+    output.progress(settings, usage_text.foot(report, has_bars=has_bars))

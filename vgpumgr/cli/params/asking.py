@@ -22,9 +22,15 @@ SEE_FIRST = "add --yes (or --check to see what would be done)"
 
 
 def consent(
-    settings: Settings, what: str, lines: Callable[[Planned[PlanT]], Iterable[str]], *, kept: KeptPlan | None = None
+    settings: Settings,
+    what: str,
+    lines: Callable[[Planned[PlanT]], Iterable[str]],
+    *,
+    question: str,
+    kept: KeptPlan | None = None,
 ) -> Consent[Planned[PlanT]]:
-    """The consent for the command `what` (`detach`); `lines` is a plan as text.
+    """The consent for the command `what` (`detach`); `lines` is a plan as text. `question`: what is asked, with
+    `{about}` and `{host}` for what the plan is about and where.
 
     Asking raises UsageError without a terminal, Declined on a no.
     """
@@ -36,7 +42,7 @@ def consent(
     def ask(planned: Planned[PlanT]) -> None:
         confirm(
             settings,
-            f"{what} {planned.plan.about} on {planned.host}?",
+            question.format(about=planned.plan.about, host=planned.host),
             why=f"{what} of {planned.plan.about} needs confirmation",
             hint=SEE_FIRST,
         )

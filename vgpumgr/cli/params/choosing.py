@@ -40,17 +40,24 @@ def _lines(path: str) -> list[str]:
             text = stream.read(_MOST + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        hint = "@FILE is a file with one host or pattern in each line"
+        hint = "@FILE is a file with one name or pattern in each line"
         raise errors.UsageError(f"@{path} cannot be read: {reason}", hint=hint) from error
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if not lines or len(text) > _MOST:
-        what = "is too long" if lines else "names no host"
-        raise errors.UsageError(f"@{path} {what}", hint="an empty list does not mean all hosts")
+        what = "is too long" if lines else "names nothing"
+        raise errors.UsageError(f"@{path} {what}", hint="an empty list does not mean all")
     return lines
 
 
 def _read_files(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     return value if context.resilient_parsing else expanded(value)
+
+
+def read_lists(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The same where an argument can only be a VM, which may have an @ in its name: only `@FILE` alone is a file."""
+    if context.resilient_parsing:
+        return value
+    return tuple(part for text in value for part in (expanded((text,)) if text.startswith("@") else (text,)))
 
 
 def _joined(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> str | None:

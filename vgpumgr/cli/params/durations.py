@@ -1,4 +1,4 @@
-"""Durations as people write them: `10s`, `5m`, `1h`, `2d`."""
+"""Durations as people write them: `10s`, `5m`, `1h`, `2d`, or a number of seconds."""
 
 from __future__ import annotations
 
@@ -27,3 +27,15 @@ class Duration(click.ParamType[float]):
         if seconds < self._least:
             self.fail(f"{value!r} is less than {self._least:g}s", param, ctx)
         return seconds
+
+
+class Seconds(click.ParamType[int]):
+    """Whole seconds, from 1 to a day, written as a duration or as a number."""
+
+    name = "seconds"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        seconds = Duration().convert(value, param, ctx)
+        if seconds > 86400 or seconds != int(seconds):
+            self.fail(f"{value!r} is not a whole number of seconds from 1 to 86400 (1d)", param, ctx)
+        return int(seconds)

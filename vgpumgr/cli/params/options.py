@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from vgpumgr.cli.params import candidates, rows
+from vgpumgr.cli.params.durations import Seconds
 from vgpumgr.cli.settings import FORMATS, Settings
 from vgpumgr.cli.text import log_lines
 
@@ -46,9 +47,9 @@ _OPTIONS = (
     click.option("-v", "--verbose", count=True, help="Tell on stderr what is done, host by host; twice for more."),
     click.option(
         "--timeout",
-        type=click.IntRange(1, 86400),
-        metavar="SECONDS",
-        help="Time limit for each stage, and for waiting on a busy host. Replaces the built-in limits (5 to 60 s), longer or shorter.",
+        type=Seconds(),
+        metavar="TIME",
+        help="Time limit for each stage, and for waiting on a busy host: 30s, 2m. Replaces the built-in limits (5 to 60 s), longer or shorter.",
     ),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour (default: auto)."),
     click.option(
@@ -88,6 +89,11 @@ def root_options(command: Command) -> Command:
 def settings_of(context: click.Context) -> Settings:
     """The settings collected so far; the option nearest to the command wins."""
     return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
+
+
+def is_given(name: str) -> bool:
+    """Whether the command line has this parameter itself, even with the value that is its default."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _collect(context: click.Context, kwargs: dict[str, Any]) -> None:

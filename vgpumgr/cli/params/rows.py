@@ -61,10 +61,14 @@ def options(*views: View, sort: bool = True) -> Callable[[Command], Command]:
 def guard(settings: Settings) -> None:
     """Refuse what the format has no use for. Raises UsageError."""
     if settings.columns is not None and settings.output not in _WITH_COLUMNS:
-        raise UsageError(f"--columns and -o {settings.output} cannot be combined", hint=_hint(_WITH_COLUMNS))
+        raise UsageError(
+            f"--columns and -o {settings.output} cannot be combined", hint=_hint("--columns", _WITH_COLUMNS)
+        )
     if settings.no_header and settings.output not in _WITH_HEADER:
-        raise UsageError(f"--no-header and -o {settings.output} cannot be combined", hint=_hint(_WITH_HEADER))
+        raise UsageError(
+            f"--no-header and -o {settings.output} cannot be combined", hint=_hint("--no-header", _WITH_HEADER)
+        )
 
 
-def _hint(formats: tuple[str, ...]) -> str:
-    return f"it is for -o {', '.join(formats)}"
+def _hint(option: str, formats: tuple[str, ...]) -> str:
+    return f"{option} works only with -o {', '.join(formats)}"

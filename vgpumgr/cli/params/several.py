@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from vgpumgr import errors
-from vgpumgr.cli.params import candidates
+from vgpumgr.cli.params import candidates, choosing
+from vgpumgr.cli.params.options import is_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 
 STDIN = "-"
 _OPTIONS = (
-    click.argument("vms", nargs=-1, metavar="[VM]...", shell_complete=candidates.vms),
+    click.argument("vms", nargs=-1, metavar="[VM]...", callback=choosing.read_lists, shell_complete=candidates.vms),
     click.option(
         "-f",
         "--file",
@@ -95,9 +95,8 @@ def read_file(file: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]
 
 def guard_alone(others: Mapping[str, object]) -> None:
     """Raises UsageError if the command line has -f and says what the file says itself; `others`: those options, as given."""
-    context = click.get_current_context()
     for key, value in others.items():
-        if value and context.get_parameter_source(key) is ParameterSource.COMMANDLINE:
+        if value and is_given(key):
             option = "--all" if key == "every" else f"--{key.replace('_', '-')}"
             raise errors.UsageError(f"{option} and -f cannot be combined", hint="the file says that for each slot")
 

@@ -11,13 +11,12 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 class Bytes(click.ParamType[int]):
-    """An exact number of bytes: 2G, 1.5G, 512M or 21474836481."""
+    """A number of bytes: 2G, 3.9G, 512M or 21474836481. A part of a byte is rounded to the nearest one."""
 
     name = "SIZE"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", str(value), re.IGNORECASE | re.ASCII)
-        size = Fraction(found[1]) * 2 ** _UNITS[found[2].upper()] if found else None
-        if size is None or size.denominator != 1:
+        if found is None:
             self.fail(f"{value!r} is not a size such as 2G, 512M, 64K, or a number of bytes", param, ctx)
-        return int(size)
+        return round(Fraction(found[1]) * (1 << _UNITS[found[2].upper()]))

@@ -9,7 +9,7 @@ import click
 from vgpumgr.cli.params import candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
@@ -23,7 +23,9 @@ _OPTIONS = (
         shell_complete=candidates.profiles,
         help="Exactly this type: 4Q, A40-4Q or 'NVIDIA A40-4Q'.",
     ),
-    click.option("--gpu-memory", metavar="SIZE", help="The smallest type with so much framebuffer: 4G, 512M."),
+    click.option(
+        "--gpu-memory", metavar="SIZE", help="The smallest type with at least this much framebuffer: 4G, 512M."
+    ),
     click.option("--gpu", metavar="SHARE", help="The smallest type that is this share of a GPU: 0.25."),
     click.option("--fgpu", metavar="NUMBER", help="The same in the site's unit (vgpumgr_fgpu_per_gpu): 0.5."),
     click.option(
@@ -31,16 +33,14 @@ _OPTIONS = (
     ),
     click.option("--series", type=click.Choice(["A", "B", "C", "Q"]), help="The series of an amount (default: C)."),
     click.option("--usable", is_flag=True, help="The guest must see the amount, not only the type's name promise it."),
-    click.option(
-        "--max-waste", metavar="PCT", help="Refuse a type of which more than so many percent exceed the amount."
-    ),
+    click.option("--max-waste", metavar="PCT", help="Refuse a type of which more than PCT percent would be wasted."),
     click.option(
         "--compute",
         type=click.Choice(["best-effort", "equal-share", "fixed-share"]),
         help="Only a GPU whose scheduler has this policy.",
     ),
-    click.option("--only", type=click.Choice(["mig", "time-sliced"]), help="Only a GPU that is divided like this."),
-    click.option("--prefer", type=click.Choice(["mig", "time-sliced"]), help="Rather a GPU that is divided like this."),
+    click.option("--only", type=click.Choice(["mig", "time-sliced"]), help="Only a GPU that is divided this way."),
+    click.option("--prefer", type=click.Choice(["mig", "time-sliced"]), help="Prefer a GPU that is divided this way."),
 )
 
 
@@ -63,3 +63,16 @@ def read(
     from vgpumgr.core.driver import asking
 
     return asking.read(asked, about=vm, spelt=spelt)
+
+
+def guard_profile_as_vm(vms: Sequence[str]) -> None:
+    """Raises UsageError where nothing is asked for, and one of the words that are VMs' names looks like a profile."""
+    from vgpumgr.core.driver import profiles
+    from vgpumgr.errors import BadName, UsageError
+
+    for text in vms[1:]:
+        try:
+            profiles.parse_profile(text)
+        except BadName:
+            continue
+        raise UsageError(f"{text} is taken for a VM, and no vGPU is asked for", hint=f"did you mean --profile {text}?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from vgpumgr import names
 from vgpumgr.cli.rows.column import spelt
 from vgpumgr.errors import UsageError
 
@@ -38,8 +39,6 @@ def check(option: str, text: str, spellings: Iterable[str]) -> None:
 def _key(option: str, text: str, spellings: Mapping[str, str]) -> str:
     name = spelt(text.strip())
     if name not in spellings:
-        from vgpumgr import names
-
         near = names.nearest(name, spellings)
         hint = f"did you mean {near}? " if near else ""
         raise UsageError(f"{option}: no column {name!r}", hint=f"{hint}columns: {', '.join(spellings)}")
@@ -56,9 +55,9 @@ def in_order(rows: Sequence[Thing], keys: Iterable[tuple[Callable[[Thing], objec
     return found
 
 
-def _comparable(value: object) -> tuple[float, str]:
+def _comparable(value: object) -> tuple[float, object]:
     """A column has numbers or text."""
-    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
+    return (float(value), ()) if isinstance(value, int | float) else (0.0, names.natural_order(str(value)))
 
 
 def arranged(view: View, document: Row, text: str) -> Row:

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
 
 
-def print_rows(settings: Settings, view: View, document: Row, rows: Sequence[Row] | None = None) -> None:
-    """Print the document as json or yaml, or its rows. `rows`: others than the view finds in the document."""
+def print_rows(settings: Settings, view: View, document: Row, rows: Sequence[Row] | None = None) -> tuple[Column, ...]:
+    """Print the document as json or yaml, or its rows. `rows`: others than the view finds in the document.
+
+    Returns the columns that a table shows, none without a table.
+    """
     if settings.output in ("json", "yaml"):
         if settings.sorted_by is not None:
             document = chosen.arranged(view, document, settings.sorted_by)
         output.print_document(settings, document)
-        return
+        return ()
     found = view.rows(document) if rows is None else [*rows]
     if settings.sorted_by is not None:
         keys = [(column.value, is_reverse) for column, is_reverse in chosen.sort_keys(view, settings.sorted_by)]
@@ -39,7 +42,8 @@ def print_rows(settings: Settings, view: View, document: Row, rows: Sequence[Row
                 if text is not None:
                     output.echo(one_line(text))
         case _:
-            _print_table(settings, view, columns, found)
+            return _print_table(settings, view, columns, found)
+    return ()
 
 
 def shown_columns(settings: Settings, view: View) -> tuple[Column, ...]:
@@ -55,7 +59,7 @@ def name(view: View, row: Row) -> str | None:
     return None if None in parts else "/".join(map(str, parts))
 
 
-def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
     cells = layout.texts(columns, rows)
     gives_way = () if settings.columns is not None else view.gives_way
     width = output.width() if is_fitted(settings) else None
@@ -64,6 +68,7 @@ def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows
     output.write_long(settings, layout.lines(fitted, kept, header=not settings.no_header, paint=paint(settings)))
     tell_left_out(settings, fitted.left_out)
     tell_unknown(settings, kept)
+    return tuple(fitted.columns)
 
 
 def is_fitted(settings: Settings) -> bool:

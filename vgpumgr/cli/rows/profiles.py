@@ -121,7 +121,7 @@ UNITS = View(
     gives_way=("before", "framebuffer_mib", "4g.mib", "hosts"),
     columns=(
         Column(key="board", head="BOARD", in_table=True),
-        Column(key="framebuffer_mib", head="FRAMEBUFFER", in_table=True, read=cells.gib_of_mib, is_number=True),
+        Column(key="framebuffer_mib", head="NOMINAL FB", in_table=True, read=cells.gib_of_mib, is_number=True),
         Column(key="unit", head="UNIT", in_table=True, none=ABSENT),
         *_measure("fgpu", "1 FGPU"),
         *_measure("tenth", "0.1 GPU"),

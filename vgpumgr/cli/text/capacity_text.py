@@ -61,8 +61,12 @@ def total(answer: Answer) -> str:
     gpus = [row for row in answer.rows if row.gpu is not None]
     if not answer.rows:
         return f"{asked}: no GPU of these hosts could ever take it"
+    if answer.left.fits_now is None:
+        return f"{asked}: how many more fit is unknown"
+    if not answer.left.fits_now and not answer.left.at_least:
+        return f"{asked}: no more fit ({counted(len(gpus), 'GPU')} could take it, but not now)"
     able = sum(bool(row.fits_now) for row in gpus)
-    return f"{asked}: {left(answer.left) or '?'} more fit, on {able} of {counted(len(gpus), 'GPU')} that could take it"
+    return f"{asked}: {left(answer.left)} more fit, on {able} of {counted(len(gpus), 'GPU')} that could take it"
 
 
 def closed(one: ClosedGpu) -> str:

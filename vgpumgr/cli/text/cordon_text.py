@@ -43,9 +43,13 @@ def closing(result: ChangeResult[CordonPlan], elapsed_s: float) -> str:
         case Outcome.UNCHANGED:
             return f"{where} is not cordoned. Nothing to do."
         case Outcome.DONE if plan.cordon is None:
-            return f"done in {elapsed_s:.1f} s. {where} takes new vGPUs again."
+            return f"done in {elapsed_s:.1f} s. {where} takes new vGPUs again{_except(plan)}."
         case Outcome.DONE:
             return f"done in {elapsed_s:.1f} s. {where} gets no new vGPU; what is there stays."
+
+
+def _except(plan: CordonPlan) -> str:
+    return f", except on GPU {' and '.join(plan.stay)}" if plan.stay else ""
 
 
 def _where(plan: CordonPlan) -> str:

@@ -82,14 +82,31 @@ def _unread(fleet: FleetPlan) -> str:
     return f"; {words.counted(len(fleet.errors), 'host')} not read" if fleet.errors else ""
 
 
-def closing(result: ReconcileResult, elapsed_s: float) -> Iterator[str]:
-    """The last line: the state after the run."""
+def disturbs(fleet: FleetPlan) -> str:
+    """What a plan that needs a yes does, and how often."""
+    gone = sum(plan_steps.destroys(step) for plan in fleet.plans for step in plan.steps)
+    moved = sum(_evacuated([*plan.steps]) for plan in fleet.plans)
+    if gone:
+        what = f"removes {words.counted(gone, 'vGPU')}"
+    elif moved:
+        what = f"takes out {words.counted(moved, 'idle vGPU')} for a moment"
+    else:
+        what = "changes settings of GPUs or devices of VMs"
+    return f"this plan {what} ({counted(fleet)})"
+
+
+def closing(result: ReconcileResult, elapsed_s: float, then: str | None = None) -> Iterator[str]:
+    """The last line: the state after the run. `then`: the command that carries out what was only planned."""
     failed = result.failed
     task_results = [one for _, one in result.tasks]
     outcomes = [one.outcome for one in task_results]
     if result.check and result.fleet.changed:
         would = "would change" if is_good(outcomes) else tally(outcomes)
-        yield f"{would}; nothing was written (--check)."
+        yield (
+            f"{would}; nothing was written (--check)."
+            if then is None
+            else f"{would}; nothing was changed. `{then}` does it."
+        )
         return
     hosts = words.counted(len(result.fleet.plans), "host")
     if not result.fleet.changed and not failed and not result.errors:

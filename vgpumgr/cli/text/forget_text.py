@@ -24,7 +24,7 @@ def lines(plan: ForgetPlan) -> Iterator[str]:
 
 def question(plan: ForgetPlan) -> str:
     """What goes."""
-    return f"{words.counted(sum(trace.rows for trace in plan.traces), 'row')} about {plan.name}"
+    return f"{words.counted(sum(trace.rows for trace in plan.traces), 'record')} about {plan.name}"
 
 
 def closing(result: ForgetResult) -> str:
@@ -34,6 +34,6 @@ def closing(result: ForgetResult) -> str:
         case Outcome.WOULD_CHANGE:
             return "would change; nothing was written (--check)."
         case Outcome.UNCHANGED:
-            return f"nothing is known here of a {kind} {result.plan.name}. Nothing to do."
+            return f"no record of a {kind} {result.plan.name!r}. Nothing to do."
         case _:
-            return f"done. Nothing is known here of {kind} {result.plan.name} any more."
+            return f"done. All records of {kind} {result.plan.name} are deleted."

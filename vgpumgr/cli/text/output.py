@@ -182,7 +182,8 @@ def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
 def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
     """Print what failed, where, one line per candidate, and last the hint, near the prompt; with json, one object.
 
-    `about` is a host and the subject there. It comes first, for when several errors are printed in a row.
+    `about` is a host and the subject there. It comes first, for when several errors are printed in a row, unless the
+    error begins with it anyway.
     """
     from vgpumgr.documents import error as documents
 
@@ -192,7 +193,9 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     host, message = error.host, error.message
     if about is not None:
         host, subject = about
-        message = f"{host}: {subject}: {error.what}"
+        vm, _, slot = subject.rpartition(" ")
+        named = error.what.startswith((f"{subject} ", f"{vm} slot {slot} ")) if vm else False
+        message = f"{host}: {error.what}" if named else f"{host}: {subject}: {error.what}"
     if settings.log_format == "json":
         _tell(settings, "error", "", message, host=host, more={**documents.document(error), "message": message})
         return

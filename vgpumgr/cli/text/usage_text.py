@@ -86,18 +86,18 @@ def not_judged(report: UsageReport) -> Iterator[str]:
     """The rows of which too little is known, in one line."""
     if report.not_judged:
         shown = ", ".join(
-            f"{row.vm or row.vm_uuid or '?'} on {row.host} ({_percent(row.coverage * 100)}, {row.state})"
+            f"{row.vm or row.vm_uuid or '?'}{f'/{row.slot}' if row.slot else ''} on {row.host} ({_percent(row.coverage * 100)}, {row.state})"
             for row in report.not_judged[:_SHOWN]
         )
         more = f" and {len(report.not_judged) - _SHOWN} more" if len(report.not_judged) > _SHOWN else ""
-        yield f"not known, as too little was measured: {shown}{more}"
+        yield f"not judged, too little measured: {shown}{more}"
 
 
-def foot(report: UsageReport) -> str:
+def foot(report: UsageReport, *, has_bars: bool) -> str:
     """The line below the table, with the columns' unit."""
     step = report.window.step_s
     each = f"{step // 3600} h" if step % 3600 == 0 else f"{step // 60} min"
-    return f"percent of the whole GPU, {span(report)}; each bar is {each}; ? is unknown"
+    return f"percent of the whole GPU, {span(report)}{f'; each bar is {each}' if has_bars else ''}; ? is unknown"
 
 
 def span(report: UsageReport) -> str:
@@ -117,7 +117,7 @@ def _percent(value: float | None) -> str | None:
 
 
 def _size(value: int | None) -> str | None:
-    return None if value is None else f"{value / _GIB:.1f}G"
+    return None if value is None else f"{value / _GIB:.1f} GiB"
 
 
 def _word(value: str | None) -> str:

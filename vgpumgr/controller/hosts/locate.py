@@ -244,6 +244,11 @@ def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
 
 def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
     known = {name for answer in answers for name, _ in answer.vms}
+    if any(vm == answer.host.name for answer in answers):
+        return errors.UnknownVm(
+            f"{vm} is a host, not a VM",
+            hint=f"name one of its VMs: `{command('list', vm)}` shows those that have vGPUs",
+        )
     if len(answers) == 1:
         host = answers[0].host
         declared = host.vms.get(names.VmName(vm))

@@ -92,7 +92,7 @@ def split(asked: Mapping[str, str]) -> tuple[Conditions, dict[str, str]]:
     known = attributes(Conditions(max_waste_pct=0, compute=scheduler.BEST_EFFORT, only=MIG, prefer=MIG))
     waste, compute, only, prefer = (asked.get(key) for key in known)
     conditions = Conditions(
-        max_waste_pct=None if waste is None else parse_percent(waste),
+        max_waste_pct=None if waste is None else parse_percent(waste, what="max_waste"),
         compute=next((one for one in scheduler.POLICIES if one == compute), None),
         only=next((one for one in WAYS if one == only), None),
         prefer=next((one for one in WAYS if one == prefer), None),
@@ -101,11 +101,11 @@ def split(asked: Mapping[str, str]) -> tuple[Conditions, dict[str, str]]:
     return conditions, {key: value for key, value in asked.items() if key not in read}
 
 
-def parse_percent(text: str) -> int:
-    """A whole number of percent: `10` or `10%`. Raises BadName."""
+def parse_percent(text: str, *, what: str = "it") -> int:
+    """A whole number of percent: `10` or `10%`. Raises BadName; `what` is what the person calls it."""
     number = text.removesuffix("%").strip()
     if not (number.isascii() and number.isdecimal() and len(number) <= 3 and int(number) <= 100):
-        raise BadName(f"not a percentage from 0 to 100: {text[:40]!r}", hint="for example 10")
+        raise BadName(f"{what} is {text[:40]!r}, not a percentage from 0 to 100", hint="for example 10")
     return int(number)
 
 
@@ -120,7 +120,7 @@ def read(given: Mapping[str, str | bool | None], *, about: str, spelt: Callable[
     asked = {key: str(value) for key, value in given.items() if value is not None and value is not False}
     ways = [key for key in WAYS_TO_ASK if key in asked]
     if len(ways) != 1:
-        how = f"{' and '.join(map(spelt, ways))} cannot be combined" if ways else "nothing is asked for"
+        how = f"{' and '.join(map(spelt, ways))} cannot be combined" if ways else "say which vGPU is wanted"
         raise UsageError(f"{about}: {how}", hint=f"give exactly one of {', '.join(map(spelt, WAYS_TO_ASK))}")
     (key,) = ways
     alone = [other for other in OF_AMOUNTS if other in asked and key not in AMOUNTS]
@@ -133,7 +133,7 @@ def read(given: Mapping[str, str | bool | None], *, about: str, spelt: Callable[
         raise UsageError(f"{spelt('only')} and {spelt('prefer')} cannot be combined", hint="give one of them")
     waste = asked.get("max_waste")
     conditions = Conditions(
-        max_waste_pct=None if waste is None else parse_percent(waste),
+        max_waste_pct=None if waste is None else parse_percent(waste, what=spelt("max_waste")),
         compute=_choice(asked, "compute", scheduler.POLICIES, spelt),
         only=_choice(asked, "only", WAYS, spelt),
         prefer=_choice(asked, "prefer", WAYS, spelt),

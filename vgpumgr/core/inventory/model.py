@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from vgpumgr.core.driver import asking
 from vgpumgr.core.driver.asking import Conditions
-from vgpumgr.core.inventory import patterns
+from vgpumgr.core.inventory import patterns, ranges
 from vgpumgr.errors import BadName, InventoryError, UnknownHost
 from vgpumgr.names import HostName, VmName, nearest
 
@@ -233,12 +233,28 @@ class Inventory:
                 f"{name} is a VM ({home.vms[VmName(name)].where}), and no host",
                 hint=f"name its host, {home.name}; `vgpumgr list {name}` shows its vGPUs",
             )
+        lacking = self._lacking(name)
+        if lacking:
+            return UnknownHost(
+                f"no host {lacking!r} in the inventory {self.root}",
+                hint=f"it is one of {name}; name those that are there",
+            )
         valid = self.hosts if self.roster is None else {*self.hosts, *self.roster.members}
         like = nearest(name, valid)
         return UnknownHost(
             f"no host {name!r} in the inventory {self.root}",
-            hint=f"did you mean {like!r}?" if like else "`vgpumgr inventory check` reads it",
+            hint=f"did you mean {like!r}?" if like else "`vgpumgr inventory check` reads it; `vgpumgr list` finds VMs",
         )
+
+    def _lacking(self, text: str) -> str | None:
+        """The first name of a range that no host has, where others of the range are hosts."""
+        try:
+            names = ranges.names(text) if ranges.has_range(text) else []
+        except BadName:
+            return None
+        there = self.hosts if self.roster is None else self.roster.hosts
+        missing = [name for name in names if name not in there]
+        return missing[0] if 0 < len(missing) < len(names) else None
 
     def _ours(self) -> str:
         return f"the hosts are {self.whose} (`vgpumgr inventory check`)"

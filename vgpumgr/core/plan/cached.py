@@ -37,7 +37,7 @@ class FreePlan(plans.AnyPlan):
         return plans.of_host(view)
 
 
-def plan_free(view: HostView, gpu_id: str | None) -> FreePlan:
+def plan_giving_back(view: HostView, gpu_id: str | None) -> FreePlan:
     """Plan what removes the cached instances, and entries of instances that are gone. Raises UnknownGpu, LedgerBroken, BlockedWrite."""
     detach.guard_ledger(view)
     facts = view.snapshot

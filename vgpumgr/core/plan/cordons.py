@@ -38,11 +38,12 @@ class CordonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan(plans.AnyPlan):
-    """`cordon` is what there is afterwards, None if there is none."""
+    """`cordon` is what there is afterwards, None if there is none. `stay`: GPUs of the host that stay cordoned for themselves."""
 
     host: HostName
     gpu: PciAddress | None
     cordon: Cordon | None
+    stay: tuple[PciAddress, ...] = ()
 
     @property
     def about(self) -> str:
@@ -59,11 +60,15 @@ class CordonPlan(plans.AnyPlan):
 def parse_reason(text: str) -> str:
     """A reason as it is kept: one line. Raises BadName."""
     reason = " ".join(text.split())
-    if not reason or len(reason) > LONGEST or not reason.isprintable():
-        raise BadName(
-            f"not a reason: {text[:40]!r}", hint=f"one line of 1 to {LONGEST} characters, for those who find it there"
-        )
-    return reason
+    if not reason:
+        wrong = "the reason is empty"
+    elif len(reason) > LONGEST:
+        wrong = f"the reason has {len(reason)} characters"
+    elif not reason.isprintable():
+        wrong = f"the reason has characters that cannot be printed: {text[:40]!r}"
+    else:
+        return reason
+    raise BadName(wrong, hint=f"give one line of 1 to {LONGEST} characters, for those who find the cordon")
 
 
 def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
@@ -83,6 +88,7 @@ def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
         cordon=wanted,
         steps=() if wanted == before else (step,),
         findings=_others(facts, gpu_uuid) if wanted is None else (),
+        stay=tuple(one.gpu for one in facts.cordons if one.gpu is not None) if gpu_uuid is None else (),
     )
 
 

@@ -46,11 +46,14 @@ def error(
             hint=f"{hint}`vgpumgr profiles {host}` lists the profiles that it has",
         )
     if not verdict.reasons:
-        return errors.NoCapacity(f"{host} has no NVIDIA GPU for {domain.name}", hint=f"vgpumgr discover {host}")
+        return errors.NoCapacity(
+            f"{host} has no NVIDIA GPU for {domain.name}", hint=f"`vgpumgr discover {host}` shows its GPUs"
+        )
     if all(refusal.cause is Cause.NO_UNIT for _, _, refusal in verdict.reasons):
         boards = sorted({board for _, board, _ in verdict.reasons})
         return errors.UsageError(
-            f"the inventory does not say what one fGPU is on {host}, requested for {domain.name}",
+            f"{asking.describe(ask.wish, ask.conditions)} for {domain.name} cannot be served on {host}: "
+            f"vgpumgr_fgpu_per_gpu is not set for {' and '.join(boards)}",
             details=lines,
             hint=f"for example vgpumgr_fgpu_per_gpu: {{{boards[0]}: 2}}; or ask with --gpu or --gpu-memory",
         )
@@ -62,14 +65,15 @@ def error(
         )
     if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
         return _cordoned(view, domain, verdict, lines)
-    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits, either. "
+    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits either. "
     would = [_way(host, domain, request, way) for way in ways()]
     instead = f"It would fit {'; or '.join(would)}. " if would else ""
+    see = "See `vgpumgr capacity`"
     none = f"no GPU of {host} can" if request.gpus is None else f"the GPU of {host} that was asked for cannot"
     return errors.NoCapacity(
         f"{none} take {_what(ask)} for {domain.name}",
         details=lines,
-        hint=f"{fits}{instead}`vgpumgr capacity`",
+        hint=f"{fits}{instead}{see}",
     )
 
 

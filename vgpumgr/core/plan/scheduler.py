@@ -48,6 +48,7 @@ class Cause(StrEnum):
     NEVER_SET = "never set"
     REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
     SET_SINCE = "set since the module was loaded"
+    SET_OTHERWISE = "set to another one, by hand or by an earlier setting"
     OTHER_FILE = "from the file: written by hand, or by an earlier setting"
     NEXT_BOOT = "works from the next boot on"
     IDLE = "no vGPU is active"
@@ -178,7 +179,7 @@ def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ..
     found: list[Difference] = []
     if _differs(state, setting):
         now = state.policies[GRAPHICS] or "?"
-        cause = _cause(view.snapshot, gpu, now, keeps=keeps)
+        cause = _cause(view.snapshot, gpu, now, layer, keeps=keeps)
         found.append(Difference(field="policy", wanted=setting.policy, found=now, cause=cause, kind=DRIFT))
     if not keeps:
         text = f"{modprobe.KEY}={layer.found.text}" if layer.found else "nothing"
@@ -281,8 +282,12 @@ def _unverified(state: SchedulerState, setting: Setting) -> Iterator[Difference]
     yield Difference(field="time slice", wanted=scheduler.show_ms(wanted), found=text, cause=cause, kind=UNVERIFIED)
 
 
-def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> Cause:
-    """Why the run-time policy differs: it is the one that the module was loaded with, or it was set since."""
+def _cause(facts: HostSnapshot, gpu: Gpu, now: str, layer: Persistent, *, keeps: bool) -> Cause:
+    """Why the run-time policy differs: it is the one that the module was loaded with, or it was set since.
+
+    A module that was loaded without a setting begins with best effort, so the policy alone does not tell whether somebody set
+    that; the file does.
+    """
     if facts.module is None:
         return Cause.CANNOT_TELL
     value = modprobe.number(modprobe.read_loaded(facts.module, gpu.pci))
@@ -291,7 +296,11 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, *, keeps: bool) -> Cause:
         return Cause.CANNOT_TELL
     if began.policy != now:
         return Cause.SET_SINCE
-    return Cause.REBOOTED if keeps else Cause.NEVER_SET
+    if keeps:
+        return Cause.REBOOTED
+    if layer.found is None:
+        return Cause.NEVER_SET
+    return Cause.SET_OTHERWISE if layer.setting is not None and layer.setting.policy == now else Cause.CANNOT_TELL
 
 
 def _set(

@@ -187,12 +187,13 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
                 hint=f"{_exchange(domain.name, request)} makes a new vGPU here; the other host's stays until it is detached there",
             )
     elif claim is not None and not serves(view, claim, request) and not request.replace:
+        guard_offered(view, domain, request)
         had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
         same = profiles.same_wish(claim.wish, request.wish)
         why = _why_refused(view, claim, request) if same else f"requested as {claim.asked}"
         raise errors.ConflictingClaim(
             f"{domain.name} slot {request.slot} has {had}, {why}",
-            hint=f"another slot (--slot); or {_exchange(domain.name, request)} exchanges it, "
+            hint=f"use another slot (--slot); {_exchange(domain.name, request)} replaces it, "
             f"`{command('detach', domain.name, slot=request.slot)}` frees it",
         )
     taken = [device for device in domain.inactive if device.slot == request.slot]
@@ -201,6 +202,14 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
             f"{domain.name} already has a device with the alias {taken[0].alias}, but no claim of ours for it",
             hint=f"use another --slot, or remove that device ({virsh('edit', domain.name)})",
         )
+
+
+def guard_offered(view: HostView, domain: Domain, request: AttachRequest) -> None:
+    """Raises ProfileNotHere if no GPU of the host has the profile. To be asked before a hint names --replace, which would fail."""
+    ask = ask_of(view, request, None)
+    verdict = placement.place(view.snapshot, ask)
+    if isinstance(verdict, placement.NoPlace) and verdict.unknown_profile and verdict.reasons:
+        raise no_capacity.error(view, domain, request, ask, verdict, ways=tuple)
 
 
 def _pci(view: HostView, binding: claims.Binding) -> str:
@@ -229,9 +238,10 @@ def _kept_entry(
             raise obstacle
         return None
     if not request.replace:
+        guard_offered(view, plans.find_domain(view, request.vm), request)
         raise errors.ConflictingClaim(
             f"the host's ledger holds {entry.vgpu.type_name} on {entry.vgpu.parent} for {entry.vgpu.vm_name} slot {entry.vgpu.slot}",
-            hint=f"{_exchange(entry.vgpu.vm_name, request)} exchanges it, "
+            hint=f"{_exchange(entry.vgpu.vm_name, request)} replaces it, "
             f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot)}` frees it",
         )
     return None

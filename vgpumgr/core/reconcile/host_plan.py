@@ -32,10 +32,10 @@ from vgpumgr.core.reconcile.tasks import (
     AttachSlot,
     DetachSlot,
     EnsureSlot,
+    FreeInstances,
     MoveSlot,
     OfGpu,
     PruneSlot,
-    FreeInstances,
     SetCordon,
     SetGpuMode,
     SetGpuScheduler,
@@ -221,6 +221,30 @@ class PlannedTasks:
 
 def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
     """Plan one task on a view. A refusal becomes part of it, so that the other tasks go on."""
+    planned = _plan_task(view, declared, task, author)
+    if planned.refused is not None:
+        _tell_where(task, planned.refused)
+    return planned
+
+
+def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
+    """Add the line of the inventory to an error that only its correction ends. A host without room is no mistake there."""
+    match task:
+        case EnsureSlot(declared=declared) if declared is not None:
+            where = str(declared.where)
+        case SetGpuScheduler(where=str(where)) | SetGpuMode(where=str(where)):
+            pass
+        case _:
+            return
+    room_lacks = isinstance(error, errors.NoCapacity) and not isinstance(error, errors.ProfileNotHere)
+    if not isinstance(error, errors.RequestError) or room_lacks or where in error.message:
+        return
+    error.message, error.what = f"{error.message} ({where})", f"{error.what} ({where})"
+    if isinstance(error, errors.UnknownGpu) and error.details:
+        error.hint = f"name one of these in {where}"
+
+
+def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
     try:
         match task:
             case EnsureSlot():
@@ -244,7 +268,7 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
                 )
                 return PlannedTask(task=task, plan=cordons.plan_cordon(view, about))
             case FreeInstances():
-                return PlannedTask(task=task, plan=cached.plan_free(view, task.gpu_id))
+                return PlannedTask(task=task, plan=cached.plan_giving_back(view, task.gpu_id))
             case MoveSlot():
                 return PlannedTask(task=task, plan=requests.plan_move_slot(view, declared, task))
     except errors.VgpumgrError as error:
@@ -353,6 +377,7 @@ def _request(
         return request
     if claim.origin == claims.INVENTORY:
         return replace(request, replace=True)
+    targets.guard_offered(view, domain, request)
     raise errors.ConflictingClaim(
         f"{domain.name} slot {task.slot} has {claim.binding.type_name}, attached by {claim.by} as "
         f"{claim.asked}, but is declared with {task.declared.asked} ({task.declared.where})",
@@ -367,6 +392,7 @@ def _of_other_site(
     """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
     if targets.serves(view, claim, request):
         return replace(request, site=claim.site, declared=claim.declared, conditions=claim.conditions)
+    targets.guard_offered(view, domain, request)
     again = command("attach", domain.name, slot=claim.slot, options=(*request.options, "--replace"))
     raise errors.ConflictingClaim(
         f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "

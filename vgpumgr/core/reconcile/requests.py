@@ -52,7 +52,9 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
     if claim is None:
-        raise errors.UnknownSlot(f"{task.vm} has no claim in slot {task.slot}", hint=f"`vgpumgr show {task.vm}`")
+        raise errors.UnknownSlot(
+            f"{task.vm} has no claim in slot {task.slot}", hint=f"`vgpumgr show {task.vm}` lists its slots"
+        )
     others = tuple(gpu.uuid for gpu in view.snapshot.gpus if gpu.uuid not in (None, task.away_from))
     request = targets.request_of(domain, claim, policy=declared.policy)
     return attach.plan_attach(view, replace(request, gpus=tuple(uuid for uuid in others if uuid), replace=True))

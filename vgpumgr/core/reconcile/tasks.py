@@ -207,7 +207,7 @@ class DetachSlot:
     @property
     def why(self) -> str:
         how = " --live --force-live-detach" if self.live else ""
-        return f"requested detach of {self.slot or ('every slot' if self.every else 'its slot')}{how}"
+        return f"detach{' --all' if self.every else ''}{how}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ from vgpumgr.link.host_text import clean, disk_hint
 from vgpumgr.link.program import libvirt_refusals
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName
 
@@ -88,7 +90,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 said or f"{path}: {errno_name}",
                 path=path,
                 errno_name=errno_name,
-                details=[f"likely: {cause}" for cause in likely.causes],
+                details=_ranked(likely.causes),
                 hint=likely.hint,
             )
         case protocol.NVML_REFUSED | protocol.TOOL_REFUSED:
@@ -158,6 +160,11 @@ def unwritable(
     )
 
 
+def _ranked(causes: Sequence[str]) -> list[str]:
+    """The possible causes, likeliest first, as details that say so."""
+    return [f"{'less likely' if at else 'likely'}: {cause}" for at, cause in enumerate(causes)]
+
+
 def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused:
     function, code = clean(err.get("function")), err.get("code")
     if type(code) is not int:
@@ -168,7 +175,7 @@ def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused
         said or f"{function}: NVML {code}",
         function=function,
         code=code,
-        details=[f"likely: {cause}" for cause in likely.causes],
+        details=_ranked(likely.causes),
         hint=likely.hint,
     )
 

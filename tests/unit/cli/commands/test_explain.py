@@ -25,7 +25,7 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "nothing is asked for"),
+        ([], "say which vGPU is wanted"),
         (["--gpu", "0.5", "--fgpu", "1"], "cannot be combined"),
         (["--profile", "4Q", "--usable"], "--usable cannot be combined with --profile"),
         (["--gpu", "0.5", "--on", "kvm99"], "no host 'kvm99'"),

@@ -87,6 +87,13 @@ def test_a_vm_is_found_by_every_name_it_had_and_by_its_uuid(name: str, capsys: p
 
 
 @pytest.mark.usefixtures("three")
+def test_what_the_limit_cuts_off_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for limit, told in (("2", "newest 2; `--limit` shows more\n"), ("3", "")):
+        assert run(["history", "--limit", limit]) == 0
+        assert capsys.readouterr().err == told
+
+
+@pytest.mark.usefixtures("three")
 def test_runs_are_chosen_by_host_by_age_and_by_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[3] for line in lines(capsys, "kvm01")[1:]] == ["detach", "attach"]
     assert [line.split()[3] for line in lines(capsys, "--since", "1d")[1:]] == ["reconcile", "detach"]

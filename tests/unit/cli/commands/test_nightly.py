@@ -210,9 +210,15 @@ def test_a_mistake_is_a_usage_error(argv: list[str], capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["install", "cron", "--write", "--dir", str(tmp_path / "cron.d")]) == 2
-    assert f"there is no directory {tmp_path}/cron.d" in capsys.readouterr().err
+@pytest.mark.parametrize("check", [(), ("--check",)])
+def test_a_folder_that_is_not_there_is_told(
+    check: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--check says beforehand what --write would end with."""
+    assert run(["install", "cron", "--write", "--dir", str(tmp_path / "cron.d"), *check]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"there is no directory {tmp_path}/cron.d" in printed.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become another")

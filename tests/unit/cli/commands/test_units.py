@@ -32,10 +32,10 @@ def test_boards_of_the_inventory(inventory: Path, capsys: pytest.CaptureFixture[
     assert main.run(["units", "--offline"]) == 0
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        "BOARD  FRAMEBUFFER  UNIT       1 FGPU             0.1 GPU               4G                BEFORE  HOSTS",
-        "A40         48 GiB  2 per GPU  24 GiB: 24C        4.8 GiB: 6C           4 GiB: 4C         -       -",
-        "M10          8 GiB  24G        24 GiB: no C type  0.801 GiB: no C type  4 GiB: no C type  -       -",
-        "X1               ?  3 per GPU  ?                  ?                     4 GiB: no C type  -       -",
+        "BOARD  NOMINAL FB  UNIT       1 FGPU             0.1 GPU               4G                BEFORE  HOSTS",
+        "A40        48 GiB  2 per GPU  24 GiB: 24C        4.8 GiB: 6C           4 GiB: 4C         -       -",
+        "M10         8 GiB  24G        24 GiB: no C type  0.801 GiB: no C type  4 GiB: no C type  -       -",
+        "X1              ?  3 per GPU  ?                  ?                     4 GiB: no C type  -       -",
     ]
     assert main.run(["units", "--offline", "-o", "csv"]) == 0
     head, a40, *_ = capsys.readouterr().out.splitlines()

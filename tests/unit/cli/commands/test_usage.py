@@ -74,6 +74,7 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
         "a VM that is off used nothing that is known"
     )
     assert "each bar is 1 h" in done.err
+    assert "each bar" not in run(folder, "--columns", "vm,sm").err
     assert "kvm02: the last attempt to read it failed (Unreachable)" in done.err
 
 
@@ -82,7 +83,7 @@ def test_one_vm_is_told_engine_by_engine(folder: Path) -> None:
     lines = run(folder, "vm01", "--since", "1h").out.splitlines()
     assert lines[0] == "vm01 vgpu0 on kvm01 0000:41:00.0, A40-12Q, running"
     assert lines[2] == "  entitled     25% of the GPU, used 170% of that (SM)"
-    assert lines[3] == "  framebuffer  1.0G now, at most 1.0G of 12.0G, 11.0G never used"
+    assert lines[3] == "  framebuffer  1.0 GiB now, at most 1.0 GiB of 12.0 GiB, 11.0 GiB never used"
     assert [line.split()[:5] for line in lines[6:8]] == [
         ["sm", "42%", "42%", "45%", "45%"],
         ["memory", "7%", "7%", "7%", "7%"],
@@ -198,14 +199,14 @@ def test_idle_names_what_did_nothing_and_what_is_not_known(folder: Path) -> None
     """One busy sample is enough not to be idle; a vGPU that was off, or not measured, is not known to be."""
     done = run(folder, "--idle", "2h")
     assert [line.split()[0] for line in done.out.splitlines()] == ["VM", "vm02"]
-    assert "not known, as too little was measured: vm03 on kvm01 (0%, off), vm04 on kvm01 (" in done.err
+    assert "not judged, too little measured: vm03/vgpu0 on kvm01 (0%, off), vm04/vgpu0 on kvm01 (" in done.err
     assert run(folder, "--idle", "2h", "--idle-limit", "30%", "-o", "name").out.split() == ["vm02", "vm05"]
     document = json.loads(run(folder, "--idle", "2h", "-o", "json").out)
     assert published.problems("usage", document) == []
     assert [row["vm"] for row in document["vgpus"]] == ["vm02"]
     assert [(row["vm"], row["state"]) for row in document["not_judged"]] == [("vm03", "off"), ("vm04", "running")]
     none = run(folder, "vm01", "--idle", "2h")
-    assert none.out.startswith("none that is known, ")
+    assert none.out.startswith("no vGPU is known to be idle, ")
 
 
 @pytest.mark.usefixtures("week")
@@ -255,6 +256,8 @@ def test_rows_are_sorted_by_what_the_columns_are_called(folder: Path, columns: s
     [
         (["--idle", "7d", "--since", "7d"], "--since cannot be combined with --idle"),
         (["--idle", "7d", "--over", "90"], "--idle cannot be combined with --over"),
+        (["--idle-limit", "5"], "--idle-limit is for --idle"),
+        (["--idle-limit", "1", "--over", "90"], "--idle-limit is for --idle"),
         (["--idle", "900d"], "--idle: at most 400d"),
         (["--sort", "smm"], "did you mean sm"),
         (["--over", "x"], "'x' is not a percentage from 0 to 10000"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from vgpumgr.cli.commands.change import detach
 from vgpumgr.cli.main import program
 from vgpumgr.cli.params import several
 from vgpumgr.errors import BadName, UsageError
@@ -84,6 +85,14 @@ def test_what_a_file_says_cannot_be_said_beside_it(options: tuple[str, ...]) -> 
     assert found.exception.exit_code == 2
 
 
+@pytest.mark.parametrize("slot", ["vgpu0", "vgpu1"])
+def test_a_slot_cannot_be_named_beside_a_count(slot: str) -> None:
+    """Not even the one that is the default."""
+    found = CliRunner().invoke(program, ["attach", "vm01", "--profile", "4Q", "--count", "2", "--slot", slot])
+    assert isinstance(found.exception, UsageError)
+    assert found.exception.message == "--slot and --count cannot be combined"
+
+
 @pytest.mark.parametrize("options", [("vm01",), ("--slot", "vgpu0"), ("--all",)])
 def test_nor_beside_one_of_what_is_to_be_freed(options: tuple[str, ...]) -> None:
     found = CliRunner().invoke(program, ["detach", "-f", "vms.yml", *options])
@@ -96,3 +105,9 @@ def test_a_command_without_a_vm_says_how_to_name_one(command: str, tmp_path: Pat
     found = CliRunner().invoke(program, [command, "-i", str(tmp_path)])
     assert isinstance(found.exception, UsageError)
     assert "no VM is named" in found.exception.message
+
+
+def test_a_list_of_vms_is_read_from_a_file_and_an_at_within_a_name_is_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "vms").write_text("vm01\n# off\nvm02\n")
+    with detach.make_context("detach", [f"@{tmp_path / 'vms'}", "web@site b"]) as context:
+        assert context.params["vms"] == ("vm01", "vm02", "web@site b")

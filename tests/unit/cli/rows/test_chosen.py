@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vgpumgr import names
 from vgpumgr.cli.rows import chosen
 from vgpumgr.cli.rows.gpus import DISCOVER
 from vgpumgr.cli.rows.usage import USAGE
@@ -43,6 +44,11 @@ def test_rows_of_a_nested_document_are_sorted_within_each_host() -> None:
     assert [gpu["pci"] for gpu in found["hosts"][0]["gpus"]] == ["a", "b", "c"]
 
 
+def test_profiles_are_sorted_by_their_size() -> None:
+    profiles = ["10C", "2A", "1A", "12A"]
+    assert chosen.in_order(profiles, [(str, False)]) == ["1A", "2A", "10C", "12A"]
+
+
 CELL = st.none() | st.integers(0, 5) | st.floats(0, 5)
 
 
@@ -60,4 +66,4 @@ def test_rows_are_sorted_by_each_key_and_unknown_comes_last(
         texts = [text for number, text in found if number == value]
         words = [text for text in texts if text is not None]
         assert texts == [*words, *[None] * (len(texts) - len(words))]
-        assert words == sorted(words, reverse=second)
+        assert words == sorted(words, key=names.natural_order, reverse=second)

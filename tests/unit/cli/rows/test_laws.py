@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from tests.unit.documents import published
+from vgpumgr import names
 from vgpumgr.cli.rows import layout, printing
 from vgpumgr.cli.rows.column import View, at, listed
 from vgpumgr.cli.rows.every import VIEWS
@@ -263,7 +264,7 @@ def test_columns_and_order_can_be_chosen_by_key_and_by_head(command: str, printe
     table = printed(command, found, columns=f"{last.key},{first.head.lower()}")
     assert heads(table.splitlines()[0]) == [last.head, first.head]
     rows = [*csv.reader(io.StringIO(printed(command, found, output="csv", columns=first.key, sorted_by=first.key)))][1:]
-    assert rows == sorted(rows)
+    assert rows == sorted(rows, key=lambda row: names.natural_order(row[0]))
 
 
 @pytest.mark.parametrize("command", VIEWS)

@@ -113,7 +113,8 @@ def test_more_boards_than_the_terminal_has_room_for_come_in_several_tables(width
     [
         ((gpu(0, WHY), gpu(3)), SOME, "8Q: 3 more fit, on 1 of 2 GPUs that could take it"),
         ((gpu(3),), MORE, "8Q: at least 3 more fit, on 1 of 1 GPU that could take it"),
-        ((gpu(None, "x"),), UNKNOWN, "8Q: ? more fit, on 0 of 1 GPU that could take it"),
+        ((gpu(None, "x"),), UNKNOWN, "8Q: how many more fit is unknown"),
+        ((gpu(0, WHY), gpu(0, WHY)), NONE, "8Q: no more fit (2 GPUs could take it, but not now)"),
         ((), NONE, "8Q: no GPU of these hosts could ever take it"),
     ],
 )

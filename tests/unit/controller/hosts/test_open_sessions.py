@@ -79,6 +79,8 @@ def test_only_the_vms_own_host_stays_open(pool: Pool) -> None:
     found.session.link.close()
     with pytest.raises(errors.UnknownVm, match="none of 2 hosts"):
         locate.find_vm(watched.context, "nobody", None)
+    with pytest.raises(errors.UnknownVm, match="kvm01 is a host, not a VM"):
+        locate.find_vm(watched.context, "kvm01", None)
     assert watched.open == []
 
 

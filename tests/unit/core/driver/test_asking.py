@@ -36,7 +36,7 @@ def test_conditions_stand_beside_the_wish() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "vm01: nothing is asked for"),
+        ({}, "vm01: say which vGPU is wanted"),
         ({"profile": "4Q", "gpu": "1"}, "vm01: --profile and --gpu cannot be combined"),
         ({"profile": "4Q", "max_waste": "1"}, "--max-waste cannot be combined with --profile"),
         ({"mig_profile": "2g.10gb", "usable": True}, "--usable cannot be combined with --mig-profile"),
@@ -58,7 +58,7 @@ def test_what_cannot_be_asked_together(given: dict[str, str | bool | None], mess
         ({"gpu": "2"}, "--gpu must be a number above 0 and at most 1, found '2'"),
         ({"profile": "4X"}, "--profile: not a profile: '4X'"),
         ({"mig_profile": "2g"}, "--mig-profile is not a MIG profile: '2g'"),
-        ({"gpu": "1", "max_waste": "101"}, "not a percentage from 0 to 100: '101'"),
+        ({"gpu": "1", "max_waste": "101"}, "--max-waste is '101', not a percentage from 0 to 100"),
     ],
 )
 def test_what_is_misspelt_is_named(given: dict[str, str | bool | None], message: str) -> None:

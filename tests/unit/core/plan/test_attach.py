@@ -95,9 +95,15 @@ def test_another_wish_in_a_taken_slot_is_a_conflict() -> None:
     error = refused(builders.attached(builders.host()), errors.ConflictingClaim, profile="8Q")
     assert error.message == "vm01 slot vgpu0 has A40-4Q on 0000:41:00.4 of GPU 0000:41:00.0, requested as --profile 4Q"
     assert error.hint == (
-        "another slot (--slot); or `vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` exchanges it, "
+        "use another slot (--slot); `vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` replaces it, "
         "`vgpumgr detach vm01 --slot vgpu0` frees it"
     )
+
+
+def test_a_profile_that_the_host_does_not_have_is_told_before_a_conflict() -> None:
+    """A hint with --replace would lead to the same refusal."""
+    error = refused(builders.attached(builders.host()), errors.ProfileNotHere, profile="A100-4C")
+    assert error.message == "no GPU of kvm01 has A100-4C, requested for vm01"
 
 
 @EVERY_FRAMEWORK
@@ -286,7 +292,7 @@ def test_a_lost_claim_is_not_written_over_what_the_ledger_holds() -> None:
     error = refused(view, errors.ConflictingClaim, profile="8Q")
     assert error.message == "the host's ledger holds A40-4Q on 0000:41:00.4 for vm01 slot vgpu0"
     assert error.hint == (
-        "`vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` exchanges it, "
+        "`vgpumgr attach vm01 --profile 8Q --replace --slot vgpu0` replaces it, "
         "`vgpumgr detach vm01 --slot vgpu0` frees it"
     )
     assert builders.entry_of(converged(view, profile="8Q", replace_it=True)).vgpu.type_name == "A40-8Q"

@@ -134,11 +134,20 @@ def test_every_cordon_is_a_finding_and_the_one_that_stays_is_told_when_another_i
     for lifted in (None, SECOND):
         assert len(plan(view, lifted, None).findings) == 1
     assert plan(cordoned(builders.host_of("mdev-vf"), SECOND), FIRST, None).findings == ()
+    assert (plan(view, None, None).stay, plan(view, SECOND, None).stay) == ((SECOND,), ())
 
 
-@pytest.mark.parametrize("text", ["", " \n", "a" * 201, "a\x1b[2Jb"])
-def test_a_reason_is_one_line_that_a_person_can_read(text: str) -> None:
-    with pytest.raises(errors.BadName):
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "is empty"),
+        (" \n", "is empty"),
+        ("a" * 201, "has 201 characters"),
+        ("a\x1b[2Jb", "has characters that cannot be printed"),
+    ],
+)
+def test_a_reason_is_one_line_that_a_person_can_read(text: str, wrong: str) -> None:
+    with pytest.raises(errors.BadName, match=f"^the reason {wrong}"):
         cordons.parse_reason(text)
     assert cordons.parse_reason(" new\n PSU ") == "new PSU"
 

@@ -340,21 +340,21 @@ def test_giving_back_removes_what_is_cached_and_nothing_else() -> None:
     view = builders.with_foreign_instance(a100(), "3g.20gb", 4)
     view = given_to(given_to(view, "vm01", mig_profile="1g.5gb"), "vm02", mig_profile="2g.10gb")
     view = builders.detached(view, "vm02")
-    free = cached.plan_free(view, None)
+    free = cached.plan_giving_back(view, None)
     assert [(step.verb, step.instance.profile) for step in free.steps if isinstance(step, steps.InstanceStep)] == [
         ("destroy_instance", "2g.10gb")
     ]
     assert (free.in_use, free.about, len(free.gpus)) == (1, "GPU instances", 1)
     after = simulate.apply(view, free.steps)
     assert [(name, state) for name, _, state in layout(after)] == [("1g.5gb", "used"), ("3g.20gb", "foreign")]
-    assert cached.plan_free(after, "0000:41:00.0").steps == ()
-    assert cached.plan_free(after, "0000:41:00.0").about == "GPU instances of 0000:41:00.0"
+    assert cached.plan_giving_back(after, "0000:41:00.0").steps == ()
+    assert cached.plan_giving_back(after, "0000:41:00.0").about == "GPU instances of 0000:41:00.0"
 
 
 def test_after_a_reboot_the_entries_of_cached_instances_go_and_those_of_missing_vgpus_stay() -> None:
     view = given_to(given_to(a100(), "vm01", mig_profile="1g.5gb"), "vm02", mig_profile="2g.10gb")
     rebooted = builders.rebooted(builders.detached(view, "vm02"))
-    found = cached.plan_free(rebooted, None).steps
+    found = cached.plan_giving_back(rebooted, None).steps
     assert [(step.instance.profile, step.expect) for step in found if isinstance(step, steps.DestroyInstance)] == [
         ("2g.10gb", "absent")
     ]

@@ -108,7 +108,7 @@ def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
         "  0000:41:00.0  A40  holds 8Q (vm40): equal-size mode takes only 8 GiB types until it is empty\n"
         "  0000:81:00.0  A40  full: 12 of 12 (vm01 vm02 … vm12)\n"
         "hint: fits now: A40-8Q on 0000:41:00.0 (5 left). It would fit on 0000:41:00.0 in mixed-size mode: "
-        "`vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0`. `vgpumgr capacity`"
+        "`vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0`. See `vgpumgr capacity`"
     )
 
 
@@ -162,7 +162,9 @@ def test_a_profile_that_another_gpu_of_the_host_has_is_here_although_the_chosen_
 
 def test_a_host_without_gpus_says_so() -> None:
     view = builders.with_snapshot(builders.host(), gpus=())
-    assert refusal(view, "vm01", "4Q") == "kvm01 has no NVIDIA GPU for vm01\nhint: vgpumgr discover kvm01"
+    assert (
+        refusal(view, "vm01", "4Q") == "kvm01 has no NVIDIA GPU for vm01\nhint: `vgpumgr discover kvm01` shows its GPUs"
+    )
 
 
 def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_else() -> None:
@@ -172,7 +174,7 @@ def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_els
         builders.plan_attach(off)
     assert not isinstance(caught.value, errors.ProfileNotHere)
     assert caught.value.details[0].startswith("0000:41:00.0  NVIDIA A40  offers no vGPUs")
-    assert caught.value.hint == "nothing else fits, either. `vgpumgr capacity`"
+    assert caught.value.hint == "nothing else fits either. See `vgpumgr capacity`"
 
 
 def no_uuid(gpu: Gpu) -> Gpu:

@@ -147,7 +147,9 @@ def test_why_a_gpu_serves_no_wish(given: dict[str, str | bool], why: str) -> Non
 
 
 def test_without_a_unit_there_is_no_fgpu() -> None:
-    with pytest.raises(errors.UsageError, match="does not say what one fGPU is") as refused:
+    with pytest.raises(
+        errors.UsageError, match="--fgpu 1 for vm01 cannot be served on kvm01: vgpumgr_fgpu_per_gpu is not set for A40"
+    ) as refused:
         plan(fleet("A40", units={"L40S": 2}), fgpu="1")
     assert "vgpumgr_fgpu_per_gpu: {A40: 2}" in (refused.value.hint or "")
 

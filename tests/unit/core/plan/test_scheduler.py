@@ -412,6 +412,20 @@ def test_drift_is_named_by_field_and_cause() -> None:
     )
 
 
+def test_a_gpu_that_was_set_to_something_else_was_not_never_set() -> None:
+    """Both layers say best effort, which is also what the module was loaded with."""
+    other = done(done(busy()), SchedulerWish(policy=BEST_EFFORT))
+    assert kinds(other)[:2] == [
+        ("policy", "drift", "set to another one, by hand or by an earlier setting"),
+        ("persistent", "drift", "from the file: written by hand, or by an earlier setting"),
+    ]
+    only_file = builders.change_gpus(
+        done(busy(), SchedulerWish(policy=EQUAL_SHARE)),
+        lambda gpu: replace(gpu, scheduler=builders.scheduler_state(BEST_EFFORT)),
+    )
+    assert kinds(only_file)[0] == ("policy", "drift", "cannot tell")
+
+
 def test_a_slice_is_verified_once_a_vgpu_is_active_and_never_drift() -> None:
     def showing(slice_ns: int) -> HostView:
         def active(engine: scheduler.EngineState) -> scheduler.EngineState:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
 ASKER = "vm40"
-OFFERED = re.compile(r"It would fit (.*?)\. `vgpumgr capacity`")
+OFFERED = re.compile(r"It would fit (.*?)\. See `vgpumgr capacity`")
 
 
 def fleet(*boards: str) -> HostView:

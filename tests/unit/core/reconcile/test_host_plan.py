@@ -101,6 +101,45 @@ def test_what_a_hand_took_comes_back_with_that_cause() -> None:
     assert verbs(made) == ["create_vgpu"]
 
 
+def test_a_declared_profile_that_the_host_does_not_have_is_told_before_who_attached_what_is_there() -> None:
+    view = builders.attached(builders.host())
+    error = unit(plan(view, vm01="A100-4C"), "vm01").refused
+    assert isinstance(error, errors.ProfileNotHere)
+    assert "--replace" not in str(error.hint)
+    assert isinstance(unit(plan(view, vm01="8Q"), "vm01").refused, errors.ConflictingClaim)
+
+
+@pytest.mark.parametrize(
+    ("wish", "kind", "told"),
+    [
+        ("A41-4Q", errors.ProfileNotHere, "no GPU of kvm01 has A41-4Q, requested for vm01 (hosts.yml:1)"),
+        ("4Q@0000:99:00.0", errors.UnknownGpu, "kvm01 has no GPU 0000:99:00.0 (hosts.yml:1)"),
+    ],
+)
+def test_what_is_wrong_with_a_declaration_is_told_with_its_line(
+    wish: str, kind: type[errors.VgpumgrError], told: str
+) -> None:
+    error = unit(plan(builders.host(), vm01=wish), "vm01").refused
+    assert type(error) is kind
+    assert (error.message, error.what) == (told, told)
+
+
+def test_a_declared_gpu_that_is_not_there_is_told_with_its_line_and_what_to_correct() -> None:
+    fixed = SchedulerWish(policy="fixed-share")
+    made = host_plan.plan_host(builders.host(), declares({"0000:99:00.0": fixed}), RUN)
+    error = unit(made, "GPU").refused
+    assert isinstance(error, errors.UnknownGpu)
+    assert error.message == "kvm01 has no GPU 0000:99:00.0 (hosts.yml:1)"
+    assert error.hint == "name one of these in hosts.yml:1"
+
+
+def test_a_full_host_is_no_mistake_of_the_declaration() -> None:
+    view = builders.host_of("mdev-vf", gpus=1)
+    error = unit(plan(after(view, vm01="48Q"), vm01="48Q", vm02="48Q"), "vm02").refused
+    assert type(error) is errors.NoCapacity
+    assert "hosts.yml" not in error.message
+
+
 def test_a_claim_that_attach_once_bound_is_served_without_a_declaration() -> None:
     view = builders.rebooted(builders.attached(builders.host()))
     made = plan(view)

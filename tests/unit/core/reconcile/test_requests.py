@@ -84,7 +84,7 @@ def test_a_slot_is_freed_and_what_is_free_stays_so() -> None:
     assert (planned.task.verb, planned.task.subject, planned.task.why) == (
         "detach",
         "vm01 vgpu0",
-        "requested detach of vgpu0",
+        "detach",
     )
     after = leaves(view, take("vm01"))
     assert (after.snapshot.ledger, builders.find(after, "vm01").claims) == ((), None)
