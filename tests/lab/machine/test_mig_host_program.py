@@ -143,7 +143,9 @@ def test_the_mode_goes_off_and_on_with_vfs_and_resets_between(lab: Lab) -> None:
         one.run("set_vfs", on=False, expect=True)
         assert one.gpu.parents == ()
         assert "next reset" in (one.run("set_mig", on=False, expect=True) or "")
+        assert (one.mig.enabled, one.mig.pending) == (True, False)
         one.run("reset_gpu")
+        assert (one.mig.enabled, one.mig.pending) == (False, False)
         assert one.run("set_mig", on=False, expect=True) is None
         one.run("set_vfs", on=True, expect=False)
         assert (one.gpu.mode, one.mig.enabled, len(one.gpu.parents)) == ("equal-size", False, 8)

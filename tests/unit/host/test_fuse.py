@@ -104,6 +104,7 @@ def make_step(snapshot: dict[str, Any], profile: str, parent_number: int = 0, **
         "type_id": kind["id"],
         "type_name": kind["name"],
         "placement_id": None,
+        "mig": None,
         "expect": "empty",
         "runs": False,
         "listed": False,
@@ -146,7 +147,7 @@ def test_the_driver_refuses_another_size_and_the_ledger_keeps_no_trace(host: Fak
 
 def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> None:
     _, snapshot = locked(host)
-    nvml_only = {"mode", "framebuffer_mib", "places", "scheduler"}
+    nvml_only = {"mode", "mig", "framebuffer_mib", "places", "scheduler"}
     for gpu in snapshot["gpus"]:
         assert all(value is not None for key, value in gpu.items() if key not in {*nvml_only, "problem"})
         assert all(gpu["offers"][parent["creatable"]] for parent in gpu["parents"])

@@ -30,6 +30,9 @@ NAMESPACE = f"{_FAMILY}{VERSION}"
 KEY = "v"
 MAX_BYTES = 16 * 1024  # libvirt's RPC fails at a few MB; a claim document never needs more than this
 
+_MIG_PROFILE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}"
+)  # whatever NVML may call one, as the host program takes it
 _PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
 
 State = Literal["pending", "bound", "leaving"]
@@ -268,6 +271,8 @@ def _binding(row: dict[str, str]) -> Binding:
     mig_profile, mig_start = row.get("mig_profile"), row.get("mig_start")
     if (mig_profile is None) != (mig_start is None):
         raise UnreadableClaim("it has only one of mig_profile and mig_start")
+    if mig_profile is not None and _MIG_PROFILE.fullmatch(mig_profile) is None:
+        raise UnreadableClaim(f"mig_profile is {mig_profile[:40]!r}, which is not a profile's name")
     return Binding(
         host=row["host"],
         gpu_uuid=names.parse_gpu_uuid(row["gpu_uuid"]),

@@ -36,14 +36,19 @@ def observe(
 ) -> Snapshot:
     """The host's facts; if `only` is given, those of these GPU UUIDs. Call it under the host's lock.
 
-    NVML is not queried for a GPU whose VFs do not exist yet: its open handle would keep sriov-manage from creating them.
+    NVML is not queried for a GPU whose VFs do not exist yet: its open handle would keep sriov-manage from creating them. It is
+    for one whose VFs this program took away: nobody is about to make them, and what is to be done next depends on its MIG mode.
     """
     unknown = Unknowns()
     boot = boot_id(root, unknown)
     found = _ledger(root, unknown)
     entries = None if found is None else found.facts()
     seen = _see(root, unknown, only)
-    asked = [each for each in seen if not gpu.awaits_vfs(root, each.card)]
+    asked = [
+        each
+        for each in seen
+        if not gpu.awaits_vfs(root, each.card) or (found is not None and found.took_vfs(each.information.uuid, boot))
+    ]
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
         unknown.add("nvml", report.failure)

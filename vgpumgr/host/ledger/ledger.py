@@ -64,7 +64,8 @@ class Ledger(NamedTuple):
     missing. `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500; the key may be missing. A
     claim of one of them is older than the ledger; for any other claim without an entry, the ledger may have been lost.
     `cordons`: at most one of the host and of each GPU; the key may be missing. `instances`: the GPU instances that are ours,
-    identified by GPU, profile and start; the key may be missing.
+    identified by GPU, profile and start; the key may be missing. `without_vfs`: the GPUs whose virtual functions this program took
+    away, in which boot; the key may be missing.
     `on_disk`: False if there was no file to read.
     """
 
@@ -75,6 +76,7 @@ class Ledger(NamedTuple):
     freed: Tuple[Record, ...] = ()
     cordons: Tuple[Record, ...] = ()
     instances: Tuple[Record, ...] = ()
+    without_vfs: Tuple[Record, ...] = ()
 
     def facts(self) -> List[LedgerEntry]:
         """The entries with the protocol's keys only."""
@@ -104,6 +106,15 @@ class Ledger(NamedTuple):
     def without_instances(self, gone: Sequence[Record]) -> "Ledger":
         keys = {instance_key(row) for row in gone}
         return self._replace(instances=tuple(row for row in self.instances if instance_key(row) not in keys))
+
+    def took_vfs(self, gpu_uuid: Optional[str], boot: str) -> bool:
+        """Whether this program took a GPU's virtual functions away in this boot, and has not made them again."""
+        return any((row["gpu_uuid"], row["boot"]) == (gpu_uuid, boot) for row in self.without_vfs)
+
+    def with_vfs_taken(self, gpu_uuid: str, boot: str, *, taken: bool) -> "Ledger":
+        """The ledger that says so, or no longer does; it forgets earlier boots."""
+        others = tuple(row for row in self.without_vfs if row["gpu_uuid"] != gpu_uuid and row["boot"] == boot)
+        return self._replace(without_vfs=(*others, *([{"gpu_uuid": gpu_uuid, "boot": boot}] if taken else [])))
 
     def cordon_of(self, gpu_uuid: Optional[str]) -> Optional[CordonText]:
         """The cordon of a GPU, or with None of the host; None if there is none."""
@@ -217,6 +228,7 @@ def _parse(text: bytes) -> Ledger:
         freed=_parse_rows(document, "freed", _FREED_CHECKS),
         cordons=_parse_rows(document, "cordons", _CORDON_CHECKS),
         instances=_parse_instances(document),
+        without_vfs=_parse_rows(document, "without_vfs", _WITHOUT_VFS_CHECKS),
     )
 
 
@@ -296,6 +308,7 @@ _CORDON_CHECKS: _Checks = (
 )
 _INSTANCE_CHECKS: _Checks = ((_INSTANCE_TEXT, is_text, "a text"), (_INSTANCE_NUMBER, is_count, "a number"))
 _MIG_CHECKS: _Checks = ((("profile",), is_text, "a text"), (("profile_id", "start"), is_count, "a number"))
+_WITHOUT_VFS_CHECKS: _Checks = ((("gpu_uuid", "boot"), is_text, "a text"),)
 _FREED_CHECKS: _Checks = ((_FREED_TEXT, is_text, "a text"), (_FREED_NUMBER, is_count, "a number"))
 
 
@@ -358,6 +371,7 @@ def _write(root: Root, ledger: Ledger) -> None:
         ("freed", ledger.freed),
         ("cordons", ledger.cordons),
         ("instances", ledger.instances),
+        ("without_vfs", ledger.without_vfs),
     ):
         document.pop(name, None)
         if rows:

@@ -46,10 +46,10 @@ class MeantInstances:
             meant = Meant(there.fact["id"], in_words(there.fact, gpu.profiles))
             if room:
                 most = read_type(gpu.nvml, step["type_id"]).per_instance or 1
-                self._check_room(ledger, step, there, most)
+                self._check_room(ledger, step, place, there, most)
         return meant
 
-    def _check_room(self, ledger: Ledger, step: Step, there: Found, most: int) -> None:
+    def _check_room(self, ledger: Ledger, step: Step, place: MigPlace, there: Found, most: int) -> None:
         gpu, _ = look_at(self._root, self._load_nvml, step["gpu_uuid"], step["gpu"])
         inside = [
             vgpu["type_name"] or "a vGPU"
@@ -58,7 +58,7 @@ class MeantInstances:
             if _may_be_in(there, parent, vgpu, ledger, step)
         ]
         if len(inside) >= most:
-            raise changed("room in GPU instance {}".format(_words(_place(step))), ", ".join(inside))
+            raise changed("room in GPU instance {}".format(_words(place)), ", ".join(inside))
 
     def why_elsewhere(self, step: Step, meant: Optional[Meant], found: VgpuFact) -> Optional[Refusal]:
         """The refusal if the driver put the vGPU into another instance; null if not, or that cannot be read."""
@@ -91,11 +91,6 @@ def _is_of(entry: Entry, parent: ParentFact, vgpu: VgpuFact, step: Step) -> bool
         and entry["gpu_uuid"] == step["gpu_uuid"]
         and (entry["uuid"], entry["vf_index"]) == (vgpu["uuid"], parent["vf_index"])
     )
-
-
-def _place(step: Step) -> MigPlace:
-    assert step["mig"] is not None
-    return step["mig"]
 
 
 def _words(place: MigPlace) -> str:

@@ -2,15 +2,18 @@
 
 It rebinds the GPU to its driver, which ends every vGPU and GPU instance, mixed-size mode and a scheduler set at run time. Its exit
 status says nothing (0 although no function came, seen on hardware), so its work is verified by counting. Where something has
-the GPU open it says `Cannot obtain unbindLock`, which passes.
+the GPU open it says `Cannot obtain unbindLock`, which passes. That it took them away is in the ledger, so that facts.py asks NVML about
+such a GPU.
 """
 
 import time
 from typing import Any, Callable
 
+from ..facts.boot import boot_id
 from ..facts.gpu import SRIOV_MANAGE, find_framework
 from ..facts.pci import find_cards
 from ..files import Root, Unknowns
+from ..ledger.ledger import write_ledger
 from ..protocol import VfsStep
 from .bare_gpu import open_for, refuse_foreign, refuse_vgpus
 from .hardware import changed
@@ -44,6 +47,10 @@ def set_vfs(
     with open_gpu(load_nvml, step["gpu"]) as gpu:
         refuse_foreign(root, ledger, step["gpu_uuid"], gpu)
     at("looked")
+    boot = boot_id(root, Unknowns())
+    if not step["on"]:
+        write_ledger(root, ledger.with_vfs_taken(step["gpu_uuid"], boot, taken=True))
+    at("noted")
     until = time.monotonic() + deadline_s
     arguments = ["-e" if step["on"] else "-d", step["gpu"]]
     ended = run_tool(root, SRIOV_MANAGE, arguments, deadline_s)
@@ -56,6 +63,8 @@ def set_vfs(
     if (vfs_on(root, step["gpu"]) > 0) != step["on"]:
         raise ended.refusal("without effect, {}".format(_words(not step["on"])))
     if step["on"]:
+        if ledger.took_vfs(step["gpu_uuid"], boot):
+            write_ledger(root, ledger.with_vfs_taken(step["gpu_uuid"], boot, taken=False))
         _await_offer(root, step, pause)
     at("read-back")
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dose import dose
-from tests.unit.host.fakehost import MDEV_VF, FakeHost, make_entry, make_record
+from tests.unit.host.fakehost import MDEV_VF, FakeHost, make_entry, make_instance, make_record
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, parse_ledger, read_ledger, write_ledger
 from vgpumgr.host.protocol import LEDGER_BROKEN, LEDGER_VERSION
@@ -156,6 +156,17 @@ def test_keys_of_a_later_version_survive_a_rewrite(
             cordons=[{"gpu_uuid": None, "gpu": None, "reason": "", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}]
         ),
         document(cordons=[{"gpu_uuid": None, "gpu": None, "reason": "ECC"}]),
+        document(make_entry(MDEV_VF, mig=[])),
+        document(make_entry(MDEV_VF, mig={"profile": "2g.10gb", "profile_id": 14})),
+        document(make_entry(MDEV_VF, mig={"profile": "2g.10gb", "profile_id": 14, "start": -1})),
+        document(make_entry(MDEV_VF, mig={"profile": "", "profile_id": 14, "start": 0})),
+        document(instances={}),
+        document(instances=[None]),
+        document(instances=[make_instance(start=-1)]),
+        document(instances=[make_instance(size="2")]),
+        document(instances=[make_instance(state="lost")]),
+        document(instances=[make_instance(), make_instance(profile_id=9)]),
+        document(without_vfs=[{"gpu_uuid": "GPU-a"}]),
         document(blocked_writes=None),
         document(blocked_writes={}),
         document(blocked_writes=[None]),
@@ -231,3 +242,21 @@ def test_a_ledger_is_the_same_whether_its_rows_were_written_before(tmp_path: Pat
         assert written["freed"] == list(ledger.freed)
         assert parse_ledger(host.ledger_file.read_bytes() + b"\n") == read_ledger(root)
     assert host.ledger_file.read_text().count("\n") < 15
+
+
+def test_only_a_mig_backed_vgpu_or_an_instance_makes_a_file_that_an_older_vgpumgr_refuses(tmp_path: Path) -> None:
+    empty = Ledger(document={"version": LEDGER_VERSION, "settings": {}}, entries=())
+    place = {"profile": "2g.10gb", "profile_id": 14, "start": 2}
+    cordon = {"gpu_uuid": None, "gpu": None, "reason": "ECC", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}
+    written = []
+    for ledger in (
+        empty,
+        empty._replace(entries=(make_entry(MDEV_VF),), without_vfs=({"gpu_uuid": "GPU-a", "boot": "b"},)),
+        empty._replace(cordons=(cordon,)),
+        empty._replace(instances=(make_instance(),)),
+        empty._replace(entries=(make_entry(MDEV_VF, mig=place),), cordons=(cordon,)),
+    ):
+        write_ledger(Root(tmp_path), ledger)
+        written.append(json.loads((tmp_path / "var/lib/vgpumgr/ledger.json").read_text())["version"])
+        assert parse_ledger((tmp_path / "var/lib/vgpumgr/ledger.json").read_bytes()).instances == ledger.instances
+    assert written == [3, 3, 4, 5, 5]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.host.fakehost import GPU_A, MDEV_VF, UUID_A, Asker, FakeHost, make_entry, no_nvml
-from vgpumgr.host.protocol import LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
+from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS, LEDGER_VERSION_WITHOUT_INSTANCES
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_entries_stay_and_the_number_is_the_one_from_before_cordons_once_there_i
         assert written["entries"] == [entry]
         numbers.append(written["version"])
         keys = set(written)
-    assert numbers == [LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS]
+    assert numbers == [LEDGER_VERSION_WITHOUT_INSTANCES, LEDGER_VERSION_WITHOUT_CORDONS]
     assert "cordons" not in keys
 
 

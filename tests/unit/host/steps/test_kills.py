@@ -265,7 +265,7 @@ _MIG_ON = {"verb": "set_mig", **_GPU, "on": True, "expect": False}
     ("step", "point"),
     [
         *((_MIG_ON, point) for point in ("looked", "set", "read-back")),
-        *((_VFS_OFF, point) for point in ("looked", "ran", "read-back")),
+        *((_VFS_OFF, point) for point in ("looked", "rename-1", "noted", "ran", "read-back")),
         *(({"verb": "reset_gpu", **_GPU}, point) for point in ("looked", "reset")),
     ],
     ids=lambda value: value["verb"] if isinstance(value, dict) else value,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pynvml
 import pytest
 
-from tests.unit.host.fakehost import GPU_A, UUID_A, VENDOR, Asker, FakeHost, make_entry, make_instance
+from tests.unit.host.fakehost import BOOT, GPU_A, UUID_A, VENDOR, Asker, FakeHost, make_entry, make_instance
 from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host.files import Root
 from vgpumgr.host.refusal import Refusal
@@ -62,7 +63,7 @@ def make_vfs(host: FakeHost) -> str:
     ready = (
         f"mkdir -p {vf}/nvidia; echo 0 > {vf}/nvidia/current_vgpu_type; ln -s {vf} {host.path('/sys/bus/pci/devices')}"
     )
-    return f"{ready}; ln -s ../{GPU_A[:-1]}4 {host.path(host.function(GPU_A))}/virtfn0"
+    return f"{ready} 2> /dev/null; ln -s ../{GPU_A[:-1]}4 {host.path(host.function(GPU_A))}/virtfn0"
 
 
 @pytest.fixture
@@ -173,6 +174,28 @@ def test_virtual_functions_are_removed(tmp_path: Path) -> None:
     tool(host, SRIOV_MANAGE, f"rm {host.path(host.function(GPU_A))}/virtfn*")
     assert "ok" in run(host, switch("set_vfs", on=False))
     assert ran(host) == [f"{SRIOV_MANAGE} -d {GPU_A}"]
+
+
+def test_a_gpu_whose_virtual_functions_we_took_away_still_tells_its_mig_mode_and_others_are_left_to_sriov_manage(
+    tmp_path: Path,
+) -> None:
+    """An open NVML would keep sriov-manage from a GPU that waits for it, as at boot."""
+    host = FakeHost.build(tmp_path, VENDOR)
+    tool(host, SRIOV_MANAGE, f"rm {host.path(host.function(GPU_A))}/virtfn*")
+
+    def told() -> Any:
+        server = Server(host.root, nvml=lambda: FakeMig(host))
+        return Asker(server.answer).ask("observe", wait_s=0)["ok"]["gpus"][0]["mig"]
+
+    assert "ok" in run(host, switch("set_vfs", on=False))
+    assert "ok" in run(host, switch("set_mig"), needs_reset=True)
+    assert told() == {"enabled": False, "pending": True, "profiles": [], "instances": []}
+    host.put("/proc/sys/kernel/random/boot_id", "b7000000-0000-4000-8000-000000000009")
+    assert told() is None
+    host.put("/proc/sys/kernel/random/boot_id", BOOT)
+    tool(host, SRIOV_MANAGE, make_vfs(host))
+    assert "ok" in run(host, switch("set_vfs"))
+    assert "without_vfs" not in json.loads(host.ledger_file.read_text())
 
 
 @pytest.mark.parametrize("status", [0, 1])

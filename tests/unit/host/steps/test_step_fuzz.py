@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.host.fakehost import MDEV_VF, make_evacuate, make_modprobe_step, make_scheduler_step, make_setting
+from tests.unit.host.fakehost import (
+    MDEV_VF,
+    make_evacuate,
+    make_instance_step,
+    make_mig_step,
+    make_modprobe_step,
+    make_scheduler_step,
+    make_setting,
+)
 from vgpumgr.host.protocol import BAD_REQUEST
 from vgpumgr.host.refusal import Refusal
+from vgpumgr.host.steps.mig_steps import parse_instance_step
 from vgpumgr.host.steps.setting_steps import parse_modprobe_step, parse_scheduler_step
 from vgpumgr.host.steps.step import parse_vgpu_step
 
@@ -54,6 +63,28 @@ def test_an_evacuation_is_a_bad_request_or_sound(data: Any) -> None:
     if step is not None:
         assert step["expect"] == "present"
         assert re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f:.]+", step["parent"])
+
+
+@given(JSON | change(make_instance_step()) | change(make_instance_step(), NUMBERS))
+def test_a_step_of_an_instance_is_a_bad_request_or_sound(data: Any) -> None:
+    step, kind = refusal_of(
+        parse_instance_step, {**data, "verb": "create_instance"} if isinstance(data, dict) else data
+    )
+    assert kind in (None, BAD_REQUEST)
+    if step is not None:
+        assert step["expect"] in {"empty", "same"}
+        assert all(type(step[key]) is int and 0 <= step[key] < 2**32 for key in ("profile_id", "start", "size"))
+        assert re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f:.]+", step["gpu"])
+        assert re.fullmatch(r"[A-Za-z0-9_.+-]+", step["profile"])
+
+
+@given(change(make_mig_step(), JSON | change(make_mig_step()["mig"], NUMBERS)))
+def test_where_a_mig_backed_vgpu_is_meant_to_be_is_a_bad_request_or_sound(data: Any) -> None:
+    step, kind = refusal_of(parse_vgpu_step, {**data, "verb": "create_vgpu"})
+    assert kind in (None, BAD_REQUEST)
+    if step is not None and step["mig"] is not None:
+        assert set(step["mig"]) == {"profile", "profile_id", "start"}
+        assert all(type(step["mig"][key]) is int and 0 <= step["mig"][key] < 2**32 for key in ("profile_id", "start"))
 
 
 @given(

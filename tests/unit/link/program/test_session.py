@@ -308,6 +308,18 @@ def test_what_nvml_refused_carries_function_and_code_and_the_likeliest_cause_fir
     assert (caught.value.exit_code, caught.value.outcome) == (1, "failed")
 
 
+def test_what_a_tool_of_nvidias_did_not_do_is_told_with_its_command_line_and_last_lines() -> None:
+    command = "/usr/lib/nvidia/sriov-manage -e 0000:41:00.0"
+    refusal = refuse(
+        "ToolRefused", command=command, status=0, output="Enabling VFs\n\x1b[31mno", message="without effect"
+    )
+    with pytest.raises(errors.ToolRefused, match="without effect") as caught:
+        start(Script(refusal)).execute(STEP, deadline_s=1)
+    assert (caught.value.command, caught.value.exit_code, caught.value.outcome) == (command, 1, "failed")
+    assert caught.value.details[0] == "Enabling VFs"
+    assert not any("\x1b" in line for line in caught.value.details)
+
+
 @pytest.mark.parametrize("code", [None, "3", True, 3.0])
 def test_a_code_of_another_shape_is_the_unknown_one(code: object) -> None:
     with pytest.raises(errors.NvmlRefused, match="nvmlInit: NVML 999") as caught:
