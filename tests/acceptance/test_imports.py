@@ -77,6 +77,7 @@ TABLE_OF_COMMANDS = {
     "host check": case("host check kvm02", HOST | TABLE, code=5),
     "host sudoers": case("host sudoers kvm01 --user vgpumgr", INVENTORY),
     "units": case("units", HOST | TABLE),
+    "mig fit": case("mig fit A100 3g.20gb", set()),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
     "scheduler show": case("scheduler show", HOST | TABLE),
     "scheduler set": case("scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE),

@@ -52,6 +52,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
     "profiles --offline": (("profiles", "--offline", "--board", "A40"), "types", 0),
     "units": (("units",), "units", 0),
+    "mig fit": (("mig", "fit", "A100", "3g.20gb", "2g.10gb"), "mig_fit", 0),
     "docs": (("docs",), "docs", 0),
     "version": (("version",), "version", 0),
     "host install": (("host", "install", HOST), "host", 0),

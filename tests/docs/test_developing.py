@@ -13,6 +13,7 @@ PAGES = {  # each names at least so many
     "docs/testing.md": 20,
     "README.md": 1,
     "docs/code.md": 60,
+    "tests/cases/mig/README.md": 1,
     "tests/cases/sysfs/README.md": 6,
     "tests/cases/stored/README.md": 0,
     "tests/kernel/module/README.md": 2,

@@ -20,6 +20,7 @@ LINES = (
     "cordon",
     "collect",
     "render",
+    "mig fit",
     "install cron",
     "host purge",
     "forget",

@@ -67,7 +67,7 @@ def test_every_schema_is_built_in_the_file_of_its_name_and_nowhere_else() -> Non
     built = {
         (thing, str(file.relative_to(CODE.parent)))
         for file in files
-        for thing in re.findall(r"vgpumgr\.([a-z]+)/1\b", file.read_text(encoding="utf-8"))
+        for thing in re.findall(r"vgpumgr\.([a-z_]+)/1\b", file.read_text(encoding="utf-8"))
     }
     things = set(THINGS) - {published.ERROR}
     assert built == {(thing, f"vgpumgr/documents/{'change' if thing == 'plan' else thing}.py") for thing in things}
@@ -76,7 +76,7 @@ def test_every_schema_is_built_in_the_file_of_its_name_and_nowhere_else() -> Non
 def test_the_index_names_every_schema_with_the_command_that_prints_it() -> None:
     """docs/schemas/README.md: each file once, and each command of a schema's title."""
     index = (published.FOLDER / "README.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"^\| \[([a-z]+)-1\.json\]", index, re.MULTILINE)) == sorted(published.schemas())
+    assert sorted(re.findall(r"^\| \[([a-z_]+)-1\.json\]", index, re.MULTILINE)) == sorted(published.schemas())
     for thing in THINGS:
         (row,) = [line for line in index.splitlines() if line.startswith(f"| [{thing}-1.json]")]
         words = set(re.findall(r"[a-z]+", published.schemas()[thing]["title"].lower())) - {"of", "and"}

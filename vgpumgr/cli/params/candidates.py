@@ -127,6 +127,29 @@ def boards(_context: click.Context) -> Iterable[str]:
 
 
 @_offering
+def mig_boards(_context: click.Context) -> Iterable[str]:
+    """The codes of those that have MIG."""
+    from vgpumgr import resources
+    from vgpumgr.core.driver import catalogue, mig_fit
+
+    return mig_fit.boards(catalogue.parse(resources.catalogue_text()))
+
+
+def mig_profiles(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The MIG profiles of the board on the line, also those that it has already: a board takes several of most."""
+    from vgpumgr import resources
+    from vgpumgr.core.driver import catalogue, known_types, mig
+    from vgpumgr.errors import VgpumgrError
+
+    types = catalogue.parse(resources.catalogue_text())
+    try:
+        found = mig.board_profiles(types, known_types.board_of(types, context.params.get("board") or ""))
+    except VgpumgrError:  # the command reports what is wrong, not TAB
+        return []
+    return [one.name for one in found or () if one.name.startswith(incomplete)]
+
+
+@_offering
 def lab_hosts(context: click.Context) -> Iterable[str]:
     """The hosts of the lab that --dir or the environment names."""
     return [host.name for host in context.params["layout"].read().hosts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.cli.rows import gpus, hosts, profiles, runs, things, usage, vgpus
+from vgpumgr.cli.rows import gpus, hosts, mig, profiles, runs, things, usage, vgpus
 
 if TYPE_CHECKING:
     from vgpumgr.cli.rows.column import View
@@ -26,6 +26,7 @@ VIEWS: Final[dict[str, View]] = {
     "profiles": profiles.PROFILES,
     "profiles --offline": profiles.TYPES,
     "units": profiles.UNITS,
+    "mig fit": mig.MIG_FIT,
     "usage": usage.USAGE,
     "top": usage.TOP,
     "collect": hosts.COLLECT,

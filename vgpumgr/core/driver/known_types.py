@@ -39,13 +39,7 @@ def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...
         row for row in catalogue.types if board is None or board.lower() in (row.board.lower(), board_name(row).lower())
     ]
     if not rows:
-        like = nearest(
-            board or "", {word for row in catalogue.types for word in (row.board, board_name(row))}, typos=False
-        )
-        raise UnknownProfile(
-            f"no board {board!r} in NVIDIA's list of vGPU types",
-            hint=(f"did you mean {like}? " if like else "") + "`vgpumgr profiles --offline -o csv` has every board",
-        )
+        raise _unknown(catalogue, board or "")
     regions: dict[str, int] = {}
     for row in rows:
         if row.name.slices is None:
@@ -53,6 +47,22 @@ def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...
     found = [_known(catalogue, row, regions.get(row.board, 0)) for row in rows]
     return tuple(
         sorted(found, key=lambda kind: (kind.board, kind.mig_profile is not None, kind.framebuffer_mib, kind.name))
+    )
+
+
+def board_of(catalogue: Catalogue, board: str) -> str:
+    """The code of a board that is given by its code, or by its name in the list. Raises UnknownProfile for one not listed."""
+    for row in catalogue.types:
+        if board.lower() in (row.board.lower(), board_name(row).lower()):
+            return row.board
+    raise _unknown(catalogue, board)
+
+
+def _unknown(catalogue: Catalogue, board: str) -> UnknownProfile:
+    like = nearest(board, {word for row in catalogue.types for word in (row.board, board_name(row))}, typos=False)
+    return UnknownProfile(
+        f"no board {board!r} in NVIDIA's list of vGPU types",
+        hint=(f"did you mean {like}? " if like else "") + "`vgpumgr profiles --offline -o csv` has every board",
     )
 
 

@@ -1,0 +1,93 @@
+"""The slices of a GPU are drawn to scale, within the width of the terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.law import LAW
+from vgpumgr import resources
+from vgpumgr.cli.text import mig_text
+from vgpumgr.cli.text.mig_text import Drawn, State
+from vgpumgr.cli.text.wrapping import cell_width
+from vgpumgr.core.driver import catalogue, mig_fit
+
+CATALOGUE = catalogue.parse(resources.catalogue_text())
+LABELS = st.sampled_from(["1g.5gb", "2g.10gb", "1g.24gb+me.all", "仮想機械-データベース", "\x1b]0;x\x07\nvm01", ""])
+
+
+@st.composite
+def gpus(draw: st.DrawFn) -> tuple[int, list[Drawn]]:
+    """Any number of slices, with instances on some of them."""
+    slices = draw(st.sampled_from([2, 4, 8]))
+    instances: list[Drawn] = []
+    at = 0
+    while at < slices:
+        size = draw(st.integers(1, slices - at))
+        if draw(st.booleans()):
+            label, who, state = draw(LABELS), draw(LABELS), draw(st.sampled_from(State))
+            instances.append(Drawn(start=at, size=size, label=label, who=who, state=state))
+        at += size
+    return slices, instances
+
+
+@LAW
+@given(gpus(), st.integers(17, 200), st.booleans())
+def test_no_line_is_wider_than_asked_for_and_an_instance_is_as_wide_as_its_slices(
+    gpu: tuple[int, list[Drawn]], width: int, ascii_only: bool
+) -> None:
+    slices, instances = gpu
+    lines = mig_text.drawing(slices, instances, width, ascii_only=ascii_only)
+    assert [line for line in lines if cell_width(line) > width] == []
+    top = lines[1]
+    cell, rest = divmod(len(top) - 1, slices)
+    assert rest == 0
+    meetings = {at for at, character in enumerate(top) if character not in "─-"}
+    for one in instances:
+        assert {one.start * cell, (one.start + one.size) * cell} <= meetings
+        inside = range(one.start * cell + 1, (one.start + one.size) * cell)
+        assert not meetings & {*inside}
+    boxes = [line for line in lines[1:] if line[:1] in "┌│└+|"]
+    assert {cell_width(line) for line in boxes} == {len(top)}
+
+
+def test_used_cached_foreign_and_free_are_told_apart_without_colour() -> None:
+    instances = [
+        Drawn(start=0, size=2, label="2g.10gb", state=State.USED, who="vm01 vgpu0"),
+        Drawn(start=2, size=2, label="2g.10gb", state=State.CACHED),
+        Drawn(start=4, size=1, label="1g.5gb", state=State.USED, who="vm-with-a-long-name vgpu0"),
+        Drawn(start=6, size=1, label="1g.5gb", state=State.FOREIGN),
+    ]
+    assert mig_text.drawing(8, instances, 80) == [
+        " 0        1        2        3        4        5        6        7",
+        "┌─────────────────┬─────────────────┬────────┬────────┬────────┬────────┐",
+        "│ 2g.10gb         │ 2g.10gb         │ a      │ free   │ 1g.5gb │ free   │",
+        "│ vm01 vgpu0      │                 │        │        │        │        │",
+        "│█████████████████│░░░░░░░░░░░░░░░░░│████████│        │▚▚▚▚▚▚▚▚│        │",
+        "└─────────────────┴─────────────────┴────────┴────────┴────────┴────────┘",
+        "a: 1g.5gb vm-with-a-long-name vgpu0",
+        "█ used   ░ cached   ▚ foreign",
+    ]
+    ascii_only = mig_text.drawing(8, instances, 80, ascii_only=True)
+    assert all(line.isascii() for line in ascii_only)
+    assert ascii_only[4] == "|#################|:::::::::::::::::|########|        |xxxxxxxx|        |"
+
+
+def test_an_empty_gpu_is_one_free_box() -> None:
+    assert mig_text.drawing(2, [], 60) == [
+        " 0                   1",
+        "┌───────────────────────────────────────┐",
+        "│ free                                  │",
+        "└───────────────────────────────────────┘",
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_fits_is_drawn_on_every_board_at_the_usual_widths(width: int) -> None:
+    for board in mig_fit.boards(CATALOGUE):
+        smallest = mig_fit.fit(CATALOGUE, board, []).profiles[-1]
+        answer = mig_fit.fit(CATALOGUE, board, [smallest.name] * smallest.maximum)
+        *drawn, said = mig_text.fit_lines(answer, width, ascii_only=False)
+        assert max(map(len, (*drawn, said))) <= width
+        assert said == f"fits on {board}: {smallest.maximum} of {answer.slices} memory slices taken"

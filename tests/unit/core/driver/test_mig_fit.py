@@ -1,0 +1,89 @@
+"""Whether GPU instances fit on a board: the answer without a host, and the words of a no."""
+
+from __future__ import annotations
+
+import pytest
+
+from vgpumgr import resources
+from vgpumgr.core.driver import catalogue, mig, mig_fit
+from vgpumgr.errors import NoCapacity, UnknownProfile
+
+CATALOGUE = catalogue.parse(resources.catalogue_text())
+
+
+def _ask(board: str, *names: str) -> mig_fit.Fit:
+    return mig_fit.fit(CATALOGUE, board, names)
+
+
+def _refused(board: str, *names: str) -> NoCapacity:
+    found = mig_fit.refusal(_ask(board, *names))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("board", ["A100", "a100", "NVIDIA A100 PCIe 40GB", "nvidia a100 pcie 40gb"])
+def test_a_board_is_named_by_its_code_or_by_its_name_in_the_list(board: str) -> None:
+    assert _ask(board, "7g.40gb").board == "A100"
+
+
+def test_what_fits_has_a_place_for_each_and_no_refusal() -> None:
+    answer = _ask("A100", "1g.5gb", "3g.20gb", "2g.10gb")
+    assert [piece.profile.name for piece in answer.placed] == ["1g.5gb", "3g.20gb", "2g.10gb"]
+    assert answer.slices == 8
+    assert mig_fit.refusal(answer) is None
+
+
+def test_a_refusal_names_what_is_in_the_way_and_that_nothing_else_fits() -> None:
+    found = _refused("A100", "3g.20gb", "3g.20gb", "1g.5gb")
+    assert (found.message, found.exit_code) == ("A100 has no room for 1g.5gb", 5)
+    assert found.details == (
+        "in its way: 3g.20gb in memory slices 0 to 3",
+        "in its way: 3g.20gb in memory slices 4 to 7",
+    )
+    assert found.hint == "nothing else fits beside the others"
+
+
+def test_a_refusal_offers_what_fits_instead() -> None:
+    found = _refused("A100", "3g.20gb", "2g.10gb", "2g.10gb", "1g.5gb+me")
+    assert "in its way: 2g.10gb in memory slices 0 to 1" in found.details
+    assert found.hint == "nothing else fits beside the others"
+    found = _refused("A30", "2g.12gb", "1g.6gb", "2g.12gb")
+    assert found.message == "A30 has no room for 1g.6gb"
+
+
+def test_of_some_profiles_a_board_takes_only_so_many_wherever_they_would_be() -> None:
+    found = _refused("A100", "4g.20gb", "4g.20gb")
+    assert (found.message, found.details) == ("A100 takes 1 of 4g.20gb at most", ())
+    assert found.hint == "what still fits beside the others: 3g.20gb, 2g.10gb, 1g.10gb, 1g.5gb+me, 1g.5gb"
+
+
+@pytest.mark.parametrize("board", mig_fit.boards(CATALOGUE))
+def test_what_is_said_to_fit_beside_the_others_does(board: str) -> None:
+    """On every board: each profile of it once too often."""
+    profiles = mig.board_profiles(CATALOGUE, board)
+    assert profiles is not None
+    for profile in profiles:
+        answer = _ask(board, *[profile.name] * (profile.maximum + 1))
+        assert answer.is_blocked
+        names = [piece.profile.name for piece in answer.placed]
+        fitting = {one.name for one in answer.would_fit}
+        for other in profiles:
+            assert _ask(board, *names, other.name).is_blocked == (other.name not in fitting)
+
+
+@pytest.mark.parametrize(
+    ("board", "name", "message", "hint"),
+    [
+        ("A1000", "1g.5gb", "no board 'A1000' in NVIDIA's list of vGPU types", "has every board"),
+        ("A-100", "1g.5gb", "no board 'A-100' in NVIDIA's list of vGPU types", "did you mean A100?"),
+        ("A40", "1g.5gb", "A40 has no MIG", "boards with MIG: 6000D, A100, "),
+        ("A100", "3g.40gb", "A100 has no MIG profile '3g.40gb'", "it has 7g.40gb, 4g.20gb, 3g.20gb, 2g.10gb, "),
+        ("A100", "1G.5GB", "A100 has no MIG profile '1G.5GB'", "did you mean 1g.5gb? it has 7g.40gb, "),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(board: str, name: str, message: str, hint: str) -> None:
+    with pytest.raises(UnknownProfile) as caught:
+        _ask(board, name)
+    assert caught.value.message == message
+    assert hint in (caught.value.hint or "")
+    assert caught.value.exit_code == 2

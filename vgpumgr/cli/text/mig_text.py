@@ -1,0 +1,150 @@
+"""The memory slices of a GPU in MIG mode, drawn to scale; and what `mig fit` says below the drawing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.cli.text.words import counted, one_line
+from vgpumgr.cli.text.wrapping import cell_width, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.driver.mig_fit import Fit
+
+IN_A_PIPE: Final = 80
+_WIDEST_SLICE: Final = 20
+_LEAST_SLICE: Final = 2  # a border, and the letter of the key
+
+
+class State(StrEnum):
+    """What an instance is to us. `planned`: only asked for."""
+
+    USED = "used"
+    CACHED = "cached"
+    FOREIGN = "foreign"
+    PLANNED = "planned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """An instance as it is drawn: the profile, and who has it, if anyone."""
+
+    start: int
+    size: int
+    label: str
+    state: State
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Strokes:
+    """What is drawn with. The corners: left, where two instances meet, right."""
+
+    top: str
+    bottom: str
+    line: str
+    side: str
+    fills: dict[State, str]
+
+
+_BOXES: Final = _Strokes(
+    top="┌┬┐",
+    bottom="└┴┘",
+    line="─",
+    side="│",
+    fills={State.USED: "█", State.CACHED: "░", State.FOREIGN: "▚", State.PLANNED: " "},
+)
+_ASCII: Final = _Strokes(
+    top="+++",
+    bottom="+++",
+    line="-",
+    side="|",
+    fills={State.USED: "#", State.CACHED: ":", State.FOREIGN: "x", State.PLANNED: " "},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Box:
+    """A part of the row of boxes: an instance, or the free slices between two. `inner`: its columns without borders."""
+
+    inner: int
+    texts: tuple[str, str]
+    state: State | None
+    key: str = ""
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        return (self.key, "") if self.key else self.texts
+
+
+def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: bool = False) -> list[str]:
+    """The slices from left to right with their numbers above, no line wider than `width` (from 17 columns on).
+
+    A text that its instance has no room for becomes a letter, which is explained below. If any instance exists, a row shows what
+    each is to us, by a pattern that does not depend on colour.
+    """
+    strokes = _ASCII if ascii_only else _BOXES
+    cell = max(_LEAST_SLICE, min(_WIDEST_SLICE, (width - 1) // slices))
+    boxes = _boxes(slices, instances, cell)
+    rows = [_row(strokes, [box.shown[0] for box in boxes], boxes)]
+    if any(box.shown[1] for box in boxes):
+        rows.append(_row(strokes, [box.shown[1] for box in boxes], boxes))
+    states = [state for state in State if state != State.PLANNED and any(box.state == state for box in boxes)]
+    if states:
+        fills = [(strokes.fills[box.state] if box.state else " ") * box.inner for box in boxes]
+        rows.append(strokes.side + strokes.side.join(fills) + strokes.side)
+    numbers = "".join(f" {number}".ljust(cell) for number in range(slices)).rstrip()
+    found = [numbers, _edge(strokes, strokes.top, boxes), *rows, _edge(strokes, strokes.bottom, boxes)]
+    for box in boxes:
+        if box.key:
+            found += wrapped(f"{box.key}: {' '.join(filter(None, box.texts))}", width)
+    if states:
+        found += wrapped("   ".join(f"{strokes.fills[state]} {state}" for state in states), width)
+    return found
+
+
+def _boxes(slices: int, instances: Sequence[Drawn], cell: int) -> list[_Box]:
+    taken = {at: one for one in instances for at in range(one.start, one.start + one.size)}
+    found = []
+    keys = iter(ascii_lowercase)
+    for one, run in groupby(range(slices), taken.get):
+        inner = len([*run]) * cell - 1
+        if one is None:
+            found.append(_Box(inner=inner, texts=("free" if inner >= len("free") else "", ""), state=None))
+            continue
+        texts = (one_line(one.label), one_line(one.who))
+        fits = all(cell_width(text) <= inner for text in texts)
+        found.append(_Box(inner=inner, texts=texts, state=one.state, key="" if fits else next(keys)))
+    return found
+
+
+def _row(strokes: _Strokes, texts: Sequence[str], boxes: Sequence[_Box]) -> str:
+    cells = [_padded(text, box.inner) for text, box in zip(texts, boxes, strict=True)]
+    return strokes.side + strokes.side.join(cells) + strokes.side
+
+
+def _padded(text: str, inner: int) -> str:
+    used = cell_width(text)
+    before = " " if used < inner else ""
+    return before + text + " " * (inner - used - len(before))
+
+
+def _edge(strokes: _Strokes, corners: str, boxes: Sequence[_Box]) -> str:
+    return corners[0] + corners[1].join(strokes.line * box.inner for box in boxes) + corners[2]
+
+
+def fit_lines(answer: Fit, width: int | None, *, ascii_only: bool) -> Iterator[str]:
+    """What has a place, drawn; and if that is all, how much of the board it takes."""
+    instances = [
+        Drawn(start=piece.start, size=piece.profile.size, label=piece.profile.name, state=State.PLANNED)
+        for piece in answer.placed
+    ]
+    yield from drawing(answer.slices, instances, width or IN_A_PIPE, ascii_only=ascii_only)
+    if not answer.is_blocked:
+        taken = sum(one.size for one in instances)
+        yield f"fits on {answer.board}: {taken} of {counted(answer.slices, 'memory slice')} taken"
