@@ -43,6 +43,7 @@ STEP = {
         "type_name",
         "uuid",
         "placement_id",
+        "mig",
         "inverse",
     },
     "attach_hostdev": {"verb", "vm", "slot", "alias", "where", "inverse"},
