@@ -176,10 +176,11 @@ def test_an_older_binding_without_the_v2_functions_reads_the_first_ones(host: Fa
 
 
 @each_api
-def test_a_gpu_in_mig_mode_has_no_scheduler_and_one_row_says_why(host: FakeHost, api: int) -> None:
-    snapshot = observe(host, FakeNvml(api=api, mig=1))
-    assert snapshot["gpus"][0]["scheduler"] is None
-    assert rows(snapshot) == [{"gpu": GPU_A, "what": "scheduler", "why": "NVML: Not Supported"}]
+def test_a_gpu_in_mig_mode_has_no_scheduler_and_is_not_asked_for_one(host: FakeHost, api: int) -> None:
+    nvml = FakeNvml(api=api, mig=1)
+    snapshot = observe(host, nvml)
+    assert (snapshot["gpus"][0]["scheduler"], rows(snapshot)) == (None, [])
+    assert not any("Scheduler" in call for call in nvml.calls)
 
 
 def test_a_gpu_that_offers_no_vgpus_is_not_asked(tmp_path: Path) -> None:
