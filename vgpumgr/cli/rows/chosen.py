@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vgpumgr import names
 from vgpumgr.cli.rows.column import spelt
 from vgpumgr.errors import UsageError
 
@@ -39,7 +38,9 @@ def check(option: str, text: str, spellings: Iterable[str]) -> None:
 def _key(option: str, text: str, spellings: Mapping[str, str]) -> str:
     name = spelt(text.strip())
     if name not in spellings:
-        near = names.nearest(name, spellings)
+        from vgpumgr.names import nearest
+
+        near = nearest(name, spellings)
         hint = f"did you mean {near}? " if near else ""
         raise UsageError(f"{option}: no column {name!r}", hint=f"{hint}columns: {', '.join(spellings)}")
     return spellings[name]
@@ -57,7 +58,9 @@ def in_order(rows: Sequence[Thing], keys: Iterable[tuple[Callable[[Thing], objec
 
 def _comparable(value: object) -> tuple[float, object]:
     """A column has numbers or text."""
-    return (float(value), ()) if isinstance(value, int | float) else (0.0, names.natural_order(str(value)))
+    from vgpumgr.names import natural_order
+
+    return (float(value), ()) if isinstance(value, int | float) else (0.0, natural_order(str(value)))
 
 
 def arranged(view: View, document: Row, text: str) -> Row:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from vgpumgr.core.driver import mig
 from vgpumgr.core.driver.mig import InstanceProfile, Piece
 from vgpumgr.core.model.mig import MigPlace, OurInstance
-from vgpumgr.core.model.vgpu import MADE
+from vgpumgr.core.model.vgpu import LEAVING, MADE
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.no_place import Cause, Refusal
 
@@ -192,9 +192,13 @@ def _existing(
         owners = ", ".join(dict.fromkeys(entry.vgpu.vm_name for entry in others))
         return Refusal(Cause.FULL, f"its {where} is kept for {owners}, whose vGPU is missing")
     ours = ours_at(gpu, one.profile, one.instance.start)
-    made = any(entry.instance.key == ours.key and entry.state == MADE for entry in snapshot.instances)
-    enter = () if made else (steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.SAME),)
-    return Home(place=_place(one.profile, one.instance.start), steps=enter, is_there=True)
+    state = next(entry.state for entry in snapshot.instances if entry.instance.key == ours.key)
+    place = _place(one.profile, one.instance.start)
+    if state == LEAVING:  # its removal has begun, and is finished first
+        again = steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.EMPTY)
+        return Home(place=place, steps=(_out(snapshot, gpu, one.piece), again), is_there=False)
+    enter = () if state == MADE else (steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.SAME),)
+    return Home(place=place, steps=enter, is_there=True)
 
 
 def left(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType) -> int:

@@ -90,4 +90,4 @@ def test_what_fits_is_drawn_on_every_board_at_the_usual_widths(width: int) -> No
         answer = mig_fit.fit(CATALOGUE, board, [smallest.name] * smallest.maximum)
         *drawn, said = mig_text.fit_lines(answer, width, ascii_only=False)
         assert max(map(len, (*drawn, said))) <= width
-        assert said == f"fits on {board}: {smallest.maximum} of {answer.slices} memory slices taken"
+        assert said == f"fits on {board}: {smallest.maximum * smallest.size} of {answer.slices} memory slices taken"

@@ -153,6 +153,15 @@ def test_the_instance_of_a_run_that_was_killed_is_entered_not_made_a_second_time
     assert instances.held(simulate.apply(view, again.steps).snapshot, view.snapshot.gpus[0])
 
 
+def test_an_instance_whose_removal_was_broken_off_is_removed_and_made_again() -> None:
+    view = builders.detached(given_to(a100(), "vm01", mig_profile="2g.10gb"), "vm01")
+    leaving = tuple(replace(entry, state="leaving") for entry in view.snapshot.instances)
+    view = replace(view, snapshot=replace(view.snapshot, instances=leaving))
+    again = plan(view, "vm01", mig_profile="2g.10gb")
+    assert [verb for verb, _, _ in made(again)] == ["destroy_instance", "create_instance"]
+    assert [state for _, _, state in layout(simulate.apply(view, again.steps))] == ["used"]
+
+
 @pytest.mark.parametrize(("only", "gpu"), [("mig", "0000:41:00.0"), ("time-sliced", "0000:81:00.0")])
 def test_a_mixed_host_serves_an_amount_on_either_kind_as_asked(only: str, gpu: str) -> None:
     view = builders.host(builders.mig_gpu(), builders.gpu(board="A100", pci="0000:81:00.0"))
