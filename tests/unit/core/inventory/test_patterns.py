@@ -204,7 +204,7 @@ def test_what_people_write_means_these_hosts(site: Inventory, texts: list[str], 
     [
         (["kvm1"], "no host 'kvm1' in the inventory"),
         (["all:!kvm9*"], r"no host 'kvm9\*' in the inventory"),  # a slip here would touch what was to be spared
-        (["kvm[04:06]"], r"no host 'kvm\[04:06\]'"),
+        (["kvm[04:06]"], "no host 'kvm06'"),
         (["rack1[3]"], r"no host 'rack1\[3\]'"),
         (["rack1:&rack2"], "'rack1:&rack2' leaves no host"),
         (["web*"], "means web01 and others like it, which are no hypervisors"),
