@@ -221,7 +221,7 @@ declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
         ("hosts: {a: {boards: [{board: A40, vfs: 0}]}}", "vfs: 0 of the VFs of A40", "fewer"),
         ("hosts: {a: {boards: [{board: T4, vfs: 1}]}}", "vfs: 1 of the VFs of T4, which has none", "leave it out"),
         ("hosts: {a: {boards: [A40], vms: [x, x]}}", "x appears twice", "own name"),
-        ("hosts: {a: {boards: [A40], vms: [a/b]}}", "vms[0].name: not a VM name", "correct"),
+        ("hosts: {a: {boards: [A40], vms: [a/b]}}", "vms[0].name: not a VM name", "no slash"),
         ("hosts: {a: {boards: [A40], vms: [{name: x, machine: isa}]}}", "vms[0].machine: 'isa'", "q35 or pc"),
         ("hosts: {a: {boards: [A40], foreign: [{gpu: 1, type: 4Q}]}}", "no GPU 1", "0000:41:00.0"),
         ("hosts: {a: {boards: [A40], foreign: [{type: 5Q}]}}", "A40 has no type '5Q'", "A40-4Q"),

@@ -164,7 +164,7 @@ def test_a_load_that_cannot_be_is_refused_and_nothing_changes(lab: Lab) -> None:
     code, text = refused(lab, "vm01", "--sm", "1", "--device", "0000:41:00.7")
     assert (code, "vm01 holds no vGPU 0000:41:00.7" in text, before[0]["device"] in text) == (1, True, True)
     assert refused(lab, "vm99", "--sm", "1")[0] == 2
-    for wrong in (("--sm", "101"), ("--sm", "-1"), ("--fb", "2T"), ("--fb", "0.3"), ()):
+    for wrong in (("--sm", "101"), ("--sm", "-1"), ("--fb", "2T"), ("--fb", "1,5G"), ()):
         assert refused(lab, "vm01", *wrong)[0] == 2
     assert loads(lab) == before
 

@@ -12,11 +12,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.host.facts import nvml_binding
+from vgpumgr.host.facts.facts import observe
 from vgpumgr.host.facts.nvml import GpuQuery, read_nvml
 from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.facts.scheduler import NvmlFailed, ask, opened, set_engine
 from vgpumgr.host.files import Root, Unknowns
 from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.steps.instance_steps import cut, fill, remove
+from vgpumgr.host.steps.mig_gpu import open_gpu, running_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,15 +62,32 @@ def main(root: Root, gpus: list[str]) -> None:
         "frequency_hz": None,
         "time_slice_ns": None,
     }
+    divide(root, nvml, gpus[0])
     with opened(lambda: nvml):
         for pci in gpus[1:]:  # an empty GPU
             handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", pci)
             with suppress(NvmlFailed):  # its number is noted
                 ask(nvml, "nvmlDeviceSetVgpuHeterogeneousMode", handle, 1)
+            with suppress(NvmlFailed):
+                ask(nvml, "nvmlDeviceSetMigMode", handle, 1)
             for api in (1, 2):
                 with suppress(NvmlFailed):
                     set_engine(nvml, handle, "graphics", setting, api=api)
     print(json.dumps(nvml.calls))  # noqa: T201 -- the answer
+
+
+def divide(root: Root, nvml: Recorder, pci: str) -> None:
+    """Make and remove a GPU instance, and ask who runs in those that are there. Nothing where MIG is off."""
+    snapshot = observe(root, lambda: nvml)
+    with open_gpu(lambda: nvml, pci) as gpu:
+        for found in gpu.found:
+            running_in(gpu, found.fact, pci, snapshot)
+            fact = found.fact
+            with suppress(NvmlFailed):
+                made = cut(gpu, fact["profile_id"], fact["start"], fact["size"])
+                with suppress(NvmlFailed):
+                    fill(gpu, made)
+                remove(gpu, made)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import vgpumgr.host
 from tests.lab.driver.migs import cut
 from tests.unit.host.fakehost import FakeHost
 from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.lab.driver.boards import board
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
 
 if TYPE_CHECKING:
@@ -37,12 +38,11 @@ def named_in_the_host_program() -> set[str]:
 
 def calls_on(host: Host, library: Path, folder: Path) -> dict[str, set[int]]:
     """Every NVML function that the host program calls on this simulated host, with its answers."""
-    if host.gpu.framework == VENDOR_VFIO:
-        host.driver.set_mixed(host.gpu.pci, mixed=True)  # places are asked for in that mode alone
     if host.gpu.mig_on:
-        cut(host.driver, host.gpu, "1g.5gb")
-        host.start_vm(short="1-5C")
+        _divide(host)
     else:
+        if host.gpu.framework == VENDOR_VFIO:
+            host.driver.set_mixed(host.gpu.pci, mixed=True)  # places are asked for in that mode alone
         host.start_vm()
     host.clock_us += 2_000_000  # so that there are samples of it
     state = folder / "state"
@@ -60,13 +60,24 @@ def calls_on(host: Host, library: Path, folder: Path) -> dict[str, set[int]]:
     return {name: set(codes) for name, codes in json.loads(done.stdout).items()}
 
 
+def _divide(host: Host) -> None:
+    """On kvm01 make a GPU instance with a running vGPU in it; on kvm02 have a board whose instances take several vGPUs."""
+    if len(host.gpus) == 1:
+        host.gpu.board = board("RTXPRO6000", "test")
+        return
+    host.driver.set_vfs(host.gpus[1].pci, on=False)  # then its MIG mode may be set
+    cut(host.driver, host.gpu, "1g.5gb")
+    host.start_vm(short="1-5C")
+
+
 def test_each_call_of_the_host_program_is_answered_by_the_mock_of_nvidias_header(
-    make_host: Callable[[str], Host], library: Path, tmp_path: Path
+    make_host: Callable[..., Host], library: Path, tmp_path: Path
 ) -> None:
     answers: dict[str, set[int]] = {}
-    for spec in ("mdev-vf", "vendor-vfio", "mig"):  # R570 has the first scheduler calls, R595 those with _v2
-        (tmp_path / spec).mkdir()
-        for name, codes in calls_on(make_host(spec), library, tmp_path / spec).items():
+    for spec, of in (("mdev-vf", "kvm01"), ("vendor-vfio", "kvm01"), ("mig", "kvm01"), ("mig", "kvm02")):
+        # R570 has the first scheduler calls, R595 those with _v2
+        (tmp_path / spec / of).mkdir(parents=True)
+        for name, codes in calls_on(make_host(spec, of), library, tmp_path / spec / of).items():
             answers.setdefault(name, set()).update(codes)
     named = named_in_the_host_program()
     assert len(named) > 20

@@ -14,7 +14,7 @@ from vgpumgr.cli.rows.gpus import DISCOVER
 from vgpumgr.cli.rows.profiles import PROFILES, TYPES
 from vgpumgr.cli.rows.things import HOSTDEVS
 from vgpumgr.cli.rows.vgpus import LIST, SHOW
-from vgpumgr.cli.text import output
+from vgpumgr.cli.text import output, unread_text
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         printing.print_rows(settings, DISCOVER, documents.document(fleet, findings))
     if settings.for_people:
         for view in fleet.views:
-            for unknown in view.snapshot.unknown:
-                output.progress(settings, f"? {view.snapshot.host} {unknown.place}: {unknown.why}")
+            for line in unread_text.unread(view.snapshot):
+                output.progress(settings, line)
     return _finish(settings, fleet, findings)
 
 

@@ -80,20 +80,17 @@ class InstanceSteps:
                 "no removal of {} at {} under way".format(step["profile"], step["start"]), "its entry is leaving"
             )
         if entry is not None and entry["state"] == PLANNED and not find_computes(gpu.nvml, there.handle):
-            _fill(gpu, there.handle)
+            fill(gpu, there.handle)
             self._at("compute")
         self._write_made(ledger, step, boot)
 
     def _make(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu) -> None:
         """Create it, and read it back. If that fails, nothing is left of it."""
-        from ctypes import byref  # here, because a Python without it can do everything else
-
-        placement = gpu.nvml.c_nvmlGpuInstancePlacement_t(step["start"], step["size"])
         handle = None
         try:
-            handle = ask(gpu.nvml, _CREATE, gpu.handle, step["profile_id"], byref(placement))
+            handle = cut(gpu, step["profile_id"], step["start"], step["size"])
             self._at("instance")
-            _fill(gpu, handle)
+            fill(gpu, handle)
             self._at("compute")
             made = at_place(gpu.instances(), step["profile_id"], step["start"])
         except NvmlFailed:
@@ -109,7 +106,7 @@ class InstanceSteps:
         """Destroy what was created a moment ago. Its entry goes only if nothing is there: else the same step goes on from it."""
         with suppress(NvmlFailed):
             if handle is not None:
-                _destroy(gpu, handle)
+                remove(gpu, handle)
             if at_place(gpu.instances(), step["profile_id"], step["start"]) is None:
                 write_ledger(self._root, ledger)
 
@@ -157,12 +154,12 @@ class InstanceSteps:
             # As late as possible: another tool may have put a vGPU into it while the ledger was being written to disk.
             self._refuse_used(gpu, there, step)
             filled = bool(find_computes(gpu.nvml, there.handle))
-            _destroy(gpu, there.handle, self._at)
+            remove(gpu, there.handle, self._at)
             left = at_place(gpu.instances(), step["profile_id"], step["start"])
         except (NvmlFailed, Refusal):
             with suppress(NvmlFailed):
                 if filled and not find_computes(gpu.nvml, there.handle):
-                    _fill(gpu, there.handle)
+                    fill(gpu, there.handle)
             write_ledger(self._root, ledger)
             raise
         self._at("read-back")
@@ -248,7 +245,15 @@ def _ours(ledger: Ledger, step: InstanceStep) -> Record:
     return entry
 
 
-def _fill(gpu: OpenGpu, instance: Any) -> None:
+def cut(gpu: OpenGpu, profile_id: int, start: int, size: int) -> Any:
+    """Create a GPU instance at this place, with nothing in it; its handle. Raises NvmlFailed."""
+    from ctypes import byref  # here, because a Python without it can do everything else
+
+    placement = gpu.nvml.c_nvmlGpuInstancePlacement_t(start, size)
+    return ask(gpu.nvml, _CREATE, gpu.handle, profile_id, byref(placement))
+
+
+def fill(gpu: OpenGpu, instance: Any) -> None:
     """Create a compute instance over the whole GPU instance. Raises NvmlFailed."""
     profiles = compute_profiles(gpu.nvml, instance)
     widest = max(profiles, key=lambda profile: profile.slices, default=None)
@@ -257,7 +262,7 @@ def _fill(gpu: OpenGpu, instance: Any) -> None:
     ask(gpu.nvml, "nvmlGpuInstanceCreateComputeInstance", instance, widest.id)
 
 
-def _destroy(gpu: OpenGpu, instance: Any, at: Optional[Callable[[str], None]] = None) -> None:
+def remove(gpu: OpenGpu, instance: Any, at: Optional[Callable[[str], None]] = None) -> None:
     """Destroy an instance and what is in it. Raises NvmlFailed."""
     for compute in find_computes(gpu.nvml, instance):
         ask(gpu.nvml, "nvmlComputeInstanceDestroy", compute)

@@ -132,13 +132,14 @@ def refuse_used(
                 lines.append("cannot tell: it is unknown which GPU instance {} is in".format(what))
             elif vgpu["gpu_instance"] == instance["id"]:
                 lines.append("{} is in it".format(what))
-    lines += _running_in(gpu, instance, pci, snapshot)
+    lines += running_in(gpu, instance, pci, snapshot)
     if lines:
         message = "GPU instance {} of GPU {} is in use".format(in_words(instance, gpu.profiles), pci)
         raise Refusal(IN_USE, message, vm=None, holders=lines)
 
 
-def _running_in(gpu: OpenGpu, instance: MigInstanceFact, pci: str, snapshot: Snapshot) -> List[str]:
+def running_in(gpu: OpenGpu, instance: MigInstanceFact, pci: str, snapshot: Snapshot) -> List[str]:
+    """Who runs in the instance, or may: a line each."""
     why = snapshot["silent"].get(pci)
     if snapshot["active"] is None:
         why = "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == "active") or "unknown"
