@@ -9,7 +9,9 @@ from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ModeHost, ModeResult
+from vgpumgr.core.driver import mig
 from vgpumgr.core.inventory import settings
+from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.reconcile import tasks
@@ -21,16 +23,17 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Consent, Fleet, Planned
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.snapshot import Gpu, SizeMode
+    from vgpumgr.core.model.snapshot import Gpu, Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeOptions:
-    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there."""
+    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there. `reset`: it may be reset for MIG mode."""
 
     on: str
     gpu_id: str
-    mode: SizeMode
+    mode: Mode
+    reset: bool = False
 
 
 def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
@@ -52,7 +55,7 @@ def set_mode(context: Context, options: ModeOptions, consent: Consent[Planned[Mo
             Change(
                 session=session,
                 consent=consent,
-                task=tasks.SetGpuMode(gpu_id=options.gpu_id, mode=options.mode),
+                task=tasks.SetGpuMode(gpu_id=options.gpu_id, mode=options.mode, reset=options.reset),
                 makes=ModePlan,
                 asks=True,
                 name=options.gpu_id,
@@ -68,7 +71,7 @@ def set_mode(context: Context, options: ModeOptions, consent: Consent[Planned[Mo
     )
 
 
-def about_declaration(declaration: HostDeclaration, gpu: Gpu, mode: SizeMode) -> tuple[Finding, ...]:
+def about_declaration(declaration: HostDeclaration, gpu: Gpu, mode: Mode) -> tuple[Finding, ...]:
     """A mode that is not declared does not outlast a boot; one that is declared otherwise does not outlast a reconcile."""
     found = settings.deciding(gpu, declaration.of_gpus, "mode")
     declared = found.mode if found is not None else None
@@ -80,6 +83,11 @@ def about_declaration(declaration: HostDeclaration, gpu: Gpu, mode: SizeMode) ->
         text = (
             f"the mode of GPU {gpu.pci} lasts until the host's next boot, and reconcile restores it only for vGPUs that were made "
             f"in it; to keep it in any case, declare it: "
+            f'vgpumgr_gpus: {{"{gpu.pci}": {{mode: {mode}}}}}'
+        )
+    elif mode == MIG and not mig.needs_reset(gpu.board):
+        text = (
+            f"the MIG mode of GPU {gpu.pci} lasts until the host's next boot; to keep it, declare it: "
             f'vgpumgr_gpus: {{"{gpu.pci}": {{mode: {mode}}}}}'
         )
     else:

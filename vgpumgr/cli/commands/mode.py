@@ -15,13 +15,13 @@ from vgpumgr.cli.text import mode_text, output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.model.snapshot import Mode
 
 
 @click.group()
 @root_options
 def mode() -> None:
-    """Show or set whether GPUs take vGPUs of one size, or of several."""
+    """Show or set whether GPUs take vGPUs of one size, of several, or are divided by MIG."""
 
 
 @mode.command("show")
@@ -43,27 +43,34 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @mode.command("set")
-@click.argument("mode", metavar="equal-size|mixed-size", type=click.Choice(("equal-size", "mixed-size")))
+@click.argument("mode", metavar="equal-size|mixed-size|mig", type=click.Choice(("equal-size", "mixed-size", "mig")))
 @click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The GPU's host.")
 @click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
+@click.option(
+    "--allow-reset", is_flag=True, help="Reset this GPU if its MIG mode changes only with a reset (Ampere's boards)."
+)
 @common_options
-def set_command(settings: Settings, *, mode: SizeMode, on: str, gpu_id: str) -> int:
-    """Set one GPU to mixed-size mode, in which its vGPUs may differ in size, or back to equal-size mode.
+def set_command(settings: Settings, *, mode: Mode, on: str, gpu_id: str, allow_reset: bool) -> int:
+    """Set one GPU to mixed-size mode, in which its vGPUs may differ in size, to MIG mode, or back to equal-size mode.
 
     \b
       vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0
+      vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0 --allow-reset
 
     The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The command is
     refused while a VM runs with a vGPU of the GPU, if a vGPU there is not ours, if not all would find room again, and with
     the scheduler policy fixed-share. It asks first. The mode lasts until the host's next boot; reconcile restores it for
     vGPUs that were made in it, and in any case if the inventory declares it (vgpumgr_gpus).
+
+    MIG mode changes on a GPU without virtual functions: what is on it goes out, sriov-manage takes them away and makes them again,
+    and each slot that the other mode can serve gets a vGPU again (docs/mig.md). The rest has to be moved or detached before.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import mode as use_case
     from vgpumgr.documents import common
     from vgpumgr.names import parse_gpu_id
 
-    options = use_case.ModeOptions(on=on, gpu_id=parse_gpu_id(gpu_id), mode=mode)
+    options = use_case.ModeOptions(on=on, gpu_id=parse_gpu_id(gpu_id), mode=mode, reset=allow_reset)
     started = time.monotonic()
     consent = asking.consent(settings, "mode set", mode_text.lines, question="Set the mode of {about} on {host}?")
     result = use_case.set_mode(build_context(settings), options, consent)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.text.vgpu_moves import move_line, place_text
+from vgpumgr.cli.text.plan_text import slices
+from vgpumgr.cli.text.vgpu_moves import move_line, place_text, vgpu_text
+from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome
 
@@ -25,6 +27,9 @@ def lines(planned: Planned[ModePlan]) -> Iterator[str]:
 
 def step_lines(plan: ModePlan) -> Iterator[str]:
     """One line per step."""
+    if plan.mode == MIG or any(isinstance(step, steps.MigStep) for step in plan.steps):
+        yield from (line for step in plan.steps if (line := _mig_line(step)) is not None)
+        return
     for step in plan.steps:
         if isinstance(step, steps.SetMode):
             yield f"~ mode    {step.before} -> {step.mode}"
@@ -36,13 +41,36 @@ def step_lines(plan: ModePlan) -> Iterator[str]:
             yield move_line(step, plan.steps)
 
 
+def _mig_line(step: steps.Step) -> str | None:
+    """A step of a plan that turns MIG on or off; None for what the line of a vGPU says for the claim and the definition, too."""
+    match step:
+        case steps.SetVfs():
+            return "+ VFs      by sriov-manage" if step.on else "- VFs      by sriov-manage, until the mode is set"
+        case steps.SetMig():
+            return f"~ MIG      {'on' if step.on else 'off'}"
+        case steps.ResetGpu():
+            return "~ reset    of this GPU alone"
+        case steps.EvacuateVgpu() | steps.DestroyVgpu(expect=steps.PRESENT):
+            return f"- vGPU     {vgpu_text(step.vgpu)}"
+        case steps.DestroyInstance():
+            gone = "" if step.expect == steps.PRESENT else "      already gone, only the ledger entry"
+            return f"- instance {slices(step)}{gone}"
+        case steps.CreateInstance():
+            return f"+ instance {slices(step)}"
+        case steps.CreateVgpu():
+            return f"+ vGPU     {vgpu_text(step.vgpu)}"
+        case _:
+            return None
+
+
 def closing(result: ModeResult, elapsed_s: float) -> str:
     """The last line."""
     plan = result.planned.plan
+    mode = f"{'MIG' if plan.mode == MIG else plan.mode} mode"
     match result.outcome:
         case Outcome.UNCHANGED:
-            return f"GPU {plan.gpu.pci} on {result.planned.host} is in {plan.mode} mode. Nothing to do."
+            return f"GPU {plan.gpu.pci} on {result.planned.host} is in {mode}. Nothing to do."
         case Outcome.WOULD_CHANGE:
             return "nothing was written (--check)."
         case Outcome.DONE:
-            return f"done in {elapsed_s:.1f} s. GPU {plan.gpu.pci} is in {plan.mode} mode."
+            return f"done in {elapsed_s:.1f} s. GPU {plan.gpu.pci} is in {mode}."

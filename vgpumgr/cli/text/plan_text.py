@@ -142,18 +142,18 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
         case steps.CreateInstance():
             known = "      created by an attach that did not finish" if step.expect == steps.SAME else ""
-            return f"{'=' if known else '+'} instance {_slices(step)}{known}"
+            return f"{'=' if known else '+'} instance {slices(step)}{known}"
         case steps.DestroyInstance():
             gone = (
                 "cached, and its slices are needed"
                 if step.expect == steps.PRESENT
                 else "already gone, only the ledger entry"
             )
-            return f"- instance {_slices(step)}      {gone}"
+            return f"- instance {slices(step)}      {gone}"
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
-        case steps.EvacuateVgpu() | steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
-            return None  # plans about a VM do not have these
+        case _:
+            return None  # plans about a VM have no others
 
 
 def instance_lines(plan: FreePlan) -> Iterator[str]:
@@ -161,10 +161,11 @@ def instance_lines(plan: FreePlan) -> Iterator[str]:
     for step in plan.steps:
         if isinstance(step, steps.DestroyInstance):
             gone = "cached" if step.expect == steps.PRESENT else "already gone, only the ledger entry"
-            yield f"- instance {_slices(step)}      {gone}"
+            yield f"- instance {slices(step)}      {gone}"
 
 
-def _slices(step: steps.InstanceStep) -> str:
+def slices(step: steps.InstanceStep) -> str:
+    """A GPU instance: `2g.10gb on GPU 0000:41:00.0, memory slices 0-1`."""
     instance = step.instance
     last = instance.start + instance.size - 1
     where = f"slice {last}" if instance.size == 1 else f"slices {instance.start}-{last}"

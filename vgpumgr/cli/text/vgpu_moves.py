@@ -16,16 +16,14 @@ def move_line(step: steps.Step, plan: Sequence[steps.Step], *, maybe: bool = Fal
     """One step of a plan; `maybe`: it is taken only if the driver refuses because of this vGPU."""
     match step:
         case steps.EvacuateVgpu() if maybe:
-            return (
-                f"? vGPU    {_vgpu(step.vgpu)}      removed for a moment and re-created, only if the driver requires it"
-            )
+            return f"? vGPU    {vgpu_text(step.vgpu)}      removed for a moment and re-created, only if the driver requires it"
         case steps.EvacuateVgpu():
-            return f"< vGPU    {_vgpu(step.vgpu)}      removed for a moment"
+            return f"< vGPU    {vgpu_text(step.vgpu)}      removed for a moment"
         case steps.CreateVgpu(expect=steps.SAME):
-            return f"= vGPU    {_vgpu(step.vgpu)}      created by a run that did not finish"
+            return f"= vGPU    {vgpu_text(step.vgpu)}      created by a run that did not finish"
         case steps.CreateVgpu():
             evacuated = any(isinstance(other, steps.EvacuateVgpu) and other.vgpu.key == step.vgpu.key for other in plan)
-            return f"> vGPU    {_vgpu(step.vgpu)}{place_of(step.vgpu)}      re-created{'' if evacuated else ', it was gone'}"
+            return f"> vGPU    {vgpu_text(step.vgpu)}{place_of(step.vgpu)}      re-created{'' if evacuated else ', it was gone'}"
         case _:
             return step.verb
 
@@ -39,5 +37,6 @@ def place_text(place: int | None) -> str:
     return "no placement id" if place is None else f"placement id {place}"
 
 
-def _vgpu(vgpu: VgpuSpec) -> str:
+def vgpu_text(vgpu: VgpuSpec) -> str:
+    """`vm01 vgpu0: A40-4Q on 0000:41:00.4`."""
     return f"{vgpu.vm_name} {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}"

@@ -71,6 +71,12 @@ class Executor:
                 self._tell_note(self.session.link.execute(step))
             case steps.WriteModprobe() | steps.SetCordon():
                 self._tell_note(self.session.link.execute(step))
+            case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
+                result = self.session.link.execute(step)
+                if not any(
+                    isinstance(one, steps.ResetGpu) for one in self.plan.steps
+                ):  # else it is known what is still needed
+                    self._tell_note(result)
             case steps.DestroyVgpu() | steps.EvacuateVgpu() | steps.SetMode():
                 self._patiently(step)
             case steps.SetScheduler():

@@ -113,7 +113,10 @@ class HostRun:
             # A failed task changed nothing, however often it is tried.
             work.tell(task, may_pass=planned.may_pass, changed=error is None)
             self._note(task_result(planned, errors.Outcome.DONE, error))
-            if error is None:
+            if error is None and planned.plan.goes_on:
+                view = self._session.observe(saved=True)
+                work.put_first(task)
+            elif error is None:
                 view = left  # cheaper than reading the host again
             elif self._alone or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error

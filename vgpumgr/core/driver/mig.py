@@ -31,6 +31,7 @@ MOST_PER_INSTANCE: Final = 12
 
 _ALL_ENGINES = "+me.all"
 _NO_ENGINES = "-me"
+_SUFFIXES: Final = {"ME": "+me", "NOME": _NO_ENGINES, "MEALL": _ALL_ENGINES}  # of a type's name, and of its profile's
 _NAME = re.compile(r"(?P<slices>[1-9])g\.(?P<memory>[0-9]+)gb(?P<suffix>[+-].+)?")
 
 
@@ -261,12 +262,27 @@ _RTX_PRO_6000_MEMORY: Final = {1: 24, 2: 48, 4: 96}
 def board_profiles(catalogue: Catalogue, board: str) -> tuple[InstanceProfile, ...] | None:
     """The instance profiles of a board (its code), the largest first; None if it has no MIG."""
     named = {row.mig_profile for row in catalogue.types if row.board == board and row.mig_profile is not None}
-    if not named:
-        return None
     sizes: dict[tuple[int, str], set[int]] = {}
     for name in named:
         slices, memory, suffix = parse_name(name)
         sizes.setdefault((slices, suffix), set()).add(memory)
+    return _profiles(board, sizes) if named else None
+
+
+def profiles_of_types(board: str, names: Iterable[TypeName]) -> tuple[InstanceProfile, ...]:
+    """The same by the MIG-backed types of a GPU with MIG off, whose driver does not name its profiles then."""
+    sizes: dict[tuple[int, str], set[int]] = {}
+    for name in names:
+        if name.slices is not None:
+            suffix = _SUFFIXES.get(name.suffix) or ("+gfx" if board == "6000D" else "")
+            sizes.setdefault((name.slices, suffix), set()).add(name.size_gb)
+    if board in ("RTXPRO4500", "6000D"):  # several vGPUs share an instance: the largest fills it
+        sizes = {key: {max(found)} for key, found in sizes.items()}
+    return _profiles(board, sizes)
+
+
+def _profiles(board: str, sizes: dict[tuple[int, str], set[int]]) -> tuple[InstanceProfile, ...]:
+    """`sizes`: the memory in GB of the profiles of so many slices and that suffix."""
     if board == "RTXPRO6000":  # the driver has no vGPU types for most of its profiles
         sizes = {(row.slices, row.suffix): {_RTX_PRO_6000_MEMORY[row.slices]} for row in _RTX_PRO_6000}
     found = []
@@ -295,6 +311,14 @@ def profile_of_type(catalogue: Catalogue, board: str, name: TypeName) -> Instanc
     if row is None or row.mig_profile is None:
         return None
     return next((one for one in board_profiles(catalogue, board) or () if one.name == row.mig_profile), None)
+
+
+def needs_reset(board: str | None) -> bool:
+    """Whether MIG mode of a board changes only with a reset of the GPU; then it outlasts a reboot.
+
+    Ampere's boards are so. On Hopper and later it changes at once, and ends with the driver (MIG user guide, "Enable MIG mode").
+    """
+    return board is not None and board.startswith(("A30", "A100", "A800"))
 
 
 @functools.lru_cache(maxsize=256)

@@ -40,7 +40,7 @@ def written_gpu(step: steps.Step) -> GpuUuid | None:
             return step.vgpu.gpu_uuid
         case steps.CreateInstance() | steps.DestroyInstance():
             return step.instance.gpu_uuid
-        case steps.SetScheduler() | steps.SetMode():
+        case steps.SetScheduler() | steps.SetMode() | steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
             return step.gpu_uuid
         case steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev():
             return None

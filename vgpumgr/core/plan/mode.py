@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, SizeMode
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Mode, SizeMode
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.evacuate import Ours
     from vgpumgr.names import GpuUuid, HostName, Slot, VmUuid
@@ -37,11 +37,12 @@ _FIRST_BRANCH = 550  # nvidia-smi's and NVML's change logs: the mode and its cal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRequest:
-    """`again`: also re-create our missing vGPUs, to finish a run that was killed."""
+    """`again`: also re-create our missing vGPUs, to finish a run that was killed. `reset`: the GPU may be reset, where MIG needs it."""
 
     gpu_uuid: GpuUuid
-    mode: SizeMode
+    mode: Mode
     again: bool = True
+    reset: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class ModePlan(plans.AnyPlan):
     host: HostName
     gpu: Gpu
     gpu_uuid: GpuUuid
-    mode: SizeMode
+    mode: Mode
     documents: Mapping[VmUuid, ClaimDocument | None]
 
     @property
@@ -60,8 +61,8 @@ class ModePlan(plans.AnyPlan):
 
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
-        """All steps that disturb something: everything except creating vGPUs, and what claims say of them."""
-        harmless = plan_steps.CreateVgpu | plan_steps.PutClaim
+        """All steps that disturb something: everything except creating vGPUs, and what claims and definitions say of them."""
+        harmless = plan_steps.CreateVgpu | plan_steps.CreateInstance | plan_steps.PutClaim | plan_steps.AttachHostdev
         return tuple(step for step in self.steps if not isinstance(step, harmless))
 
     @property
@@ -70,7 +71,7 @@ class ModePlan(plans.AnyPlan):
 
     def rests_on(self, view: HostView) -> tuple[object, ...]:
         facts = view.snapshot
-        return self.gpu, facts.ledger, facts.blocked_writes, facts.modprobe, *self.documents.items()
+        return self.gpu, facts.ledger, facts.blocked_writes, facts.modprobe, *facts.instances, *self.documents.items()
 
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
         return self.documents.get(vm)
@@ -88,8 +89,8 @@ def has_ended(view: HostView, gpu: Gpu) -> bool:
     )
 
 
-def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
-    """Plan the steps that set the mode. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
+def find_gpu(view: HostView, request: ModeRequest) -> Gpu:
+    """The GPU, whose mode is known. Raises Unsure or LedgerBroken."""
     detach.guard_ledger(view)
     facts = view.snapshot
     gpu = facts.gpu_by_uuid(request.gpu_uuid)
@@ -98,22 +99,38 @@ def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
             f"{facts.host} now shows no GPU {request.gpu_uuid}; nothing is written to a GPU whose UUID cannot be read",
             hint=f"vgpumgr discover {facts.host}",
         )
-    before = _mode(facts, gpu)
-    ours = evacuate.entries(view, gpu) if before != request.mode or request.again else ()
+    if gpu.mode is None:
+        why = views.why_unknown(facts, "mode", gpu.pci)
+        raise errors.Unsure(
+            f"the mode of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
+            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
+        )
+    return gpu
+
+
+def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
+    """Plan the steps that set equal-size or mixed-size mode. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
+    gpu = find_gpu(view, request)
+    facts = view.snapshot
+    assert request.mode != MIG
+    assert gpu.mode != MIG
+    assert gpu.mode is not None
+    before, wanted = gpu.mode, request.mode
+    ours = evacuate.entries(view, gpu) if before != wanted or request.again else ()
     steps: list[plan_steps.Step] = []
     findings: list[Finding] = []
     now = view
-    if before != request.mode:
-        _guard_board(facts, gpu, request.mode)
-        _guard_foreign(view, gpu, request.mode)
+    if before != wanted:
+        _guard_board(facts, gpu, wanted)
+        guard_foreign(view, gpu, wanted)
         evacuate.guard_idle(view, gpu, ours, f"the mode of GPU {gpu.pci} of {facts.host} stays as it is")
-        places = _room_again(facts, gpu, request.mode, ours)
+        places = _room_again(facts, gpu, wanted, ours)
         around = _largest_first(gpu, evacuate.idle(view, gpu, ours))
         change = plan_steps.SetMode(
             host=facts.host,
             gpu_uuid=request.gpu_uuid,
             gpu=gpu.pci,
-            mode=request.mode,
+            mode=wanted,
             before=before,
             around=around,
             back=tuple(_back(evacuation, places) for evacuation in around),
@@ -149,21 +166,6 @@ def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
     )
 
 
-def _mode(facts: HostSnapshot, gpu: Gpu) -> SizeMode:
-    if gpu.mode is None:
-        why = views.why_unknown(facts, "mode", gpu.pci)
-        raise errors.Unsure(
-            f"the mode of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
-            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
-        )
-    if gpu.mode == MIG:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in MIG mode, in which the whole GPU has no sizes to mix",
-            hint="MIG instances are divided by NVIDIA's own tool",
-        )
-    return gpu.mode
-
-
 def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: SizeMode) -> None:
     if gpu.framework is None:
         raise errors.RefusedPlan(
@@ -193,7 +195,8 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: SizeMode) -> None:
         )
 
 
-def _guard_foreign(view: HostView, gpu: Gpu, mode: SizeMode) -> None:
+def guard_foreign(view: HostView, gpu: Gpu, mode: Mode) -> None:
+    """Raises RefusedPlan if the GPU has a vGPU that is not ours."""
     foreign = [vgpu for vgpu in gpu.vgpus if view.snapshot.entry_of(gpu, vgpu) is None]
     if foreign:
         raise errors.RefusedPlan(

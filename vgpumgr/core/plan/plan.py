@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnyPlan(abc.ABC):
-    """What every plan has: steps in order of execution, and their subject in words."""
+    """What every plan has: steps in order of execution, and their subject in words.
+
+    `goes_on`: what else there is to do can be planned only once its steps are done.
+    """
 
     steps: tuple[plan_steps.Step, ...]
     findings: tuple[Finding, ...]
+    goes_on: bool = False
 
     @property
     @abc.abstractmethod

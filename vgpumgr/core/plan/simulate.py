@@ -71,6 +71,8 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return replace(view, snapshot=_evacuated(view.snapshot, step))
         case steps.CreateInstance() | steps.DestroyInstance():
             return replace(view, snapshot=_with_instance(view.snapshot, step))
+        case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
+            return replace(view, snapshot=_divided(view.snapshot, step))
         case steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
             return replace(view, snapshot=_with_setting(view.snapshot, step))
 
@@ -282,6 +284,45 @@ def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
     for create in step.back:
         snapshot = _created(snapshot, create)
     return snapshot
+
+
+def _divided(snapshot: HostSnapshot, step: steps.MigStep) -> HostSnapshot:
+    """Between two steps a GPU without virtual functions keeps its parents here, which take nothing; a host shows none."""
+    gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+    if gpu is None or gpu.mig is None or gpu.vgpus:
+        raise ImpossibleStepError("the GPU knows no MIG, or has vGPUs")
+    if not isinstance(step, steps.SetVfs) and gpu.framework is not None:
+        raise ImpossibleStepError(f"{gpu.pci} has virtual functions")
+    return replace(snapshot, gpus=_with_gpu(snapshot, _changed(gpu, gpu.mig, step)))
+
+
+def _changed(gpu: Gpu, mig: Mig, step: steps.MigStep) -> Gpu:
+    match step:
+        case steps.SetVfs(on=True):
+            return with_creatable(_bare(replace(gpu, framework=step.framework)))
+        case steps.SetVfs():
+            parents = tuple(replace(parent, creatable={}) for parent in gpu.parents)
+            return _bare(replace(gpu, framework=None, parents=parents, places=None))
+        case steps.SetMig():
+            pending = replace(gpu, mig=replace(mig, pending=step.on))
+            return pending if driver_mig.needs_reset(gpu.board) else _switched(pending, step.profiles)
+        case steps.ResetGpu():
+            return _switched(gpu, step.profiles)
+
+
+def _bare(gpu: Gpu) -> Gpu:
+    """A GPU after sriov-manage: without instances, and no longer in mixed-size mode."""
+    if gpu.mig is None or not gpu.mig.enabled:
+        return replace(gpu, mode=EQUAL_SIZE)
+    return replace(gpu, mig=replace(gpu.mig, instances=()))
+
+
+def _switched(gpu: Gpu, profiles: tuple[driver_mig.InstanceProfile, ...]) -> Gpu:
+    """A GPU whose pending MIG mode has taken effect."""
+    assert gpu.mig is not None
+    on = gpu.mig.pending
+    divided = replace(gpu.mig, enabled=on, profiles=profiles if on else (), instances=())
+    return replace(gpu, mig=divided, mode=MIG if on else EQUAL_SIZE)
 
 
 def in_mode(gpu: Gpu, mode: SizeMode) -> Gpu:

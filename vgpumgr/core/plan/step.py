@@ -16,6 +16,9 @@ drop_claim     the slot is free                             ← put_claim
 evacuate_vgpu      hardware gone, the ledger's entry stays made ← create_vgpu (again)
 set_scheduler  every engine of a GPU, at run time           ← set_scheduler
 set_mode       mixed-size mode of a GPU on or off           ← set_mode
+set_vfs        a GPU's virtual functions, by sriov-manage    ← set_vfs
+set_mig        MIG mode of a GPU without them                ← set_mig
+reset_gpu      a reset of one GPU                            (stays: nothing undoes it)
 write_modprobe one file of /etc/modprobe.d                  ← write_modprobe
 set_cordon     the ledger says: nothing new on a GPU or here ← set_cordon
 """
@@ -30,11 +33,12 @@ from vgpumgr.core.driver import scheduler
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.driver.mig import InstanceProfile
     from vgpumgr.core.driver.scheduler import Policy, Setting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Hostdev
     from vgpumgr.core.model.mig import OurInstance
-    from vgpumgr.core.model.snapshot import Cordon, SizeMode
+    from vgpumgr.core.model.snapshot import Cordon, FrameworkName, SizeMode
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmName, VmUuid
 
@@ -241,6 +245,51 @@ class SetMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetVfs:
+    """The GPU's virtual functions made or removed; it has no vGPUs then, and loses its GPU instances.
+
+    `framework` is what it offers with them; None if that is unknown, since it has none now.
+    """
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    on: bool
+    framework: FrameworkName | None = field(compare=False)
+
+    verb = "set_vfs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMig:
+    """MIG mode, of a GPU without virtual functions. `before`: the mode that it is in now.
+
+    `profiles` are those that it will have, as far as that can be known before.
+    """
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    on: bool
+    before: bool
+    profiles: tuple[InstanceProfile, ...] = field(compare=False)
+
+    verb = "set_mig"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetGpu:
+    """A reset of this GPU alone, which has neither virtual functions nor vGPUs."""
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+    profiles: tuple[InstanceProfile, ...] = field(compare=False)
+
+    verb = "reset_gpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteModprobe:
     """One file's text, before and after. None: no such file."""
 
@@ -268,14 +317,15 @@ class SetCordon:
 VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
 GpuStep = SetScheduler | SetMode
 InstanceStep = CreateInstance | DestroyInstance
-HostStep = VgpuStep | InstanceStep | GpuStep | WriteModprobe | SetCordon  # the others are libvirt's
+MigStep = SetVfs | SetMig | ResetGpu
+HostStep = VgpuStep | InstanceStep | GpuStep | MigStep | WriteModprobe | SetCordon  # the others are libvirt's
 LiveStep = PlugHostdev | UnplugHostdev
 DefinitionStep = PutClaim | DropClaim | AttachHostdev | DetachHostdev
 Step = HostStep | DefinitionStep | LiveStep
 
 
 def inverse(step: Step) -> Step:
-    """The step that undoes this one. Entering into the ledger is never undone: its inverse is the step itself."""
+    """The step that undoes this one. What is never undone has itself: an entry in the ledger, a reset."""
     match step:
         case PutClaim():
             if step.before is None:
@@ -297,11 +347,23 @@ def inverse(step: Step) -> Step:
             return _inverse_of_device(step)
         case EvacuateVgpu():
             return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, again=True, runs=step.runs)
+        case _:
+            return _inverse_of_setting(step)
+
+
+def _inverse_of_setting(step: GpuStep | MigStep | WriteModprobe | SetCordon) -> Step:
+    match step:
         case SetScheduler():
             left = {engine: None if found is None else step.setting.policy for engine, found in step.expect.items()}
             return replace(step, setting=step.before, before=step.setting, expect=left, around=())
         case SetMode():
             return replace(step, mode=step.before, before=step.mode, around=(), back=())
+        case SetVfs():
+            return replace(step, on=not step.on)
+        case SetMig():
+            return replace(step, on=step.before, before=step.on)
+        case ResetGpu():
+            return step
         case WriteModprobe():
             return replace(step, text=step.before, before=step.text)
         case SetCordon():
@@ -353,7 +415,7 @@ def destroys(step: Step) -> bool:
 
 def is_final(step: Step) -> bool:
     """Whether nothing undoes the step. A guest that got or lost a device may have acted upon it by now."""
-    return isinstance(step, DestroyVgpu | LiveStep)
+    return isinstance(step, DestroyVgpu | LiveStep | ResetGpu)
 
 
 def is_grave(step: Step) -> bool:
@@ -448,6 +510,10 @@ def record(step: Step) -> dict[str, object]:
                 "around": [f"{evacuation.vgpu.vm_name} {evacuation.vgpu.slot}" for evacuation in step.around],
                 "inverse": undo,
             }
+        case SetVfs() | SetMig():
+            return {"verb": step.verb, "host": step.host, "gpu": step.gpu, "on": step.on, "inverse": undo}
+        case ResetGpu():
+            return {"verb": step.verb, "host": step.host, "gpu": step.gpu, "inverse": undo}
         case WriteModprobe():
             return {"verb": step.verb, "host": step.host, "path": step.path, "inverse": undo}
         case SetCordon():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu, SizeMode
+    from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
@@ -175,7 +175,7 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
     )
 
 
-def of_mode(view: HostView, gpu: Gpu, mode: SizeMode) -> tuple[Drift, ...]:
+def of_mode(view: HostView, gpu: Gpu, mode: Mode) -> tuple[Drift, ...]:
     """How a GPU's mode differs from the wanted one. The driver forgets a mode when the host boots."""
     return (
         Drift(

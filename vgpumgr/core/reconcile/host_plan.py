@@ -16,7 +16,7 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import attach, cached, cordons, detach, gpu_choice, ownership, simulate, targets
+from vgpumgr.core.plan import attach, cached, cordons, detach, gpu_choice, modes, ownership, simulate, targets
 from vgpumgr.core.plan import mode as mode_plan
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
@@ -457,7 +457,8 @@ def _plan_gpu_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) 
     by_user = task.verb != RECONCILE
     # What needed the mode may have been freed by a task before this one.
     mode = gpu.mode if task.kept and gpu.mode in SIZE_MODES and not mode_plan.has_ended(view, gpu) else task.mode
-    plan = mode_plan.plan_mode(view, mode_plan.ModeRequest(gpu_uuid=gpu_uuid, mode=mode, again=by_user))
+    request = mode_plan.ModeRequest(gpu_uuid=gpu_uuid, mode=mode, again=by_user, reset=task.reset)
+    plan = modes.plan_mode(view, request)
     differs = plan.changed and not by_user
     return PlannedTask(task=task, plan=plan, drift=drifts.of_mode(view, gpu, task.mode) if differs else ())
 

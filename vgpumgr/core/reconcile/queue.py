@@ -29,6 +29,10 @@ class Queue:
             if not self._queue and self._changed:
                 self._queue, self._again, self._changed = deque(self._again), [], False
 
+    def put_first(self, task: Task) -> None:
+        """The next one is this: what is left of it can be planned now."""
+        self._queue.appendleft(task)
+
     def tell(self, task: Task, *, may_pass: bool, changed: bool) -> None:
         self._changed = self._changed or changed
         if may_pass:

@@ -17,7 +17,7 @@ from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import MIXED_SIZE, SIZE_MODES
+from vgpumgr.core.model.snapshot import MIXED_SIZE
 from vgpumgr.core.plan import mode as mode_plan
 from vgpumgr.core.plan import ownership
 from vgpumgr.core.reconcile import drift as drifts
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration, OfGpus, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
@@ -110,13 +110,15 @@ class SetGpuScheduler:
 class SetGpuMode:
     """Set a GPU's mode. `gpu_id` and `where`: see SetGpuScheduler.
 
-    `kept`: nobody asks for it now, but vGPUs that are missing were made in it, and the inventory says nothing else.
+    `kept`: nobody asks for it now, but vGPUs that are missing were made in it, and the inventory says nothing else. `reset`: the GPU
+    may be reset, where MIG needs that.
     """
 
     gpu_id: str
-    mode: SizeMode
+    mode: Mode
     where: str | None = None
     kept: bool = False
+    reset: bool = False
 
     vm = slot = None
 
@@ -302,7 +304,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
     modes = [
         SetGpuMode(gpu_id=gpu_id, mode=found.mode, where=found.origin)
         for gpu_id, found in _declared(view, declared, "mode")
-        if found.mode in SIZE_MODES
+        if found.mode is not None
     ]
     return (*_prunes(view, declared), *modes, *_kept_modes(view, declared), *shares, *_ensures(view, declared))
 
@@ -385,4 +387,4 @@ def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
 
 def needs_saved(task: Task) -> bool:
     """Whether a task's plan may need the managed-save images and snapshots, which could bring a device back."""
-    return not isinstance(task, OfGpu) or task.verb == RECONCILE
+    return not isinstance(task, SetGpuScheduler) or task.verb == RECONCILE

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.inventory import settings
-from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.plan import mode as mode_plan
+from vgpumgr.core.plan import modes, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
-from vgpumgr.core.plan import simulate
 from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
@@ -52,9 +51,9 @@ def _settings(view: HostView, declared: HostDeclaration) -> Iterator[tuple[Gpu, 
             continue
         uuid = GpuUuid(gpu.uuid)
         by_mode = settings.deciding(gpu, declared.of_gpus, "mode")
-        if by_mode is not None and by_mode.mode in SIZE_MODES and by_mode.mode != gpu.mode:
+        if by_mode is not None and by_mode.mode is not None and by_mode.mode != gpu.mode:
             mode = mode_plan.ModeRequest(gpu_uuid=uuid, mode=by_mode.mode, again=False)
-            yield gpu, f"declared {by_mode.mode} mode", partial(mode_plan.plan_mode, request=mode)
+            yield gpu, f"declared {by_mode.mode} mode", partial(modes.plan_mode, request=mode)
         by_share = settings.deciding(gpu, declared.of_gpus, "scheduler")
         if by_share is not None and by_share.scheduler is not None:
             wish = scheduler_plan.SchedulerRequest(gpu_uuid=uuid, wish=by_share.scheduler.wish, again=False)

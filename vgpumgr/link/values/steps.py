@@ -27,6 +27,8 @@ def wire_step(step: steps.HostStep) -> protocol.AnyStep:
             }
         case steps.CreateInstance() | steps.DestroyInstance():
             return _instance(step)
+        case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
+            return _mig(step)
         case steps.WriteModprobe():
             return _modprobe(step)
         case steps.SetCordon():
@@ -80,6 +82,13 @@ def _instance(step: steps.InstanceStep) -> protocol.InstanceStep:
         "size": instance.size,
         "expect": step.expect,
     }
+
+
+def _mig(step: steps.MigStep) -> protocol.AnyStep:
+    if isinstance(step, steps.ResetGpu):
+        return {"verb": step.verb, "gpu_uuid": step.gpu_uuid, "gpu": step.gpu}
+    expect = step.before if isinstance(step, steps.SetMig) else not step.on
+    return {"verb": step.verb, "gpu_uuid": step.gpu_uuid, "gpu": step.gpu, "on": step.on, "expect": expect}
 
 
 def _mig_place(place: MigPlace | None) -> protocol.MigPlace | None:

@@ -196,3 +196,17 @@ def test_core_and_lab_have_the_same_tables() -> None:
         assert {(one.id, one.name, one.slices, one.size, one.starts, one.maximum) for one in profiles_here} == there
         compared += 1
     assert compared > 10
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_boards_profiles_follow_from_its_mig_backed_types(board: str) -> None:
+    names = [row.name for row in CATALOGUE.types if row.board == board]
+    found = mig.profiles_of_types(board, names)
+    assert found == BOARDS[board]
+
+
+def test_only_boards_of_ampere_need_a_reset_for_mig_mode() -> None:
+    assert {board for board in BOARDS if mig.needs_reset(board)} == {
+        board for board in BOARDS if board.startswith(("A30", "A100", "A800"))
+    }
+    assert not mig.needs_reset(None)

@@ -127,14 +127,12 @@ def test_a_driver_without_the_mode_is_no_reason_to_move_anything() -> None:
     assert plan_steps.inverse(plan_steps.inverse(step)) == replace(step, around=(), back=())
 
 
-def test_a_board_without_the_mode_an_unknown_mode_and_mig_are_refused() -> None:
+def test_a_board_without_the_mode_and_an_unknown_mode_are_refused() -> None:
     with pytest.raises(errors.RefusedPlan, match="has no mixed-size mode"):
         plan(busy(MDEV_PF))
     view = busy(MDEV_VF)
     with pytest.raises(errors.Unsure, match="the mode of GPU"):
         plan(builders.change_gpus(view, lambda gpu: replace(gpu, mode=None)))
-    with pytest.raises(errors.RefusedPlan, match="MIG mode"):
-        plan(builders.change_gpus(view, lambda gpu: replace(gpu, mode="mig")))
 
 
 @pytest.mark.parametrize(("driver", "refused"), [("535.183.04", True), ("550.54.10", False), (None, False)])
