@@ -71,7 +71,7 @@ def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
         (["cordon", "kvm01"], "missing option '--reason'", "see `vgpumgr cordon --help`"),
         (
             ["mode", "set"],
-            "missing argument MODE: equal-size or mixed-size",
+            "missing argument MODE: equal-size, mixed-size or mig",
             "see `vgpumgr mode set --help`",
         ),
         (["completion"], "missing argument SHELL: bash, zsh or fish", "see `vgpumgr completion --help`"),

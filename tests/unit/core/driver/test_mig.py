@@ -198,7 +198,7 @@ def test_core_and_lab_have_the_same_tables() -> None:
     assert compared > 10
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", sorted(BOARDS))
 def test_a_boards_profiles_follow_from_its_mig_backed_types(board: str) -> None:
     names = [row.name for row in CATALOGUE.types if row.board == board]
     found = mig.profiles_of_types(board, names)
