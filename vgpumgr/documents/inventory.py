@@ -68,6 +68,7 @@ def _settings(declared: OfGpus) -> dict[str, object]:
         }
         if scheduler
         else None,
+        "instances": None if declared.instances is None else list(declared.instances),
     }
 
 

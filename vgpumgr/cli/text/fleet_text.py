@@ -9,6 +9,7 @@ from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.cached import FreePlan
 from vgpumgr.core.plan.cordons import CordonPlan
+from vgpumgr.core.plan.layout import LayoutPlan
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
@@ -45,8 +46,10 @@ def host_lines(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan, *, diff: bool) -> Iterator[str]:
-    if isinstance(plan, FreePlan):
+def _steps(
+    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan | LayoutPlan, *, diff: bool
+) -> Iterator[str]:
+    if isinstance(plan, FreePlan | LayoutPlan):
         return plan_text.instance_lines(plan)
     if isinstance(plan, CordonPlan):
         return cordon_text.step_lines(plan)

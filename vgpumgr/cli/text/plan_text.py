@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.cached import FreePlan
+    from vgpumgr.core.plan.layout import LayoutPlan
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
@@ -156,9 +157,11 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return None  # plans about a VM have no others
 
 
-def instance_lines(plan: FreePlan) -> Iterator[str]:
-    """One line per GPU instance that goes."""
+def instance_lines(plan: FreePlan | LayoutPlan) -> Iterator[str]:
+    """One line per GPU instance that goes or comes."""
     for step in plan.steps:
+        if isinstance(step, steps.CreateInstance):
+            yield f"+ instance {slices(step)}"
         if isinstance(step, steps.DestroyInstance):
             gone = "cached" if step.expect == steps.PRESENT else "already gone, only the ledger entry"
             yield f"- instance {slices(step)}      {gone}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver import mig, scheduler
 from vgpumgr.core.driver.asking import FgpuMemory
 from vgpumgr.core.driver.profiles import parse_memory
 from vgpumgr.core.inventory import reading
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import PciAddress
 
 _EXAMPLE = '{"0000:41:00.0": {mode: equal-size}}'
-_SETTINGS = ("mode", "scheduler")
+_SETTINGS = ("mode", "scheduler", "instances")
 _KEYS = (*_SETTINGS, "exclude_vfs")
 _VF = '"0000:41:00.4"'
 _SCHEDULER_KEYS = ("policy", "time_slice", "frequency", "averaging_factor")
@@ -44,7 +44,7 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
         if settings is None:
             continue
         reading.check_keys(settings, _KEYS, what, report)
-        mode, declared = _read_settings(settings, what, report)
+        mode, declared, layout = _read_settings(settings, what, report)
         left_out = settings.get("exclude_vfs")
         exclude_vfs = _read_vfs(left_out.value, f"exclude_vfs of {what}", report) if left_out else ()
         if gpu is None:
@@ -52,7 +52,7 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
         if gpu in found:
             report.problem(member.where, f"{what} is already declared at {found[gpu].where}", "keep one of them")
         found[gpu] = GpuDeclaration(
-            gpu_id=gpu, mode=mode, scheduler=declared, where=member.where, exclude_vfs=exclude_vfs
+            gpu_id=gpu, mode=mode, scheduler=declared, instances=layout, where=member.where, exclude_vfs=exclude_vfs
         )
     return tuple(found[gpu] for gpu in sorted(found))
 
@@ -72,12 +72,12 @@ def read_boards(value: Value, known: Callable[[], Collection[str]], report: Repo
         if settings is None:
             continue
         reading.check_keys(settings, _SETTINGS, what, report)
-        mode, declared = _read_settings(settings, what, report)
+        mode, declared, layout = _read_settings(settings, what, report)
         same = next((one for one in found if one.board == board), None)
         if same is not None:
             report.problem(member.where, f"{what} is already declared at {same.where}", "keep one of them")
         _check_known(board, member.where, listed, report)
-        found.append(BoardDeclaration(board=board, mode=mode, scheduler=declared, where=member.where))
+        found.append(BoardDeclaration(board=board, mode=mode, scheduler=declared, instances=layout, where=member.where))
     return tuple(found)
 
 
@@ -93,17 +93,45 @@ def _check_known(board: str, where: Location, known: Collection[str], report: Re
     )
 
 
-def _read_settings(settings: Table, what: str, report: Report) -> tuple[Mode | None, SchedulerDeclaration | None]:
+def _read_settings(
+    settings: Table, what: str, report: Report
+) -> tuple[Mode | None, SchedulerDeclaration | None, tuple[str, ...] | None]:
     mode = reading.read_choice(settings["mode"].value, f"mode of {what}", MODES, report) if "mode" in settings else None
-    if mode == "mig":
-        report.finding(settings["mode"].where, f"{what}: mode {mode} is not implemented yet and is not set")
+    divided = settings.get("instances")
+    layout = _read_instances(divided.value, f"instances of {what}", report) if divided else None
+    if divided and mode not in (None, "mig"):
+        report.problem(divided.where, f"{what}: instances cannot be combined with mode {mode}", "write mode: mig")
     shared = settings.get("scheduler")
     declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
+    if shared and mode == "mig":
+        report.problem(
+            shared.where, f"{what}: a GPU in MIG mode has no scheduler for all of it", "remove scheduler, or mode: mig"
+        )
     if shared and declared and mode == "mixed-size" and declared.wish.policy == scheduler.FIXED_SHARE:
         report.problem(
             shared.where, f"{what}: {scheduler.FIXED_SHARE} cannot be combined with mode {mode}", "remove one of them"
         )
-    return mode, declared
+    return mode, declared, layout
+
+
+def _read_instances(value: Value, what: str, report: Report) -> tuple[str, ...]:
+    if not isinstance(value.data, tuple):
+        report.problem(
+            value.where, f"{what} must be a list, found {reading.found(value)}", "for example [3g.20gb, 1g.5gb]"
+        )
+        return ()
+    found: list[str] = []
+    for item in value.data:
+        text = reading.read_text(item, f"a MIG profile in {what}", report, example="2g.10gb")
+        if text is None:
+            continue
+        try:
+            mig.parse_name(text)
+        except ValueError:
+            report.problem(item.where, f"{what}: not a MIG profile: {text!r}", "for example 2g.10gb")
+            continue
+        found.append(text)
+    return tuple(found)
 
 
 def _read_vfs(value: Value, what: str, report: Report) -> tuple[PciAddress, ...]:

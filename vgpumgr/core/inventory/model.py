@@ -79,12 +79,16 @@ class SchedulerDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDeclaration:
-    """The desired settings of one GPU of a host. `exclude_vfs`: virtual functions on which no vGPU may be created."""
+    """The desired settings of one GPU of a host. `exclude_vfs`: virtual functions on which no vGPU may be created.
+
+    `instances`: the MIG profiles of the GPU instances that it should have at least.
+    """
 
     gpu_id: PciAddress | GpuUuid
     mode: Mode | None
     scheduler: SchedulerDeclaration | None
     where: Location
+    instances: tuple[str, ...] | None = None
     exclude_vfs: tuple[PciAddress, ...] = ()
 
     @property
@@ -105,6 +109,7 @@ class BoardDeclaration:
     mode: Mode | None
     scheduler: SchedulerDeclaration | None
     where: Location
+    instances: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.model import GpuDeclaration, OfGpus
     from vgpumgr.core.model.snapshot import Gpu
 
-Setting = Literal["mode", "scheduler"]
+Setting = Literal["mode", "scheduler", "instances"]
 
 
 def deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> OfGpus | None:

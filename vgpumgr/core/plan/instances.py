@@ -167,12 +167,13 @@ def find_home(
     again = before is not None and before.profile == profile.name and before.start in starts
     start = before.start if again and before is not None else mig.best_start(gpu.mig.profiles, profile, stays)
     assert start is not None
-    out = [_out(snapshot, gpu, piece) for piece in going]
+    out = [out(snapshot, gpu, piece) for piece in going]
     made = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)
     return Home(place=_place(profile, start), steps=(*out, made), is_there=False)
 
 
-def _out(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInstance:
+def out(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInstance:
+    """The step that removes an instance of ours that is there."""
     return steps.DestroyInstance(
         host=snapshot.host, instance=ours_at(gpu, piece.profile, piece.start), expect=steps.PRESENT
     )
@@ -196,7 +197,7 @@ def _existing(
     place = _place(one.profile, one.instance.start)
     if state == LEAVING:  # its removal has begun, and is finished first
         again = steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.EMPTY)
-        return Home(place=place, steps=(_out(snapshot, gpu, one.piece), again), is_there=False)
+        return Home(place=place, steps=(out(snapshot, gpu, one.piece), again), is_there=False)
     enter = () if state == MADE else (steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.SAME),)
     return Home(place=place, steps=enter, is_there=True)
 
@@ -228,6 +229,11 @@ def wanted_again(snapshot: HostSnapshot, gpu: Gpu) -> frozenset[tuple[str, int]]
     """Profile and start of each instance to which a vGPU of ours comes back."""
     places = (entry.vgpu.mig for entry in _awaited(snapshot, gpu))
     return frozenset((place.profile, place.start) for place in places if place is not None)
+
+
+def reserved(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Piece, ...]:
+    """The instances that are gone and come back with the vGPUs of ours that were in them."""
+    return _reserved(snapshot, gpu, held(snapshot, gpu), None)
 
 
 def ours_at(gpu: Gpu, profile: InstanceProfile, start: int) -> OurInstance:

@@ -5,6 +5,7 @@ The plan has the steps that repair them; drift explains in words why there are a
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.layout import LayoutPlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import HostName, PciAddress, Slot, VmName
 
@@ -39,6 +41,7 @@ class Cause(StrEnum):
     MOVED = "its vGPU is now a different one"
     BY_HAND = "removed by hand: the host has not rebooted since it was made"
     NEVER = "declared, but never attached"
+    INSTANCES_ENDED = "never made, or the host rebooted: GPU instances last until then"
     MODE_ENDED = "never set, or the host rebooted: a mode lasts until then"
     UNDECLARED = "no longer in the inventory"
     NOW_IN = "now in the inventory"
@@ -188,6 +191,24 @@ def of_mode(view: HostView, gpu: Gpu, mode: Mode) -> tuple[Drift, ...]:
             found=gpu.mode or "?",
             cause=Cause.MODE_ENDED,
         ),
+    )
+
+
+def of_layout(view: HostView, plan: LayoutPlan) -> tuple[Drift, ...]:
+    """The declared GPU instances that a GPU lacks."""
+    lacking = Counter(step.instance.profile for step in plan.steps if isinstance(step, steps.CreateInstance))
+    return tuple(
+        Drift(
+            host=view.snapshot.host,
+            vm=None,
+            slot=None,
+            gpu=plan.gpu.pci,
+            field=f"instances.{profile}",
+            wanted=f"{count} more",
+            found="none" if not plan.gpu.mig or not plan.gpu.mig.instances else "too few",
+            cause=Cause.INSTANCES_ENDED,
+        )
+        for profile, count in lacking.items()
     )
 
 

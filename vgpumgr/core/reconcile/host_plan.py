@@ -16,11 +16,12 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import attach, cached, cordons, detach, gpu_choice, modes, ownership, simulate, targets
+from vgpumgr.core.plan import attach, cached, cordons, detach, gpu_choice, layout, modes, ownership, simulate, targets
 from vgpumgr.core.plan import mode as mode_plan
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.layout import LayoutPlan
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import adopt, requests, tasks, waiting
@@ -33,6 +34,7 @@ from vgpumgr.core.reconcile.tasks import (
     DetachSlot,
     EnsureSlot,
     FreeInstances,
+    KeepInstances,
     MoveSlot,
     OfGpu,
     PruneSlot,
@@ -70,7 +72,7 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan | None = None
+    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan | LayoutPlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
 
@@ -81,7 +83,7 @@ class PlannedTask:
     @property
     def gpu(self) -> str | None:
         """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
-        if isinstance(self.plan, GpuPlan | ModePlan):
+        if isinstance(self.plan, GpuPlan | ModePlan | LayoutPlan):
             return self.plan.gpu.pci
         return self.task.gpu_id if isinstance(self.task, OfGpu) and not self.task.gpu_id.startswith("GPU-") else None
 
@@ -232,7 +234,7 @@ def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
     match task:
         case EnsureSlot(declared=declared) if declared is not None:
             where = str(declared.where)
-        case SetGpuScheduler(where=str(where)) | SetGpuMode(where=str(where)):
+        case SetGpuScheduler(where=str(where)) | SetGpuMode(where=str(where)) | KeepInstances(where=where):
             pass
         case _:
             return
@@ -253,6 +255,8 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 return _plan_prune(view, task, author)
             case SetGpuScheduler():
                 return _plan_gpu_scheduler(view, declared, task)
+            case KeepInstances():
+                return _plan_layout(view, declared, task)
             case SetGpuMode():
                 return _plan_gpu_mode(view, declared, task)
             case AttachSlot():
@@ -461,6 +465,13 @@ def _plan_gpu_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) 
     plan = modes.plan_mode(view, request)
     differs = plan.changed and not by_user
     return PlannedTask(task=task, plan=plan, drift=drifts.of_mode(view, gpu, task.mode) if differs else ())
+
+
+def _plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) -> PlannedTask:
+    """Raises InventoryError as for a scheduler."""
+    plan = layout.plan_layout(view, task.gpu_id, task.profiles)
+    _guard_once(view, plan.gpu, "instances", declared)
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_layout(view, plan) if plan.changed else ())
 
 
 def _guard_once(view: HostView, gpu: Gpu, setting: settings.Setting, declared: HostDeclaration) -> None:

@@ -1,6 +1,6 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot and PruneSlot; a user requests AttachSlot, DetachSlot, Adopt, SetCordon, FreeInstances and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
+reconcile finds EnsureSlot, PruneSlot and KeepInstances; a user requests AttachSlot, DetachSlot, Adopt, SetCordon, FreeInstances and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
 the inventory no longer wants goes first (it makes room), then come modes and schedulers (an empty GPU takes one without moving anything),
 then the vGPUs: those with a place before new ones.
 """
@@ -279,12 +279,33 @@ class FreeInstances:
         return "requested"
 
 
-OfGpu = SetGpuScheduler | SetGpuMode
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepInstances:
+    """Make the GPU instances that the inventory declares for a GPU. `where`: see SetGpuScheduler."""
+
+    gpu_id: str
+    profiles: tuple[str, ...]
+    where: str
+
+    vm = slot = None
+    verb = RECONCILE
+
+    @property
+    def subject(self) -> str:
+        return f"GPU instances of {self.gpu_id}"
+
+    @property
+    def why(self) -> str:
+        return f"declared {', '.join(self.profiles)} ({self.where})"
+
+
+OfGpu = SetGpuScheduler | SetGpuMode | KeepInstances
 Task: TypeAlias = (
     EnsureSlot
     | PruneSlot
     | SetGpuScheduler
     | SetGpuMode
+    | KeepInstances
     | AttachSlot
     | DetachSlot
     | Adopt
@@ -306,7 +327,13 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
         for gpu_id, found in _declared(view, declared, "mode")
         if found.mode is not None
     ]
-    return (*_prunes(view, declared), *modes, *_kept_modes(view, declared), *shares, *_ensures(view, declared))
+    layouts = [
+        KeepInstances(gpu_id=gpu_id, profiles=found.instances, where=found.origin)
+        for gpu_id, found in _declared(view, declared, "instances")
+        if found.instances
+    ]
+    kept = _kept_modes(view, declared)
+    return (*_prunes(view, declared), *modes, *kept, *shares, *layouts, *_ensures(view, declared))
 
 
 def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:

@@ -1,0 +1,132 @@
+"""(declared layout, observed) → the GPU instances that a GPU in MIG mode lacks of it.
+
+What is there stays: vGPUs of other profiles, and their instances, are nobody's to move for a layout. Cached instances of ours that
+are not declared make room; what finds none all the same is a finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.driver import mig
+from vgpumgr.core.driver.mig import Blocked, Piece
+from vgpumgr.core.model.snapshot import MIG
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan import blocked_write, detach, gpu_choice, instances
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan import step as steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.driver.mig import InstanceProfile
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import HostName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutPlan(plans.AnyPlan):
+    """A plan that makes the instances of a declared layout."""
+
+    host: HostName
+    gpu: Gpu
+
+    @property
+    def about(self) -> str:
+        return f"GPU instances of {self.gpu.pci}"
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return tuple(sorted({step.instance.gpu_uuid for step in self.steps if isinstance(step, steps.InstanceStep)}))
+
+    def rests_on(self, view: HostView) -> tuple[object, ...]:
+        return plans.of_host(view)
+
+
+def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> LayoutPlan:
+    """Plan what makes the missing ones; nothing on a GPU that is not in MIG mode, or whose instances cannot be read.
+
+    Raises UnknownGpu, LedgerBroken, BlockedWrite, and ProfileNotHere for a profile that the board does not have.
+    """
+    detach.guard_ledger(view)
+    facts = view.snapshot
+    gpu, _ = gpu_choice.find(facts, gpu_id)
+    if gpu.mode != MIG or gpu.mig is None or gpu.mig.instances is None:
+        return LayoutPlan(host=facts.host, gpu=gpu, steps=(), findings=())
+    known = {profile.name: profile for profile in gpu.mig.profiles}
+    wanted = [_find(facts, gpu, known, name) for name in names]
+    found, lacking = _steps(facts, gpu, wanted)
+    blocked_write.guard(facts, found)
+    findings = [
+        Finding(
+            kind="declared",
+            host=facts.host,
+            text=f"{facts.host}: GPU {gpu.pci} has no room for {'another ' if count > 1 else ''}{name}, which is declared for it",
+        )
+        for name, count in Counter(profile.name for profile in lacking).items()
+    ]
+    return LayoutPlan(host=facts.host, gpu=gpu, steps=found, findings=tuple(findings))
+
+
+def _find(facts: HostSnapshot, gpu: Gpu, known: dict[str, InstanceProfile], name: str) -> InstanceProfile:
+    if name not in known:
+        raise errors.ProfileNotHere(
+            f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) has no MIG profile {name}",
+            hint=f"it has {', '.join(sorted(known))}",
+        )
+    return known[name]
+
+
+def _steps(
+    facts: HostSnapshot, gpu: Gpu, wanted: Sequence[InstanceProfile]
+) -> tuple[tuple[steps.InstanceStep, ...], tuple[InstanceProfile, ...]]:
+    """What makes those that are missing, and those that find no place."""
+    there = instances.held(facts, gpu)
+    left = Counter(profile.name for profile in wanted)
+    spare: list[Piece] = []
+    for one in sorted(there, key=lambda one: one.is_idle):
+        if one.ours and left[one.profile.name] > 0:
+            left[one.profile.name] -= 1
+        elif one.ours and one.is_idle:
+            spare.append(one.piece)
+    kept = [one.piece for one in there if one.piece not in spare]
+    kept += instances.reserved(facts, gpu)
+    for piece in instances.reserved(facts, gpu):  # comes back with its vGPU
+        left[piece.profile.name] = max(0, left[piece.profile.name] - 1)
+    named = {profile.name: profile for profile in wanted}
+    missing = sorted(
+        (named[name] for name, count in left.items() for _ in range(count)), key=lambda one: one.order, reverse=True
+    )
+    return _made(facts, gpu, missing, kept, spare)
+
+
+def _made(
+    facts: HostSnapshot, gpu: Gpu, missing: Sequence[InstanceProfile], kept: list[Piece], spare: list[Piece]
+) -> tuple[tuple[steps.InstanceStep, ...], tuple[InstanceProfile, ...]]:
+    whole = mig.arrange(missing, (*kept, *spare))
+    if not isinstance(whole, Blocked):
+        return tuple(_in(facts, gpu, piece) for piece in whole), ()
+    found: list[steps.InstanceStep] = []
+    lacking: list[InstanceProfile] = []
+    for profile in missing:
+        going = mig.evict(profile, kept, spare)
+        if going is None:
+            lacking.append(profile)
+            continue
+        found += [instances.out(facts, gpu, piece) for piece in going]
+        spare = [piece for piece in spare if piece not in going]
+        assert gpu.mig is not None
+        start = mig.best_start(gpu.mig.profiles, profile, (*kept, *spare))
+        assert start is not None
+        kept.append(Piece(profile=profile, start=start))
+        found.append(_in(facts, gpu, kept[-1]))
+    return tuple(found), tuple(lacking)
+
+
+def _in(facts: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.CreateInstance:
+    made = instances.ours_at(gpu, piece.profile, piece.start)
+    return steps.CreateInstance(host=facts.host, instance=made, expect=steps.EMPTY)
