@@ -780,7 +780,7 @@ class InstanceStep(TypedDict):
 
     create_instance: expect "empty" (nothing lies in its memory slices) or "same" (just this instance is there, and is entered as
     ours). It gets one compute instance of its whole size. destroy_instance: expect "present" (it is there and ours) or "absent"
-    (only its entry is left).
+    (at most its entry is left).
     """
 
     verb: str

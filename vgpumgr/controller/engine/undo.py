@@ -175,7 +175,9 @@ def _undo_without_libvirt(
 
 
 def _was_there(step: plan_steps.Step) -> bool:
-    """Whether the create only entered a vGPU that an earlier run had made: we must not undo that run's work."""
+    """Whether the step only told the ledger what was so already: we must not undo what an earlier run did."""
+    if isinstance(step, plan_steps.DestroyInstance):
+        return step.expect == plan_steps.ABSENT
     return isinstance(step, plan_steps.EnterVgpu) or (
         isinstance(step, plan_steps.CreateVgpu | plan_steps.CreateInstance) and step.expect == plan_steps.SAME
     )

@@ -120,7 +120,7 @@ class InstanceSteps:
             if step["expect"] == PRESENT:
                 raise absent.refusal() from absent
             check_gpu_nowhere(self._root, step["gpu_uuid"], step["gpu"])
-            write_ledger(self._root, ledger.without_instances([entry]))
+            self._drop(ledger, entry)
             return
         with open_gpu(self._load_nvml, step["gpu"]) as gpu:
             ledger = _without_stale(ledger, step, gpu, boot)
@@ -130,9 +130,9 @@ class InstanceSteps:
                     raise changed(
                         "no {} at {}".format(step["profile"], step["start"]), in_words(there.fact, gpu.profiles)
                     )
-                write_ledger(self._root, ledger.without_instances([entry]))
+                self._drop(ledger, entry)
                 return
-            if there is None:
+            if entry is None or there is None:
                 raise changed("{} at {}".format(step["profile"], step["start"]), "no such GPU instance")
             if entry["boot"] != boot:
                 raise changed(
@@ -146,6 +146,11 @@ class InstanceSteps:
             self._take_away(ledger, step, gpu, there)
         self._write_after(ledger.without_instances([entry]))
         self._at("out")
+
+    def _drop(self, ledger: Ledger, entry: Optional[Record]) -> None:
+        """What is gone leaves the ledger, if an earlier step has not dropped it as stale."""
+        if entry is not None:
+            write_ledger(self._root, ledger.without_instances([entry]))
 
     def _take_away(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, there: Found) -> None:
         """Destroy it, and look whether it is gone. If it is not, it is as before, and so is its entry."""
@@ -232,9 +237,14 @@ def _check_reserved(ledger: Ledger, step: InstanceStep) -> None:
             )
 
 
-def _ours(ledger: Ledger, step: InstanceStep) -> Record:
-    """The step's entry. Raises Refusal(Changed) if there is none: what the ledger does not have is not ours to destroy."""
+def _ours(ledger: Ledger, step: InstanceStep) -> Optional[Record]:
+    """The step's entry; null if there is none, and the step expects nothing there.
+
+    Raises Refusal(Changed) if it does: what the ledger does not have is not ours to destroy.
+    """
     entry = ledger.instance_of(step)
+    if entry is None and step["expect"] != PRESENT:
+        return None
     if entry is None:
         raise changed("an entry for {} at {}".format(step["profile"], step["start"]), "no entry")
     if (entry["profile_id"], entry["size"]) != (step["profile_id"], step["size"]):
