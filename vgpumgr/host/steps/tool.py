@@ -22,9 +22,9 @@ class Ended(NamedTuple):
     status: int
     output: str
 
-    def refusal(self, why: str) -> Refusal:
-        """The answer if the program did not do its work."""
-        lines = _last(self.output)
+    def refusal(self, why: str, clients: Sequence[str] = ()) -> Refusal:
+        """The answer if the program did not do its work. `clients`: what has the GPU open."""
+        lines = [*_last(self.output), *(["the GPU is open in " + ", ".join(clients)] if clients else [])]
         message = "{}: {}{}".format(self.command, why, ": " + " / ".join(lines) if lines else "")
         return Refusal(TOOL_REFUSED, message, command=self.command, status=self.status, output="\n".join(lines))
 

@@ -253,6 +253,20 @@ def test_a_reset_is_of_this_gpu_alone_and_its_failure_is_told(host: FakeHost) ->
     assert (refused["kind"], refused["status"], refused["output"]) == ("ToolRefused", 19, "GPU is in use by pid 7")
 
 
+@pytest.mark.parametrize("step", [switch("set_vfs"), {"verb": "reset_gpu", **GPU}], ids=["set_vfs", "reset_gpu"])
+def test_a_tool_that_fails_is_told_with_the_processes_that_have_the_gpu_open(
+    host: FakeHost, step: dict[str, Any]
+) -> None:
+    information = host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information")
+    information.write_text(information.read_text() + "\nDevice Minor: \t 3\n")
+    host.add_process(812, "/dev/nvidia3", "/dev/nvidiactl", command=("nv-hostengine",), name="nv-hostengine")
+    host.add_process(813, "/dev/nvidia30", command=("other",), name="other")
+    tool(host, NVIDIA_SMI, "echo In use by another client; exit 19")
+    refused = run(host, step)["err"]
+    assert refused["kind"] == "ToolRefused"
+    assert refused["output"].splitlines()[-1] == "the GPU is open in nv-hostengine (pid 812)"
+
+
 @pytest.mark.parametrize("verb", ["set_mig", "set_vfs", "reset_gpu", "create_instance", "destroy_instance"])
 @pytest.mark.parametrize("key", ["gpu", "gpu_uuid"])
 def test_an_address_that_is_none_is_a_bad_request(host: FakeHost, verb: str, key: str) -> None:

@@ -1,0 +1,38 @@
+"""Which processes have a GPU's own device node open: they keep nvidia-smi from a reset, and sriov-manage from the GPU."""
+
+import os
+import re
+from contextlib import suppress
+from typing import Iterator, List, Optional
+
+from ..files import Root, directory, read_all
+from .pci import INFORMATION
+from .processes import Process, live_processes
+
+_MINOR = re.compile(r"^Device Minor:\s+([0-9]+)\s*$", re.MULTILINE)  # nv-procfs.c of the open modules
+
+
+def clients_of(root: Root, address: str) -> List[str]:
+    """Each as `nv-hostengine (pid 812)`. It serves an explanation only: what cannot be read is left out."""
+    found: List[str] = []
+    with suppress(OSError):
+        node = _node(root, address)
+        with directory(root.path("/proc")) as proc:
+            own = os.getpid()
+            for process in live_processes(proc):
+                if node is not None and process.pid != own and node in _open_in(proc, process):
+                    found.append("{} (pid {})".format(process.name, process.pid))
+    return found
+
+
+def _node(root: Root, address: str) -> Optional[str]:
+    text = read_all(root.path("{}/{}/information".format(INFORMATION, address))).decode("utf-8", "replace")
+    minor = _MINOR.search(text)
+    return None if minor is None else root.path("/dev/nvidia" + minor.group(1))
+
+
+def _open_in(proc: int, process: Process) -> Iterator[str]:
+    with suppress(OSError), directory(process.table, proc) as table:
+        for name in os.listdir(table):
+            with suppress(OSError):
+                yield os.readlink(name, dir_fd=table)
