@@ -167,12 +167,12 @@ def find_home(
     again = before is not None and before.profile == profile.name and before.start in starts
     start = before.start if again and before is not None else mig.best_start(gpu.mig.profiles, profile, stays)
     assert start is not None
-    out = [out(snapshot, gpu, piece) for piece in going]
+    out = [removal(snapshot, gpu, piece) for piece in going]
     made = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)
     return Home(place=_place(profile, start), steps=(*out, made), is_there=False)
 
 
-def out(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInstance:
+def removal(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInstance:
     """The step that removes an instance of ours that is there."""
     return steps.DestroyInstance(
         host=snapshot.host, instance=ours_at(gpu, piece.profile, piece.start), expect=steps.PRESENT
@@ -197,7 +197,7 @@ def _existing(
     place = _place(one.profile, one.instance.start)
     if state == LEAVING:  # its removal has begun, and is finished first
         again = steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.EMPTY)
-        return Home(place=place, steps=(out(snapshot, gpu, one.piece), again), is_there=False)
+        return Home(place=place, steps=(removal(snapshot, gpu, one.piece), again), is_there=False)
     enter = () if state == MADE else (steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.SAME),)
     return Home(place=place, steps=enter, is_there=True)
 

@@ -117,7 +117,7 @@ def _made(
         if going is None:
             lacking.append(profile)
             continue
-        found += [instances.out(facts, gpu, piece) for piece in going]
+        found += [instances.removal(facts, gpu, piece) for piece in going]
         spare = [piece for piece in spare if piece not in going]
         assert gpu.mig is not None
         start = mig.best_start(gpu.mig.profiles, profile, (*kept, *spare))

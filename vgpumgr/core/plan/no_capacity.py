@@ -9,6 +9,7 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model.claims import INVENTORY
+from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.plan import cordons, placement, resolve
 from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, Uncordoned, Without
 from vgpumgr.names import DEFAULT_SLOT
@@ -57,21 +58,23 @@ def error(
             details=lines,
             hint=f"for example vgpumgr_fgpu_per_gpu: {{{boards[0]}: 2}}; or ask with --gpu or --gpu-memory",
         )
+    would = "; or ".join(_way(host, domain, request, way) for way in ways())
+    none = f"no GPU of {host}" if request.gpus is None else f"the GPU of {host} that was asked for"
     if all(refusal.cause is Cause.NEEDS_MIG for _, _, refusal in verdict.reasons):
         return errors.NoCapacity(
-            f"no GPU of {host} is in MIG mode, as {asking.describe(ask.wish, ask.conditions)} asks for {domain.name}",
+            f"{none} is {'' if request.gpus is None else 'not '}in MIG mode, as {asking.describe(ask.wish, ask.conditions)} asks for {domain.name}",
             details=lines,
-            hint="ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too",
+            hint=f"{f'it would fit {would}. Or ' if would else ''}ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, "
+            "which GPUs outside MIG mode serve, too",
         )
     if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
         return _cordoned(view, domain, verdict, lines)
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits either. "
-    would = [_way(host, domain, request, way) for way in ways()]
-    instead = f"It would fit {'; or '.join(would)}. " if would else ""
     see = "See `vgpumgr capacity`"
-    none = f"no GPU of {host} can" if request.gpus is None else f"the GPU of {host} that was asked for cannot"
+    can = "can" if request.gpus is None else "cannot"
+    instead = f"It would fit {would}. " if would else ""
     return errors.NoCapacity(
-        f"{none} take {_what(ask)} for {domain.name}",
+        f"{none} {can} take {_what(ask)} for {domain.name}",
         details=lines,
         hint=f"{fits}{instead}{see}",
     )
@@ -107,7 +110,9 @@ def _way(host: str, domain: Domain, request: AttachRequest, way: WayOut) -> str:
             slot = None if request.slot == DEFAULT_SLOT else request.slot
             return f"on {pci}{granted}: `{command('attach', domain.name, slot=slot, options=options)}`"
         case AnotherMode():
-            return f"on {pci} in {way.mode} mode{granted}: `vgpumgr mode set {way.mode} --on {host} --gpu-id {pci}`"
+            named = "MIG" if way.mode == MIG else way.mode
+            reset = " --allow-reset" if way.resets else ""
+            return f"on {pci} in {named} mode{granted}: `vgpumgr mode set {way.mode} --on {host} --gpu-id {pci}{reset}`"
         case AnotherPolicy():
             set_it = f"vgpumgr scheduler set --on {host} --gpu-id {pci} --policy {way.policy}"
             return f"on {pci} with the scheduler {way.policy}{granted}: `{set_it}`"

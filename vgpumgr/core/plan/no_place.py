@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy
-    from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.names import PciAddress, Slot
 
@@ -71,11 +71,12 @@ class AnotherGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnotherMode:
-    """A GPU can take it in the other mode."""
+    """A GPU can take it in another mode; `resets`: which it has only after a reset."""
 
     gpu: PciAddress
-    mode: SizeMode
+    mode: Mode
     placed: Placed
+    resets: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.plan import detach, mode, room, simulate
+from vgpumgr.core.plan import modes as mode_plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, InTheWay, Uncordoned, Without
 from vgpumgr.core.plan.placement import Placed
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from vgpumgr.core.model.snapshot import Gpu, SizeMode
+    from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.no_place import WayOut
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 MOST_VGPUS: Final = 4
 """A way that takes more vGPUs away is none."""
 
+_OTHER_SIZES: Final[Mapping[Mode | None, Mode]] = {EQUAL_SIZE: MIXED_SIZE, MIXED_SIZE: EQUAL_SIZE}
 _IN_THE_WAY = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
 
 
@@ -50,8 +53,10 @@ def find(view: HostView, request: AttachRequest, verdict: NoPlace, tried: Tried)
     crowded = [gpu for gpu in view.snapshot.gpus if gpu.pci in causes and gpu.uuid is not None]
     # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
     other = [gpu for gpu in crowded if gpu.mode == MIXED_SIZE or causes[gpu.pci] is not Cause.FULL]
-    modes = (_other_mode(view, gpu, tried) for gpu in other)
+    modes = (_other_mode(view, gpu, _OTHER_SIZES[gpu.mode], tried) for gpu in other if gpu.mode in _OTHER_SIZES)
     found += [way for way in modes if way is not None][:1]
+    undivided = [gpu for gpu in view.snapshot.gpus if (gpu.pci, Cause.NEEDS_MIG) in reasons and gpu.mig is not None]
+    found += [way for gpu in undivided if (way := _other_mode(view, gpu, MIG, tried)) is not None][:1]
     unlike = {pci for pci, _, refusal in verdict.reasons if refusal.cause is Cause.OTHER_POLICY}
     policies = (_other_policy(view, gpu, request, tried) for gpu in view.snapshot.gpus if gpu.pci in unlike)
     found += [way for way in policies if way is not None][:1]
@@ -66,16 +71,16 @@ def _granted(tried: Tried, view: HostView, gpus: tuple[str, ...] | None) -> Plac
     return verdict if isinstance(verdict, Placed) else None
 
 
-def _other_mode(view: HostView, gpu: Gpu, tried: Tried) -> AnotherMode | None:
-    if gpu.mode not in (EQUAL_SIZE, MIXED_SIZE):
-        return None
-    other: SizeMode = EQUAL_SIZE if gpu.mode == MIXED_SIZE else MIXED_SIZE
+def _other_mode(view: HostView, gpu: Gpu, other: Mode, tried: Tried) -> AnotherMode | None:
     try:
-        plan = mode.plan_mode(view, mode.ModeRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), mode=other))
+        plan = mode_plans.plan_mode(view, mode.ModeRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), mode=other, reset=True))
         placed = _granted(tried, simulate.apply(view, plan.steps), (str(gpu.uuid),))
     except (VgpumgrError, simulate.ImpossibleStepError):
         return None
-    return None if placed is None else AnotherMode(gpu=gpu.pci, mode=other, placed=placed)
+    if placed is None:
+        return None
+    resets = any(isinstance(step, steps.ResetGpu) for step in plan.steps)
+    return AnotherMode(gpu=gpu.pci, mode=other, placed=placed, resets=resets)
 
 
 def _other_policy(view: HostView, gpu: Gpu, request: AttachRequest, tried: Tried) -> AnotherPolicy | None:

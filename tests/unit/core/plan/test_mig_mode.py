@@ -198,3 +198,11 @@ def test_undoing_the_change_leaves_the_gpu_as_it_was_unless_it_has_been_reset() 
     reset = next(step for step in plan(time_sliced()).steps if isinstance(step, steps.ResetGpu))
     assert steps.is_final(reset)
     assert steps.inverse(reset) == reset
+
+
+@pytest.mark.parametrize(("board", "profile", "more"), [("A100", "2g.10gb", " --allow-reset"), ("H100", "2g.20gb", "")])
+def test_a_wish_that_needs_mig_is_refused_with_the_command_that_sets_it(board: str, profile: str, more: str) -> None:
+    with pytest.raises(errors.NoCapacity, match="is in MIG mode") as caught:
+        given_to(time_sliced(board), "vm01", mig_profile=profile)
+    assert caught.value.hint is not None
+    assert f"`vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0{more}`" in caught.value.hint
