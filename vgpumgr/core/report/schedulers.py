@@ -39,13 +39,13 @@ class SchedulerRow:
     host: HostName
     pci: PciAddress
     board: str | None
-    mode: Mode | None
     policy: str | None
     time_slice_ns: int | None
     frequency_hz: int | None
     averaging_factor: int | None
     persistent: Persistent
     state: State | None
+    mode: Mode | None
     verified: bool
     declared: SchedulerWish | None
     declared_where: str | None
@@ -86,7 +86,6 @@ def _row(view: Observed, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[Schedule
         pci=gpu.pci,
         uuid=gpu.uuid,
         board=gpu.board,
-        mode=gpu.mode,
         policy=state.policies.get(scheduler_plan.GRAPHICS) if state else None,
         engines=state.engines if state else (),
         averaging_factor=active.averaging_factor if active else None,
@@ -100,6 +99,7 @@ def _row(view: Observed, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[Schedule
         declared=wish,
         declared_where=found.origin if found is not None else None,
         state=None if problem and not _is_without(gpu, wish) else _word(layer, wish, differences),
+        mode=gpu.mode,
         differences=differences,
     )
     return row, problem
