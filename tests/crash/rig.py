@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from dataclasses import dataclass, field
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from tests.controllers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tests.controllers import Controller, Zygote
     from tests.lab_fixtures import Lab
 
 FLEET = Path(__file__).with_name("fleet.yml")
 HOSTS = {"p": "pf01", "a": "vf01", "b": "vf02", "c": "vf03", "d": "vd01"}  # by the first letter of their VMs
+IN_MIG = "mig01"  # no 2Q fits there
 HALTED = (1, 4, 6)  # failed, not reached, busy: how a controller may end to which something was done
 _PROBE = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
 _QUIET_S = 10.0  # for what a dead controller started on a host to end
@@ -32,6 +34,7 @@ for xml in /root/pristine/*.xml; do commands+="undefine $(basename "$xml" .xml);
 for mdev in /sys/bus/mdev/devices/*; do echo 1 >"$mdev/remove"; done
 for type in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do [ "$(cat "$type")" = 0 ] || echo 0 >"$type"; done
 """
+_WIPE_INSTANCES = "for what in dci dgi; do nvidia-smi mig -$what >/dev/null || [ $? = 6 ]; done\n"  # 6: none is there
 _KEEP = r"""
 set -e; mkdir -p /root/pristine; cd /root/pristine
 for vm in $(virsh -q -c qemu:///system list --all --name); do virsh -q -c qemu:///system dumpxml --inactive $vm >$vm.xml; done
@@ -39,7 +42,7 @@ for vm in $(virsh -q -c qemu:///system list --all --name); do virsh -q -c qemu:/
 
 
 def host_of(vm: str) -> str:
-    return HOSTS[vm[0]]
+    return IN_MIG if vm[0] == "m" else HOSTS[vm[0]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +70,12 @@ class Rig:
 
     def keep(self) -> None:
         """Remember every VM's definition, for `wipe`."""
-        for host in HOSTS.values():
+        for host in (*HOSTS.values(), IN_MIG):
             self.lab.must(host, "bash", "-s", text=_KEEP)
 
     def wipe(self, host: str) -> None:
         """Take everything away there, by the host's own means."""
-        self.lab.must(host, "bash", "-s", text=_WIPE)
+        self.lab.must(host, "bash", "-s", text=_WIPE + (_WIPE_INSTANCES if host == IN_MIG else ""))
 
     def look(self, host: str) -> dict[str, Any]:
         """What the probe sees there now."""
@@ -139,3 +142,15 @@ def must(one: Controller, *codes: int) -> Controller:
     if status > 0 and status < 128:
         assert "error: " in one.err, str(one)
     return one
+
+
+@contextlib.contextmanager
+def held(rig: Rig, begin: str, vm: str, *options: str, at: str, file: Path, **named: Any) -> Iterator[Controller]:
+    """A controller that stands at that point while the block runs, and goes on after it."""
+    start = rig.attach if begin == "attach" else rig.detach
+    one = start(vm, *options, interference={"at": at, "do": "touch", "file": str(file)}, **named)
+    wait_until(file.exists, f"{vm} at {at}")
+    try:
+        yield one
+    finally:
+        file.unlink()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.controllers import wait_until
-from tests.crash.rig import HALTED, check, must
+from tests.crash.rig import HALTED, check, held, must
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.controllers import Controller
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab
@@ -28,18 +24,6 @@ POINTS = (
     "before:bind_claim",
 )
 _SOON = ("--timeout", "3")
-
-
-@contextlib.contextmanager
-def held(rig: Rig, begin: str, vm: str, *options: str, at: str, file: Path) -> Iterator[Controller]:
-    """A controller that stands at that point while the block runs, and goes on after it."""
-    start = rig.attach if begin == "attach" else rig.detach
-    one = start(vm, *options, interference={"at": at, "do": "touch", "file": str(file)})
-    wait_until(file.exists, f"{vm} at {at}")
-    try:
-        yield one
-    finally:
-        file.unlink()
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -47,7 +47,7 @@ from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from tests.model.libvirt_double import Vm
     from vgpumgr.controller.context import Done, Progress
@@ -118,11 +118,11 @@ class Fleet:
     _cards: int = 0
 
     @classmethod
-    def install(cls, machines: Mapping[str, Machine], vms: Mapping[str, int]) -> Fleet:
-        """Fresh hosts; `vms` says how many VMs each has: vm01, vm02 …, on each host its own."""
+    def install(cls, machines: Mapping[str, Machine], vms: Mapping[str, int], *, in_mig: Collection[str] = ()) -> Fleet:
+        """Fresh hosts; `vms` says how many VMs each has: vm01, vm02 …, on each host its own. `in_mig`: those with GPUs in MIG mode."""
         fleet = cls(machines)
         for host, machine in machines.items():
-            machine.install()
+            machine.install(in_mig=host in in_mig)
             fleet.handmade[host] = {}
             for number in range(1, vms[host] + 1):
                 name = f"{host[-1]}vm{number:02}"

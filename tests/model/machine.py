@@ -34,7 +34,7 @@ from vgpumgr.host.server import Server
 from vgpumgr.host.steps import steps
 from vgpumgr.host.steps.guard import RemovalGuard
 from vgpumgr.lab import spec
-from vgpumgr.lab.driver import boards
+from vgpumgr.lab.driver import boards, mig
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import CREATE_EIO, Driver
 from vgpumgr.lab.sysfs.tree import PROC_DRIVER_PATH, Tree
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.model.libvirt_double import Vm
-    from vgpumgr.lab.driver.model import Gpu, Vgpu
+    from vgpumgr.lab.driver.model import BoardSpec, Gpu, Vgpu
     from vgpumgr.lab.sysfs.nodes import Node
 
 BOARDS = {MDEV_PF: "T4", MDEV_VF: "A40", VENDOR_VFIO: "L40S"}
@@ -52,9 +52,11 @@ GPUS = ("0000:41:00.0", "0000:81:00.0")
 VFS = 3
 # Short name → how many a GPU takes: few, so that a handful of VMs meets every limit. 8Q and 8C are of one size.
 TYPES = {"4Q": 3, "8Q": 2, "8C": 2, "16Q": 1}
+MIG_BOARD = "A100"
+MIG_TYPES = ("1-5C", "3-20C", "7-40C")
 
 # What a GPU's own files say anew after each change; everything else stays as long as its functions do.
-_CHANGING = ("available_instances", "creatable_vgpu_types", "current_vgpu_type", "placement_id")
+_CHANGING = ("available_instances", "creatable_vgpu_types", "current_vgpu_type", "placement_id", "gpu_instance_id")
 _ABSENT = ""
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _pids = itertools.count(1)
@@ -88,6 +90,7 @@ class Machine:
         self.connections: list[Callable[[], None]]
         self.orphans: dict[Place, int]  # ours, and the ledger that named them is lost: place → type id
         self.owners: dict[Place, tuple[str, str]]  # of orphans: VM and slot
+        self.foreign_instances: set[int]  # GPU instances that somebody else made: their serials
         self.sick: bool  # whether every write below /sys is answered EIO
         self.places_refused: bool  # whether a vGPU was not moved because of that
         for folder in ("root", "dev/vfio", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
@@ -97,13 +100,9 @@ class Machine:
         (root / "proc/sys/kernel/hostname").write_text(f"{name}\n")
         (root / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
 
-    def install(self) -> None:
-        """As on its first day: nothing is made, nobody runs, no ledger."""
-        board = boards.board(BOARDS[self.framework], "test")
-        kinds = [
-            replace(boards.type_of(board, short, "test"), max_instances=most) for short, most in sorted(TYPES.items())
-        ]
-        small = replace(board, types=tuple(kinds), vfs=VFS if board.vfs else 0)
+    def install(self, *, in_mig: bool = False) -> None:
+        """As on its first day: nothing is made, nobody runs, no ledger. `in_mig`: both GPUs are in MIG mode."""
+        small = _mig_board() if in_mig else _board(BOARDS[self.framework])
         gpus = tuple(
             spec.GpuSpec(
                 pci=pci,
@@ -111,6 +110,7 @@ class Machine:
                 board=small,
                 framework=self.framework,
                 numa_node=0,
+                mig=in_mig,
             )
             for pci in GPUS
         )
@@ -129,6 +129,7 @@ class Machine:
         self.hung = {}
         self.sick = self.places_refused = False
         self.orphans, self.owners = {}, {}
+        self.foreign_instances = set()
         self.connections = []
         shutil.rmtree(self.root / "var/lib/vgpumgr", ignore_errors=True)
         for file in (self.root / "etc/modprobe.d").iterdir():
@@ -149,10 +150,10 @@ class Machine:
 
     def serve(self, at: Callable[[str], None]) -> Server:
         """One run of the host program; `at` is told each point of a step."""
-        guard = RemovalGuard(Root(self.root), lambda: Nvml(self.driver), pause=lambda _seconds: None)
+        guard = RemovalGuard(Root(self.root), lambda: Nvml(self), pause=lambda _seconds: None)
         return Server(
             self.root,
-            nvml=lambda: Nvml(self.driver),
+            nvml=lambda: Nvml(self),
             libvirt=self.libvirt.serve(at),
             write=self.write,
             at=at,
@@ -227,17 +228,20 @@ class Machine:
 
     def ledger(self) -> list[dict[str, Any]]:
         """The ledger's entries, as they lie on the disk."""
-        file = self.root / LEDGER_PATH[1:]
-        if not file.exists():
-            return []
-        entries: list[dict[str, Any]] = json.loads(file.read_bytes())["entries"]
-        return entries
+        return self._records("entries")
+
+    def ledger_instances(self) -> list[dict[str, Any]]:
+        """Its entries of GPU instances."""
+        return self._records("instances")
 
     def blocked_writes(self) -> set[str]:
         """The UUIDs of the GPUs that the ledger has such a write of."""
+        return {record["gpu_uuid"] for record in self._records("blocked_writes")}
+
+    def _records(self, what: str) -> list[dict[str, Any]]:
         file = self.root / LEDGER_PATH[1:]
-        records = json.loads(file.read_bytes()).get("blocked_writes", []) if file.exists() else []
-        return {record["gpu_uuid"] for record in records}
+        records: list[dict[str, Any]] = json.loads(file.read_bytes()).get(what, []) if file.exists() else []
+        return records
 
     def is_locked(self) -> bool:
         """Whether anybody holds the host's lock: asked of the kernel, not of the host program."""
@@ -260,6 +264,15 @@ class Machine:
             self.driver.create_mdev(gpu.pci if self.framework == MDEV_PF else vf_pci(gpu, vf), type_id, uuid)
         self.show()
 
+    def make_instance(self, gpu: Gpu, profile_id: int, start: int) -> None:
+        """Somebody's own GPU instance, ready for a vGPU. OSError where the driver refuses."""
+        profile = mig.profile_of(gpu, profile_id)
+        assert profile is not None
+        serial = self.driver.create_instance(gpu.pci, profile_id, start)
+        self.driver.create_compute(gpu.pci, serial, mig.COMPUTE_PROFILES[profile.slices])
+        self.foreign_instances.add(serial)
+        self.show()
+
     def reboot(self) -> None:
         """Every vGPU and every running VM is gone, and whoever was connected; definitions and the ledger stay."""
         for cut in self.connections:
@@ -268,6 +281,7 @@ class Machine:
         self.libvirt.lose_running()
         self.let_go()
         self.orphans.clear()
+        self.foreign_instances.clear()
         self._boot()
 
     @property
@@ -375,6 +389,18 @@ class Machine:
         for other in self.release(vm.uuid):
             if other != key:
                 self.hold(other, vm.uuid, vm.name)
+
+
+def _board(name: str) -> BoardSpec:
+    board = boards.board(name, "test")
+    kinds = [replace(boards.type_of(board, short, "test"), max_instances=most) for short, most in sorted(TYPES.items())]
+    return replace(board, types=tuple(kinds), vfs=VFS if board.vfs else 0)
+
+
+def _mig_board() -> BoardSpec:
+    board = boards.board(MIG_BOARD, "test")
+    kinds = tuple(boards.type_of(board, short, "test", mig=True) for short in MIG_TYPES)
+    return replace(board, types=(), mig_types=kinds, vfs=VFS)
 
 
 class _Writing:

@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
+from tests.model.mig_double import MigDouble
 from vgpumgr.lab.driver import places, scheduler
 from vgpumgr.lab.driver.model import Engine, Policy
 
 if TYPE_CHECKING:
-    from vgpumgr.lab.driver.driver import Driver
+    from tests.model.machine import Machine
     from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
 
 _MIB = 1 << 20
 _BRANCH = 570  # of the driver that the machines have: one scheduler per GPU, by the first calls
 
 
-class Nvml:
+class Nvml(MigDouble):
     """Stands for the module. What is not here is not supported, as on a card that cannot do it."""
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._driver = machine.driver
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("nvml"):
@@ -72,7 +74,7 @@ class Nvml:
         return gpu.board.name
 
     def nvmlDeviceGetSupportedVgpus(self, gpu: Gpu) -> list[int]:  # noqa: N802
-        return [kind.id for kind in gpu.board.types]
+        return [kind.id for kind in gpu.board.all_types]
 
     def nvmlVgpuTypeGetName(self, number: int) -> str:  # noqa: N802
         return self._type(number).name
@@ -145,7 +147,7 @@ class Nvml:
 
     def _type(self, number: int) -> TypeSpec:
         with self._driver.reading() as state:
-            return next(kind for gpu in state.gpus for kind in gpu.board.types if kind.id == number)
+            return next(kind for gpu in state.gpus for kind in gpu.board.all_types if kind.id == number)
 
     def _vgpu(self, instance: int) -> Vgpu:
         with self._driver.reading() as state:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.model.machine import Machine, Place, key_of
+from tests.model.machine import Machine, Place, key_of, place
 from vgpumgr import errors
 from vgpumgr.controller.results import ReconcileResult
 from vgpumgr.core.driver.profiles import describe
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile.tasks import EnsureSlot
+from vgpumgr.host.protocol import MADE
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.names import Slot, VmUuid
@@ -130,6 +131,9 @@ def check_always(fleet: Fleet) -> None:
             known = ((where, kind) in ours) + (where in foreign) + (where in machine.orphans)
             assert known == 1, f"{host}: {where} is {'nobody' if not known else 'two parties'}'s: a leak"
         for gpu in machine.gpus():
+            if gpu.mig_on:
+                _check_instances(host, machine, gpu)
+                continue
             if gpu.mixed:
                 _check_no_overlap(host, gpu)
                 continue
@@ -149,6 +153,28 @@ def _check_no_overlap(host: str, gpu: Gpu) -> None:
         assert at in places.supported(gpu.board, vgpu.type, mixed=True), f"{host}: {what}: no such place"
         for slot in range(at, at + places.slots(gpu.board, vgpu.type)):
             assert taken.setdefault(slot, what) == what, f"{host}: {what} lies on {taken[slot]}"
+
+
+def _check_instances(host: str, machine: Machine, gpu: Gpu) -> None:
+    """Each GPU instance is ours or foreign, what the ledger calls made is there, and each vGPU of ours is where its entry says."""
+    entered = {
+        (row["profile_id"], row["start"]): row["state"]
+        for row in machine.ledger_instances()
+        if row["gpu_uuid"] == gpu.uuid and row["boot"] == machine.boot
+    }
+    there = {(one.profile.id, one.start): one for one in gpu.instances}
+    foreign = {where for where, one in there.items() if one.serial in machine.foreign_instances}
+    assert there.keys() - foreign <= entered.keys(), f"{host}: an instance is nobody's: {there.keys()}, {entered}"
+    assert not foreign & entered.keys(), f"{host}: an instance is two parties': {entered}"
+    made = {where for where, state in entered.items() if state == MADE}
+    assert made <= there.keys(), f"{host}: the ledger has an instance that is not there: {entered}, {there.keys()}"
+    by_id = {one.id: where for where, one in there.items()}
+    lies = {place(gpu, vgpu): by_id.get(vgpu.gpu_instance or 0) for vgpu in gpu.vgpus}
+    assert len(set(lies.values())) == len(lies), f"{host}: two vGPUs are in one instance: {lies}"
+    for row in machine.ledger():
+        where = _entry(row).place
+        if row["boot"] == machine.boot and where in lies:
+            assert lies[where] == (row["mig"]["profile_id"], row["mig"]["start"]), f"{host}: {row} is in {lies[where]}"
 
 
 def check_places(machine: Machine, pci: str) -> None:
@@ -351,7 +377,7 @@ def unserved(machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str)
     if [(entry.generation, entry.state) for entry in found] != [(claim.generation, "made")]:
         return f"{domain.name} {slot}: generation {claim.generation} is not the one entry: {found}"
     (entry,) = found
-    kinds = {kind.id: kind.name for gpu in machine.gpus() for kind in gpu.board.types}
+    kinds = {kind.id: kind.name for gpu in machine.gpus() for kind in gpu.board.all_types}
     if now.hardware.get(entry.place) != entry.type_id or not kinds[entry.type_id].endswith(f"-{profile}"):
         return f"{domain.name} {slot}: {entry.place} holds {now.hardware.get(entry.place)}"
     named = [str(device.source) for device in domain.inactive if device.slot == slot]

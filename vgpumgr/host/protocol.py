@@ -644,7 +644,8 @@ class VgpuSampleFact(TypedDict):
     """A running vGPU: whose it is (as in ActiveFact; with the VF its index), its memory now, and the sample since `since`.
 
     `at_us`: the sample's time, us since the epoch; null if there is no newer one, and then the four are null, too. They are
-    integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization). `holder`: null if no
+    integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization). With MIG, of which NVML
+    has no such samples, it is the time of this reading, and the four are null. `holder`: null if no
     process of the VM could be found.
     """
 
@@ -667,7 +668,7 @@ class VgpuSampleFact(TypedDict):
 class GpuSampleFact(TypedDict):
     """A physical function. `sm` and `memory`: percent of time in the driver's last period (nvmlDeviceGetUtilizationRates).
 
-    `policy`: how the graphics engine is shared. `types`: those of its running vGPUs and of the ledger's entries. `made`:
+    `policy`: how the graphics engine is shared, null with MIG. `types`: those of its running vGPUs and of the ledger's entries. `made`:
     how many vGPUs sysfs shows on it, running or not. `vgpus` null: it is unknown what runs. `temperature_c` (of the die) and
     `power_mw` are null also on a board without that sensor, which is no failure.
     """

@@ -11,7 +11,7 @@ from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.maintenance import CordonOptions
-from vgpumgr.host.protocol import FIXED_SHARE, LEDGER_PATH, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.host.protocol import FIXED_SHARE, LEDGER_PATH, MADE, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
 
@@ -25,6 +25,8 @@ HOST, SLOT = HOSTS[0], SLOTS[0]
 ELSEWHERE = "2vm01"  # on the second host
 VM, OTHER, THIRD, BOB = (f"1vm{number:02}" for number in (1, 2, 3, 4))
 SMALL, LARGE, WHOLE = "4Q", "8Q", "16Q"
+EIGHTH, HALF = "1-5C", "3-20C"  # of a GPU in MIG mode
+WHOLE_GPU = 0  # the id of the profile 7g.40gb
 OF_FIRST = DrainOptions(host=HOST, gpu_id=GPUS[0], reason="ECC errors")
 ECC = CordonOptions(host=HOST, gpu_id=None, reason="ECC errors")
 
@@ -34,6 +36,7 @@ class Operation:
     """`prepare` on a fresh host; `run` as often as one likes; `check`: it is done, all of it and once."""
 
     name: str
+    mig: bool = False  # whether the host's GPUs are in MIG mode
     prepare: Callable[[Fleet], None]
     run: Callable[[Fleet, Trouble | None], Outcome]
     check: Callable[[Fleet], None]
@@ -42,17 +45,29 @@ class Operation:
         return self.name
 
 
-def fresh(framework: str) -> Fleet:
-    """Two hosts. On the second GPU of the first somebody has an 8Q of his own, so that our 4Q are all on the first GPU."""
+def fresh(framework: str, *, mig: bool = False) -> Fleet:
+    """Two hosts. On the second GPU of the first somebody has an 8Q of his own, so that our 4Q are all on the first GPU.
+
+    `mig`: the GPUs of the first are in MIG mode, and that one is all a GPU instance of somebody's.
+    """
     machines = {HOST: POOL.machine(HOST, framework), HOSTS[1]: POOL.machine(HOSTS[1], VENDOR_VFIO)}
-    fleet = Fleet.install(machines, {HOST: 4, HOSTS[1]: 1})
-    assert fleet.make_by_hand(HOST, 1, 2, sorted(TYPES).index(LARGE))
+    fleet = Fleet.install(machines, {HOST: 4, HOSTS[1]: 1}, in_mig=[HOST] if mig else [])
+    if mig:
+        machine = machines[HOST]
+        machine.make_instance(machine.driver.gpu(GPUS[1]), WHOLE_GPU, 0)
+    else:
+        assert fleet.make_by_hand(HOST, 1, 2, sorted(TYPES).index(LARGE))
     return fleet
 
 
-def attach(fleet: Fleet, *vms: str) -> None:
+def small(fleet: Fleet) -> str:
+    """The smallest profile that the first host has."""
+    return EIGHTH if fleet.machines[HOST].driver.gpu(GPUS[0]).mig_on else SMALL
+
+
+def attach(fleet: Fleet, *vms: str, profile: str | None = None) -> None:
     for vm in vms:
-        assert fleet.attach(HOST, vm, SLOT, SMALL).word == "done"
+        assert fleet.attach(HOST, vm, SLOT, profile or small(fleet)).word == "done"
 
 
 def has(fleet: Fleet, vm: str, profile: str = SMALL) -> None:
@@ -175,6 +190,42 @@ def _check_again(fleet: Fleet) -> None:
     _lies_where_it_should(fleet, at=12)
 
 
+def _cache(fleet: Fleet) -> None:
+    """One half of the GPU is a VM's; in the other are two instances of ours that hold nothing."""
+    attach(fleet, OTHER, profile=HALF)
+    attach(fleet, VM, THIRD)
+    for vm in (VM, THIRD):
+        assert fleet.detach(HOST, vm, SLOT).word == "done"
+    assert [one.profile.name for one in fleet.machines[HOST].driver.gpu(GPUS[0]).instances] == [
+        "3g.20gb",
+        "1g.5gb",
+        "1g.5gb",
+    ]
+
+
+def _reboot(fleet: Fleet) -> None:
+    attach(fleet, OTHER, VM)
+    fleet.reboot(HOST)
+
+
+def _has_in_instance(fleet: Fleet, profile: str) -> None:
+    """And no making or removing of an instance is left half done."""
+    has(fleet, VM, profile)
+    _check_instances_whole(fleet)
+
+
+def _has_left_instance(fleet: Fleet) -> None:
+    has_not(fleet, VM)
+    _check_instances_whole(fleet)
+
+
+def _check_instances_whole(fleet: Fleet) -> None:
+    machine = fleet.machines[HOST]
+    here = [row for row in machine.ledger_instances() if row["boot"] == machine.boot]
+    assert {row["state"] for row in here} <= {MADE}, here
+    assert all(len(one.compute) == 1 for gpu in machine.gpus() for one in gpu.instances)
+
+
 ATTACH = Operation(
     name="attach",
     prepare=lambda fleet: attach(fleet, OTHER),
@@ -255,6 +306,34 @@ RECONCILE = Operation(
     run=lambda fleet, trouble: fleet.reconcile(HOST, trouble=trouble),
     check=_check_reconcile,
 )
+MIG_ATTACH = Operation(
+    name="attach that makes a GPU instance",
+    mig=True,
+    prepare=lambda fleet: attach(fleet, OTHER),
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, EIGHTH, trouble=trouble),
+    check=lambda fleet: _has_in_instance(fleet, EIGHTH),
+)
+MIG_EVICT = Operation(
+    name="attach that takes cached GPU instances away",
+    mig=True,
+    prepare=_cache,
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, HALF, trouble=trouble),
+    check=lambda fleet: _has_in_instance(fleet, HALF),
+)
+MIG_DETACH = Operation(
+    name="detach from a GPU instance",
+    mig=True,
+    prepare=lambda fleet: attach(fleet, OTHER, VM),
+    run=lambda fleet, trouble: fleet.detach(HOST, VM, SLOT, trouble=trouble),
+    check=_has_left_instance,
+)
+MIG_AGAIN = Operation(
+    name="attach again after a reboot, with its GPU instance",
+    mig=True,
+    prepare=_reboot,
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, EIGHTH, trouble=trouble),
+    check=lambda fleet: _has_in_instance(fleet, EIGHTH),
+)
 OPERATIONS = (
     ATTACH,
     REPLACE,
@@ -269,5 +348,9 @@ OPERATIONS = (
     DRAIN,
     PURGE,
     RECONCILE,
+    MIG_ATTACH,
+    MIG_EVICT,
+    MIG_DETACH,
+    MIG_AGAIN,
 )
 MIXED = (MODE, AGAIN)  # not on a GPU without the mode

@@ -18,6 +18,7 @@ from tests.crash.matrix.operations import (
     DRAIN,
     HOST,
     IN_PLACE,
+    MIG_EVICT,
     MIXED,
     MODE,
     OPERATIONS,
@@ -44,6 +45,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
 EVERY = dose(29, 1, commit=11)
+EVERY_OF_MIG = dose(29, 1, commit=23)
 _DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
 
 
@@ -63,7 +65,7 @@ def _machines() -> Iterator[None]:
 
 def moments(operation: Operation, framework: str) -> list[tuple[str, str]]:
     """What an undisturbed run of it is told, in order."""
-    fleet = fresh(framework)
+    fleet = fresh(framework, mig=operation.mig)
     operation.prepare(fleet)
     strike = Strike(fleet=fleet, way=WAYS[0], at=0)
     with listening(strike.hear):
@@ -97,10 +99,15 @@ def others(fleet: Fleet, operation: Operation) -> object:
         "detach several": (1, 2, 4),
         "drain": (1, 4),
         "host purge": (1, 2, 4),
+        "attach that makes a GPU instance": (1, 4),
+        "attach that takes cached GPU instances away": (1, 4),
+        "detach from a GPU instance": (1, 4),
+        "attach again after a reboot, with its GPU instance": (1, 4),
     }
     names = {f"1vm{number:02}" for number in mine.get(operation.name, (4,))}
     return (
         dict(fleet.handmade[HOST]),
+        set(machine.foreign_instances),
         [entry for entry in now.entries if entry.vm_name not in names],
         {uuid: domain for uuid, domain in now.domains.items() if domain.name not in names},
     )
@@ -108,7 +115,7 @@ def others(fleet: Fleet, operation: Operation) -> object:
 
 def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, str]:
     """Break it off there, and run it again. Which moment it was."""
-    fleet = fresh(framework)
+    fleet = fresh(framework, mig=operation.mig)
     operation.prepare(fleet)
     before = others(fleet, operation)
     strike = Strike(fleet=fleet, way=way, at=at)
@@ -119,7 +126,8 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
         strike.mend()
     assert strike.struck, "there is no such moment"
     promises.check_always(fleet)
-    if operation is IN_PLACE and way == STOPPED:  # whoever came by took the only room that there is, and gives it back
+    if operation in (IN_PLACE, MIG_EVICT) and way == STOPPED:
+        # Whoever came by took the only room that there is, and gives it back.
         fleet.detach(HOST, BOB, SLOT)
     again = operation.run(fleet, None)
     assert problem(again) is None, f"the same command again: {problem(again)}"
@@ -136,7 +144,12 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
 
 @pytest.mark.parametrize(
     ("operation", "framework"),
-    [(one, framework) for one in OPERATIONS for framework in FRAMEWORKS if one not in MIXED or framework != MDEV_PF],
+    [
+        (one, framework)
+        for one in OPERATIONS
+        for framework in FRAMEWORKS
+        if framework != MDEV_PF or not (one.mig or one in MIXED)
+    ],
     ids=str,
 )
 def test_broken_off_at_each_moment_the_same_command_again_ends_it(
@@ -147,14 +160,15 @@ def test_broken_off_at_each_moment_the_same_command_again_ends_it(
     shift = FRAMEWORKS.index(framework) * len(WAYS)
     failed = []
     count = 0
+    step = EVERY_OF_MIG if operation.mig else EVERY
     for number, way in enumerate(WAYS):
-        for at in range(1 + (5 * (number + shift)) % EVERY, len(heard) + 1, EVERY):
+        for at in range(1 + (5 * (number + shift)) % step, len(heard) + 1, step):
             count += 1
             try:
                 assert kill(operation, framework, way, at) == heard[at - 1]
             except AssertionError as error:
                 failed.append(f"{way} at {at} of {len(heard)} ({' '.join(heard[at - 1])}): {str(error)[:300]}")
-    every = "each moment" if EVERY == 1 else f"every {EVERY}th moment"
+    every = "each moment" if step == 1 else f"every {step}th moment"
     line = f"{operation} on {framework}: {len(heard)} moments, {len(WAYS)} ways, {every}: {count} kills"
     record_property("counted", f"kill matrix: {line}, {count - len(failed)} converged")
     assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)

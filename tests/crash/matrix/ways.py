@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.crash.matrix.operations import BOB, HOST, SLOT, SMALL
+from tests.crash.matrix.operations import BOB, HOST, SLOT, small
 from tests.model.wiring import POINT, HostProgramKilled, Trouble
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Strike:
                 for stream in self.trouble.streams:
                     stream.lapse()
                 if not in_step:  # while it stands still, somebody else comes by
-                    assert self.fleet.attach(HOST, BOB, SLOT, SMALL, by="bob@ctl2").word in (
+                    assert self.fleet.attach(HOST, BOB, SLOT, small(self.fleet), by="bob@ctl2").word in (
                         "done",
                         "unchanged",
                         "Cordoned",

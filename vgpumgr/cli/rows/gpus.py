@@ -67,13 +67,13 @@ MODE = View(
 def _seen_or_set(key: str, show: Read) -> Read:
     """The value that the driver reports; else, with a question mark, the one that was set and most likely holds.
 
-    A dash where the policy has none.
+    A dash where the policy has none, or the GPU no scheduler.
     """
 
     def read(value: Any, row: Row) -> str | None:
         if value is not None:
             return show(value, row)
-        if row.get("policy") == "best-effort":
+        if row.get("policy") == "best-effort" or row.get("mode") == "mig":
             return ABSENT
         kept = row["persistent"]
         if kept["policy"] is None or kept["policy"] != row.get("policy"):
@@ -96,6 +96,10 @@ def _slice(value: int | None, row: Row) -> str | None:
     return _seen_or_set("time_slice_ns", lambda ns, _: scheduler.show_ms(ns))(value, {**row, "persistent": kept})
 
 
+def _policy(value: str | None, row: Row) -> str | None:
+    return ABSENT if value is None and row.get("mode") == "mig" else value
+
+
 def _persistent(value: str | None, row: Row) -> str | None:
     return ABSENT if value is None and row["persistent"]["state"] else value
 
@@ -113,7 +117,7 @@ SCHEDULER = View(
         _HOST_COLUMN,
         _GPU_COLUMN,
         Column(key="board", head="BOARD", in_table=True),
-        Column(key="policy", head="POLICY", in_table=True),
+        Column(key="policy", head="POLICY", in_table=True, read=_policy),
         Column(key="time_slice_ns", head="SLICE", in_table=True, read=_slice, is_number=True),
         Column(
             key="frequency_hz",
@@ -131,6 +135,7 @@ SCHEDULER = View(
         ),
         Column(key="persistent.text", head="PERSISTENT", in_table=True, read=_persistent),
         Column(key="state", head="STATE", in_table=True, colours=STATES),
+        Column(key="mode", head="MODE"),
         Column(key="verified", head="VERIFIED"),
         Column(key="declared.text", head="DECLARED", none=ABSENT),
         Column(key="declared_where", head="DECLARED WHERE", none=ABSENT),

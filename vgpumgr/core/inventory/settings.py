@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.inventory.model import BoardDeclaration
+from vgpumgr.core.model.snapshot import MIG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ def deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> OfGpus |
 
 def all_deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> tuple[OfGpus, ...]:
     """The same with whatever else has equal weight: more than one means that the inventory contradicts itself."""
-    found = [one for one in declared if getattr(one, setting) is not None and _is_about(one, gpu)]
+    found = [one for one in declared if getattr(one, setting) is not None and _is_about(one, gpu, setting)]
     own = tuple(one for one in found if not isinstance(one, BoardDeclaration))
     return own or tuple(found)
 
@@ -33,8 +34,10 @@ def of_board(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> BoardDec
     return found if isinstance(found, BoardDeclaration) else None
 
 
-def _is_about(declared: GpuDeclaration | BoardDeclaration, gpu: Gpu) -> bool:
-    """A board's settings are for GPUs that offer vGPUs: a card that is passed through whole has neither."""
+def _is_about(declared: GpuDeclaration | BoardDeclaration, gpu: Gpu, setting: Setting) -> bool:
+    """A board's settings are for GPUs that have them: a card that is passed through whole has neither, one in MIG mode no scheduler."""
     if isinstance(declared, BoardDeclaration):
+        if setting == "scheduler" and gpu.mode == MIG:
+            return False
         return gpu.framework is not None and declared.board in gpu.board_names
     return declared.gpu_id in (gpu.pci, gpu.uuid)

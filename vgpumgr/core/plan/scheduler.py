@@ -132,6 +132,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
     """Plan the steps that set both layers to the wish. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
     detach.guard_ledger(view)
     gpu = _gpu(view.snapshot, request.gpu_uuid)
+    _guard_mode(view.snapshot, gpu)
     state = _state(view.snapshot, gpu)
     granted = _grant(view.snapshot, gpu, request.wish, state)
     files = _files(view.snapshot)
@@ -171,6 +172,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
 
 def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
     """How a GPU's two layers differ from a wish, and what cannot be read. Raises as plan_scheduler does, except InUse."""
+    _guard_mode(view.snapshot, gpu)
     state = _state(view.snapshot, gpu)
     setting = _grant(view.snapshot, gpu, wish, state).setting
     value = scheduler.rm_pvmrl(setting)
@@ -228,6 +230,25 @@ def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
     return gpu
 
 
+def why_none(gpu: Gpu) -> str | None:
+    """Why a GPU has no scheduler to set, as a predicate; None if it has one, or that is unknown.
+
+    nvml.h: NOT_SUPPORTED "if the GPU is in MIG mode", for reading as for setting it.
+    """
+    if gpu.mode != MIG:
+        return None
+    return "is in MIG mode: its GPU instances do not take turns, so there is no scheduler to set"
+
+
+def _guard_mode(facts: HostSnapshot, gpu: Gpu) -> None:
+    why = why_none(gpu)
+    if why is not None:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} {why}",
+            hint=f"`vgpumgr discover {facts.host}` shows the mode of each GPU",
+        )
+
+
 def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
     if gpu.scheduler is None:
         why = views.why_unknown(facts, "scheduler", gpu.pci)
@@ -254,11 +275,6 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
     except errors.BadSchedulerValue as error:
         message = f"GPU {gpu.pci} of {facts.host}: {error.message}"
         raise errors.BadSchedulerValue(message, hint=error.hint) from error
-    if gpu.mode == MIG:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in MIG mode, in which the driver accepts no scheduler for the whole GPU",
-            hint="MIG instances are not time-sliced",
-        )
     if gpu.mode == MIXED_SIZE and wish.policy == scheduler.FIXED_SHARE:
         raise errors.RefusedPlan(
             f"GPU {gpu.pci} of {facts.host} is in mixed-size mode, which does not combine with {scheduler.FIXED_SHARE}",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerWish
     from vgpumgr.core.inventory import OfGpus
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.plan.scheduler import Difference, Observed, Persistent
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
@@ -28,7 +28,8 @@ UNDECLARED: Final = "undeclared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRow:
-    """One GPU. Run-time values are None if unknown, as slice and factor are while no vGPU is active.
+    """One GPU. Run-time values are None if unknown, as slice and factor are while no vGPU is active, and if `mode` is MIG,
+    which has none.
 
     `verified`: the driver reports slice and factor now. `state`: ok, drift, pending_reboot, unverified, undeclared (and
     nothing pending); None if it cannot be determined. `rm_pvmrl`: the persistent value, None if none is set.
@@ -44,6 +45,7 @@ class SchedulerRow:
     averaging_factor: int | None
     persistent: Persistent
     state: State | None
+    mode: Mode | None
     verified: bool
     declared: SchedulerWish | None
     declared_where: str | None
@@ -96,7 +98,8 @@ def _row(view: Observed, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[Schedule
         caps=state.caps if state else None,
         declared=wish,
         declared_where=found.origin if found is not None else None,
-        state=None if problem else _word(layer, wish, differences),
+        state=None if problem and not _is_without(gpu, wish) else _word(layer, wish, differences),
+        mode=gpu.mode,
         differences=differences,
     )
     return row, problem
@@ -104,6 +107,9 @@ def _row(view: Observed, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[Schedule
 
 def _differences(view: Observed, gpu: Gpu, wish: SchedulerWish | None) -> tuple[tuple[Difference, ...], str | None]:
     if wish is None:
+        none = scheduler_plan.why_none(gpu)
+        if none is not None:
+            return (), f"GPU {gpu.pci} {none}"
         if gpu.scheduler is None:
             why = views.why_unknown(view.snapshot, "scheduler", gpu.pci)
             return (), f"the scheduler of GPU {gpu.pci} cannot be read: {why}"
@@ -112,6 +118,11 @@ def _differences(view: Observed, gpu: Gpu, wish: SchedulerWish | None) -> tuple[
         return scheduler_plan.drift(view, gpu, wish), None
     except VgpumgrError as error:
         return (), error.message
+
+
+def _is_without(gpu: Gpu, wish: SchedulerWish | None) -> bool:
+    """Whether there is neither a scheduler nor a wish for one, which agree."""
+    return wish is None and scheduler_plan.why_none(gpu) is not None
 
 
 def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[Difference]) -> State:

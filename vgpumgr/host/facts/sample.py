@@ -1,7 +1,8 @@
 """What runs and how much it uses: one pass over NVML, without the rest of sysfs. Nothing here writes.
 
 Call it under the host's lock, like everything that opens NVML. From nvml.h: a vGPU is on NVML's list while a VM runs with
-it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the given time, in percent of the GPU.
+it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the given time, in percent of the GPU. On a GPU in
+MIG mode it is not supported, nor is the whole GPU's utilization: a sample then has the framebuffer alone.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, O
 from ..files import Root, Unknowns, directory, read_all
 from ..ledger import ledger
 from ..protocol import (
+    MIG,
     PROTOCOL,
     GpuSampleFact,
     HandleFact,
@@ -153,17 +155,18 @@ class _Gpu:
         memory = self._ask(nvml, "framebuffer_bytes", "nvmlDeviceGetMemoryInfo", handle)
         if memory is not None:
             fact["framebuffer_bytes"], fact["framebuffer_used_bytes"] = int(memory.total), int(memory.used)
-        rates = self._ask(nvml, "sm", "nvmlDeviceGetUtilizationRates", handle)
+        fact["mode"] = self._attempt("mode", lambda: read_mode(nvml, handle))
+        in_mig = fact["mode"] == MIG
+        rates = self._attempt("sm", lambda: _ask_in_mode(nvml, "nvmlDeviceGetUtilizationRates", handle, in_mig=in_mig))
         if rates is not None:
             fact["sm"], fact["memory"] = _percent(rates.gpu), _percent(rates.memory)
         fact["temperature_c"] = self._sensor(nvml, "temperature_c", "nvmlDeviceGetTemperature", handle, _DIE)
         fact["power_mw"] = self._sensor(nvml, "power_mw", "nvmlDeviceGetPowerUsage", handle)
-        fact["policy"] = self._policy(nvml, handle)
-        fact["mode"] = self._attempt("mode", lambda: read_mode(nvml, handle))
+        fact["policy"] = None if in_mig else self._policy(nvml, handle)
         instances: Optional[List[int]] = self._attempt("vgpus", lambda: running_vgpus(nvml, handle, self._pause))
         if instances is None:
             return fact
-        used = self._used(nvml, handle, since_us) if instances else {}
+        used = self._used(nvml, handle, since_us, instances, in_mig=in_mig) if instances else {}
         vgpus = [self._vgpu(nvml, instance, used.get(instance)) for instance in instances]
         fact["vgpus"] = vgpus
         kinds = {row["type_id"] for row in vgpus if row["type_id"] is not None}
@@ -203,17 +206,23 @@ class _Gpu:
         engines = scheduler["engines"] if scheduler is not None else ()
         return next((row["policy"] for row in engines if row["engine"] == GRAPHICS), None)
 
-    def _used(self, nvml: Any, handle: Any, since_us: int) -> Dict[int, _Used]:
-        """The samples by instance, without those that have no newer one."""
+    def _used(
+        self, nvml: Any, handle: Any, since_us: int, instances: Sequence[int], *, in_mig: bool
+    ) -> Dict[int, _Used]:
+        """The samples by instance, without those that have no newer one; with MIG, if NVML has none, of nothing but now."""
 
         def newer() -> Any:
             try:
-                return ask(nvml, "nvmlDeviceGetVgpuUtilization", handle, since_us)
+                return _ask_in_mode(nvml, "nvmlDeviceGetVgpuUtilization", handle, since_us, in_mig=in_mig)
             except NvmlFailed as failed:
                 if failed.code != _NO_NEWER:
                     raise
                 return ()
 
+        found = self._attempt("vgpus.sm", newer)
+        if found is None and in_mig:
+            now = _Used(at_us=time.time_ns() // 1000, sm=None, memory=None, encoder=None, decoder=None)
+            return dict.fromkeys(instances, now)
         return {
             int(row.vgpuInstance): _Used(
                 at_us=int(row.timeStamp),
@@ -222,7 +231,7 @@ class _Gpu:
                 encoder=_percent(row.encUtil.uiVal),
                 decoder=_percent(row.decUtil.uiVal),
             )
-            for row in self._attempt("vgpus.sm", newer) or ()
+            for row in found or ()
             if int(row.timeStamp) > since_us  # "only samples with timestamp greater than"; a 0 means none was taken
         }
 
@@ -257,6 +266,16 @@ class _Gpu:
             if fact is not None:
                 facts.append(fact)
         return facts
+
+
+def _ask_in_mode(nvml: Any, function: str, *arguments: Any, in_mig: bool) -> Any:
+    """One call; null if it is not supported because the GPU is in MIG mode. Raises NvmlFailed."""
+    try:
+        return ask(nvml, function, *arguments)
+    except NvmlFailed as failed:
+        if in_mig and failed.code == _NOT_SUPPORTED:
+            return None
+        raise
 
 
 def _percent(value: Any) -> Optional[int]:

@@ -11,7 +11,7 @@ from tests.unit.core import builders
 from vgpumgr import names
 from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, Policy, SchedulerWish
 from vgpumgr.core.inventory import BoardDeclaration, GpuDeclaration, Location, SchedulerDeclaration, settings
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import OfGpus
@@ -67,6 +67,14 @@ def test_a_board_is_known_by_its_code_and_by_its_full_name() -> None:
 def test_a_gpu_that_offers_no_vgpus_has_no_settings_of_its_board() -> None:
     whole = replace(GPU, framework=None, types=None, name="NVIDIA A40")
     assert settings.deciding(whole, [board(MIXED_SIZE)], "mode") is None
+
+
+def test_a_gpu_in_mig_mode_has_no_scheduler_of_its_board_and_its_own_entry_stands() -> None:
+    """One that is named is a mistake to be told; a board's is about the others."""
+    divided = replace(GPU, mode=MIG)
+    assert settings.deciding(divided, [board(None, FIXED_SHARE)], "scheduler") is None
+    assert settings.deciding(divided, [own(None, FIXED_SHARE)], "scheduler") is not None
+    assert settings.deciding(divided, [board(MIXED_SIZE)], "mode") is not None
 
 
 def test_two_boards_that_are_the_same_one_contradict_each_other_and_an_own_entry_settles_it() -> None:

@@ -349,7 +349,6 @@ def test_what_is_in_use_hinders_nothing_where_nothing_has_to_be_set() -> None:
     [
         ("mixed-size", FIXED_SHARE, True),
         ("mixed-size", EQUAL_SHARE, False),
-        ("mig", EQUAL_SHARE, True),
         (None, FIXED_SHARE, False),
     ],
 )
@@ -360,6 +359,21 @@ def test_modes_that_do_not_combine_with_a_policy_refuse_it(mode: Mode | None, po
         refused(view, errors.RefusedPlan, wish)
     else:
         assert plan(view, wish).changed
+
+
+def in_mig() -> HostView:
+    """As the host program reads one: it does not ask such a GPU for a scheduler."""
+    return builders.change_gpus(busy(vms=0), lambda gpu: replace(gpu, mode="mig", scheduler=None))
+
+
+@pytest.mark.parametrize("wish", [FIXED, SchedulerWish(policy=FIXED_SHARE, time_slice_ns=31 * MS)])
+def test_in_mig_mode_nothing_is_set_whatever_is_wished_and_the_mode_is_the_reason(wish: SchedulerWish) -> None:
+    error = refused(in_mig(), errors.RefusedPlan, wish)
+    assert error.message == (
+        "GPU 0000:41:00.0 of kvm01 is in MIG mode: its GPU instances do not take turns, so there is no scheduler to set"
+    )
+    with pytest.raises(errors.RefusedPlan, match="is in MIG mode"):
+        kinds(in_mig(), wish)
 
 
 def test_what_cannot_be_read_is_not_written() -> None:
@@ -456,6 +470,16 @@ def test_a_row_says_in_one_word_how_both_layers_stand(make: Callable[[], HostVie
     gpu = view.snapshot.gpus[0]
     row = schedulers.row_of(view, gpu, [builders.declared_scheduler(gpu, FIXED)] if declared else [])
     assert row.state == state
+
+
+@pytest.mark.parametrize(("declared", "state"), [(False, "undeclared"), (True, None)])
+def test_a_gpu_in_mig_mode_has_no_scheduler_and_the_report_says_why(declared: bool, state: str | None) -> None:
+    view = in_mig()
+    gpu = view.snapshot.gpus[0]
+    (row,), (finding,) = schedulers.rows(view, [builders.declared_scheduler(gpu, FIXED)] if declared else [])
+    assert (row.state, row.policy, row.mode) == (state, None, "mig")
+    assert "is in MIG mode" in finding.text
+    assert "read" not in finding.text
 
 
 def test_a_row_of_a_gpu_that_does_not_tell_is_unknown_with_its_reason() -> None:

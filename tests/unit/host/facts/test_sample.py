@@ -252,6 +252,29 @@ def test_a_sensor_that_a_board_lacks_is_unknown_and_no_failure(
     assert readings.incomplete_reason(reading) is None
 
 
+def test_with_mig_only_the_framebuffer_is_told_and_what_nvml_does_not_measure_is_no_failure(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    unsupported = dict.fromkeys(
+        (
+            "nvmlDeviceGetUtilizationRates",
+            "nvmlDeviceGetVgpuUtilization",
+            "nvmlDeviceGetVgpuSchedulerState",
+            "nvmlDeviceGetVgpuSchedulerState_v2",
+            "nvmlDeviceGetVgpuSchedulerCapabilities",
+        ),
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+    )
+    told = sample(host, Meter(mig=1, **unsupported))
+    first = told["gpus"][0]
+    assert told["unknown"] == []
+    assert [first[key] for key in ("mode", "sm", "memory", "policy")] == ["mig", None, None, None]
+    [row] = first["vgpus"]
+    assert [row[key] for key in ("sm", "memory", "encoder", "decoder")] == [None] * 4
+    assert row["framebuffer_used_bytes"] == TWENTY_GB
+    assert 0 < row["at_us"] <= told["now_us"]
+
+
 def test_without_nvml_the_ledger_is_told_all_the_same(tmp_path: Path) -> None:
     told = sample(two_gpus(tmp_path), FakeNvml(nvmlInit=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
     assert [gpu["vgpus"] for gpu in told["gpus"]] == [None, None]

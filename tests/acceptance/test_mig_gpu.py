@@ -1,0 +1,100 @@
+"""A GPU in MIG mode beside a time-sliced one: what its vGPUs are known to use, and what is said of its scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance import loads
+from tests.acceptance.command import vgpumgr
+from tests.lab_fixtures import fewer_vfs
+from tests.unit.metrics import reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST, IN_MIG, SLICED = "kvm01", "0000:41:00.0", "0000:81:00.0"
+GIB = 1 << 30
+ENGINES = ("sm", "memory", "encoder", "decoder")
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """vm01 has a GPU instance for itself, vm02 shares the other GPU; both work."""
+    lab = lab_factory(fewer_vfs("mig", tmp_path_factory.mktemp("mig")), shared=False)
+    for vm, wish in (("vm01", ("--mig-profile", "1g.5gb")), ("vm02", ("--profile", "4C"))):
+        vgpumgr(lab, "attach", vm, *wish, "--on", HOST)
+        vgpumgr(lab, "lab", "hold", vm)
+        vgpumgr(lab, "lab", "load", vm, "--sm", "60", "--fb", "2G")
+    loads.wait_for_tick()
+    for _ in range(2):
+        assert vgpumgr(lab, "collect").err == ""  # nothing is missing: NVML has no more to tell
+    yield lab
+    lab.down()
+
+
+def usage(lab: Lab, *arguments: str) -> dict[str, Any]:
+    return vgpumgr(lab, "usage", *arguments, "-o", "json").document
+
+
+def test_the_use_of_a_mig_backed_vgpu_is_its_framebuffer_and_all_else_is_unknown(lab: Lab) -> None:
+    document = usage(lab, HOST)
+    assert document["findings"] == []
+    mine, other = sorted(document["vgpus"], key=lambda row: row["vm"])
+    for engine in ENGINES:
+        assert {mine[engine][key] for key in ("mean", "p50", "p95", "max")} == {None}, engine
+        assert set(mine[engine]["series"]) == {None}, engine
+    assert mine["used_of_share"] is None
+    assert [mine[f"framebuffer_{what}_bytes"] for what in ("used", "max", "size", "headroom")] == [
+        2 * GIB,
+        2 * GIB,
+        5 * GIB,
+        3 * GIB,
+    ]
+    assert mine["samples"] > 0
+    assert other["sm"]["max"] == 60
+
+
+def test_it_is_neither_idle_nor_busy_by_what_nobody_measured(lab: Lab) -> None:
+    idle = usage(lab, HOST, "--idle", "1h")
+    assert "vm01" in [row["vm"] for row in idle["not_judged"]]
+    assert "vm01" not in [row["vm"] for row in idle["vgpus"]]
+    assert "vm01" in [row["vm"] for row in usage(lab, HOST, "--over", "30%")["vgpus"]]  # by its framebuffer
+    assert "vm01" in [row["vm"] for row in usage(lab, HOST, "--over", "50%")["not_judged"]]
+
+
+def test_the_tables_have_question_marks_and_the_framebuffer(lab: Lab) -> None:
+    told = next(line for line in vgpumgr(lab, "usage", "vm01").out.splitlines() if "framebuffer " in line)
+    assert "2.0 GiB now, at most 2.0 GiB of 5.0 GiB, 3.0 GiB never used" in told
+    table = vgpumgr(lab, "top", HOST, "--once").out.splitlines()
+    head, shown = (next(line for line in table if line.startswith(word)) for word in ("VM ", "vm01 "))
+    assert head.split()[3:5] == ["SM", "FB"]
+    assert shown.split()[3:6] == ["?", "2.0", "GiB"]
+
+
+def test_an_export_has_no_series_of_what_is_unknown(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "vgpu.prom"
+    vgpumgr(lab, "export", "textfile", str(file))
+    lines = reading.parse(file.read_bytes())
+    of_mig = {line.name for line in lines if (line.labels.get("host"), line.labels.get("gpu")) == (HOST, IN_MIG)}
+    assert "vgpumgr_vgpu_framebuffer_used_bytes" in of_mig
+    assert not [name for name in of_mig if "utilization" in name or "busy" in name]
+
+
+def test_a_gpu_in_mig_mode_has_no_scheduler_to_show_or_to_set(lab: Lab) -> None:
+    why = f"GPU {IN_MIG} is in MIG mode: its GPU instances do not take turns, so there is no scheduler to set"
+    shown = vgpumgr(lab, "scheduler", "show", HOST)
+    assert shown.warnings == [f"{HOST}: {why}"]
+    line = next(line for line in shown.out.splitlines() if IN_MIG in line)
+    assert line.split() == [HOST, IN_MIG, "A100", "-", "-", "-", "-", "-", "undeclared"]
+    before = lab.revisions()
+    wish = ("--policy", "fixed-share", "--yes", "-o", "json")
+    refused = vgpumgr(lab, "scheduler", "set", "--on", HOST, "--gpu-id", IN_MIG, *wish, code=5)
+    assert refused.error["message"] == why.replace(IN_MIG, f"{IN_MIG} of {HOST}")
+    assert lab.revisions() == before
