@@ -18,6 +18,7 @@ from vgpumgr import resources, templates
 from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.drain import DrainOptions, drain
+from vgpumgr.controller.instances import GcOptions, give_back
 from vgpumgr.controller.maintenance import CordonOptions, cordon
 from vgpumgr.controller.mode import ModeOptions, set_mode
 from vgpumgr.controller.purge import purge
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from tests.model.libvirt_double import Vm
     from vgpumgr.controller.context import Done, Progress
     from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.mode import ModePlan
     from vgpumgr.core.plan.plan import Plan
@@ -66,7 +68,7 @@ _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
 
-Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult | DrainResult | PurgeResult"
+Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | ChangeResult[FreePlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult | DrainResult | PurgeResult"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -262,6 +264,13 @@ class Fleet:
             check=check, show=lambda _planned: None, ask=lambda _planned: None
         )
         return self._run(lambda context, _end: set_mode(context, options, consent), trouble, by)
+
+    def give_back(self, host: str, *, check: bool = False, trouble: Trouble | None = None) -> Outcome:
+        options = GcOptions(on=host, gpu_id=None)
+        consent: Consent[Planned[FreePlan]] = Consent(
+            check=check, show=lambda _planned: None, ask=lambda _planned: None
+        )
+        return self._run(lambda context, _end: give_back(context, options, consent), trouble, "anna@ctl1")
 
     def cordon(
         self,

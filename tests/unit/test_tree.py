@@ -34,6 +34,7 @@ ELSEWHERE = {
     "vgpumgr.documents.inventory": "unit/cli/commands/test_inventory.py",
     "vgpumgr.documents.lab": SCHEMAS,
     "vgpumgr.documents.mig_fit": SCHEMAS,
+    "vgpumgr.documents.mig_show": SCHEMAS,
     "vgpumgr.documents.profiles": SCHEMAS,
     "vgpumgr.documents.render": SCHEMAS,
     "vgpumgr.documents.top": "acceptance/test_top.py",

@@ -42,6 +42,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "cordon": ("commands.maintenance", "cordon", "Keep new vGPUs from a host or GPU, with the reason."),
         "drain": ("commands.maintenance", "drain", "Cordon a host or GPU and list what blocks maintenance."),
         "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),
+        "gc": ("commands.mig", "gc", "Give back GPU instances (MIG) that hold no vGPU."),
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
     },
     "Look": {
@@ -49,7 +50,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "capacity": ("commands.capacity", "capacity", "What still fits: every profile by board, or one on each GPU."),
         "profiles": ("commands.look", "profiles_command", "Available profiles, and what fits now."),
         "units": ("commands.units", "units", "What 1 fGPU, 0.1 GPU and 4G mean on each board."),
-        "mig": ("commands.mig", "mig", "GPU instances (MIG): which of them fit on a board together."),
+        "mig": ("commands.mig", "mig", "GPU instances (MIG): what is there, and what fits together."),
         "explain": ("commands.explain", "explain", "Which type on which GPU would serve a wish, and why."),
         "render": ("commands.look", "render", "The libvirt XML of a VM's vGPUs."),
         "top": ("commands.top", "top", "Live GPU usage by VM."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.plan.cached import FreePlan
 from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.reconcile.adopt import AdoptPlan
@@ -22,12 +23,17 @@ CHANGE = "vgpumgr.change/1"
 
 
 AnyResult: TypeAlias = (
-    ChangeResult[Plan] | ChangeResult[AdoptPlan] | ChangeResult[CordonPlan] | SchedulerResult | ModeResult
+    ChangeResult[Plan]
+    | ChangeResult[AdoptPlan]
+    | ChangeResult[CordonPlan]
+    | ChangeResult[FreePlan]
+    | SchedulerResult
+    | ModeResult
 )
 
 
 def document(result: AnyResult, *, check: bool) -> dict[str, object]:
-    """The document of attach, detach, adopt, cordon, uncordon, `scheduler set` and `mode set`: one plan on one host."""
+    """The document of attach, detach, adopt, cordon, uncordon, gc, `scheduler set` and `mode set`: one plan on one host."""
     plan = result.planned.plan
     unread = result.unread if isinstance(result, ChangeResult) else ()
     return {
@@ -44,6 +50,8 @@ def _afterwards(result: AnyResult) -> dict[str, object]:
     host, plan = result.planned.host, result.planned.plan
     if isinstance(plan, CordonPlan):
         return {"host": host, "gpu": plan.gpu, "cordon": cordon.text(plan.cordon)}
+    if isinstance(plan, FreePlan):
+        return {"host": host, "gpu": plan.gpu, "in_use": plan.in_use}
     if isinstance(result, ChangeResult):
         vm = plan.vm.name if isinstance(plan, Plan) else None
         return {"vm": vm, "host": host, "vgpus": common.plain(result.rows)}

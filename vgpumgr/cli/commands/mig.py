@@ -1,15 +1,16 @@
-"""mig fit."""
+"""mig show, mig fit, gc."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, rows
+from vgpumgr.cli.params import asking, candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
-from vgpumgr.cli.rows import printing
-from vgpumgr.cli.rows.mig import MIG_FIT
+from vgpumgr.cli.rows import change_result, printing
+from vgpumgr.cli.rows.mig import GC, MIG_FIT, MIG_SHOW
 from vgpumgr.cli.text import mig_text, output, sparkline
 
 if TYPE_CHECKING:
@@ -19,7 +20,35 @@ if TYPE_CHECKING:
 @click.group()
 @root_options
 def mig() -> None:
-    """GPU instances (MIG): which of them fit on a board together."""
+    """GPU instances (MIG): what the hosts' GPUs are divided into, and what fits on a board together."""
+
+
+@mig.command("show")
+@choosing.hosts()
+@rows.options(MIG_SHOW)
+@common_options
+def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+    """The GPUs in MIG mode: their GPU instances, drawn to scale, whose they are, and what still fits.
+
+    \b
+      vgpumgr mig show
+      vgpumgr mig show kvm01 -o json
+
+    used: vGPUs are in it. cached: vgpumgr made it, and nothing is in it; the next vGPU that fits takes it, a larger one evicts it, and
+    vgpumgr gc gives it back. foreign: somebody else made it, and it is never changed.
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+    from vgpumgr.core.report import instances
+    from vgpumgr.documents import mig_show as documents
+
+    fleet = report.look_over(build_context(settings), hosts, instances.of_host)
+    if settings.for_people and not (settings.columns or settings.sorted_by):
+        ascii_only = sparkline.bars_of_stdout() == sparkline.ASCII
+        output.write_lines(mig_text.show_lines(fleet.views, output.width(), ascii_only=ascii_only))
+    else:
+        printing.print_rows(settings, MIG_SHOW, documents.document(fleet))
+    return output.print_errors(settings, [error for _, error in fleet.errors])
 
 
 @mig.command("fit")
@@ -49,3 +78,30 @@ def fit_command(settings: Settings, *, board: str, profiles: tuple[str, ...]) ->
         printing.print_rows(settings, MIG_FIT, documents.document(answer))
     refusal = mig_fit.refusal(answer)
     return output.print_errors(settings, [] if refusal is None else [refusal])
+
+
+@click.command()
+@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The host.")
+@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU of the host.")
+@common_options
+def gc(settings: Settings, *, on: str, gpu_id: str | None) -> int:
+    """Give back the GPU instances that vgpumgr made and that hold no vGPU now.
+
+    \b
+      vgpumgr gc --on kvm01
+      vgpumgr gc --on kvm01 --gpu-id 0000:41:00.0 --check
+
+    Attach evicts such cached instances by itself where their slices are needed; this is for slices that something else is to have.
+    An instance with a vGPU stays, and so do one to which a missing vGPU comes back, and everything that is not ours. Those that the inventory
+    declares are made again by the next reconcile.
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import instances as use_case
+    from vgpumgr.names import parse_gpu_id
+
+    options = use_case.GcOptions(on=on, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id))
+    started = time.monotonic()
+    consent = asking.consent(settings, "gc", mig_text.gc_lines, question="Give back the {about} on {host}?")
+    result = use_case.give_back(build_context(settings), options, consent)
+    closing = mig_text.gc_closing(result, time.monotonic() - started)
+    return change_result.print_rows(settings, result, closing, GC)

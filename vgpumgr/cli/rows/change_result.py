@@ -1,4 +1,4 @@
-"""What attach, detach, adopt, cordon, `mode set` and `scheduler set` print once they are done, and their exit code."""
+"""What attach, detach, adopt, cordon, gc, `mode set` and `scheduler set` print once they are done, and their exit code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.rows.column import Row, View
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
-    from vgpumgr.core.plan.cordons import CordonPlan
+    from vgpumgr.controller.results import ChangeResult
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
+    from vgpumgr.documents.change import AnyResult
 
 
 def print_vgpus(
@@ -31,7 +31,7 @@ def print_vgpus(
 
 def print_rows(
     settings: Settings,
-    result: ChangeResult[Plan] | ChangeResult[AdoptPlan] | ChangeResult[CordonPlan] | SchedulerResult | ModeResult,
+    result: AnyResult,
     closing: str,
     view: View,
     rows: Sequence[Row] | None = None,

@@ -1,8 +1,39 @@
-"""The rows of `mig fit`."""
+"""The rows of `mig show`, `mig fit` and `gc`."""
 
 from __future__ import annotations
 
-from vgpumgr.cli.rows.column import Column, View
+from vgpumgr.cli.rows.column import ABSENT, Column, View
+from vgpumgr.cli.rows.states import STATES
+
+MIG_SHOW = View(
+    path=("hosts", "gpus", "instances"),
+    shared={"host": "hosts.name", "gpu": "gpus.pci", "board": "gpus.board", "uuid": "gpus.uuid"},
+    names=("host", "gpu"),
+    gives_way=("board", "size", "id"),
+    columns=(
+        Column(key="host", head="HOST", in_table=True),
+        Column(key="gpu", head="GPU", in_table=True),
+        Column(key="board", head="BOARD", in_table=True),
+        Column(key="profile", head="PROFILE", in_table=True),
+        Column(key="start", head="START", in_table=True, is_number=True),
+        Column(key="size", head="SIZE", in_table=True, is_number=True),
+        Column(key="id", head="ID", in_table=True, is_number=True),
+        Column(key="state", head="STATE", in_table=True, colours=STATES),
+        Column(key="vms", head="VMS", in_table=True, none=ABSENT),
+        Column(key="ours", head="OURS"),
+        Column(key="uuid", head="UUID"),
+    ),
+)
+
+GC = View(
+    path=("result",),
+    names=("host",),
+    columns=(
+        Column(key="host", head="HOST", in_table=True),
+        Column(key="gpu", head="GPU", in_table=True, none=ABSENT),
+        Column(key="in_use", head="IN USE", in_table=True, is_number=True),
+    ),
+)
 
 MIG_FIT = View(
     path=("arrangement",),

@@ -36,6 +36,7 @@ STATES: Final = {
     "unreached": "red",
     "down": "red",
     "foreign": "dim",
+    "cached": "dim",
     "off": "dim",
     "undeclared": "dim",
     "unchanged": "dim",

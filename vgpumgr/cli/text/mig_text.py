@@ -1,4 +1,4 @@
-"""The memory slices of a GPU in MIG mode, drawn to scale; and what `mig fit` says below the drawing."""
+"""The memory slices of a GPU in MIG mode, drawn to scale: what `mig show` and `mig fit` say; and the lines of `gc`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from itertools import groupby
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
+from vgpumgr.cli.text.plan_text import instance_lines
 from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.text.wrapping import cell_width, wrapped
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from vgpumgr.controller.results import ChangeResult, Planned
     from vgpumgr.core.driver.mig_fit import Fit
+    from vgpumgr.core.plan.cached import FreePlan
+    from vgpumgr.core.report.instances import HostInstances
 
 IN_A_PIPE: Final = 80
 _WIDEST_SLICE: Final = 20
@@ -136,6 +141,56 @@ def _padded(text: str, inner: int) -> str:
 
 def _edge(strokes: _Strokes, corners: str, boxes: Sequence[_Box]) -> str:
     return corners[0] + corners[1].join(strokes.line * box.inner for box in boxes) + corners[2]
+
+
+def show_lines(hosts: Iterable[HostInstances], width: int | None, *, ascii_only: bool) -> Iterator[str]:
+    """Each GPU in MIG mode: a head, its instances, and what still fits."""
+    none = True
+    for host in hosts:
+        for gpu in host.gpus:
+            if not none:
+                yield ""
+            none = False
+            yield f"{host.host}  {gpu.pci}  {gpu.board or '?'}"
+            if gpu.problem is not None:
+                yield f"? its GPU instances cannot be read: {gpu.problem}"
+                continue
+            drawn = [
+                Drawn(
+                    start=one.start,
+                    size=one.size,
+                    label=f"{one.profile} id {one.id}",
+                    state=State(one.state),
+                    who=" ".join(one.vms) + ("" if one.ours or not one.vms else " (foreign)"),
+                )
+                for one in gpu.instances
+            ]
+            yield from drawing(gpu.slices, drawn, width or IN_A_PIPE, ascii_only=ascii_only)
+            yield from wrapped(f"still fits: {', '.join(gpu.fits) or 'nothing'}", width or IN_A_PIPE)
+    if none:
+        yield "no GPU is in MIG mode"
+
+
+def gc_lines(planned: Planned[FreePlan]) -> Iterator[str]:
+    """The head and one line per instance that goes."""
+    yield planned.host if planned.plan.gpu is None else f"GPU {planned.plan.gpu} of {planned.host}"
+    for text in instance_lines(planned.plan):
+        yield f"  {text}"
+
+
+def gc_closing(result: ChangeResult[FreePlan], elapsed_s: float) -> str:
+    """The last line."""
+    plan = result.planned.plan
+    where = plan.host if plan.gpu is None else f"GPU {plan.gpu} of {plan.host}"
+    holds = "stays, since it holds a vGPU" if plan.in_use == 1 else "stay, since they hold vGPUs"
+    stay = f" {counted(plan.in_use, 'GPU instance')} {holds}." if plan.in_use else ""
+    match result.outcome:
+        case Outcome.WOULD_CHANGE:
+            return f"would change; nothing was written (--check).{stay}"
+        case Outcome.UNCHANGED:
+            return f"{where} has no cached GPU instance. Nothing to do.{stay}"
+        case Outcome.DONE:
+            return f"done in {elapsed_s:.1f} s.{stay}"
 
 
 def fit_lines(answer: Fit, width: int | None, *, ascii_only: bool) -> Iterator[str]:

@@ -1,0 +1,105 @@
+"""What `mig show` reports: each GPU in MIG mode with its GPU instances, whose they are, and what still fits beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from vgpumgr.core.driver import mig
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.snapshot import MIG
+from vgpumgr.core.plan import instances
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import GpuUuid, HostName, PciAddress
+
+State = Literal["used", "cached", "foreign"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRow:
+    """A GPU instance: `size` memory slices from `start` on.
+
+    `state`: it holds vGPUs (whosever it is), it is ours and holds none, or it is somebody else's. `vms`: who has its vGPUs, or gets
+    one back; a vGPU that names no VM is named by its type.
+    """
+
+    id: int
+    profile: str
+    start: int
+    size: int
+    state: State
+    ours: bool
+    vms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DividedGpu:
+    """A GPU in MIG mode. `problem`: why its instances are unknown; then there are no rows, which does not mean that it is empty.
+
+    `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first.
+    """
+
+    pci: PciAddress
+    uuid: GpuUuid | None
+    board: str | None
+    slices: int
+    instances: tuple[InstanceRow, ...]
+    fits: tuple[str, ...]
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostInstances:
+    host: HostName
+    gpus: tuple[DividedGpu, ...]
+
+
+def of_host(view: HostView) -> HostInstances:
+    """The GPUs in MIG mode of a host, by address."""
+    gpus = sorted((gpu for gpu in view.snapshot.gpus if gpu.mode == MIG), key=lambda gpu: gpu.pci)
+    return HostInstances(host=view.snapshot.host, gpus=tuple(_of_gpu(view, gpu) for gpu in gpus))
+
+
+def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
+    profiles = gpu.mig.profiles if gpu.mig is not None else ()
+    slices = max((max(profile.starts) + profile.size for profile in profiles), default=0)
+    if gpu.mig is None or gpu.mig.instances is None:
+        why = views.why_unknown(view.snapshot, "mig", gpu.pci)
+        return DividedGpu(
+            pci=gpu.pci, uuid=gpu.uuid, board=gpu.board, slices=slices, instances=(), fits=(), problem=why
+        )
+    held = instances.held(view.snapshot, gpu)
+    taken = (*(one.piece for one in held), *instances.reserved(view.snapshot, gpu))
+    fits = sorted((one for one in profiles if mig.free_starts(one, taken)), key=lambda one: one.order, reverse=True)
+    return DividedGpu(
+        pci=gpu.pci,
+        uuid=gpu.uuid,
+        board=gpu.board,
+        slices=slices,
+        instances=tuple(
+            InstanceRow(
+                id=one.instance.id,
+                profile=one.profile.name,
+                start=one.instance.start,
+                size=one.instance.size,
+                state=one.state,
+                ours=one.ours,
+                vms=tuple(dict.fromkeys(_vms(view, gpu, one))),
+            )
+            for one in held
+        ),
+        fits=tuple(one.name for one in fits),
+    )
+
+
+def _vms(view: HostView, gpu: Gpu, one: instances.Held) -> Iterator[str]:
+    for vgpu in one.vgpus:
+        entry = view.snapshot.entry_of(gpu, vgpu)
+        yield entry.vgpu.vm_name if entry is not None else views.holder_name(view, vgpu) or vgpu.type_name or "?"
+    for awaited in one.awaited:
+        yield awaited.vgpu.vm_name
