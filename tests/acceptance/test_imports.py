@@ -77,7 +77,7 @@ TABLE_OF_COMMANDS = {
     "host check": case("host check kvm02", HOST | TABLE, code=5),
     "host sudoers": case("host sudoers kvm01 --user vgpumgr", INVENTORY),
     "units": case("units", HOST | TABLE),
-    "mig show": case("mig show", HOST | TABLE),
+    "mig show": case("mig show", HOST),
     "gc": case("gc --on kvm01", HOST),  # there is nothing to give back
     "mig fit": case("mig fit A100 3g.20gb", set()),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),

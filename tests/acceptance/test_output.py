@@ -25,7 +25,7 @@ ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
 # The contract's keys (docs: the JSON that scripts read); every key is always there.
 VGPU = {
     "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
-    "placement_id", "framebuffer_mib", "requested", "requested_at", "asked_mib", "waste_pct", "guest_mib", "state", "holder", "origin", "vm_uuid",
+    "placement_id", "mig_profile", "mig_start", "framebuffer_mib", "requested", "requested_at", "asked_mib", "waste_pct", "guest_mib", "state", "holder", "origin", "vm_uuid",
 }  # fmt: skip
 CHANGE = {"schema", "changed", "outcomes", "unreached", "fingerprint", "findings", "plan", "result"}
 LIST = {"schema", "outcomes", "unreached", "findings", "vgpus"}
@@ -43,6 +43,8 @@ STEP = {
         "type_name",
         "uuid",
         "placement_id",
+        "mig_profile",
+        "mig_start",
         "mig",
         "inverse",
     },

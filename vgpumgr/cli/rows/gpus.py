@@ -34,6 +34,8 @@ DISCOVER = View(
         Column(key="numa_node", head="NUMA", in_table=True, is_number=True),
         Column(key="vgpus", head="VGPUS", in_table=True, is_number=True),
         Column(key="allocated_pct", head="ALLOCATED", in_table=True, read=cells.percent, is_number=True),
+        Column(key="gpu_instances", head="GPU INSTANCES", none=ABSENT, is_number=True),
+        Column(key="cached", head="CACHED", none=ABSENT, is_number=True),
         Column(key="framebuffer_mib", head="FRAMEBUFFER", read=cells.gib_of_mib, is_number=True),
         Column(key="uuid", head="UUID"),
         Column(key="name", head="NAME"),

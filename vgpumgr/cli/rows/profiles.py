@@ -97,7 +97,7 @@ def _meaning(value: float | None, row: Row, name: str) -> str | None:
     if value is None:
         return None if row["unit"] or name != "fgpu" else ABSENT
     found = row[name]["type_name"]
-    return f"{cells.gib_of_mib(value, row)}: {'no C type' if found is None else found.rpartition('-')[2]}"
+    return f"{cells.gib_of_mib(value, row)}: {'no C type' if found is None else found.partition('-')[2]}"
 
 
 def _measure(name: str, head: str) -> tuple[Column, ...]:

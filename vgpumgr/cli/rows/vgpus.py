@@ -42,6 +42,8 @@ _COLUMNS = (
     Column(key="framework", head="FRAMEWORK"),
     Column(key="uuid", head="UUID", read=_unless("vendor-vfio")),
     Column(key="placement_id", head="PLACEMENT", none=ABSENT, is_number=True),
+    Column(key="mig_profile", head="MIG PROFILE", none=ABSENT),
+    Column(key="mig_start", head="MIG START", none=ABSENT, is_number=True),
     Column(key="framebuffer_mib", head="FRAMEBUFFER", read=cells.gib_of_mib, is_number=True),
     Column(key="requested", head="REQUESTED", none=ABSENT),
     Column(key="asked_mib", head="ASKED", read=cells.gib_of_mib, is_number=True),

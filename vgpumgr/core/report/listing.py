@@ -10,7 +10,7 @@ from vgpumgr.core.driver.profiles import ByProfile
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import FOREIGN, MADE, OURS, Whose
-from vgpumgr.core.plan import ownership, resolve, restart
+from vgpumgr.core.plan import instances, ownership, resolve, restart
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
@@ -31,6 +31,8 @@ class VgpuRow:
     """One line of `list`. `vf` is the VF's PCI address (None on mdev-pf); `state` is one of the contract's words.
 
     `gpu` is None if the host does not show it, `origin` if the ledger that has it cannot be read.
+
+    `mig_profile` and `mig_start` say in which GPU instance it is; both None where it is in none, or that is unknown.
 
     `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
@@ -57,6 +59,8 @@ class VgpuRow:
     framework: FrameworkName | None
     uuid: str | None
     placement_id: int | None
+    mig_profile: str | None
+    mig_start: int | None
     framebuffer_mib: int | None
     requested: str | None
     asked_mib: int | None
@@ -119,6 +123,7 @@ def _row(
     """The row of one vGPU. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show that."""
     vgpu_type = (gpu.types or {}).get(device.type_id) if gpu and device.type_id is not None else None
     grant = claim.grant if claim else None
+    place = instances.place_of(gpu, vgpu) if gpu and vgpu else None
     return VgpuRow(
         vm=vm[0] if vm else None,
         vm_uuid=vm[1] if vm else None,
@@ -133,6 +138,8 @@ def _row(
         uuid=device.uuid,
         vf=device.parent if device.vf_index is not None else None,
         placement_id=vgpu.placement_id if vgpu else None,
+        mig_profile=place.profile if place else None,
+        mig_start=place.start if place else None,
         framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
         requested=claim.asked if claim else None,
         requested_at=claim.at if claim else None,

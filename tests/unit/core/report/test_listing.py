@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.core import builders
+from tests.unit.core.plan.test_instances import a100, given_to
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Handle
 from vgpumgr.core.plan import simulate
@@ -59,6 +60,8 @@ def test_bound_and_idle_is_bound_with_every_key_known(framework: FrameworkName) 
         uuid=entry.vgpu.uuid,
         vf=None if framework == MDEV_PF else "0000:41:00.4",
         placement_id=None,
+        mig_profile=None,
+        mig_start=None,
         framebuffer_mib=4096,
         requested="--profile 4Q",
         asked_mib=4096,
@@ -310,3 +313,8 @@ def test_a_vf_that_libvirt_will_not_start_is_a_finding_each_time_it_is_shown() -
 def test_a_host_without_machine_id_calls_nothing_moved() -> None:
     view = builders.attached(builders.host())
     assert kinds(replace(view, snapshot=replace(view.snapshot, machine=None))) == []
+
+
+def test_a_mig_backed_vgpu_names_its_gpu_instance() -> None:
+    (row,) = listing.rows(given_to(a100(), "vm01", mig_profile="2g.10gb"))
+    assert (row.mig_profile, row.mig_start) == ("2g.10gb", 4)
