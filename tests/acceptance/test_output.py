@@ -43,8 +43,6 @@ STEP = {
         "type_name",
         "uuid",
         "placement_id",
-        "mig_profile",
-        "mig_start",
         "mig",
         "inverse",
     },
