@@ -38,7 +38,7 @@ from vgpumgr.controller.results import (
 from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver import catalogue
-from vgpumgr.core.driver.profiles import ByProfile, parse_profile
+from vgpumgr.core.driver.profiles import ByMemory, ByProfile, Wish, parse_memory, parse_profile
 from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from tests.model.libvirt_double import Vm
     from vgpumgr.controller.context import Done, Progress
-    from vgpumgr.core.model.snapshot import SizeMode
+    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.mode import ModePlan
@@ -171,7 +171,10 @@ class Fleet:
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        wish = ByProfile(profile=parse_profile(profile))
+        """`profile`: or an amount of memory, `4G`."""
+        wish: Wish = (
+            ByMemory(mib=parse_memory(profile)) if profile.endswith("G") else ByProfile(profile=parse_profile(profile))
+        )
         options = AttachOptions(vm=vm, wish=wish, slot=slot, on=host, replace=replace, live=live)
         return self._run(lambda context, end: attach(context, options, _consent(end, check=check)), trouble, by)
 
@@ -253,13 +256,13 @@ class Fleet:
         self,
         host: str,
         gpu: str,
-        mode: SizeMode,
+        mode: Mode,
         *,
         check: bool = False,
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = ModeOptions(on=host, gpu_id=gpu, mode=mode)
+        options = ModeOptions(on=host, gpu_id=gpu, mode=mode, reset=True)
         consent: Consent[Planned[ModePlan]] = Consent(
             check=check, show=lambda _planned: None, ask=lambda _planned: None
         )

@@ -31,8 +31,9 @@ from vgpumgr.host.ledger.writer import Writer
 from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
-from vgpumgr.host.steps import steps
+from vgpumgr.host.steps import reset_step, steps, vfs_step
 from vgpumgr.host.steps.guard import RemovalGuard
+from vgpumgr.host.steps.tool import Ended
 from vgpumgr.lab import spec
 from vgpumgr.lab.driver import boards, mig
 from vgpumgr.lab.driver.addresses import vf_pci
@@ -40,7 +41,7 @@ from vgpumgr.lab.driver.driver import CREATE_EIO, Driver
 from vgpumgr.lab.sysfs.tree import PROC_DRIVER_PATH, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.model.libvirt_double import Vm
@@ -54,12 +55,14 @@ VFS = 3
 TYPES = {"4Q": 3, "8Q": 2, "8C": 2, "16Q": 1}
 MIG_BOARD = "A100"
 MIG_TYPES = ("1-5C", "3-20C", "7-40C")
+SLICED_TYPES = ("4C", "8C")  # of the same board with MIG off
 
 # What a GPU's own files say anew after each change; everything else stays as long as its functions do.
 _CHANGING = ("available_instances", "creatable_vgpu_types", "current_vgpu_type", "placement_id", "gpu_instance_id")
 _ABSENT = ""
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _pids = itertools.count(1)
+_at_root: dict[str, Machine] = {}
 _hanging: set[int] = set()  # the processes of all machines whose writes have not returned
 _SHOWN = ("/bus/pci/devices", "/bus/mdev/devices", "/devices/pci", "/module/nvidia/version")
 
@@ -79,6 +82,7 @@ class Machine:
         self.name = name
         self.framework = framework
         self.root = root.resolve()
+        _at_root[Root(self.root).path("")] = self
         self._there: dict[str, bytes | str | None] = {}
         self._seen: Mapping[str, Node] | None = None
         self._fixed: dict[str, Node] = {}
@@ -256,6 +260,17 @@ class Machine:
 
     # what happens to it
 
+    def run_tool(self, verb: str, *more: str) -> None:
+        """`sriov-manage -e PCI`, `sriov-manage -d PCI`, `nvidia-smi --gpu-reset -i PCI`. OSError where the driver refuses."""
+        pci = more[-1]
+        if self.sick:
+            raise OSError(errno.EIO, "sick")
+        if verb == "--gpu-reset":
+            self.driver.reset(pci)
+        else:
+            self.driver.set_vfs(pci, on=verb == "-e")
+        self.show()
+
     def make(self, gpu: Gpu, vf: int, type_id: int, uuid: str) -> None:
         """Somebody's own vGPU. OSError where the driver refuses."""
         if self.framework == VENDOR_VFIO:
@@ -400,7 +415,8 @@ def _board(name: str) -> BoardSpec:
 def _mig_board() -> BoardSpec:
     board = boards.board(MIG_BOARD, "test")
     kinds = tuple(boards.type_of(board, short, "test", mig=True) for short in MIG_TYPES)
-    return replace(board, types=(), mig_types=kinds, vfs=VFS)
+    sliced = tuple(replace(boards.type_of(board, short, "test"), max_instances=2) for short in SLICED_TYPES)
+    return replace(board, types=sliced, mig_types=kinds, vfs=VFS)
 
 
 class _Writing:
@@ -434,7 +450,20 @@ def writing_in_process() -> Iterator[None]:
         patch.setattr(steps, "read_params", lambda _path, _step: "")
         patch.setattr(blocked_write, "is_alive", lambda child: child.pid in _hanging)
         patch.setattr(blocked_write, "MOMENT_S", 0)
+        patch.setattr(vfs_step, "run_tool", _run_tool)
+        patch.setattr(reset_step, "run_tool", _run_tool)
         yield
+
+
+def _run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: float) -> Ended:
+    """What stands for tool.run_tool: sriov-manage and nvidia-smi of the machine at that root."""
+    del deadline_s
+    command = " ".join([program, *arguments])
+    try:
+        _at_root[root.path("")].run_tool(*arguments)
+    except OSError as error:
+        return Ended(command, 1, f"In use by another client: {error.strerror}\n")
+    return Ended(command, 0, "")
 
 
 def place(gpu: Gpu, vgpu: Vgpu) -> Place:

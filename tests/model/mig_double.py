@@ -43,6 +43,11 @@ class MigDouble:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return [int(gpu.mig_on), int(gpu.mig_pending)]
 
+    def nvmlDeviceSetMigMode(self, gpu: Gpu, mode: int) -> int:  # noqa: N802
+        with self._changing():
+            self._machine.driver.set_mig(gpu.pci, on=bool(mode))
+        return 0
+
     def nvmlDeviceGetGpuInstanceProfileInfo(self, gpu: Gpu, number: int) -> Any:  # noqa: N802
         for profile in gpu.board.mig.profiles if gpu.board.mig is not None else ():
             if profile.number == number:

@@ -347,9 +347,9 @@ def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) ->
             assert where == new.place, f"{where} is there, and {new} was made beside it"
 
 
-def check_attached(machine: Machine, vm: VmUuid, slot: Slot, profile: str) -> None:
-    """An attach that said done, or unchanged."""
-    why = unserved(machine, truth(machine), vm, slot, profile)
+def check_attached(machine: Machine, vm: VmUuid, slot: Slot, profile: str, *, asked: str | None = None) -> None:
+    """An attach that said done, or unchanged. `asked`: see unserved."""
+    why = unserved(machine, truth(machine), vm, slot, profile, asked=asked)
     assert why is None, why
 
 
@@ -365,13 +365,15 @@ def check_runs_with(machine: Machine, vm: VmUuid, slot: Slot) -> None:
     assert found[1].holder_uuid == vm
 
 
-def unserved(machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str) -> str | None:
-    """Why the slot does not have its vGPU, whole; None where it has."""
+def unserved(
+    machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str, *, asked: str | None = None
+) -> str | None:
+    """Why the slot does not have its vGPU, whole; None where it has. `asked`: what its claim says, if not the profile."""
     domain = now.domains[vm]
     claim = domain.claim(slot)
     if claim is None or domain.copied:
         return f"{domain.name} {slot} has no claim of its own"
-    if claim.state != "bound" or describe(claim.wish) != f"--profile {profile}":
+    if claim.state != "bound" or describe(claim.wish) != (asked or f"--profile {profile}"):
         return f"{domain.name} {slot}: the claim is {claim.state}, for {describe(claim.wish)}"
     found = [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)]
     if [(entry.generation, entry.state) for entry in found] != [(claim.generation, "made")]:

@@ -11,7 +11,7 @@ from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.maintenance import CordonOptions
-from vgpumgr.host.protocol import FIXED_SHARE, LEDGER_PATH, MADE, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.host.protocol import EQUAL_SIZE, FIXED_SHARE, LEDGER_PATH, MADE, MIG, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
 
@@ -26,6 +26,7 @@ ELSEWHERE = "2vm01"  # on the second host
 VM, OTHER, THIRD, BOB = (f"1vm{number:02}" for number in (1, 2, 3, 4))
 SMALL, LARGE, WHOLE = "4Q", "8Q", "16Q"
 EIGHTH, HALF = "1-5C", "3-20C"  # of a GPU in MIG mode
+FOUR, MEMORY, SLICED = "4G", "--gpu-memory 4G", "4C"  # an amount, and what it comes to with MIG off
 WHOLE_GPU = 0  # the id of the profile 7g.40gb
 OF_FIRST = DrainOptions(host=HOST, gpu_id=GPUS[0], reason="ECC errors")
 ECC = CordonOptions(host=HOST, gpu_id=None, reason="ECC errors")
@@ -70,9 +71,9 @@ def attach(fleet: Fleet, *vms: str, profile: str | None = None) -> None:
         assert fleet.attach(HOST, vm, SLOT, profile or small(fleet)).word == "done"
 
 
-def has(fleet: Fleet, vm: str, profile: str = SMALL) -> None:
+def has(fleet: Fleet, vm: str, profile: str = SMALL, asked: str | None = None) -> None:
     """One claim, hostdev, entry and vGPU."""
-    promises.check_attached(fleet.machines[HOST], vm_uuid(HOST, vm), SLOT, profile)
+    promises.check_attached(fleet.machines[HOST], vm_uuid(HOST, vm), SLOT, profile, asked=asked)
 
 
 def has_not(fleet: Fleet, vm: str) -> None:
@@ -226,6 +227,23 @@ def _check_instances_whole(fleet: Fleet) -> None:
     assert all(len(one.compute) == 1 for gpu in machine.gpus() for one in gpu.instances)
 
 
+def _prepare_to_mig(fleet: Fleet) -> None:
+    assert fleet.set_mode(HOST, GPUS[0], EQUAL_SIZE).word == "done"
+    attach(fleet, VM, OTHER, profile=FOUR)
+    has(fleet, VM, SLICED, MEMORY)
+
+
+def _check_divided(fleet: Fleet, profile: str, *, on: bool) -> None:
+    """The GPU is in the mode, and both VMs have what it has for their wish; no instance is left that nobody has."""
+    gpu = fleet.machines[HOST].driver.gpu(GPUS[0])
+    assert (gpu.mig_on, gpu.mig_pending, gpu.vfs_on) == (on, on, True)
+    has(fleet, VM, profile, MEMORY)
+    has(fleet, OTHER, profile, MEMORY)
+    _check_instances_whole(fleet)
+    if not on:
+        assert not [row for row in fleet.machines[HOST].ledger_instances() if row["gpu"] == GPUS[0]]
+
+
 ATTACH = Operation(
     name="attach",
     prepare=lambda fleet: attach(fleet, OTHER),
@@ -334,6 +352,27 @@ MIG_AGAIN = Operation(
     run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, EIGHTH, trouble=trouble),
     check=lambda fleet: _has_in_instance(fleet, EIGHTH),
 )
+TO_MIG = Operation(
+    name="mode set mig",
+    mig=True,
+    prepare=_prepare_to_mig,
+    run=lambda fleet, trouble: fleet.set_mode(HOST, GPUS[0], MIG, trouble=trouble),
+    check=lambda fleet: _check_divided(fleet, EIGHTH, on=True),
+)
+FROM_MIG = Operation(
+    name="mode set equal-size, from mig",
+    mig=True,
+    prepare=lambda fleet: attach(fleet, VM, OTHER, profile=FOUR),
+    run=lambda fleet, trouble: fleet.set_mode(HOST, GPUS[0], EQUAL_SIZE, trouble=trouble),
+    check=lambda fleet: _check_divided(fleet, SLICED, on=False),
+)
+GC = Operation(
+    name="gc",
+    mig=True,
+    prepare=_cache,
+    run=lambda fleet, trouble: fleet.give_back(HOST, trouble=trouble),
+    check=_check_instances_whole,
+)
 OPERATIONS = (
     ATTACH,
     REPLACE,
@@ -352,5 +391,8 @@ OPERATIONS = (
     MIG_EVICT,
     MIG_DETACH,
     MIG_AGAIN,
+    TO_MIG,
+    FROM_MIG,
+    GC,
 )
 MIXED = (MODE, AGAIN)  # not on a GPU without the mode

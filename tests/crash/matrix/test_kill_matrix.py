@@ -16,6 +16,7 @@ from tests.crash.matrix.listening import listening
 from tests.crash.matrix.operations import (
     BOB,
     DRAIN,
+    FROM_MIG,
     HOST,
     IN_PLACE,
     MIG_EVICT,
@@ -103,6 +104,8 @@ def others(fleet: Fleet, operation: Operation) -> object:
         "attach that takes cached GPU instances away": (1, 4),
         "detach from a GPU instance": (1, 4),
         "attach again after a reboot, with its GPU instance": (1, 4),
+        "mode set mig": (1, 2, 4),
+        "mode set equal-size, from mig": (1, 2, 4),
     }
     names = {f"1vm{number:02}" for number in mine.get(operation.name, (4,))}
     return (
@@ -126,8 +129,8 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
         strike.mend()
     assert strike.struck, "there is no such moment"
     promises.check_always(fleet)
-    if operation in (IN_PLACE, MIG_EVICT) and way == STOPPED:
-        # Whoever came by took the only room that there is, and gives it back.
+    if operation in (IN_PLACE, MIG_EVICT, FROM_MIG) and way == STOPPED:
+        # Whoever came by took the only room that there is, or a type that the other mode does not have, and gives it back.
         fleet.detach(HOST, BOB, SLOT)
     again = operation.run(fleet, None)
     assert problem(again) is None, f"the same command again: {problem(again)}"

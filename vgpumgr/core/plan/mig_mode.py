@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.mig import Mig
+    from vgpumgr.core.model.mig import Mig, MigPlace
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
 
@@ -72,10 +72,10 @@ def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
     ours = evacuate.entries(view, gpu)
     evacuate.guard_idle(view, gpu, ours, f"the mode of GPU {gpu.pci} of {facts.host} stays as it is")
     _guard_gone(facts, gpu, ours, view)
-    out = (*evacuate.enter(view, ours), *evacuate.idle(view, gpu, ours))
+    out = (*evacuate.enter(view, ours), *_out(facts, gpu, divided, evacuate.idle(view, gpu, ours)))
     change = tuple(_change(facts, gpu, divided, on=on))
     _guard_reset(facts, gpu, change, request)
-    first = (*out, *_instances_out(facts, gpu, divided), *change)
+    first = (*out, *change)
     blocked_write.guard(facts, first)
     found = tuple(ending.findings(view, out))
     if gpu.framework is None:  # which functions it will have is known once they are there
@@ -162,15 +162,26 @@ def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], vi
         )
 
 
-def _instances_out(facts: HostSnapshot, gpu: Gpu, divided: Mig) -> Iterator[plan_steps.DestroyInstance]:
-    """All of ours: taking the functions away ends them, and nobody would tell the ledger."""
-    for entry in facts.instances:
-        ours = entry.instance
-        if ours.gpu_uuid == gpu.uuid:
-            there = divided.instance_at(ours.profile_id, ours.start) is not None
-            yield plan_steps.DestroyInstance(
-                host=facts.host, instance=ours, expect=plan_steps.PRESENT if there else plan_steps.ABSENT
-            )
+def _out(
+    facts: HostSnapshot, gpu: Gpu, divided: Mig, vgpus: Sequence[plan_steps.EvacuateVgpu]
+) -> Iterator[plan_steps.VgpuStep | plan_steps.InstanceStep]:
+    """All vGPUs and GPU instances of ours: taking the functions away ends the instances, and nobody would tell the ledger.
+
+    Each instance goes right after its own vGPUs, and those that hold none go first. So if all of it is undone, each instance is the only one
+    that has room when its vGPUs come back: the driver chooses among those that have.
+    """
+    inside: dict[MigPlace | None, list[plan_steps.EvacuateVgpu]] = {}
+    for step in vgpus:
+        inside.setdefault(step.vgpu.mig, []).append(step)
+    mine = [entry.instance for entry in facts.instances if entry.instance.gpu_uuid == gpu.uuid]
+    for ours in sorted(mine, key=lambda one: one.place in inside):
+        yield from inside.pop(ours.place, ())
+        there = divided.instance_at(ours.profile_id, ours.start) is not None
+        yield plan_steps.DestroyInstance(
+            host=facts.host, instance=ours, expect=plan_steps.PRESENT if there else plan_steps.ABSENT
+        )
+    for rest in inside.values():
+        yield from rest
 
 
 def _change(facts: HostSnapshot, gpu: Gpu, divided: Mig, *, on: bool) -> Iterator[plan_steps.MigStep]:
