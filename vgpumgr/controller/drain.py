@@ -55,7 +55,7 @@ def drain(
         work = _Draining(session, options, consent)
         result = work.begin()
         until = clock() + options.wait_s
-        while not consent.check and result.error is not None and clock() < until:
+        while not consent.check and result.error is not None and draining.may_end(result.rows) and clock() < until:
             work.tell_waiting(result, until - clock())
             rest(min(POLL_S, max(0.0, until - clock())))
             result = work.go_on()
@@ -93,7 +93,7 @@ class _Draining:
 
     def tell_waiting(self, result: DrainResult, left_s: float) -> None:
         names = ", ".join(
-            dict.fromkeys(row.holder or row.vm or row.gpu or "?" for row in draining.blocking(result.rows))
+            dict.fromkeys(row.holder or row.vm or row.gpu or "?" for row in draining.may_end(result.rows))
         )
         if names != self._told:
             self.session.context.progress(f"{result.host}: waiting up to {left_s:.0f} s for {names}")

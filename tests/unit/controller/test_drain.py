@@ -119,7 +119,9 @@ def test_what_fits_nowhere_else_stays_and_is_told_with_the_way_out(fleet: Fleet)
     (entry,) = fleet.machines[HOST].ledger()
     other = GPUS.index(({FIRST, SECOND} - {entry["gpu"]}).pop())
     assert fleet.make_by_hand(HOST, other, 2, sorted(TYPES).index("8Q"))
-    found = result(fleet.drain(options(entry["gpu"])))
+    waited: list[None] = []
+    found = result(fleet.drain(options(entry["gpu"], wait_s=3600), meanwhile=lambda: waited.append(None)))
+    assert waited == []  # nothing that is in the way ends by itself
     assert isinstance(found.error, errors.NotDrained)
     (row,) = found.rows
     assert (row.next, row.vm) == ("blocks", VM)

@@ -58,6 +58,11 @@ def blocking(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
     return tuple(row for row in found if row.next == "blocks")
 
 
+def may_end(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
+    """What is in the way and may stop being so by itself: what somebody holds, or may hold. An idle vGPU with nowhere to go stays."""
+    return tuple(row for row in blocking(found) if row.holder is not None or row.state == "unknown")
+
+
 def moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> tuple[MoveSlot, ...]:
     """The idle vGPUs of ours on a GPU, each with the VM's own claim for it, or with one that a killed run took elsewhere."""
     found = (row for row in listing.rows(view) if row.gpu == gpu and _may_move(view, row))
