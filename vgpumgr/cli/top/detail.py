@@ -143,7 +143,7 @@ def _last_day(key: Key, setting: Setting) -> list[tuple[str, tuple[str, ...]]]:
         return []
     each = f"{setting.past.step_s // 3600} h"
     drawn = plot.line(values, len(values), ascii_only=setting.ascii_only)
-    return [("last 24 h", (drawn, f"  SM, each bar {each}", f": {_summary(values)}"))]
+    return [("last 24 h", (drawn, f"  SM, each bar {each}", f": {_spread(values)}"))]
 
 
 def _fitting(parts: tuple[str, ...], width: int) -> str:
@@ -159,6 +159,12 @@ def _summary(values: Sequence[float | None]) -> str:
         return "not known"
     half, most = (known[min(len(known) - 1, round(share * (len(known) - 1)))] for share in (0.5, 0.95))
     return f"p50 {percent(half)}, p95 {percent(most)}, max {percent(known[-1])}"
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    """Of means: their percentiles would be other ones than `usage` has, which are of the samples."""
+    known = [value for value in values if value is not None]
+    return f"its mean {percent(min(known))} to {percent(max(known))}" if known else "not known"
 
 
 def _plot(values: Sequence[float | None], setting: Setting, height: int) -> list[Line]:

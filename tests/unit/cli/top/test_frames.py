@@ -318,7 +318,7 @@ def test_the_detail_has_the_last_day_of_that_vgpu_where_samples_are_stored() -> 
         for at in (first, second)
     ]
     (line,) = (line for line in shown[0] if line.startswith("  last 24 h"))
-    assert line.split(maxsplit=3)[3:] == ["▁▅█  SM, each bar 1 h: p50 50%, p95 100%, max 100%"]
+    assert line.split(maxsplit=3)[3:] == ["▁▅█  SM, each bar 1 h: its mean 0% to 100%"]
     assert not any("last 24 h" in line for line in shown[1])
 
 
