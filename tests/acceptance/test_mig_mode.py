@@ -169,3 +169,15 @@ def test_a_declared_layout_is_kept_over_a_reboot_together_with_the_vgpus_in_it(
     assert instances(lab, host) == sorted([half, seventh])
     assert len(entered(lab, host)) == 2
     assert reconcile(lab, inventory, host).document["changed"] is False
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_mode_that_nobody_declares_comes_back_for_the_vgpus_that_were_made_in_it(lab: Lab, host: str) -> None:
+    """After the test before this one, each GPU has a vGPU in a GPU instance; this inventory says nothing of the mode."""
+    before = types(lab, host)
+    assert len(before) == 1
+    vgpumgr(lab, "lab", "reboot", host)
+    reconcile(lab, lab.layout.inventory, host)
+    assert types(lab, host) == before
+    assert mode(lab, host) == "mig"
+    assert reconcile(lab, lab.layout.inventory, host).document["changed"] is False

@@ -11,7 +11,7 @@ from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ModeHost, ModeResult
 from vgpumgr.core.driver import mig
 from vgpumgr.core.inventory import settings
-from vgpumgr.core.model.snapshot import MIG
+from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan.mode import ModePlan
 from vgpumgr.core.reconcile import tasks
@@ -79,15 +79,10 @@ def about_declaration(declaration: HostDeclaration, gpu: Gpu, mode: Mode) -> tup
         return ()
     if found is not None:
         text = f"the inventory declares {declared} for GPU {gpu.pci} ({found.origin}), and the next reconcile will restore that"
-    elif mode == "mixed-size":
+    elif mode == MIXED_SIZE or (mode == MIG and not mig.needs_reset(gpu.board)):
         text = (
             f"the mode of GPU {gpu.pci} lasts until the host's next boot, and reconcile restores it only for vGPUs that were made "
             f"in it; to keep it in any case, declare it: "
-            f'vgpumgr_gpus: {{"{gpu.pci}": {{mode: {mode}}}}}'
-        )
-    elif mode == MIG and not mig.needs_reset(gpu.board):
-        text = (
-            f"the MIG mode of GPU {gpu.pci} lasts until the host's next boot; to keep it, declare it: "
             f'vgpumgr_gpus: {{"{gpu.pci}": {{mode: {mode}}}}}'
         )
     else:

@@ -16,7 +16,7 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.driver import mig, profiles
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.claims import BOUND, PENDING
-from vgpumgr.core.model.snapshot import MIG
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import attach, blocked_write, ending, evacuate, instances, simulate, targets
 from vgpumgr.core.plan import plan as plans
@@ -51,6 +51,18 @@ def is_about(view: HostView, gpu: Gpu, request: ModeRequest) -> bool:
     if gpu.mig.enabled or gpu.mig.pending or gpu.framework is None:
         return True
     return any(claim.binding.mig_profile is not None or claim.state == PENDING for _, claim in _slots(view, gpu))
+
+
+def has_ended(view: HostView, gpu: Gpu) -> bool:
+    """Whether a board that loses MIG mode with a boot is no longer in it although a vGPU of ours was made in it, and is missing now."""
+    return (
+        gpu.mode == EQUAL_SIZE
+        and gpu.mig is not None
+        and not mig.needs_reset(gpu.board)
+        and any(
+            one.entry.vgpu.mig is not None and one.vgpu is None and one.whole for one in evacuate.entries(view, gpu)
+        )
+    )
 
 
 def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
@@ -124,10 +136,10 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
             f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) has no MIG",
             hint=f"vgpumgr mode show {facts.host} shows the modes of its GPUs",
         )
-    if request.mode not in (MIG, "equal-size"):
+    if request.mode not in (MIG, EQUAL_SIZE):
         raise errors.RefusedPlan(
             f"GPU {gpu.pci} of {facts.host} is in MIG mode, which ends before a GPU can be {request.mode}",
-            hint=f"first `{_command(facts, gpu, 'equal-size')}`",
+            hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
         )
     if gpu.mig.instances is None:
         raise errors.Unsure(

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.plan import mig_mode, mode
 
 if TYPE_CHECKING:
+    from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.mode import ModePlan, ModeRequest
+
+
+def ended(view: HostView, gpu: Gpu) -> Mode | None:
+    """The mode that a GPU lost with a reboot, and that vGPUs of ours were made in that are missing now; None if there is none."""
+    if mode.has_ended(view, gpu):
+        return MIXED_SIZE
+    return MIG if mig_mode.has_ended(view, gpu) else None
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:

@@ -14,7 +14,6 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import SIZE_MODES
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import attach, cached, cordons, detach, gpu_choice, layout, modes, ownership, simulate, targets
 from vgpumgr.core.plan import mode as mode_plan
@@ -460,7 +459,8 @@ def _plan_gpu_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) 
         _guard_once(view, gpu, "mode", declared)
     by_user = task.verb != RECONCILE
     # What needed the mode may have been freed by a task before this one.
-    mode = gpu.mode if task.kept and gpu.mode in SIZE_MODES and not mode_plan.has_ended(view, gpu) else task.mode
+    still = task.mode if not task.kept or gpu.mode is None else modes.ended(view, gpu)
+    mode = still or gpu.mode or task.mode
     request = mode_plan.ModeRequest(gpu_uuid=gpu_uuid, mode=mode, again=by_user, reset=task.reset)
     plan = modes.plan_mode(view, request)
     differs = plan.changed and not by_user

@@ -17,9 +17,7 @@ from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import MIXED_SIZE
-from vgpumgr.core.plan import mode as mode_plan
-from vgpumgr.core.plan import ownership
+from vgpumgr.core.plan import modes, ownership
 from vgpumgr.core.reconcile import drift as drifts
 
 if TYPE_CHECKING:
@@ -322,7 +320,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
         for gpu_id, found in _declared(view, declared, "scheduler")
         if found.scheduler is not None
     ]
-    modes = [
+    declared_modes = [
         SetGpuMode(gpu_id=gpu_id, mode=found.mode, where=found.origin)
         for gpu_id, found in _declared(view, declared, "mode")
         if found.mode is not None
@@ -333,7 +331,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
         if found.instances
     ]
     kept = _kept_modes(view, declared)
-    return (*_prunes(view, declared), *modes, *kept, *shares, *layouts, *_ensures(view, declared))
+    return (*_prunes(view, declared), *declared_modes, *kept, *shares, *layouts, *_ensures(view, declared))
 
 
 def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:
@@ -349,8 +347,9 @@ def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMod
     """The modes that `mode set` once gave and that a reboot ended; reconcile restores what was, as it does for attach."""
     for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
         decided = settings.deciding(gpu, declared.of_gpus, "mode")
-        if decided is None and mode_plan.has_ended(view, gpu):
-            yield SetGpuMode(gpu_id=gpu.pci, mode=MIXED_SIZE, kept=True)
+        ended = modes.ended(view, gpu) if decided is None else None
+        if ended is not None:
+            yield SetGpuMode(gpu_id=gpu.pci, mode=ended, kept=True)
 
 
 def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:

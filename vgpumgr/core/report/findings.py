@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.model.snapshot import MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import SERVED, Finding, FindingKind
 from vgpumgr.core.plan import (
@@ -19,7 +19,7 @@ from vgpumgr.core.plan import (
     cordons,
     detach,
     lost,
-    mode,
+    modes,
     ownership,
     places,
     plan,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.step import Step
@@ -244,14 +245,23 @@ def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
 def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
     text = f"the vGPU of {domain.name} slot {claim.slot} is gone (a reboot?): "
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
-    if gpu is not None and claim.binding.placement_id is not None and mode.has_ended(view, gpu):
-        again = f"vgpumgr mode set {MIXED_SIZE} --on {view.snapshot.host} --gpu-id {gpu.pci}"
-        text += f"GPU {gpu.pci} is no longer in {MIXED_SIZE} mode, in which it was made; `{again}` brings both back"
+    ended = modes.ended(view, gpu) if gpu is not None else None
+    if gpu is not None and ended is not None and ended == _made_in(claim):
+        again = f"vgpumgr mode set {ended} --on {view.snapshot.host} --gpu-id {gpu.pci}"
+        named = "MIG" if ended == MIG else ended
+        text += f"GPU {gpu.pci} is no longer in {named} mode, in which it was made; `{again}` brings both back"
         return _finding(view, domain.name, claim.slot, "gone", text)
     text += f"`{_again(view, domain, claim)}`"
     if isinstance(steps, VgpumgrError):
         text += f", which is refused now: {steps.message}"
     return _finding(view, domain.name, claim.slot, "gone", text)
+
+
+def _made_in(claim: Claim) -> Mode | None:
+    """The mode that a claim's vGPU needs, if that is not equal-size mode."""
+    if claim.binding.mig_profile is not None:
+        return MIG
+    return MIXED_SIZE if claim.binding.placement_id is not None else None
 
 
 def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> list[Finding]:

@@ -13,6 +13,7 @@ from vgpumgr import errors
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.core.plan import instances, mode, modes, simulate
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.report import findings
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, Mode
@@ -206,3 +207,19 @@ def test_a_wish_that_needs_mig_is_refused_with_the_command_that_sets_it(board: s
         given_to(time_sliced(board), "vm01", mig_profile=profile)
     assert caught.value.hint is not None
     assert f"`vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0{more}`" in caught.value.hint
+
+
+def test_a_board_that_lost_mig_with_a_boot_gets_it_back_with_the_vgpus_that_were_made_in_it() -> None:
+    view = given_to(divided("H100"), "vm01", mig_profile="2g.20gb")
+    gpu = view.snapshot.gpus[0]
+    bare = replace(gpu, parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents))
+    rebooted = builders.with_snapshot(view, gpus=(off(bare),))
+    assert modes.ended(view, gpu) is None
+    assert modes.ended(rebooted, rebooted.snapshot.gpus[0]) == MIG
+    made = plan(rebooted, again=False)
+    assert verbs(made) == ["destroy_instance", *CHANGE_H100, "create_instance", "create_vgpu"]
+    assert types_of(simulate.apply(rebooted, made.steps)) == {"vm01": "H100-2-20C"}
+    told = [finding.text for finding in findings.of_host(rebooted) if finding.kind == "gone"]
+    assert len(told) == 1
+    assert "no longer in MIG mode" in told[0]
+    assert "`vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0` brings both back" in told[0]
