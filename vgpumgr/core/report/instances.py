@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
-State = Literal["used", "cached", "foreign"]
+State = Literal["used", "cached", "foreign", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,21 +25,21 @@ class InstanceRow:
     """A GPU instance: `size` memory slices from `start` on.
 
     `state`: it holds vGPUs (whosever it is), it is ours and holds none, or it is somebody else's. `vms`: who has its vGPUs, or gets
-    one back; a vGPU that names no VM is named by its type.
+    one back; a vGPU that names no VM is named by its type. `unknown` and nothing else: whatever the GPU has could not be read.
     """
 
-    id: int
-    profile: str
-    start: int
-    size: int
-    state: State
-    ours: bool
-    vms: tuple[str, ...]
+    id: int | None = None
+    profile: str | None = None
+    start: int | None = None
+    size: int | None = None
+    state: State = "unknown"
+    ours: bool | None = None
+    vms: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividedGpu:
-    """A GPU in MIG mode. `problem`: why its instances are unknown; then there are no rows, which does not mean that it is empty.
+    """A GPU in MIG mode, or of which that is unknown. `problem`: why its instances are unknown; then one row stands for them.
 
     `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first.
     """
@@ -59,19 +59,27 @@ class HostInstances:
     gpus: tuple[DividedGpu, ...]
 
 
-def of_host(view: HostView) -> HostInstances:
-    """The GPUs in MIG mode of a host, by address."""
-    gpus = sorted((gpu for gpu in view.snapshot.gpus if gpu.mode == MIG), key=lambda gpu: gpu.pci)
-    return HostInstances(host=view.snapshot.host, gpus=tuple(_of_gpu(view, gpu) for gpu in gpus))
+def of_host(view: HostView, gpu_id: GpuUuid | PciAddress | None = None) -> HostInstances:
+    """The GPUs in MIG mode of a host, by address, and those of which that is unknown. `gpu_id`: only this one."""
+    facts = view.snapshot
+    gpus = sorted((gpu for gpu in facts.gpus if gpu_id in (None, gpu.pci, gpu.uuid)), key=lambda gpu: gpu.pci)
+    shown = (gpu for gpu in gpus if gpu.mode == MIG or instances.why_unread(facts, gpu) is not None)
+    return HostInstances(host=facts.host, gpus=tuple(_of_gpu(view, gpu) for gpu in shown))
 
 
 def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
     profiles = gpu.mig.profiles if gpu.mig is not None else ()
     slices = max((max(profile.starts) + profile.size for profile in profiles), default=0)
-    if gpu.mig is None or gpu.mig.instances is None:
-        why = views.why_unknown(view.snapshot, "mig", gpu.pci)
+    why = instances.why_unread(view.snapshot, gpu)
+    if why is not None:
         return DividedGpu(
-            pci=gpu.pci, uuid=gpu.uuid, board=gpu.board, slices=slices, instances=(), fits=(), problem=why
+            pci=gpu.pci,
+            uuid=gpu.uuid,
+            board=gpu.board,
+            slices=slices,
+            instances=(InstanceRow(),),
+            fits=(),
+            problem=why,
         )
     held = instances.held(view.snapshot, gpu)
     taken = (*(one.piece for one in held), *instances.reserved(view.snapshot, gpu))
