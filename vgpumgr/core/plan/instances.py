@@ -63,7 +63,7 @@ class Held:
 
     @property
     def state(self) -> State:
-        if self.vgpus or not self.sure:
+        if self.vgpus or not self.sure or (self.ours and self.awaited):
             return USED
         return CACHED if self.ours else FOREIGN
 
@@ -331,4 +331,4 @@ def _in_the_way(profile: InstanceProfile, there: Sequence[Held], reserved: Seque
 
 
 def _whose(one: Held) -> str:
-    return "in use" if one.vgpus or not one.sure else "cached"
+    return "cached" if one.state == CACHED else "in use"

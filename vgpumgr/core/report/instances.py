@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import mig
 from vgpumgr.core.model import view as views
@@ -11,9 +11,9 @@ from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.plan import instances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
@@ -24,7 +24,7 @@ State = Literal["used", "cached", "foreign", "unknown"]
 class InstanceRow:
     """A GPU instance: `size` memory slices from `start` on.
 
-    `state`: it holds vGPUs (whosever it is), it is ours and holds none, or it is somebody else's. `vms`: who has its vGPUs, or gets
+    `state`: it holds vGPUs (whosever it is) or keeps its place for one of ours, it is ours and does neither, or it is somebody else's. `vms`: who has its vGPUs, or gets
     one back; a vGPU that names no VM is named by its type. `unknown` and nothing else: whatever the GPU has could not be read.
     """
 
@@ -35,6 +35,9 @@ class InstanceRow:
     state: State = "unknown"
     ours: bool | None = None
     vms: tuple[str, ...] | None = None
+
+
+UNREAD: Final = InstanceRow()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,37 +80,48 @@ def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
             uuid=gpu.uuid,
             board=gpu.board,
             slices=slices,
-            instances=(InstanceRow(),),
+            instances=rows(view.snapshot, gpu),
             fits=(),
             problem=why,
         )
-    held = instances.held(view.snapshot, gpu)
-    taken = (*(one.piece for one in held), *instances.reserved(view.snapshot, gpu))
+    taken = (*(one.piece for one in instances.held(view.snapshot, gpu)), *instances.reserved(view.snapshot, gpu))
     fits = sorted((one for one in profiles if mig.free_starts(one, taken)), key=lambda one: one.order, reverse=True)
     return DividedGpu(
         pci=gpu.pci,
         uuid=gpu.uuid,
         board=gpu.board,
         slices=slices,
-        instances=tuple(
-            InstanceRow(
-                id=one.instance.id,
-                profile=one.profile.name,
-                start=one.instance.start,
-                size=one.instance.size,
-                state=one.state,
-                ours=one.ours,
-                vms=tuple(dict.fromkeys(_vms(view, gpu, one))),
-            )
-            for one in held
-        ),
+        instances=rows(view.snapshot, gpu, lambda vgpu: views.holder_name(view, vgpu)),
         fits=tuple(one.name for one in fits),
     )
 
 
-def _vms(view: HostView, gpu: Gpu, one: instances.Held) -> Iterator[str]:
+def rows(
+    facts: HostSnapshot, gpu: Gpu, holder: Callable[[Vgpu], str | None] = lambda _: None
+) -> tuple[InstanceRow, ...]:
+    """Each instance of a GPU in MIG mode by its start, or the row that stands for those that cannot be read.
+
+    `holder` names the VM of a vGPU that is not ours.
+    """
+    if instances.why_unread(facts, gpu) is not None:
+        return (UNREAD,)
+    return tuple(
+        InstanceRow(
+            id=one.instance.id,
+            profile=one.profile.name,
+            start=one.instance.start,
+            size=one.instance.size,
+            state=one.state,
+            ours=one.ours,
+            vms=tuple(dict.fromkeys(_vms(facts, gpu, one, holder))),
+        )
+        for one in instances.held(facts, gpu)
+    )
+
+
+def _vms(facts: HostSnapshot, gpu: Gpu, one: instances.Held, holder: Callable[[Vgpu], str | None]) -> Iterator[str]:
     for vgpu in one.vgpus:
-        entry = view.snapshot.entry_of(gpu, vgpu)
-        yield entry.vgpu.vm_name if entry is not None else views.holder_name(view, vgpu) or vgpu.type_name or "?"
+        entry = facts.entry_of(gpu, vgpu)
+        yield entry.vgpu.vm_name if entry is not None else holder(vgpu) or vgpu.type_name or "?"
     for awaited in one.awaited:
         yield awaited.vgpu.vm_name

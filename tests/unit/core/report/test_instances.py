@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.unit.core import builders
 from tests.unit.core.plan.test_instances import BLIND, a100, blinded, given_to
 from tests.unit.core.plan.test_mig_mode import time_sliced
+from vgpumgr.core.plan import cached
 from vgpumgr.core.report import instances
 
 if TYPE_CHECKING:
@@ -27,6 +29,18 @@ def test_each_instance_says_whose_it_is_and_who_is_in_it() -> None:
         ("3g.20gb", 4, "used", True, ("vm01",)),
     ]
     assert gpu.fits == ("1g.5gb+me", "1g.5gb")
+
+
+def test_an_instance_to_which_a_missing_vgpu_comes_back_is_used_since_nothing_gives_it_back() -> None:
+    view = given_to(a100(), "vm01", mig_profile="3g.20gb")
+    view = builders.change_gpus(view, without_vgpus)
+    (gpu,) = instances.of_host(view).gpus
+    assert [(one.profile, one.state, one.vms) for one in gpu.instances] == [("3g.20gb", "used", ("vm01",))]
+    assert cached.plan_giving_back(view, None).steps == ()
+
+
+def without_vgpus(gpu: Gpu) -> Gpu:
+    return replace(gpu, parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents))
 
 
 def test_a_gpu_that_is_time_sliced_is_left_out() -> None:
