@@ -56,8 +56,8 @@ def _gpu(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
     return {
         **common.pick(gpu, "pci", "board", "framework", "mode", "numa_node"),
         "vgpus": None if gpu.framework is None else len(gpu.vgpus),
-        **_instances(facts, gpu),
         "allocated_pct": common.percent(room.known_share(facts, gpu)),
+        **_instances(facts, gpu),
         **common.pick(gpu, "framebuffer_mib", "uuid", "name", "pci_id"),
         "cordon": None if gpu.uuid is None else cordon.text(facts.cordon_at(gpu.uuid)),
         "types": None
