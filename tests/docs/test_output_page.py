@@ -10,7 +10,7 @@ from vgpumgr.cli.rows.every import VIEWS
 from vgpumgr.cli.rows.states import STATES
 from vgpumgr.cli.settings import FORMATS
 from vgpumgr.core.model import installation
-from vgpumgr.core.report import listing, modes, schedulers
+from vgpumgr.core.report import instances, listing, modes, schedulers
 from vgpumgr.core.usage import usage_rows
 from vgpumgr.errors import Outcome
 
@@ -51,7 +51,7 @@ def test_each_format_is_told() -> None:
 
 def test_each_word_for_a_state_is_told_and_has_a_colour() -> None:
     words = {str(one) for one in (*Outcome, *installation.State)}
-    for kind in (listing.State, modes.State, schedulers.State, usage_rows.State):
+    for kind in (instances.State, listing.State, modes.State, schedulers.State, usage_rows.State):
         words |= set(typing.get_args(kind))
     told = {
         word

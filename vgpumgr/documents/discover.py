@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import instances, room
+from vgpumgr.core.plan import room
 from vgpumgr.core.plan.preflight import version_text
+from vgpumgr.core.report import instances
 from vgpumgr.documents import common, cordon
 
 if TYPE_CHECKING:
@@ -41,18 +42,22 @@ def _host(view: HostFacts) -> dict[str, object]:
 
 
 def _instances(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
-    """How many GPU instances a GPU in MIG mode has, and how many of them are ours and empty; null elsewhere, or if that is unknown."""
-    if gpu.mode != MIG or gpu.mig is None or gpu.mig.instances is None:
-        return {"gpu_instances": None, "cached": None}
-    return {"gpu_instances": len(gpu.mig.instances), "cached": len(instances.cached(facts, gpu))}
+    """The GPU instances; how many they are, and how many of them are ours and empty: null for a GPU that is not in MIG mode, and if unknown."""
+    found = instances.rows(facts, gpu)
+    counts = gpu.mode == MIG and instances.UNREAD not in found
+    return {
+        "gpu_instances": len(found) if counts else None,
+        "cached": sum(one.state == "cached" for one in found) if counts else None,
+        "instances": common.plain(found),
+    }
 
 
 def _gpu(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
     return {
         **common.pick(gpu, "pci", "board", "framework", "mode", "numa_node"),
         "vgpus": None if gpu.framework is None else len(gpu.vgpus),
-        **_instances(facts, gpu),
         "allocated_pct": common.percent(room.known_share(facts, gpu)),
+        **_instances(facts, gpu),
         **common.pick(gpu, "framebuffer_mib", "uuid", "name", "pci_id"),
         "cordon": None if gpu.uuid is None else cordon.text(facts.cordon_at(gpu.uuid)),
         "types": None

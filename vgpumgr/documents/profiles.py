@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.plan import instances
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ def document(fleet: Fleet[View], rows: Iterable[dict[str, object]]) -> dict[str,
 
 def row(host: str, gpu: Gpu, vgpu_type: VgpuType, left: int | None) -> dict[str, object]:
     """One type on one GPU. `left`: how many of it fit now, None if that is unknown."""
+    lives_in = instances.profile_of(gpu, vgpu_type)
     return {
         "profile": vgpu_type.short,
         "type_name": vgpu_type.type_name,
         "host": host,
         "gpu": gpu.pci,
+        "mig_profile": None if lives_in is None else lives_in.name,
         **common.pick(vgpu_type, "framebuffer_mib", "max"),
         "fits_now": left,
     }

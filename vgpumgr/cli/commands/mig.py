@@ -25,9 +25,10 @@ def mig() -> None:
 
 @mig.command("show")
 @choosing.hosts()
+@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU.")
 @rows.options(MIG_SHOW)
 @common_options
-def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | None) -> int:
     """The GPUs in MIG mode: their GPU instances, drawn to scale, whose they are, and what still fits.
 
     \b
@@ -35,17 +36,22 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
       vgpumgr mig show kvm01 -o json
 
     used: vGPUs are in it. cached: vgpumgr made it, and nothing is in it; the next vGPU that fits takes it, a larger one evicts it, and
-    vgpumgr gc gives it back. foreign: somebody else made it, and it is never changed.
+    vgpumgr gc gives it back. foreign: somebody else made it, and it is never changed. unknown: what the GPU has cannot be read.
     """
+    from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.report import instances
     from vgpumgr.documents import mig_show as documents
 
-    fleet = report.look_over(build_context(settings), hosts, instances.of_host)
+    only = None if gpu_id is None else names.parse_gpu_id(gpu_id)
+    fleet = report.look_over(build_context(settings), hosts, lambda view: instances.of_host(view, only))
     if settings.for_people and not (settings.columns or settings.sorted_by):
-        ascii_only = sparkline.bars_of_stdout() == sparkline.ASCII
-        output.write_lines(mig_text.show_lines(fleet.views, output.width(), ascii_only=ascii_only))
+        if fleet.views:
+            nothing = f"no {'such GPU' if only else 'GPU'} is in MIG mode"
+            nothing += " on the hosts that could be read" if fleet.errors else ""
+            ascii_only = sparkline.bars_of_stdout() == sparkline.ASCII
+            output.write_lines(mig_text.show_lines(fleet.views, output.width(), nothing, ascii_only=ascii_only))
     else:
         printing.print_rows(settings, MIG_SHOW, documents.document(fleet))
     return output.print_errors(settings, [error for _, error in fleet.errors])

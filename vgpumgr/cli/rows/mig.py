@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from vgpumgr.cli.rows import cells
 from vgpumgr.cli.rows.column import ABSENT, Column, View
 from vgpumgr.cli.rows.states import STATES
 
 MIG_SHOW = View(
     path=("hosts", "gpus", "instances"),
-    shared={"host": "hosts.name", "gpu": "gpus.pci", "board": "gpus.board", "uuid": "gpus.uuid"},
+    shared={
+        "host": "hosts.name",
+        "gpu": "gpus.pci",
+        "board": "gpus.board",
+        "uuid": "gpus.uuid",
+        "problem": "gpus.problem",
+    },
     names=("host", "gpu"),
     gives_way=("board", "size", "id"),
     columns=(
@@ -19,9 +26,15 @@ MIG_SHOW = View(
         Column(key="size", head="SIZE", in_table=True, is_number=True),
         Column(key="id", head="ID", in_table=True, is_number=True),
         Column(key="state", head="STATE", in_table=True, colours=STATES),
-        Column(key="vms", head="VMS", in_table=True, none=ABSENT),
+        Column(
+            key="vms",
+            head="VMS",
+            in_table=True,
+            read=lambda value, row: ABSENT if value == [] else cells.plain(value, row),
+        ),
         Column(key="ours", head="OURS"),
         Column(key="uuid", head="UUID"),
+        Column(key="problem", head="PROBLEM", none=ABSENT, is_prose=True),
     ),
 )
 

@@ -19,6 +19,7 @@ PROFILES = View(
         Column(key="type_name", head="TYPE", in_table=True),
         Column(key="host", head="HOST", in_table=True),
         Column(key="gpu", head="GPU", in_table=True),
+        Column(key="mig_profile", head="MIG PROFILE", none=ABSENT),
         Column(key="framebuffer_mib", head="FRAMEBUFFER", in_table=True, read=cells.gib_of_mib, is_number=True),
         Column(key="max", head="MAX", in_table=True, is_number=True),
         Column(key="fits_now", head="FITS NOW", in_table=True, is_number=True),

@@ -7,6 +7,7 @@ from typing import Final
 STATES: Final = {
     "bound": "green",
     "in_use": "green",
+    "used": "green",
     "running": "green",
     "ok": "green",
     "installed": "green",

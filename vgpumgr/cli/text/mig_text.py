@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import ChangeResult, Planned
     from vgpumgr.core.driver.mig_fit import Fit
     from vgpumgr.core.plan.cached import FreePlan
-    from vgpumgr.core.report.instances import HostInstances
+    from vgpumgr.core.report.instances import HostInstances, InstanceRow
 
 IN_A_PIPE: Final = 80
 _WIDEST_SLICE: Final = 20
@@ -143,8 +143,8 @@ def _edge(strokes: _Strokes, corners: str, boxes: Sequence[_Box]) -> str:
     return corners[0] + corners[1].join(strokes.line * box.inner for box in boxes) + corners[2]
 
 
-def show_lines(hosts: Iterable[HostInstances], width: int | None, *, ascii_only: bool) -> Iterator[str]:
-    """Each GPU in MIG mode: a head, its instances, and what still fits."""
+def show_lines(hosts: Iterable[HostInstances], width: int | None, nothing: str, *, ascii_only: bool) -> Iterator[str]:
+    """Each GPU in MIG mode: a head, its instances, and what still fits. `nothing`: what is said where there is none."""
     none = True
     for host in hosts:
         for gpu in host.gpus:
@@ -153,22 +153,25 @@ def show_lines(hosts: Iterable[HostInstances], width: int | None, *, ascii_only:
             none = False
             yield f"{host.host}  {gpu.pci}  {gpu.board or '?'}"
             if gpu.problem is not None:
-                yield f"? its GPU instances cannot be read: {gpu.problem}"
+                yield f"? what GPU instances it has cannot be read: {gpu.problem}"
                 continue
-            drawn = [
-                Drawn(
-                    start=one.start,
-                    size=one.size,
-                    label=f"{one.profile} id {one.id}",
-                    state=State(one.state),
-                    who=" ".join(one.vms) + ("" if one.ours or not one.vms else " (foreign)"),
-                )
-                for one in gpu.instances
-            ]
+            drawn = [_drawn(one) for one in gpu.instances]
             yield from drawing(gpu.slices, drawn, width or IN_A_PIPE, ascii_only=ascii_only)
             yield from wrapped(f"still fits: {', '.join(gpu.fits) or 'nothing'}", width or IN_A_PIPE)
     if none:
-        yield "no GPU is in MIG mode"
+        yield nothing
+
+
+def _drawn(one: InstanceRow) -> Drawn:
+    assert one.start is not None
+    assert one.size is not None
+    return Drawn(
+        start=one.start,
+        size=one.size,
+        label=f"{one.profile} id {one.id}",
+        state=State(one.state),
+        who=" ".join(one.vms or ()) + ("" if one.ours or not one.vms else " (foreign)"),
+    )
 
 
 def gc_lines(planned: Planned[FreePlan]) -> Iterator[str]:

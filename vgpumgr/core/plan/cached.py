@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vgpumgr import errors
 from vgpumgr.core.plan import blocked_write, detach, gpu_choice, instances
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
@@ -38,10 +39,12 @@ class FreePlan(plans.AnyPlan):
 
 
 def plan_giving_back(view: HostView, gpu_id: str | None) -> FreePlan:
-    """Plan what removes the cached instances, and entries of instances that are gone. Raises UnknownGpu, LedgerBroken, BlockedWrite."""
+    """Plan what removes the cached instances, and entries of instances that are gone. Raises UnknownGpu, LedgerBroken, Unsure, BlockedWrite."""
     detach.guard_ledger(view)
     facts = view.snapshot
     gpus = facts.gpus if gpu_id is None else (gpu_choice.find(facts, gpu_id)[0],)
+    for gpu in gpus:
+        _guard_read(facts, gpu)
     found = tuple(step for gpu in gpus for step in _of_gpu(facts, gpu))
     blocked_write.guard(facts, found)
     stays = sum(one.ours and not one.is_idle for gpu in gpus for one in instances.held(facts, gpu))
@@ -50,13 +53,24 @@ def plan_giving_back(view: HostView, gpu_id: str | None) -> FreePlan:
     )
 
 
+def _guard_read(facts: HostSnapshot, gpu: Gpu) -> None:
+    """Where the ledger has no instance, none of ours can be cached, whatever cannot be read."""
+    why = instances.why_unread(facts, gpu)
+    entered = (one.instance for one in facts.instances)
+    if why is not None and any(
+        one.gpu_uuid == gpu.uuid or (gpu.uuid is None and one.gpu == gpu.pci) for one in entered
+    ):
+        raise errors.Unsure(
+            f"the GPU instances of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
+            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
+        )
+
+
 def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[steps.DestroyInstance]:
     there = {(one.profile.name, one.instance.start) for one in instances.held(facts, gpu) if one.ours}
     for one in instances.cached(facts, gpu):
         ours = instances.ours_at(gpu, one.profile, one.instance.start)
         yield steps.DestroyInstance(host=facts.host, instance=ours, expect=steps.PRESENT)
-    if gpu.mig is not None and gpu.mig.instances is None:
-        return
     wanted = instances.wanted_again(facts, gpu)
     for entry in facts.instances:
         ours = entry.instance

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from vgpumgr.core.driver import mig
 from vgpumgr.core.driver.mig import InstanceProfile, Piece
 from vgpumgr.core.model.mig import MigPlace, OurInstance
+from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.model.vgpu import LEAVING, MADE
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.no_place import Cause, Refusal
@@ -30,6 +31,11 @@ USED: Final = "used"
 CACHED: Final = "cached"
 FOREIGN: Final = "foreign"
 State = Literal["used", "cached", "foreign"]
+_FACTS: Final = (
+    "mig",
+    "mig.profiles",
+    "mig.instances",
+)  # what the host program reads for them, each from the one before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +63,7 @@ class Held:
 
     @property
     def state(self) -> State:
-        if self.vgpus or not self.sure:
+        if self.vgpus or not self.sure or (self.ours and self.awaited):
             return USED
         return CACHED if self.ours else FOREIGN
 
@@ -110,6 +116,14 @@ def held_by_driver(gpu: Gpu) -> tuple[Held, ...]:
         )
         for instance in sorted(found or (), key=lambda one: one.start)
     )
+
+
+def why_unread(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
+    """Why it is unknown which instances a GPU has; None if that is known, also of one that has no MIG."""
+    if gpu.mig is not None and gpu.mig.instances is not None:
+        return None
+    told = (row.why for row in snapshot.unknown if row.gpu == gpu.pci and row.what in _FACTS)
+    return next(told, None if gpu.mig is None and gpu.mode != MIG else "not read")
 
 
 def chosen_by_driver(gpu: Gpu, vgpu_type: VgpuType) -> Held | None:
@@ -317,4 +331,4 @@ def _in_the_way(profile: InstanceProfile, there: Sequence[Held], reserved: Seque
 
 
 def _whose(one: Held) -> str:
-    return "in use" if one.vgpus or not one.sure else "cached"
+    return "cached" if one.state == CACHED else "in use"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import mig
 from vgpumgr.core.model import view as views
@@ -11,35 +11,38 @@ from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.plan import instances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
-State = Literal["used", "cached", "foreign"]
+State = Literal["used", "cached", "foreign", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRow:
     """A GPU instance: `size` memory slices from `start` on.
 
-    `state`: it holds vGPUs (whosever it is), it is ours and holds none, or it is somebody else's. `vms`: who has its vGPUs, or gets
-    one back; a vGPU that names no VM is named by its type.
+    `state`: it holds vGPUs (whosever it is) or keeps its place for one of ours, it is ours and does neither, or it is somebody else's. `vms`: who has its vGPUs, or gets
+    one back; a vGPU that names no VM is named by its type. `unknown` and nothing else: whatever the GPU has could not be read.
     """
 
-    id: int
-    profile: str
-    start: int
-    size: int
-    state: State
-    ours: bool
-    vms: tuple[str, ...]
+    id: int | None = None
+    profile: str | None = None
+    start: int | None = None
+    size: int | None = None
+    state: State = "unknown"
+    ours: bool | None = None
+    vms: tuple[str, ...] | None = None
+
+
+UNREAD: Final = InstanceRow()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividedGpu:
-    """A GPU in MIG mode. `problem`: why its instances are unknown; then there are no rows, which does not mean that it is empty.
+    """A GPU in MIG mode, or of which that is unknown. `problem`: why its instances are unknown; then one row stands for them.
 
     `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first.
     """
@@ -59,47 +62,66 @@ class HostInstances:
     gpus: tuple[DividedGpu, ...]
 
 
-def of_host(view: HostView) -> HostInstances:
-    """The GPUs in MIG mode of a host, by address."""
-    gpus = sorted((gpu for gpu in view.snapshot.gpus if gpu.mode == MIG), key=lambda gpu: gpu.pci)
-    return HostInstances(host=view.snapshot.host, gpus=tuple(_of_gpu(view, gpu) for gpu in gpus))
+def of_host(view: HostView, gpu_id: GpuUuid | PciAddress | None = None) -> HostInstances:
+    """The GPUs in MIG mode of a host, by address, and those of which that is unknown. `gpu_id`: only this one."""
+    facts = view.snapshot
+    gpus = sorted((gpu for gpu in facts.gpus if gpu_id in (None, gpu.pci, gpu.uuid)), key=lambda gpu: gpu.pci)
+    shown = (gpu for gpu in gpus if gpu.mode == MIG or instances.why_unread(facts, gpu) is not None)
+    return HostInstances(host=facts.host, gpus=tuple(_of_gpu(view, gpu) for gpu in shown))
 
 
 def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
     profiles = gpu.mig.profiles if gpu.mig is not None else ()
     slices = max((max(profile.starts) + profile.size for profile in profiles), default=0)
-    if gpu.mig is None or gpu.mig.instances is None:
-        why = views.why_unknown(view.snapshot, "mig", gpu.pci)
+    why = instances.why_unread(view.snapshot, gpu)
+    if why is not None:
         return DividedGpu(
-            pci=gpu.pci, uuid=gpu.uuid, board=gpu.board, slices=slices, instances=(), fits=(), problem=why
+            pci=gpu.pci,
+            uuid=gpu.uuid,
+            board=gpu.board,
+            slices=slices,
+            instances=rows(view.snapshot, gpu),
+            fits=(),
+            problem=why,
         )
-    held = instances.held(view.snapshot, gpu)
-    taken = (*(one.piece for one in held), *instances.reserved(view.snapshot, gpu))
+    taken = (*(one.piece for one in instances.held(view.snapshot, gpu)), *instances.reserved(view.snapshot, gpu))
     fits = sorted((one for one in profiles if mig.free_starts(one, taken)), key=lambda one: one.order, reverse=True)
     return DividedGpu(
         pci=gpu.pci,
         uuid=gpu.uuid,
         board=gpu.board,
         slices=slices,
-        instances=tuple(
-            InstanceRow(
-                id=one.instance.id,
-                profile=one.profile.name,
-                start=one.instance.start,
-                size=one.instance.size,
-                state=one.state,
-                ours=one.ours,
-                vms=tuple(dict.fromkeys(_vms(view, gpu, one))),
-            )
-            for one in held
-        ),
+        instances=rows(view.snapshot, gpu, lambda vgpu: views.holder_name(view, vgpu)),
         fits=tuple(one.name for one in fits),
     )
 
 
-def _vms(view: HostView, gpu: Gpu, one: instances.Held) -> Iterator[str]:
+def rows(
+    facts: HostSnapshot, gpu: Gpu, holder: Callable[[Vgpu], str | None] = lambda _: None
+) -> tuple[InstanceRow, ...]:
+    """Each instance of a GPU in MIG mode by its start, or the row that stands for those that cannot be read.
+
+    `holder` names the VM of a vGPU that is not ours.
+    """
+    if instances.why_unread(facts, gpu) is not None:
+        return (UNREAD,)
+    return tuple(
+        InstanceRow(
+            id=one.instance.id,
+            profile=one.profile.name,
+            start=one.instance.start,
+            size=one.instance.size,
+            state=one.state,
+            ours=one.ours,
+            vms=tuple(dict.fromkeys(_vms(facts, gpu, one, holder))),
+        )
+        for one in instances.held(facts, gpu)
+    )
+
+
+def _vms(facts: HostSnapshot, gpu: Gpu, one: instances.Held, holder: Callable[[Vgpu], str | None]) -> Iterator[str]:
     for vgpu in one.vgpus:
-        entry = view.snapshot.entry_of(gpu, vgpu)
-        yield entry.vgpu.vm_name if entry is not None else views.holder_name(view, vgpu) or vgpu.type_name or "?"
+        entry = facts.entry_of(gpu, vgpu)
+        yield entry.vgpu.vm_name if entry is not None else holder(vgpu) or vgpu.type_name or "?"
     for awaited in one.awaited:
         yield awaited.vgpu.vm_name

@@ -12,6 +12,8 @@ from vgpumgr.cli.text import mig_text
 from vgpumgr.cli.text.mig_text import Drawn, State
 from vgpumgr.cli.text.wrapping import cell_width
 from vgpumgr.core.driver import catalogue, mig_fit
+from vgpumgr.core.report.instances import DividedGpu, HostInstances, InstanceRow
+from vgpumgr.names import HostName, PciAddress
 
 CATALOGUE = catalogue.parse(resources.catalogue_text())
 LABELS = st.sampled_from(["1g.5gb", "2g.10gb", "1g.24gb+me.all", "仮想機械-データベース", "\x1b]0;x\x07\nvm01", ""])
@@ -91,3 +93,41 @@ def test_what_fits_is_drawn_on_every_board_at_the_usual_widths(width: int) -> No
         *drawn, said = mig_text.fit_lines(answer, width, ascii_only=False)
         assert max(map(len, (*drawn, said))) <= width
         assert said == f"fits on {board}: {smallest.maximum * smallest.size} of {answer.slices} memory slices taken"
+
+
+def shown(*gpus: DividedGpu, ascii_only: bool = False) -> list[str]:
+    hosts = [HostInstances(host=HostName("kvm01"), gpus=gpus)]
+    return [*mig_text.show_lines(hosts, 80, "no GPU is in MIG mode", ascii_only=ascii_only)]
+
+
+def divided(*rows: InstanceRow, fits: tuple[str, ...] = (), problem: str | None = None) -> DividedGpu:
+    return DividedGpu(
+        pci=PciAddress("0000:41:00.0"), uuid=None, board="A30", slices=4, instances=rows, fits=fits, problem=problem
+    )
+
+
+def test_a_gpu_is_shown_with_who_is_in_its_instances_and_what_still_fits() -> None:
+    mine = InstanceRow(id=3, profile="1g.6gb", start=0, size=1, state="used", ours=True, vms=("vm01",))
+    other = InstanceRow(id=4, profile="1g.6gb", start=1, size=1, state="used", ours=False, vms=("db1",))
+    assert shown(divided(mine, other, fits=("2g.12gb", "1g.6gb"))) == [
+        "kvm01  0000:41:00.0  A30",
+        " 0                  1                  2                  3",
+        "┌──────────────────┬──────────────────┬─────────────────────────────────────┐",
+        "│ 1g.6gb id 3      │ 1g.6gb id 4      │ free                                │",
+        "│ vm01             │ db1 (foreign)    │                                     │",
+        "│██████████████████│██████████████████│                                     │",
+        "└──────────────────┴──────────────────┴─────────────────────────────────────┘",
+        "█ used",
+        "still fits: 2g.12gb, 1g.6gb",
+    ]
+
+
+def test_a_gpu_that_cannot_be_read_is_not_drawn_and_the_reason_is_told() -> None:
+    assert shown(divided(InstanceRow(), problem="NVML: Unknown Error")) == [
+        "kvm01  0000:41:00.0  A30",
+        "? what GPU instances it has cannot be read: NVML: Unknown Error",
+    ]
+
+
+def test_where_no_gpu_is_in_mig_mode_that_is_said() -> None:
+    assert shown() == ["no GPU is in MIG mode"]

@@ -13,11 +13,12 @@ from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.plan import attach, cached, fits, instances, simulate, takes
 from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
@@ -213,12 +214,8 @@ def test_where_a_vgpu_does_not_say_in_which_instance_it_is_nothing_is_idle() -> 
 
 
 def test_instances_that_cannot_be_read_refuse() -> None:
-    def unread(item: Gpu) -> Gpu:
-        assert item.mig is not None
-        return replace(item, mig=replace(item.mig, instances=None))
-
     with pytest.raises(errors.NoCapacity) as caught:
-        plan(builders.change_gpus(a100(), unread), "vm01", mig_profile="1g.5gb")
+        plan(builders.change_gpus(a100(), unread_instances), "vm01", mig_profile="1g.5gb")
     assert "cannot be read" in caught.value.details[0]
 
 
@@ -368,3 +365,55 @@ def test_after_a_reboot_the_entries_of_cached_instances_go_and_those_of_missing_
         ("2g.10gb", "absent")
     ]
     assert simulate.apply(rebooted, found).snapshot.instances[0].instance.profile == "1g.5gb"
+
+
+def unread_instances(item: Gpu) -> Gpu:
+    assert item.mig is not None
+    return replace(item, mig=replace(item.mig, instances=None))
+
+
+def unread_mode(item: Gpu) -> Gpu:
+    return replace(item, mode=None, mig=None)
+
+
+def unread_uuid(item: Gpu) -> Gpu:
+    return replace(unread_mode(item), uuid=None)
+
+
+def blinded(view: HostView, unread: Callable[[Gpu], Gpu], what: str) -> HostView:
+    """The view without what `unread` takes from each GPU, and with the reason that the host program gives for that."""
+    rows = tuple(Unknown(what=what, why="NVML: Unknown Error", gpu=item.pci) for item in view.snapshot.gpus)
+    seen = builders.change_gpus(view, unread)
+    return replace(seen, snapshot=replace(seen.snapshot, unknown=rows))
+
+
+BLIND = pytest.mark.parametrize(
+    ("unread", "what"),
+    [
+        (unread_instances, "mig.instances"),
+        (unread_instances, "mig.profiles"),
+        (unread_mode, "mig"),
+        (unread_uuid, "mig"),
+    ],
+)
+
+
+@BLIND
+def test_instances_of_ours_that_cannot_be_read_are_not_taken_for_gone_and_giving_back_is_refused(
+    unread: Callable[[Gpu], Gpu], what: str
+) -> None:
+    view = builders.detached(given_to(a100(), "vm01", mig_profile="2g.10gb"), "vm01")
+    with pytest.raises(errors.Unsure, match=r"0000:41:00\.0 of kvm01 cannot be read: NVML: Unknown Error"):
+        cached.plan_giving_back(blinded(view, unread, what), None)
+
+
+@BLIND
+def test_where_the_ledger_has_no_instance_nothing_is_cached_though_nothing_can_be_read(
+    unread: Callable[[Gpu], Gpu], what: str
+) -> None:
+    assert cached.plan_giving_back(blinded(a100(), unread, what), None).steps == ()
+
+
+def test_a_gpu_without_mig_has_no_instances_and_that_is_known() -> None:
+    view = builders.host(builders.gpu(board="A40"))
+    assert instances.why_unread(view.snapshot, view.snapshot.gpus[0]) is None

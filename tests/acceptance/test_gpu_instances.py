@@ -1,0 +1,123 @@
+"""GPU instances of a host: `mig show`, `discover` and `profiles` say what is there, and `gc` gives back what is ours and empty."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance.command import vgpumgr
+from tests.lab_fixtures import fewer_vfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST, OTHER = "kvm01", "kvm02"
+GPU, SLICED = "0000:41:00.0", "0000:81:00.0"
+FOREIGN = "1g.5gb"
+UNREAD = f"nvml:DeviceGetGpuInstances:999:{GPU}"
+
+
+@pytest.fixture
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """An instance with a vGPU, a cached one, and one that somebody made by hand, side by side."""
+    lab = lab_factory(fewer_vfs("mig", tmp_path_factory.mktemp("mig")), shared=False)
+    for vm, profile in (("vm01", "3g.20gb"), ("vm02", "2g.10gb")):
+        vgpumgr(lab, "attach", vm, "--mig-profile", profile, "--on", HOST)
+    vgpumgr(lab, "detach", "vm02", "--yes")
+    lab.must(HOST, "nvidia-smi", "mig", "-i", "0", "-cgi", FOREIGN)
+    yield lab
+    lab.down()
+
+
+def shown(lab: Lab, *more: str) -> dict[str, tuple[str, list[str]]]:
+    """State and VMs of each instance of the host, by profile."""
+    (host,) = vgpumgr(lab, "mig", "show", HOST, "-o", "json", *more).document["hosts"]
+    return {one["profile"]: (one["state"], one["vms"]) for gpu in host["gpus"] for one in gpu["instances"]}
+
+
+def made(lab: Lab) -> list[str]:
+    """The driver's own instances, as nvidia-smi says."""
+    out = lab.must(HOST, "nvidia-smi", "mig", "-lgi")
+    return sorted(line.split()[3] for line in out.splitlines() if line.startswith("|   0  MIG"))
+
+
+def gc(lab: Lab, *more: str, code: int = 0) -> dict[str, Any]:
+    return vgpumgr(lab, "gc", "--on", HOST, "-o", "json", *more, code=code).document
+
+
+def test_exactly_the_cached_instance_goes_and_the_second_time_nothing_does(lab: Lab) -> None:
+    before = made(lab)
+    assert shown(lab) == {
+        "3g.20gb": ("used", ["vm01"]),
+        "2g.10gb": ("cached", []),
+        FOREIGN: ("foreign", []),
+    }
+    assert gc(lab, "--gpu-id", SLICED)["outcomes"] == ["unchanged"]
+    foretold = gc(lab, "--check", code=3)
+    assert [(step["verb"], step["mig_profile"]) for step in foretold["plan"]] == [("destroy_instance", "2g.10gb")]
+    assert made(lab) == before
+    done = gc(lab)
+    assert (done["outcomes"], done["plan"]) == (["done"], foretold["plan"])
+    assert done["result"] == {"host": HOST, "gpu": None, "in_use": 1}
+    assert made(lab) == sorted(["3g.20gb", FOREIGN])
+    assert shown(lab) == {"3g.20gb": ("used", ["vm01"]), FOREIGN: ("foreign", [])}
+    revisions = lab.revisions()
+    assert gc(lab)["outcomes"] == ["unchanged"]
+    assert lab.revisions() == revisions
+    last, *_ = vgpumgr(lab, "history", HOST, "-o", "json").document["runs"]
+    assert (last["verb"], last["outcome"], last["verbs"], last["gpu"]) == ("gc", "done", ["destroy_instance"], GPU)
+
+
+def test_instances_that_cannot_be_read_are_unknown_everywhere_and_keep_gc_and_purge_from_their_work(lab: Lab) -> None:
+    before, ledger = made(lab), lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json")
+    vgpumgr(lab, "lab", "fault", HOST, UNREAD)
+    drawn = vgpumgr(lab, "mig", "show", HOST).out
+    assert drawn.splitlines() == [
+        f"{HOST}  {GPU}  A100",
+        "? what GPU instances it has cannot be read: NVML: Unknown Error",
+    ]
+    (row,) = csv.DictReader(io.StringIO(vgpumgr(lab, "mig", "show", HOST, "-o", "csv").out))
+    assert (row["gpu"], row["state"], row["profile"], row["problem"]) == (GPU, "unknown", "", "NVML: Unknown Error")
+    (host,) = vgpumgr(lab, "discover", HOST, "-o", "json").document["hosts"]
+    of_gpu = next(one for one in host["gpus"] if one["pci"] == GPU)
+    assert (of_gpu["gpu_instances"], of_gpu["cached"]) == (None, None)
+    assert [one["state"] for one in of_gpu["instances"]] == ["unknown"]
+    why = f"the GPU instances of GPU {GPU} of {HOST} cannot be read: NVML: Unknown Error"
+    refused = vgpumgr(lab, "gc", "--on", HOST, "-o", "json", code=5).error
+    assert (refused["error"], refused["message"]) == ("Unsure", why)
+    assert why in vgpumgr(lab, "host", "purge", HOST, "--yes", code=5).err
+    assert gc(lab, "--gpu-id", SLICED)["outcomes"] == ["unchanged"]
+    vgpumgr(lab, "lab", "fault", HOST, "clear")
+    assert made(lab) == before
+    assert lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json") == ledger
+
+
+def test_what_is_there_is_told_by_discover_profiles_and_mig_show_alike(lab: Lab) -> None:
+    (host,) = vgpumgr(lab, "discover", HOST, "-o", "json").document["hosts"]
+    of_mig, sliced = host["gpus"]
+    (drawn,) = vgpumgr(lab, "mig", "show", HOST, "-o", "json").document["hosts"]
+    assert of_mig["instances"] == drawn["gpus"][0]["instances"]
+    assert (of_mig["gpu_instances"], of_mig["cached"]) == (3, 1)
+    assert (sliced["gpu_instances"], sliced["cached"], sliced["instances"]) == (None, None, [])
+    rows = vgpumgr(lab, "profiles", HOST, "-o", "json").document["profiles"]
+    told = {(row["gpu"], row["profile"]): row["mig_profile"] for row in rows}
+    assert told[GPU, "2-10C"] == "2g.10gb"
+    assert told[GPU, "1-5CME"] == "1g.5gb+me"
+    assert {told[gpu, "4C"] for gpu in (GPU, SLICED)} == {None}
+
+
+def test_mig_show_draws_the_gpu_that_is_asked_for_and_says_where_there_is_none(lab: Lab) -> None:
+    assert vgpumgr(lab, "mig", "show", "--gpu-id", GPU, HOST).out.splitlines()[0] == f"{HOST}  {GPU}  A100"
+    assert vgpumgr(lab, "mig", "show", "--gpu-id", SLICED).out == "no such GPU is in MIG mode\n"
+    vgpumgr(lab, "lab", "fault", OTHER, "ssh-refused")
+    ran = vgpumgr(lab, "mig", "show", "--gpu-id", SLICED, code=4)
+    assert ran.out == "no such GPU is in MIG mode on the hosts that could be read\n"
+    assert shown(lab)
+    assert vgpumgr(lab, "mig", "show", OTHER, code=4).out == ""
