@@ -241,6 +241,14 @@ def test_a_controller_without_ssh_says_so(home: Home, monkeypatch: pytest.Monkey
     assert "-F none" in str(caught.value.hint)
 
 
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
 def test_a_command_that_hangs_ends_at_the_deadline_with_all_that_it_started(home: Home) -> None:
     started = time.monotonic()
     home.write(f'Match exec "echo $$ > {home.folder}/pid; exec sleep 60"\n  Port 5\n')
@@ -248,7 +256,9 @@ def test_a_command_that_hangs_ends_at_the_deadline_with_all_that_it_started(home
         config.resolve(home.endpoint, Deadlines(dns=0.5))
     assert time.monotonic() - started < 10
     pid = int((home.folder / "pid").read_text())
-    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+    while _lives(pid):  # it was killed: how soon it is gone is the kernel's affair
+        assert time.monotonic() - started < 30
+        time.sleep(0.05)
 
 
 def test_a_connection_goes_where_the_file_says(home: Home) -> None:
