@@ -73,9 +73,8 @@ class Executor:
                 self._tell_note(self.session.link.execute(step))
             case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
                 result = self.session.link.execute(step)
-                if not any(
-                    isinstance(one, steps.ResetGpu) for one in self.plan.steps
-                ):  # else it is known what is still needed
+                # The note says that a reset is needed, which is no news where the plan has one.
+                if not any(isinstance(one, steps.ResetGpu) for one in self.plan.steps):
                     self._tell_note(result)
             case steps.DestroyVgpu() | steps.EvacuateVgpu() | steps.SetMode():
                 self._patiently(step)

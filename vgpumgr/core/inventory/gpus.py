@@ -104,9 +104,7 @@ def _read_settings(
     shared = settings.get("scheduler")
     declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
     if shared and mode == "mig":
-        report.problem(
-            shared.where, f"{what}: a GPU in MIG mode has no scheduler for all of it", "remove scheduler, or mode: mig"
-        )
+        report.problem(shared.where, f"{what}: a GPU in MIG mode has no scheduler", "remove scheduler, or mode: mig")
     if shared and declared and mode == "mixed-size" and declared.wish.policy == scheduler.FIXED_SHARE:
         report.problem(
             shared.where, f"{what}: {scheduler.FIXED_SHARE} cannot be combined with mode {mode}", "remove one of them"

@@ -31,11 +31,8 @@ USED: Final = "used"
 CACHED: Final = "cached"
 FOREIGN: Final = "foreign"
 State = Literal["used", "cached", "foreign"]
-_FACTS: Final = (
-    "mig",
-    "mig.profiles",
-    "mig.instances",
-)  # what the host program reads for them, each from the one before it
+# What the host program reads for instances, each from the one before it.
+_FACTS: Final = ("mig", "mig.profiles", "mig.instances")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """(wish, observed) → the steps that turn a GPU's MIG mode on or off, in the order that survives, or the guard that refuses.
 
-vGPUs and instances out, virtual functions off, the mode, a reset where the board needs one, virtual functions on, and back what the
-other mode can hold: a slot that asked for memory or a share gets a vGPU of the other kind, one that asked for a type of
-this kind cannot. The ledger keeps the entries of what is out, until that has its new vGPU. sriov-manage ends instances and refuses a GPU with vGPUs, and the driver takes the mode only without functions, so
-no other order leaves anything behind.
+vGPUs and instances go out, the virtual functions go, the mode is set, the GPU is reset where its board needs that, the functions
+come back, and then what the other mode can hold: a slot that asked for memory or a share gets a vGPU of the other kind, one that
+asked for a type of this kind cannot. No other order works: sriov-manage refuses a GPU with vGPUs and ends its instances, and the driver
+takes the mode only without functions. The ledger keeps the entry of a vGPU that is out until its slot has the new one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.driver import mig, profiles
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.claims import BOUND, PENDING
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import attach, blocked_write, ending, evacuate, instances, simulate, targets
 from vgpumgr.core.plan import plan as plans
@@ -24,21 +24,23 @@ from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.mode import ModePlan, ModeRequest, find_gpu, guard_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.mig import Mig, MigPlace
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import Slot, VmUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Back:
-    """What comes back: the steps, and a line for each slot for which the other mode has nothing."""
+    """What comes back: the steps, the slots that are served, and a line for each slot for which the other mode has nothing."""
 
     steps: tuple[plan_steps.Step, ...]
     findings: tuple[Finding, ...]
+    served: tuple[tuple[Domain, Claim], ...]
     left_out: tuple[str, ...]
 
 
@@ -50,7 +52,8 @@ def is_about(view: HostView, gpu: Gpu, request: ModeRequest) -> bool:
         return False
     if gpu.mig.enabled or gpu.mig.pending or gpu.framework is None:
         return True
-    return any(claim.binding.mig_profile is not None or claim.state == PENDING for _, claim in _slots(view, gpu))
+    left_half_way = (claim.binding.mig_profile is not None or claim.state == PENDING for _, claim in _slots(view, gpu))
+    return gpu.mode == EQUAL_SIZE and any(left_half_way)
 
 
 def has_ended(view: HostView, gpu: Gpu) -> bool:
@@ -75,9 +78,11 @@ def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
     if divided.enabled == divided.pending == on and gpu.framework is not None:
         if not request.again:
             return _plan(view, gpu, request, (), ())
-        back = _back(view, gpu, displaced)
+        # What cannot come back keeps its entry, which takes room: so those that can are planned once more beside it.
+        left_out = (first_try := _back(view, gpu, displaced)).left_out
+        back = _back(view, gpu, first_try.served) if left_out else first_try
         blocked_write.guard(facts, back.steps)
-        lost = [Finding(kind="gone", host=facts.host, text=f"{facts.host}: {line}") for line in back.left_out]
+        lost = [Finding(kind="gone", host=facts.host, text=f"{facts.host}: {line}") for line in left_out]
         return _plan(view, gpu, request, back.steps, (*back.findings, *lost))
     guard_foreign(view, gpu, request.mode)
     _guard_instances(facts, gpu, request)
@@ -139,6 +144,11 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
     if request.mode not in (MIG, EQUAL_SIZE):
         raise errors.RefusedPlan(
             f"GPU {gpu.pci} of {facts.host} is in MIG mode, which ends before a GPU can be {request.mode}",
+            hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
+        )
+    if gpu.mode == MIXED_SIZE:  # which ends with the functions: if a later step failed, undoing would not bring it back
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is in {MIXED_SIZE} mode, which ends before MIG mode can begin",
             hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
         )
     if gpu.mig.instances is None:
@@ -226,10 +236,12 @@ def _guard_reset(facts: HostSnapshot, gpu: Gpu, change: Sequence[plan_steps.MigS
 def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -> _Back:
     """The attach of each slot again, on this GPU, each on the state that those before it leave.
 
-    What the ledger still has of another kind goes first: it keeps room that it cannot use.
+    What the ledger still has of another kind for these slots goes first: it keeps room that it cannot use.
     """
     assert gpu.uuid is not None
-    steps: list[plan_steps.Step] = [*_entries_out(view, gpu)]
+    slots = {(domain.uuid, claim.slot) for domain, claim in displaced}
+    steps: list[plan_steps.Step] = [*_entries_out(view, gpu, slots)]
+    served: list[tuple[Domain, Claim]] = []
     findings: list[Finding] = []
     left_out: list[str] = []
     now = simulate.apply(view, steps)
@@ -245,15 +257,18 @@ def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -
             continue
         steps += made.steps
         findings += made.findings
+        served.append((domain, claim))
         now = simulate.apply(now, made.steps)
-    return _Back(steps=tuple(steps), findings=tuple(findings), left_out=tuple(left_out))
+    return _Back(steps=tuple(steps), findings=tuple(findings), served=tuple(served), left_out=tuple(left_out))
 
 
-def _entries_out(view: HostView, gpu: Gpu) -> Iterator[plan_steps.DestroyVgpu]:
-    """The entries of vGPUs that are gone, and that the GPU's mode does not take."""
+def _entries_out(view: HostView, gpu: Gpu, slots: Collection[tuple[VmUuid, Slot]]) -> Iterator[plan_steps.DestroyVgpu]:
+    """These slots' entries of vGPUs that are gone, and that the GPU's mode does not take."""
     now = view.snapshot.gpu_by_uuid(gpu.uuid or "")
     on = now is not None and now.mode == MIG
     for one in evacuate.entries(view, gpu):
+        if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in slots:
+            continue
         if one.vgpu is None and one.whole and (one.entry.vgpu.mig is not None) != on:
             yield plan_steps.DestroyVgpu(
                 host=view.snapshot.host,

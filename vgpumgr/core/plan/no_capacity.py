@@ -58,23 +58,23 @@ def error(
             details=lines,
             hint=f"for example vgpumgr_fgpu_per_gpu: {{{boards[0]}: 2}}; or ask with --gpu or --gpu-memory",
         )
-    would = "; or ".join(_way(host, domain, request, way) for way in ways())
-    none = f"no GPU of {host}" if request.gpus is None else f"the GPU of {host} that was asked for"
-    if all(refusal.cause is Cause.NEEDS_MIG for _, _, refusal in verdict.reasons):
-        return errors.NoCapacity(
-            f"{none} is {'' if request.gpus is None else 'not '}in MIG mode, as {asking.describe(ask.wish, ask.conditions)} asks for {domain.name}",
-            details=lines,
-            hint=f"{f'it would fit {would}. Or ' if would else ''}ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, "
-            "which GPUs outside MIG mode serve, too",
-        )
     if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
         return _cordoned(view, domain, verdict, lines)
+    would = "; or ".join(_way(host, domain, request, way) for way in ways())
+    if all(refusal.cause is Cause.NEEDS_MIG for _, _, refusal in verdict.reasons):
+        none = f"no GPU of {host} is" if request.gpus is None else f"the GPU of {host} that was asked for is not"
+        other = "ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too"
+        return errors.NoCapacity(
+            f"{none} in MIG mode, as {asking.describe(ask.wish, ask.conditions)} asks for {domain.name}",
+            details=lines,
+            hint=f"it would fit {would}. Or {other}" if would else other,
+        )
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits either. "
     see = "See `vgpumgr capacity`"
-    can = "can" if request.gpus is None else "cannot"
+    none = f"no GPU of {host} can" if request.gpus is None else f"the GPU of {host} that was asked for cannot"
     instead = f"It would fit {would}. " if would else ""
     return errors.NoCapacity(
-        f"{none} {can} take {_what(ask)} for {domain.name}",
+        f"{none} take {_what(ask)} for {domain.name}",
         details=lines,
         hint=f"{fits}{instead}{see}",
     )

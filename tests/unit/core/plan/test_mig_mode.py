@@ -11,7 +11,7 @@ from tests.unit.core import builders
 from tests.unit.core.plan.test_instances import given_to
 from vgpumgr import errors
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, VENDOR_VFIO
-from vgpumgr.core.plan import instances, mode, modes, simulate
+from vgpumgr.core.plan import attach, instances, mode, modes, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import findings
 
@@ -223,3 +223,36 @@ def test_a_board_that_lost_mig_with_a_boot_gets_it_back_with_the_vgpus_that_were
     assert len(told) == 1
     assert "no longer in MIG mode" in told[0]
     assert "`vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0` brings both back" in told[0]
+
+
+def mixed(view: HostView) -> HostView:
+    return builders.change_gpus(view, lambda gpu: simulate.in_mode(gpu, MIXED_SIZE))
+
+
+def test_mixed_size_mode_ends_before_mig_begins_for_no_undo_would_bring_it_back() -> None:
+    refused = refusal(mixed(time_sliced()), errors.RefusedPlan)
+    assert refused.hint == "first `vgpumgr mode set equal-size --on kvm01 --gpu-id 0000:41:00.0`"
+
+
+def test_a_pending_claim_does_not_hide_that_a_board_with_mig_is_in_mixed_size_mode() -> None:
+    asked = attach.plan_attach(mixed(time_sliced()), builders.ask("vm01", "4C"))
+    broken_off = simulate.apply(mixed(time_sliced()), asked.steps[:1])
+    assert builders.claim_of(broken_off).state == "pending"
+    assert "set_mode" in verbs(plan(broken_off, EQUAL_SIZE))
+
+
+def test_what_cannot_come_back_to_a_gpu_that_is_in_mig_already_keeps_its_entry() -> None:
+    """Somebody else has set MIG: one slot can be served in it, and the other one waits as it is."""
+    view = given_to(given_to(time_sliced(), "vm01", gpu_memory="8G"), "vm02", profile="8C")
+    gpu = view.snapshot.gpus[0]
+    known = builders.mig_gpu("A100").mig
+    bare = tuple(replace(parent, vgpus=()) for parent in gpu.parents)
+    by_hand = simulate.with_creatable(replace(gpu, mode=MIG, mig=known, parents=bare))
+    made = plan(builders.with_snapshot(view, gpus=(by_hand,)))
+    after = simulate.apply(builders.with_snapshot(view, gpus=(by_hand,)), made.steps)
+    assert [(entry.vgpu.vm_name, entry.vgpu.type_name) for entry in after.snapshot.ledger or ()] == [
+        ("vm02", "A100-8C"),
+        ("vm01", "A100-1-10C"),
+    ]
+    assert len([finding for finding in made.findings if finding.kind == "gone"]) == 1
+    assert verbs(plan(after)) == []
