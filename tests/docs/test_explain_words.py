@@ -12,7 +12,7 @@ from vgpumgr.cli.rows.gpus import EXPLAIN, MECHANISMS
 from vgpumgr.controller.results import Fleet
 from vgpumgr.core.driver import asking
 from vgpumgr.core.model.snapshot import MDEV_VF
-from vgpumgr.core.plan import mode, simulate
+from vgpumgr.core.plan import mode_plan, simulate, size_mode
 from vgpumgr.core.report import explained
 from vgpumgr.documents import explain
 
@@ -62,8 +62,8 @@ def views() -> Iterator[HostView]:
     there = builders.host(*(gpu(board, at) for at, board in enumerate(boards, 1)), vms=12)
     for vm, profile, card in (("vm01", "8Q", 0), ("vm02", "48Q", 1), *((f"vm{at:02}", "4Q", 4) for at in range(3, 7))):
         there = with_one(there, vm, profile, card)
-    mixed = mode.ModeRequest(gpu_uuid=builders.gpu_uuid("0000:31:00.0"), mode="mixed-size")
-    there = with_one(simulate.apply(there, mode.plan_mode(there, mixed).steps), "vm10", "24C", 2)
+    mixed = mode_plan.ModeRequest(gpu_uuid=builders.gpu_uuid("0000:31:00.0"), mode="mixed-size")
+    there = with_one(simulate.apply(there, size_mode.plan_mode(there, mixed).steps), "vm10", "24C", 2)
     yield there
     yield replace(there, fgpu_per_gpu={"A40": 2})
     yield builders.without_vgpus(there, "SR-IOV is off")

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.plan.cordons import CordonPlan
-    from vgpumgr.core.plan.mode import ModePlan
+    from vgpumgr.core.plan.mode_plan import ModePlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step

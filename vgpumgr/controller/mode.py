@@ -13,7 +13,7 @@ from vgpumgr.core.driver import mig
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan.mode import ModePlan
+from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import modes
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Cordon, HostSnapshot
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.kept import KeptPlan
-    from vgpumgr.core.plan.mode import ModePlan
+    from vgpumgr.core.plan.mode_plan import ModePlan
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step

@@ -11,7 +11,7 @@ from vgpumgr.cli.params import asking, candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import change_result, printing
 from vgpumgr.cli.rows.mig import GC, MIG_FIT, MIG_SHOW
-from vgpumgr.cli.text import mig_text, output, sparkline
+from vgpumgr.cli.text import gc_text, mig_text, output, sparkline
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
@@ -107,7 +107,7 @@ def gc(settings: Settings, *, on: str, gpu_id: str | None) -> int:
 
     options = use_case.GcOptions(on=on, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id))
     started = time.monotonic()
-    consent = asking.consent(settings, "gc", mig_text.gc_lines, question="Give back the {about} on {host}?")
+    consent = asking.consent(settings, "gc", gc_text.lines, question="Give back the {about} on {host}?")
     result = use_case.give_back(build_context(settings), options, consent)
-    closing = mig_text.gc_closing(result, time.monotonic() - started)
+    closing = gc_text.closing(result, time.monotonic() - started)
     return change_result.print_rows(settings, result, closing, GC)

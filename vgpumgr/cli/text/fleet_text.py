@@ -10,7 +10,7 @@ from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.cached import FreePlan
 from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.layout import LayoutPlan
-from vgpumgr.core.plan.mode import ModePlan
+from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
 from vgpumgr.errors import Outcome

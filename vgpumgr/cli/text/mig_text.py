@@ -1,4 +1,4 @@
-"""The memory slices of a GPU in MIG mode, drawn to scale: what `mig show` and `mig fit` say; and the lines of `gc`."""
+"""The memory slices of a GPU in MIG mode, drawn to scale: what `mig show` and `mig fit` say."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from itertools import groupby
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.cli.text.plan_text import instance_lines
 from vgpumgr.cli.text.words import counted, one_line
 from vgpumgr.cli.text.wrapping import cell_width, wrapped
-from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from vgpumgr.controller.results import ChangeResult, Planned
     from vgpumgr.core.driver.mig_fit import Fit
-    from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.report.instances import HostInstances, InstanceRow
 
 IN_A_PIPE: Final = 80
@@ -172,28 +168,6 @@ def _drawn(one: InstanceRow) -> Drawn:
         state=State(one.state),
         who=" ".join(one.vms or ()) + ("" if one.ours or not one.vms else " (foreign)"),
     )
-
-
-def gc_lines(planned: Planned[FreePlan]) -> Iterator[str]:
-    """The head and one line per instance that goes."""
-    yield planned.host if planned.plan.gpu is None else f"GPU {planned.plan.gpu} of {planned.host}"
-    for text in instance_lines(planned.plan):
-        yield f"  {text}"
-
-
-def gc_closing(result: ChangeResult[FreePlan], elapsed_s: float) -> str:
-    """The last line."""
-    plan = result.planned.plan
-    where = plan.host if plan.gpu is None else f"GPU {plan.gpu} of {plan.host}"
-    holds = "stays, since it holds a vGPU" if plan.in_use == 1 else "stay, since they hold vGPUs"
-    stay = f" {counted(plan.in_use, 'GPU instance')} {holds}." if plan.in_use else ""
-    match result.outcome:
-        case Outcome.WOULD_CHANGE:
-            return f"would change; nothing was written (--check).{stay}"
-        case Outcome.UNCHANGED:
-            return f"{where} has no cached GPU instance. Nothing to do.{stay}"
-        case Outcome.DONE:
-            return f"done in {elapsed_s:.1f} s.{stay}"
 
 
 def fit_lines(answer: Fit, width: int | None, *, ascii_only: bool) -> Iterator[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import ModeResult, Planned
-    from vgpumgr.core.plan.mode import ModePlan
+    from vgpumgr.core.plan.mode_plan import ModePlan
 
 
 def lines(planned: Planned[ModePlan]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import attach, blocked_write, ending, evacuate, instances, simulate, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.core.plan.mode import ModePlan, ModeRequest, find_gpu, guard_foreign
+from vgpumgr.core.plan.mode_plan import ModePlan, ModeRequest, find_gpu, guard_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

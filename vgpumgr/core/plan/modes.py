@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
-from vgpumgr.core.plan import mig_mode, mode
+from vgpumgr.core.plan import mig_mode, mode_plan, size_mode
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.mode import ModePlan, ModeRequest
+    from vgpumgr.core.plan.mode_plan import ModePlan, ModeRequest
 
 
 def ended(view: HostView, gpu: Gpu) -> Mode | None:
     """The mode that a GPU lost with a reboot, and that vGPUs of ours were made in that are missing now; None if there is none."""
-    if mode.has_ended(view, gpu):
+    if size_mode.has_ended(view, gpu):
         return MIXED_SIZE
     return MIG if mig_mode.has_ended(view, gpu) else None
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
     """Plan the steps that set the mode. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
-    gpu = mode.find_gpu(view, request)
-    return mig_mode.plan_mig(view, request) if mig_mode.is_about(view, gpu, request) else mode.plan_mode(view, request)
+    gpu = mode_plan.find_gpu(view, request)
+    return (
+        mig_mode.plan_mig(view, request)
+        if mig_mode.is_about(view, gpu, request)
+        else size_mode.plan_mode(view, request)
+    )

@@ -211,15 +211,21 @@ class EvacuateVgpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetScheduler:
+class _OfGpu:
+    """Of a whole GPU; `gpu` is its address."""
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetScheduler(_OfGpu):
     """`expect`: engine → policy, as read. `before` is the setting that an undo restores, as far as the driver reports it.
 
     `around`: the idle vGPUs that are removed and re-created, but only if the driver refuses because of them.
     """
 
-    host: HostName
-    gpu_uuid: GpuUuid
-    gpu: PciAddress
     api: int
     setting: Setting
     before: Setting
@@ -230,12 +236,9 @@ class SetScheduler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetMode:
+class SetMode(_OfGpu):
     """`before` is the mode as read, which an undo restores. `around`: see SetScheduler; `back` re-creates them in the new mode."""
 
-    host: HostName
-    gpu_uuid: GpuUuid
-    gpu: PciAddress
     mode: SizeMode
     before: SizeMode
     around: tuple[EvacuateVgpu, ...] = ()
@@ -245,15 +248,12 @@ class SetMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetVfs:
+class SetVfs(_OfGpu):
     """The GPU's virtual functions made or removed; it has no vGPUs then, and loses its GPU instances.
 
     `framework` is what it offers with them; None if that is unknown, since it has none now.
     """
 
-    host: HostName
-    gpu_uuid: GpuUuid
-    gpu: PciAddress
     on: bool
     framework: FrameworkName | None = field(compare=False)
 
@@ -261,15 +261,12 @@ class SetVfs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetMig:
+class SetMig(_OfGpu):
     """MIG mode, of a GPU without virtual functions. `before`: the mode that it is in now.
 
     `profiles` are those that it will have, as far as that can be known before.
     """
 
-    host: HostName
-    gpu_uuid: GpuUuid
-    gpu: PciAddress
     on: bool
     before: bool
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
@@ -278,12 +275,9 @@ class SetMig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetGpu:
+class ResetGpu(_OfGpu):
     """A reset of this GPU alone, which has neither virtual functions nor vGPUs."""
 
-    host: HostName
-    gpu_uuid: GpuUuid
-    gpu: PciAddress
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
 
     verb = "reset_gpu"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
-from vgpumgr.core.plan import detach, mode, room, simulate
-from vgpumgr.core.plan import modes as mode_plans
+from vgpumgr.core.plan import detach, mode_plan, modes, room, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, InTheWay, Uncordoned, Without
@@ -53,8 +52,8 @@ def find(view: HostView, request: AttachRequest, verdict: NoPlace, tried: Tried)
     crowded = [gpu for gpu in view.snapshot.gpus if gpu.pci in causes and gpu.uuid is not None]
     # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
     other = [gpu for gpu in crowded if gpu.mode == MIXED_SIZE or causes[gpu.pci] is not Cause.FULL]
-    modes = (_other_mode(view, gpu, _OTHER_SIZES[gpu.mode], tried) for gpu in other if gpu.mode in _OTHER_SIZES)
-    found += [way for way in modes if way is not None][:1]
+    sizes = (_other_mode(view, gpu, _OTHER_SIZES[gpu.mode], tried) for gpu in other if gpu.mode in _OTHER_SIZES)
+    found += [way for way in sizes if way is not None][:1]
     undivided = [gpu for gpu in view.snapshot.gpus if (gpu.pci, Cause.NEEDS_MIG) in reasons and gpu.mig is not None]
     found += [way for gpu in undivided if (way := _other_mode(view, gpu, MIG, tried)) is not None][:1]
     unlike = {pci for pci, _, refusal in verdict.reasons if refusal.cause is Cause.OTHER_POLICY}
@@ -73,7 +72,7 @@ def _granted(tried: Tried, view: HostView, gpus: tuple[str, ...] | None) -> Plac
 
 def _other_mode(view: HostView, gpu: Gpu, other: Mode, tried: Tried) -> AnotherMode | None:
     try:
-        plan = mode_plans.plan_mode(view, mode.ModeRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), mode=other, reset=True))
+        plan = modes.plan_mode(view, mode_plan.ModeRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), mode=other, reset=True))
         placed = _granted(tried, simulate.apply(view, plan.steps), (str(gpu.uuid),))
     except (VgpumgrError, simulate.ImpossibleStepError):
         return None

@@ -15,13 +15,24 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import attach, cached, cordons, detach, gpu_choice, layout, modes, ownership, simulate, targets
-from vgpumgr.core.plan import mode as mode_plan
+from vgpumgr.core.plan import (
+    attach,
+    cached,
+    cordons,
+    detach,
+    gpu_choice,
+    layout,
+    mode_plan,
+    modes,
+    ownership,
+    simulate,
+    targets,
+)
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.layout import LayoutPlan
-from vgpumgr.core.plan.mode import ModePlan
+from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import adopt, requests, tasks, waiting
 from vgpumgr.core.reconcile import drift as drifts

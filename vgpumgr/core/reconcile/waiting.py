@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.inventory import settings
-from vgpumgr.core.plan import mode as mode_plan
-from vgpumgr.core.plan import modes, simulate
+from vgpumgr.core.plan import mode_plan, modes, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.names import GpuUuid
 

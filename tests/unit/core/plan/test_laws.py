@@ -13,7 +13,7 @@ from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.model import snapshot
-from vgpumgr.core.plan import fits, mode, placement, room, simulate
+from vgpumgr.core.plan import fits, mode_plan, placement, room, simulate, size_mode
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import listing
 from vgpumgr.link.values import snapshot_facts
@@ -247,8 +247,8 @@ def mode_again(now: HostView, before: HostView) -> HostView:
     """Mixed-size mode, which ended with the boot, as reconcile restores it before anything else."""
     for gpu in before.snapshot.gpus:
         if gpu.mode == snapshot.MIXED_SIZE and gpu.uuid is not None:
-            request = mode.ModeRequest(gpu_uuid=gpu.uuid, mode=snapshot.MIXED_SIZE, again=False)
-            now = simulate.apply(now, mode.plan_mode(now, request).steps)
+            request = mode_plan.ModeRequest(gpu_uuid=gpu.uuid, mode=snapshot.MIXED_SIZE, again=False)
+            now = simulate.apply(now, size_mode.plan_mode(now, request).steps)
     return now
 
 

@@ -11,7 +11,7 @@ from tests.unit.core import builders
 from tests.unit.core.plan.test_instances import given_to
 from vgpumgr import errors
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, VENDOR_VFIO
-from vgpumgr.core.plan import attach, instances, mode, modes, simulate
+from vgpumgr.core.plan import attach, instances, mode_plan, modes, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import findings
 
@@ -38,10 +38,10 @@ def divided(board: str = "A100") -> HostView:
     return builders.host(builders.mig_gpu(board), vms=4)
 
 
-def plan(view: HostView, wanted: Mode = MIG, *, reset: bool = True, again: bool = True) -> mode.ModePlan:
+def plan(view: HostView, wanted: Mode = MIG, *, reset: bool = True, again: bool = True) -> mode_plan.ModePlan:
     uuid = view.snapshot.gpus[0].uuid
     assert uuid is not None
-    return modes.plan_mode(view, mode.ModeRequest(gpu_uuid=uuid, mode=wanted, again=again, reset=reset))
+    return modes.plan_mode(view, mode_plan.ModeRequest(gpu_uuid=uuid, mode=wanted, again=again, reset=reset))
 
 
 def refusal(view: HostView, kind: type[errors.VgpumgrError], wanted: Mode = MIG) -> errors.VgpumgrError:
@@ -50,7 +50,7 @@ def refusal(view: HostView, kind: type[errors.VgpumgrError], wanted: Mode = MIG)
     return caught.value
 
 
-def verbs(of: mode.ModePlan) -> list[str]:
+def verbs(of: mode_plan.ModePlan) -> list[str]:
     return [step.verb for step in of.steps]
 
 

@@ -17,7 +17,7 @@ from vgpumgr import errors
 from vgpumgr.core.driver import asking, scheduler
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.core.plan import attach, mode, simulate
+from vgpumgr.core.plan import attach, mode_plan, simulate, size_mode
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan.plan import Plan
 
@@ -64,8 +64,8 @@ def carry_out(view: HostView, command: str) -> HostView | Plan:
     """A command as it stands in a hint. An attach's plan, which is the wish itself."""
     match shlex.split(command):
         case ["vgpumgr", "mode", "set", ("mixed-size" | "equal-size") as wanted, "--on", "kvm01", "--gpu-id", pci]:
-            asked = mode.ModeRequest(gpu_uuid=builders.gpu_uuid(pci), mode=wanted)
-            return simulate.apply(view, mode.plan_mode(view, asked).steps)
+            asked = mode_plan.ModeRequest(gpu_uuid=builders.gpu_uuid(pci), mode=wanted)
+            return simulate.apply(view, size_mode.plan_mode(view, asked).steps)
         case ["vgpumgr", "scheduler", "set", "--on", "kvm01", "--gpu-id", pci, "--policy", "fixed-share"]:
             wish = scheduler.SchedulerWish(policy="fixed-share")
             shares = scheduler_plan.SchedulerRequest(gpu_uuid=builders.gpu_uuid(pci), wish=wish)
@@ -128,8 +128,8 @@ def test_a_vm_with_several_slots_is_told_which() -> None:
 def test_neighbours_go_in_mixed_size_mode() -> None:
     """The fewest that leave a hole of that size."""
     view = fleet("A40")
-    wanted = mode.ModeRequest(gpu_uuid=builders.gpu_uuid(FIRST), mode="mixed-size")
-    view = simulate.apply(view, mode.plan_mode(view, wanted).steps)
+    wanted = mode_plan.ModeRequest(gpu_uuid=builders.gpu_uuid(FIRST), mode="mixed-size")
+    view = simulate.apply(view, size_mode.plan_mode(view, wanted).steps)
     for number, profile in enumerate(("12Q", "12Q", "12Q", "12Q"), 1):
         view = builders.attached(view, f"vm{number:02}", profile)
     (commands,) = offers(refused(as_read(view), request(profile="24Q")))
@@ -185,8 +185,8 @@ def test_every_hint_is_true(
 ) -> None:
     view = fleet(*boards)
     if mixed and boards[0] != "T4":
-        wanted = mode.ModeRequest(gpu_uuid=builders.gpu_uuid(FIRST), mode="mixed-size")
-        view = simulate.apply(view, mode.plan_mode(view, wanted).steps)
+        wanted = mode_plan.ModeRequest(gpu_uuid=builders.gpu_uuid(FIRST), mode="mixed-size")
+        view = simulate.apply(view, size_mode.plan_mode(view, wanted).steps)
     for number, (profile, runs) in enumerate(there, 1):
         try:
             view = builders.attached(view, f"vm{number:02}", profile)

@@ -17,7 +17,7 @@ from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, Sched
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE
-from vgpumgr.core.plan import mode, simulate
+from vgpumgr.core.plan import mode_plan, simulate, size_mode
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.names import PciAddress, VmName, VmUuid
@@ -535,8 +535,8 @@ def mixed(**vms: str) -> HostView:
     view = builders.host_of(MDEV_VF, gpus=1, vms=4)
     gpu_uuid = view.snapshot.gpus[0].uuid
     assert gpu_uuid is not None
-    request = mode.ModeRequest(gpu_uuid=gpu_uuid, mode=MIXED_SIZE)
-    view = simulate.apply(view, mode.plan_mode(view, request).steps)
+    request = mode_plan.ModeRequest(gpu_uuid=gpu_uuid, mode=MIXED_SIZE)
+    view = simulate.apply(view, size_mode.plan_mode(view, request).steps)
     for vm, profile in vms.items():
         view = builders.attached(view, vm, profile)
     return view

@@ -15,7 +15,7 @@ from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.driver import asking, scheduler
 from vgpumgr.core.model.snapshot import MDEV_VF
-from vgpumgr.core.plan import attach, mode, simulate
+from vgpumgr.core.plan import attach, mode_plan, simulate, size_mode
 from vgpumgr.core.report import explained
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def with_policy(view: HostView, pci: str, policy: scheduler.Policy) -> HostView:
 
 
 def mixed(view: HostView, pci: str) -> HostView:
-    request = mode.ModeRequest(gpu_uuid=builders.gpu_uuid(pci), mode="mixed-size")
-    return simulate.apply(view, mode.plan_mode(view, request).steps)
+    request = mode_plan.ModeRequest(gpu_uuid=builders.gpu_uuid(pci), mode="mixed-size")
+    return simulate.apply(view, size_mode.plan_mode(view, request).steps)
 
 
 def rows(answer: HostAnswer) -> list[tuple[str, int | None, str | None]]:

@@ -16,7 +16,7 @@ from vgpumgr import errors
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO
-from vgpumgr.core.plan import mode, simulate
+from vgpumgr.core.plan import mode_plan, simulate, size_mode
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver import places as lab_places
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
 
 
-def plan(view: HostView, wanted: SizeMode = MIXED_SIZE) -> mode.ModePlan:
+def plan(view: HostView, wanted: SizeMode = MIXED_SIZE) -> mode_plan.ModePlan:
     uuid = view.snapshot.gpus[0].uuid
     assert uuid is not None
-    return mode.plan_mode(view, mode.ModeRequest(gpu_uuid=uuid, mode=wanted))
+    return size_mode.plan_mode(view, mode_plan.ModeRequest(gpu_uuid=uuid, mode=wanted))
 
 
 def busy(framework: FrameworkName, *profiles: str) -> HostView:
@@ -39,7 +39,7 @@ def busy(framework: FrameworkName, *profiles: str) -> HostView:
     return view
 
 
-def done_instead(made: mode.ModePlan) -> list[plan_steps.Step]:
+def done_instead(made: mode_plan.ModePlan) -> list[plan_steps.Step]:
     """The steps where the driver refuses because of idle vGPUs."""
     return [other for step in made.steps for other in plan_steps.instead(step, 19) or (step,)]
 

@@ -1,4 +1,4 @@
-"""(wish, observed) → the steps that give one GPU its mode, equal-size or mixed-size, or the guard that refuses.
+"""(wish, observed) → the steps that give one GPU equal-size or mixed-size mode, or the guard that refuses.
 
 The driver takes a mode on a GPU without vGPUs. It is asked first; if it refuses because of idle ones, ours are moved out and
 back, the largest first, in the same generation. A mode ends with the host's boot: nothing keeps it but a declaration.
@@ -6,75 +6,31 @@ back, the largest first, in the same generation. A mode ends with the host's boo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import errors
 from vgpumgr.core.driver import admission, geometry, scheduler
-from vgpumgr.core.model import view as views
 from vgpumgr.core.model.claims import BOUND
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MIG, MIXED_SIZE
-from vgpumgr.core.plan import blocked_write, detach, ending, evacuate, free_places, ownership, simulate
-from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan import blocked_write, ending, evacuate, free_places, ownership, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.mode_plan import ModePlan, ModeRequest, find_gpu, guard_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vgpumgr.core.model.claims import ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Mode, SizeMode
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, SizeMode
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan.evacuate import Ours
-    from vgpumgr.names import GpuUuid, HostName, Slot, VmUuid
+    from vgpumgr.names import Slot, VmUuid
 
 Key: TypeAlias = "tuple[VmUuid, Slot, int]"
 
 
 _FIRST_BRANCH = 550  # nvidia-smi's and NVML's change logs: the mode and its calls; user guide 17.0, new features
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeRequest:
-    """`again`: also re-create our missing vGPUs, to finish a run that was killed. `reset`: the GPU may be reset, where MIG needs it."""
-
-    gpu_uuid: GpuUuid
-    mode: Mode
-    again: bool = True
-    reset: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModePlan(plans.AnyPlan):
-    """A plan about one GPU's mode."""
-
-    host: HostName
-    gpu: Gpu
-    gpu_uuid: GpuUuid
-    mode: Mode
-    documents: Mapping[VmUuid, ClaimDocument | None]
-
-    @property
-    def about(self) -> str:
-        return f"GPU {self.gpu.pci}"
-
-    @property
-    def takes_away(self) -> tuple[plan_steps.Step, ...]:
-        """All steps that disturb something: everything except creating vGPUs, and what claims and definitions say of them."""
-        harmless = plan_steps.CreateVgpu | plan_steps.CreateInstance | plan_steps.PutClaim | plan_steps.AttachHostdev
-        return tuple(step for step in self.steps if not isinstance(step, harmless))
-
-    @property
-    def gpus(self) -> tuple[str, ...]:
-        return (self.gpu_uuid,) if self.changed else ()
-
-    def rests_on(self, view: HostView) -> tuple[object, ...]:
-        facts = view.snapshot
-        return self.gpu, facts.ledger, facts.blocked_writes, facts.modprobe, *facts.instances, *self.documents.items()
-
-    def claims_of(self, vm: VmUuid) -> ClaimDocument | None:
-        return self.documents.get(vm)
 
 
 def has_ended(view: HostView, gpu: Gpu) -> bool:
@@ -87,25 +43,6 @@ def has_ended(view: HostView, gpu: Gpu) -> bool:
             for one in evacuate.entries(view, gpu)
         )
     )
-
-
-def find_gpu(view: HostView, request: ModeRequest) -> Gpu:
-    """The GPU, whose mode is known. Raises Unsure or LedgerBroken."""
-    detach.guard_ledger(view)
-    facts = view.snapshot
-    gpu = facts.gpu_by_uuid(request.gpu_uuid)
-    if gpu is None:
-        raise errors.Unsure(
-            f"{facts.host} now shows no GPU {request.gpu_uuid}; nothing is written to a GPU whose UUID cannot be read",
-            hint=f"vgpumgr discover {facts.host}",
-        )
-    if gpu.mode is None:
-        why = views.why_unknown(facts, "mode", gpu.pci)
-        raise errors.Unsure(
-            f"the mode of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
-            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
-        )
-    return gpu
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
@@ -192,17 +129,6 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: SizeMode) -> None:
             f"GPU {gpu.pci} of {facts.host} has the scheduler {scheduler.FIXED_SHARE}, which does not combine with "
             f"{MIXED_SIZE} mode",
             hint=f"vgpumgr scheduler set --on {facts.host} --gpu-id {gpu.pci} --policy equal-share",
-        )
-
-
-def guard_foreign(view: HostView, gpu: Gpu, mode: Mode) -> None:
-    """Raises RefusedPlan if the GPU has a vGPU that is not ours."""
-    foreign = [vgpu for vgpu in gpu.vgpus if view.snapshot.entry_of(gpu, vgpu) is None]
-    if foreign:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {view.snapshot.host} is not set to {mode} mode: a vGPU there is not ours",
-            details=[f"{vgpu.type_name or '?'} on {vgpu.parent}" for vgpu in foreign],
-            hint="the mode needs an empty GPU, and what is not ours is never removed",
         )
 
 
