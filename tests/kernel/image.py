@@ -131,7 +131,7 @@ def _make_disk(root: Path, top: Path, place: Path) -> None:
         made.mkdir()
         script = HERE / "stage.sh"
         files = [str(made / name) for name in ("disk", "vmlinuz", "initrd")]
-        _run(["unshare", "--mount", "--propagation", "private", "bash", str(script), str(root), str(top), *files])
+        _run(["bash", str(script), str(root), str(top), *files])
         made.rename(place)
 
 
@@ -161,9 +161,10 @@ def _hash(*parts: Iterable[str]) -> str:
 
 
 def _run(argv: list[str], **variables: str) -> None:
+    """Run it with mounts of its own: /proc, /sys and /dev of a root that is being made are gone with it, however it ends."""
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", **variables}
     done = subprocess.run(
-        argv,
+        ["unshare", "--mount", "--propagation", "private", *argv],
         check=False,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -23,7 +23,7 @@ NOT_OF_A_TASK = {
     "core/model/login_lines.py",  # host sudoers, host user
     "core/plan/kept.py",  # a plan in a file
     "core/plan/live.py",  # attach --live
-    "core/plan/mode.py",
+    "core/plan/size_mode.py",
     "core/report/capacity.py",
 }
 # A plan in a file, slots without a name and running VMs, which no task has; and an option of virsh.
