@@ -6,6 +6,7 @@ is not ours.
 
 from __future__ import annotations
 
+import itertools
 import uuid as uuid_module
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
@@ -136,11 +137,12 @@ class Fleet:
     def context(
         self, trouble: Trouble | None = None, told: list[bytes] | None = None, *, by: str = "anna@ctl1"
     ) -> Context:
-        """What one command is given. The clock goes on by a minute."""
+        """What one command is given. The clock goes on by a minute, and by a second whenever the command looks at it."""
         self._minutes += 1
         self.watched.clear()
         self.done.clear()
-        at = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00Z"
+        minute = f"2026-11-{21 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}"
+        seconds = itertools.count()
 
         def reach(endpoint: Endpoint, *, writes: bool = False) -> Host:
             mine = trouble if trouble is not None and trouble.host == endpoint.host else None
@@ -151,7 +153,7 @@ class Fleet:
             connect=reach,
             catalogue=_CATALOGUE,
             by=by,
-            now=lambda: at,
+            now=lambda: f"{minute}:{next(seconds) % 60:02}Z",
             progress=lambda _line: None,
             reading=self.watched.append,
             done=self.done.append,

@@ -34,14 +34,17 @@ def purge(context: Context, host: str, consent: Consent[PurgePlan]) -> PurgeResu
     Raises RequestError, Declined, HostError or ApplyError; the same command again goes on.
     """
     declaration = context.inventory.host(host)
+    # One author for all its plans: what is planned under the lock is compared with what was agreed to.
+    author = tasks.Author(by=context.by, at=context.now())
     with open_session(context, declaration) as session:
-        return _Purging(session, consent).carry_out()
+        return _Purging(session, consent, author).carry_out()
 
 
 @dataclass(frozen=True, slots=True)
 class _Purging:
     session: Session
     consent: Consent[PurgePlan]
+    author: tasks.Author
 
     def carry_out(self) -> PurgeResult:
         plan = self._plan(self._run().read((_ANY,)))
@@ -62,7 +65,7 @@ class _Purging:
 
     def _plan(self, view: HostView) -> PurgePlan:
         declaration = self.session.declaration
-        planned, _ = host_plan.plan_tasks(view, declaration, purging.todo(view), self._author)
+        planned, _ = host_plan.plan_tasks(view, declaration, purging.todo(view), self.author)
         found = tuple(finding for one in planned if one.plan is not None for finding in one.plan.findings)
         work = host_plan.HostPlan(
             host=declaration.name,
@@ -81,7 +84,7 @@ class _Purging:
 
     def _free(self, agreed: PurgePlan) -> tuple[Success, tuple[VgpumgrError, ...]]:
         """Free what is ours. Returns what failed."""
-        run = HostRun(self.session, self._author, agreed.work.takes_away)
+        run = HostRun(self.session, self.author, agreed.work.takes_away)
         view = run.lock(_WHAT, (_ANY,))
         now = self._plan(view)
         if now.refusals:  # a VM has been started meanwhile
@@ -107,11 +110,7 @@ class _Purging:
         return gone
 
     def _run(self) -> HostRun:
-        return HostRun(self.session, self._author)
-
-    @property
-    def _author(self) -> tasks.Author:
-        return tasks.Author(by=self.session.context.by, at=self.session.context.now())
+        return HostRun(self.session, self.author)
 
     def _result(
         self,
