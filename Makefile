@@ -26,8 +26,8 @@ lint: install
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
 	$(VENV)/bin/lint-imports --no-cache
 
-# Lint, the core's tests and the rest run beside each other: the rest waits for hosts half of its time. Of a proof that is a
-# repetition this does enough (tests/dose.py, docs/testing.md); what CI runs beside it has targets of its own below.
+# Lint, the core's tests and the rest run beside each other: the rest waits for hosts half of its time. What CI runs beside it has
+# targets of its own below. Of a proof that is a repetition they do enough (tests/dose.py, docs/testing.md).
 test: install
 	$(MAKE) --no-print-directory -j3 lint test-core test-rest
 
@@ -39,12 +39,10 @@ test-core: install
 
 # Each file's tests together because they share a lab; acceptance, which takes longest, first.
 SIMULATOR := tests/lab tests/kernel
-CRASH := tests/crash tests/model
-CRASH_ALONE := $(filter-out tests/crash/test_controller.py,$(wildcard tests/crash/test_*.py))
 RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-rest: install
-	$(RUN) tests $(addprefix --ignore=,tests/unit/core tests/pages $(SIMULATOR) $(CRASH_ALONE)) --durations=20 $(PYTEST_ARGS)
+	$(RUN) tests $(addprefix --ignore=,tests/unit/core tests/pages tests/crash $(SIMULATOR)) --durations=20 $(PYTEST_ARGS)
 
 # The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
 test-lab: install
@@ -62,9 +60,9 @@ sessions: install
 pictures: install
 	PYTHONPATH=. $(PY) -m tests.unit.cli.top.example
 
-# Real processes killed, hosts and connections broken (tests/crash); the kills and cases of which `make test` does some, more of them.
+# Real processes killed, hosts and connections broken (tests/crash), and every operation broken off (tests/crash/matrix).
 test-crash: install
-	VGPUMGR_DOSE=commit $(RUN) $(CRASH) --durations=5 $(PYTEST_ARGS)
+	$(RUN) tests/crash --durations=5 $(PYTEST_ARGS)
 
 # The host program on this machine's own NVIDIA GPU: reads only, and says what it does not tell. Not a part of `make test`.
 test-gpu: install
@@ -88,10 +86,10 @@ kernel-images: install
 docs: install
 	$(PY) tools/cli_reference.py
 
-# Every operation broken off at every moment in every way (tests/crash/matrix), and real processes killed in full doses (tests/crash):
-# some ten minutes. How many kills there were stands at the end.
+# What is a repetition, in full doses: every operation broken off at every moment in every way (tests/crash/matrix), real processes
+# killed (tests/crash), random stories (tests/model). How many kills there were stands at the end.
 test-kills: install
-	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/crash tests/unit/host/steps/test_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
+	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/crash tests/model tests/unit/host/steps/test_kills.py -n 2 --dist loadfile --durations=10 $(PYTEST_ARGS)
 
 # Two hosts among the worst of neighbours (tests/model/hostile.py), SOAK_MINUTES long; SOAK_SEED to see a run again, SOAK_WITH for
 # some of the neighbours only.

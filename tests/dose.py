@@ -1,6 +1,6 @@
-"""How much of a repetitive proof is done, by VGPUMGR_DOSE: fewer repetitions mean fewer moments tried of one kind, never a kind left out.
+"""How much of a repetitive proof is done: a few repetitions, or with VGPUMGR_DOSE=full all of them (`make test-kills`, `make soak`).
 
-quick (where nothing is said): `make test`. commit: what CI does beside it (`make test-crash`). full: `make test-kills`, `make soak`.
+Few means fewer moments tried of a kind, never a kind left out.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUICK, COMMIT, WHOLE = LEVELS = ("quick", "commit", "full")
-LEVEL = os.environ.get("VGPUMGR_DOSE", QUICK)
-FULL = LEVEL == WHOLE
-if LEVEL not in LEVELS:
-    raise ValueError(f"VGPUMGR_DOSE is one of {', '.join(LEVELS)}, not {LEVEL!r}")
+_LEVEL = os.environ.get("VGPUMGR_DOSE", "few")
+if _LEVEL not in {"few", "full"}:
+    raise ValueError(f"VGPUMGR_DOSE is few or full, not {_LEVEL!r}")
+FULL = _LEVEL == "full"
 
 
-def dose(quick: int, full: int, *, commit: int | None = None) -> int:
-    """How many times. Where no `commit` is given, it is as many as for quick."""
-    return {QUICK: quick, COMMIT: quick if commit is None else commit, WHOLE: full}[LEVEL]
+def dose(few: int, full: int) -> int:
+    """How many times."""
+    return full if FULL else few
 
 
 def share(points: Sequence[T], part: int, parts: int) -> tuple[T, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from tests.crash.rig import check, host_of, must
-from tests.dose import LEVEL, QUICK, dose, share
+from tests.dose import dose, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +40,7 @@ each_framework = pytest.mark.parametrize("letter", LETTERS, ids=["mdev-pf", "mde
 
 
 def points_of(letter: str, points: Sequence[T]) -> tuple[T, ...]:
-    """A framework's share; with the quick dose one of it for each, and among those one before, in and after a step."""
-    ours = share(points, LETTERS.index(letter), len(LETTERS))
-    return ours[-1:] if LEVEL == QUICK else ours
+    return share(points, LETTERS.index(letter), len(LETTERS))
 
 
 def killed(one: Controller) -> None:
@@ -102,7 +100,7 @@ def test_killed_at_any_moment(rig: Rig) -> None:
     """Attaches and detaches, each killed from outside at some moment of its life; the same again."""
     chance = random.Random(20260731)
 
-    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 1 + dose(1, 5, commit=2))]
+    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 1 + dose(2, 5))]
     life = max(must(begin("a12")).seconds for begin in (rig.attach, rig.detach))
 
     def strike(begin: Callable[[str], Controller], vm: str) -> None:

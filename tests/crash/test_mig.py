@@ -30,7 +30,7 @@ ATTACH = (
 DETACH = ("sent:destroy_vgpu", "before:drop_claim", "before:destroy_vgpu")
 ROUNDS = tuple(
     (ATTACH[at % len(ATTACH)], DETACH[at % len(DETACH)], WAYS[(at + at // len(ATTACH)) % len(WAYS)])
-    for at in range(dose(1, len(ATTACH) * len(WAYS), commit=3))
+    for at in range(dose(3, len(ATTACH) * len(WAYS)))
 )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import unittest
     from collections.abc import Iterator
 
-CASES = dose(50, 250, commit=250)
+CASES = dose(50, 250)
 
 
 @pytest.fixture(scope="module", autouse=True)

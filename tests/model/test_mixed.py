@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.model.fleet import Outcome
     from tests.model.wiring import Trouble
 
-CASES = dose(25, 250, commit=100)
+CASES = dose(25, 250)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import pytest
 
-from tests.unit import hints
-from tests.unit.hints import GAP, Hint
+from tests.unit.hints import GAP, Hint, collect
 from vgpumgr import errors
 from vgpumgr.cli.main import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-ALL = hints.collect()
 
 
 class Kind(NamedTuple):
@@ -92,13 +89,13 @@ _SAMPLES = {"DIR": "x1", "HOST": "kvm01", "UUID": "x1", "VM": "vm01", "PATH": "x
 
 
 def test_the_hints_are_found() -> None:
-    assert len(ALL) > 150
-    assert {"Busy", "InUse", "NoCapacity", "HostDeadline", "StoreError"} <= {hint.given_with for hint in ALL}
+    assert len(collect()) > 150
+    assert {"Busy", "InUse", "NoCapacity", "HostDeadline", "StoreError"} <= {hint.given_with for hint in collect()}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.what)
 def test_a_hint_of_a_kind_is_given_with_the_errors_it_is_true_of(kind: Kind) -> None:
-    found = [hint for hint in ALL if re.search(kind.says, hint.text)]
+    found = [hint for hint in collect() if re.search(kind.says, hint.text)]
     wrong = [f"{hint.where}: {hint.given_with}: {hint.text}" for hint in found if hint.given_with not in kind.classes]
     assert not wrong, f"not true of these ({kind.why}): {wrong}"
 
@@ -106,7 +103,7 @@ def test_a_hint_of_a_kind_is_given_with_the_errors_it_is_true_of(kind: Kind) -> 
 def test_each_command_that_a_hint_names_is_one_of_ours_with_these_options() -> None:
     wrong = []
     seen = 0
-    for hint in ALL:
+    for hint in collect():
         for line in _commands(hint):
             seen += 1
             problem = _problem(line)
@@ -119,7 +116,7 @@ def test_each_command_that_a_hint_names_is_one_of_ours_with_these_options() -> N
 def test_each_option_that_a_hint_names_is_one_of_ours() -> None:
     wrong = [
         f"{hint.where}: {option}"
-        for hint in ALL
+        for hint in collect()
         for option in _OPTION.findall(hint.text)
         if option not in _options() and option not in _NOT_OURS
     ]

@@ -1,8 +1,8 @@
 """Every operation broken off at every moment, in every way, on every framework: the same command again ends it.
 
 In this process, on tests/model's hosts: the real controller, link and host program over the lab's driver. Real processes,
-ssh and libvirtd are broken in tests/crash, at fewer moments. In `make test` every so many moments are tried, others for
-each way and framework; all of them by `make test-kills`.
+ssh and libvirtd are broken in tests/crash, at fewer moments. Every so many moments are tried, others for each way and
+framework; all of them by `make test-kills`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
-EVERY = dose(29, 1, commit=11)
-EVERY_OF_MIG = dose(29, 1, commit=23)
+EVERY = dose(29, 1)
 _DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
 
 
@@ -163,15 +162,14 @@ def test_broken_off_at_each_moment_the_same_command_again_ends_it(
     shift = FRAMEWORKS.index(framework) * len(WAYS)
     failed = []
     count = 0
-    step = EVERY_OF_MIG if operation.mig else EVERY
     for number, way in enumerate(WAYS):
-        for at in range(1 + (5 * (number + shift)) % step, len(heard) + 1, step):
+        for at in range(1 + (5 * (number + shift)) % EVERY, len(heard) + 1, EVERY):
             count += 1
             try:
                 assert kill(operation, framework, way, at) == heard[at - 1]
             except AssertionError as error:
                 failed.append(f"{way} at {at} of {len(heard)} ({' '.join(heard[at - 1])}): {str(error)[:300]}")
-    every = "each moment" if step == 1 else f"every {step}th moment"
+    every = "each moment" if EVERY == 1 else f"every {EVERY}th moment"
     line = f"{operation} on {framework}: {len(heard)} moments, {len(WAYS)} ways, {every}: {count} kills"
     record_property("counted", f"kill matrix: {line}, {count - len(failed)} converged")
     assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)
