@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-core test-rest test-lab test-docs sessions pictures test-crash test-collection test-kernel kernel-images test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo test test-core test-rest test-lab test-docs sessions pictures test-crash test-collection test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -79,8 +79,15 @@ test-collection: install
 test-kernel: install kernel-images
 	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope --no-loadscope-reorder -o timeout=900 --durations=10 $(PYTEST_ARGS)
 
+# Of these, what CI runs for each commit: the contract on both kernels, and a vGPU's life.
+test-kernel-commit: install kernel-images-commit
+	$(VENV)/bin/pytest tests/kernel -m kernel --each-commit -n 2 --dist loadscope --no-loadscope-reorder -o timeout=900 --durations=10 $(PYTEST_ARGS)
+
 kernel-images: install
 	$(PY) -m tests.kernel.image
+
+kernel-images-commit: install
+	$(PY) -m tests.kernel.image debian12 debian13
 
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
 from vgpumgr.lab.spec_reader import load_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "kernel"
@@ -184,13 +185,14 @@ def _alone(file: Path) -> Iterator[None]:
         yield
 
 
-def main() -> None:
-    """Make what is missing, all of them at once, and say how long it took."""
+def main(names: Sequence[str]) -> None:
+    """Make what is missing of the releases of these names, or of all, at once; say how long it took."""
     began = time.monotonic()
+    wanted = [release for release in ALL if not names or release.name in names]
     with ThreadPoolExecutor() as pool:
-        for release, _ in zip(ALL, pool.map(build, ALL), strict=True):
+        for release, _ in zip(wanted, pool.map(build, wanted), strict=True):
             print(f"image of {release.name}: there after {time.monotonic() - began:.0f} s", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -18,3 +18,8 @@ def parameters(*releases: Release) -> list[object]:
 def on(*releases: Release) -> pytest.MarkDecorator:
     """For a test that is about these releases only."""
     return pytest.mark.parametrize("shared_vm", parameters(*releases), indirect=True)
+
+
+def each_commit(*releases: Release) -> pytest.MarkDecorator:
+    """For a test that CI runs for each commit, on these releases; `make test-kernel` runs every test on every release."""
+    return pytest.mark.each_commit(*(release.name for release in releases))

@@ -11,6 +11,8 @@ from tests.kernel.contract import play
 from tests.kernel.contract.places import SPEC
 from tests.kernel.contract.table import ROWS
 from tests.kernel.contract.target import KernelTarget, LabTarget
+from tests.kernel.marks import each_commit
+from tests.kernel.release import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from tests.kernel.vm import Vm
     from tests.lab_fixtures import LabFactory
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, each_commit(*RELEASES)]
 _IN_BOTH = [row for row in ROWS if row.only is None]
 
 

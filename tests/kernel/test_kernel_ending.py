@@ -16,7 +16,7 @@ from tests.acceptance.unguarded import unguarded
 from tests.dose import FULL, dose
 from tests.kernel import cases, seen
 from tests.kernel.endings import Ending, ends, told
-from tests.kernel.marks import on
+from tests.kernel.marks import each_commit, on
 from tests.kernel.release import DEBIAN13
 from tests.kernel.vm import HOST
 
@@ -91,6 +91,7 @@ def test_what_is_left_of_a_vm_with_an_mdev_of_a_vf_is_waited_for_and_nothing_is_
 
 
 @on(DEBIAN13)
+@each_commit(DEBIAN13)
 def test_what_is_left_of_a_vm_with_a_vf_of_its_own_is_waited_for_and_nothing_is_lost(vm: Vm) -> None:
     go_through(vm, cases.VENDOR, rounds(("scheduler", _EXIT), ("detach", _BOTH)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, seen
-from tests.kernel.marks import on
+from tests.kernel.marks import each_commit, on
 from tests.kernel.release import DEBIAN12, DEBIAN13
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def attached(vm: Vm, case: Case) -> dict[str, Any]:
     return row_of(vm, case)
 
 
+@each_commit(DEBIAN12, DEBIAN13)
 def test_what_this_host_is(vm: Vm, note_versions: Callable[[Vm], None]) -> None:
     note_versions(vm)
     (host,) = vgpumgr(vm, "discover", "-o", "json").document["hosts"]
@@ -83,17 +84,20 @@ def holds_and_is_left_alone(vm: Vm, case: Case, end: str) -> None:
 
 
 @mediated
+@each_commit(DEBIAN12)
 def test_a_guest_that_runs_holds_its_mdev_and_no_detach_takes_it(vm: Vm, case: Case) -> None:
     """Of a physical function: it is stopped in the end. Of a virtual one: its QEMU is killed."""
     holds_and_is_left_alone(vm, case, STOP if case is cases.PF else KILL)
 
 
 @on(DEBIAN13)
+@each_commit(DEBIAN13)
 def test_a_guest_that_runs_holds_its_vf_and_no_detach_takes_it(vm: Vm) -> None:
     holds_and_is_left_alone(vm, cases.VENDOR, STOP)
 
 
 @on(DEBIAN12)
+@each_commit(DEBIAN12)
 def test_that_libvirt_9_0_will_not_start_a_vf_is_said_before_anything_is_touched(vm: Vm) -> None:
     case = cases.VENDOR
     before = seen.kept(vm)
@@ -111,6 +115,7 @@ def test_that_libvirt_9_0_will_not_start_a_vf_is_said_before_anything_is_touched
     assert seen.hardware(vm) == {}
 
 
+@each_commit(DEBIAN12)
 def test_after_a_host_reboot_every_vgpu_is_gone_and_attach_makes_the_same_ones_again(vm: Vm) -> None:
     for case in cases.ALL:
         vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
@@ -144,6 +149,7 @@ def test_a_guest_keeps_its_vgpu_while_its_libvirt_daemon_is_restarted(vm: Vm) ->
     assert len(seen.hardware(vm)) == 1
 
 
+@each_commit(DEBIAN13)
 def test_an_attach_that_loses_libvirt_in_the_middle_is_finished_by_the_next(vm: Vm) -> None:
     """The driver takes two seconds to make the vGPU; that is when libvirtd goes: between the claim and the device."""
     case = cases.VF

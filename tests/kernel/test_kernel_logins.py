@@ -14,6 +14,8 @@ import yaml
 
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, seen
+from tests.kernel.marks import each_commit
+from tests.kernel.release import DEBIAN12
 from tests.kernel.vm import HOST
 from vgpumgr.lab.machine.sshd import ADDRESS
 
@@ -92,6 +94,7 @@ def installed(vm: Vm) -> str:
     return vm.must("find /opt /etc/sudoers.d /usr/local /home /root -printf '%p %m %u %g %s\\n' | sort")
 
 
+@each_commit(DEBIAN12)
 def test_a_user_with_sudo_does_everything_and_nothing_is_installed(login: Login) -> None:
     before = installed(login.vm)
     does_everything(login)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.command import vgpumgr
 from tests.kernel import cases, seen
-from tests.kernel.marks import on
+from tests.kernel.marks import each_commit, on
 from tests.kernel.release import DEBIAN13
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ every_framework = pytest.mark.parametrize("case", cases.ALL, ids=lambda case: ca
 
 @on(DEBIAN13)
 @every_framework
+@each_commit(DEBIAN13)
 def test_a_create_that_the_driver_refuses_is_taken_back_whole(vm: Vm, case: Case) -> None:
     vm.parameter("create_errno", errno.EIO)
     error = vgpumgr(vm, "attach", case.guest, "--profile", case.profile, "-o", "json", code=1).error

@@ -8,12 +8,14 @@ import pytest
 
 from tests.acceptance.command import vgpumgr
 from tests.kernel import cases
+from tests.kernel.marks import each_commit
 from tests.kernel.mdevctl import agrees
+from tests.kernel.release import RELEASES
 
 if TYPE_CHECKING:
     from tests.kernel.vm import Vm
 
-pytestmark = pytest.mark.kernel
+pytestmark = [pytest.mark.kernel, each_commit(*RELEASES)]
 
 
 def test_mdevctl_and_vgpumgr_say_the_same_of_a_host(vm: Vm) -> None:
