@@ -25,7 +25,7 @@ from vgpumgr.lab.sysfs.vgpu_nodes import describe
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.lab.driver.model import Gpu, HostState, TypeSpec
+    from vgpumgr.lab.driver.model import BoardSpec, Gpu, HostState, MigSpec, TypeSpec
 
 HARDWARE = Path(__file__).with_name("hardware.yml")
 
@@ -60,6 +60,7 @@ def _lines(state: HostState) -> Iterator[str]:
     for number, gpu in enumerate(state.gpus):
         yield from _config(number, gpu, files)
         yield from _types(number, gpu, nvml)
+        yield from _profiles(number, gpu, nvml)
     yield "static const struct nvlab_card cards[] = {"
     for number, gpu in enumerate(state.gpus):
         yield from _card(number, gpu, files, nvml)
@@ -77,14 +78,45 @@ def _config(number: int, gpu: Gpu, files: Builder) -> Iterator[str]:
 
 def _types(number: int, gpu: Gpu, nvml: Sequence[str]) -> Iterator[str]:
     yield f"static const struct nvlab_type types_{number}[] = {{"
-    for kind in gpu.board.types:
-        yield from _type(kind, _nvml_of_type(nvml, _index(nvml, gpu), kind))
+    for kind in kinds(gpu.board):
+        yield from _type(gpu, kind, _nvml_of_type(nvml, _index(nvml, gpu), kind))
     yield "};"
 
 
-def _type(kind: TypeSpec, nvml: str) -> Iterator[str]:
+def mig_of(board: BoardSpec) -> MigSpec | None:
+    """A board's MIG mode as far as the module plays it: not where several vGPUs share an instance."""
+    return None if board.mig is None or board.mig.shared else board.mig
+
+
+def kinds(board: BoardSpec) -> Sequence[TypeSpec]:
+    """The types of its table, in their order."""
+    return board.all_types if mig_of(board) else board.types
+
+
+def _profiles(number: int, gpu: Gpu, nvml: Sequence[str]) -> Iterator[str]:
+    mig = mig_of(gpu.board)
+    if mig is None:
+        return
+    yield f"static const struct nvlab_profile profiles_{number}[] = {{"
+    for profile in mig.profiles:
+        start = f"profile gpu={_index(nvml, gpu)} "
+        (line,) = (line for line in nvml if line.startswith(start) and f" id={profile.id} " in line)
+        before, _, rest = line.removeprefix(start).partition(" left=")
+        starts = ", ".join(map(str, profile.starts))
+        yield f"\t{{ .id = {profile.id}, .slices = {profile.slices}, .size = {profile.size}, .max = {profile.maximum},"
+        yield f"\t  .nr_starts = {len(profile.starts)}, .starts = {{ {starts} }},"
+        yield f"\t  .nvml_before_left = {_text(before)},"
+        yield f"\t  .nvml_after_left = {_text(rest.partition(' ')[2])} }},"
+    yield "};"
+    yield f"static_assert(ARRAY_SIZE(profiles_{number}) <= NVLAB_MOST_PROFILES);"
+
+
+def _type(gpu: Gpu, kind: TypeSpec, nvml: str) -> Iterator[str]:
+    names = [profile.name for profile in gpu.board.mig.profiles] if gpu.board.mig else []
+    profile = -1 if kind.profile is None else names.index(kind.profile)
     yield f"\t{{ .id = {kind.id}, .id_text = {_text(str(kind.id))}, .name = {_text(kind.name)},"
     yield f"\t  .fb_mib = {kind.framebuffer_mib}, .max = {kind.max_instances},"
+    yield f"\t  .profile = {profile}, .per_instance = {kind.per_instance if kind.profile else 0},"
     yield f"\t  .description = {_text(describe(kind))},"
     yield f"\t  .nvml = {_text(nvml)} }},"
 
@@ -98,6 +130,9 @@ def _card(number: int, gpu: Gpu, files: Builder, nvml: Sequence[str]) -> Iterato
     before, used, after = line.partition(_USED)
     assert used, line
     after = after.partition(" hetero=")[0]  # the last one, and it changes: the module tells it
+    mig = mig_of(gpu.board)
+    if mig is not None:
+        after = after.partition(" mig=")[0]  # the same
     information = _content(files, f"{proc_driver.TOP}/nvidia/gpus/{gpu.pci}/information").decode()
     registry = _content(files, f"{proc_driver.TOP}/nvidia/gpus/{gpu.pci}/registry").decode()
     yield f"\t{{ .pci = {_text(gpu.pci)}, .bus = 0x{bus}, .devfn = PCI_DEVFN(0x{device}, {function}),"
@@ -112,7 +147,11 @@ def _card(number: int, gpu: Gpu, files: Builder, nvml: Sequence[str]) -> Iterato
     yield f"\t  .nvml_after_used = {_text(after)},"
     yield f"\t  .nvml_caps = {_text(_nvml_caps(nvml, _index(nvml, gpu)))},"
     yield f"\t  .engines = {sum(1 << int(engine) for engine in gpu.schedulers):#x},"
-    yield f"\t  .config = config_{number}, .types = types_{number}, .nr_types = ARRAY_SIZE(types_{number}) }},"
+    yield f"\t  .config = config_{number}, .types = types_{number}, .nr_types = ARRAY_SIZE(types_{number}),"
+    if mig is not None:
+        yield f"\t  .profiles = profiles_{number}, .nr_profiles = ARRAY_SIZE(profiles_{number}),"
+        yield f"\t  .mig_width = {mig.width}, .mig_needs_reset = {str(mig.needs_reset).lower()},"
+    yield "\t},"
 
 
 def _gpu_line(nvml: Sequence[str], gpu: Gpu) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kernel.cards import HARDWARE, hardware, header
+from tests.kernel.cards import HARDWARE, hardware, header, kinds, mig_of
 from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver.addresses import vf_pci
@@ -47,14 +47,24 @@ int main(void)
         for (unsigned at = 0; at < NVLAB_CONFIG_BYTES; at++)
             printf("%02x", c->config[at]);
         printf("\n%s%s", c->information, c->registry);
-        printf("gpu index=%u %s used_mib=0 %s%s\n", i, c->nvml_before_used, c->nvml_after_used, c->vfs ? " hetero=0" : "");
+        printf("gpu index=%u %s used_mib=0 %s%s%s\n", i, c->nvml_before_used, c->nvml_after_used,
+               c->nr_profiles ? " mig=0 mig_pending=0" : "", c->vfs ? " hetero=0" : "");
+        for (unsigned k = 0; k < c->nr_profiles; k++) {
+            const struct nvlab_profile *p = &c->profiles[k];
+            printf("profile gpu=%u %s left=%u %s\n", i, p->nvml_before_left, p->max < p->nr_starts ? p->max : p->nr_starts,
+                   p->nvml_after_left);
+            printf("profile %u of %u has %u slices of size %u at", p->id, i, p->slices, p->size);
+            for (unsigned at = 0; at < p->nr_starts; at++)
+                printf(" %u", p->starts[at]);
+            printf("\n");
+        }
         printf("caps gpu=%u %s\n", i, c->nvml_caps);
         for (unsigned engine = 0; engine < 32; engine++)
             if (c->engines >> engine & 1)
                 printf("scheduler gpu=%u engine=%u policy=1 arr=0 factor=0 slice=0\n", i, engine);
         for (unsigned k = 0; k < c->nr_types; k++) {
             const struct nvlab_type *t = &c->types[k];
-            printf("type gpu=%u creatable=1 %s\n", i, t->nvml);
+            printf("type gpu=%u creatable=%d %s\n", i, t->profile < 0, t->nvml);
             printf("%u %s %s|%s|%u %u\n", t->id, t->id_text, t->name, t->description, t->fb_mib, t->max);
         }
     }
@@ -90,7 +100,7 @@ def text(tree: Tree, path: str) -> str:
 
 def test_each_card_is_where_a_lab_host_has_it_and_is_the_same_one(printed: list[str], tree: Tree) -> None:
     gpus = hardware().gpus
-    assert [gpu.framework for gpu in gpus] == [MDEV_PF, MDEV_VF, VENDOR_VFIO]
+    assert [gpu.framework for gpu in gpus] == [MDEV_PF, MDEV_VF, VENDOR_VFIO, VENDOR_VFIO]
     for gpu in gpus:
         folder = tree.node(f"/bus/pci/devices/{gpu.pci}").target.removeprefix("../../..")
         at = printed.index(
@@ -108,7 +118,7 @@ def test_each_card_is_where_a_lab_host_has_it_and_is_the_same_one(printed: list[
 def test_each_type_says_what_a_lab_host_says_of_it_in_sysfs(printed: list[str], tree: Tree) -> None:
     told = 0
     for gpu in hardware().gpus:
-        for kind in gpu.board.types:
+        for kind in kinds(gpu.board):
             assert (
                 f"{kind.id} {kind.id} {kind.name}|{said(tree, gpu, kind)}|{kind.framebuffer_mib} {kind.max_instances}"
                 in printed
@@ -128,12 +138,23 @@ def said(tree: Tree, gpu: Gpu, kind: TypeSpec) -> str:
 
 
 def test_nvml_is_told_the_same_lines(printed: list[str], tree: Tree) -> None:
-    words = ("gpu ", "caps ", "scheduler ", "type ")
+    words = ("gpu ", "caps ", "scheduler ", "type ", "profile gpu=")
     told = [line for line in text(tree, NVML_PATH).splitlines() if line.startswith(words)]
     assert sorted(line for line in printed if line.startswith(words)) == sorted(told)
     driver = text(tree, NVML_PATH).splitlines()[1]
     assert driver.startswith(printed[0] + " newest=")
     assert printed[1:3] == text(tree, f"{PROC_DRIVER_PATH}/nvidia/version").splitlines()
+
+
+def test_each_profile_has_the_places_that_a_lab_host_knows(printed: list[str]) -> None:
+    told = 0
+    for number, gpu in enumerate(hardware().gpus):
+        mig = mig_of(gpu.board)
+        for one in mig.profiles if mig else ():
+            starts = " ".join(map(str, one.starts))
+            assert f"profile {one.id} of {number} has {one.slices} slices of size {one.size} at {starts}" in printed
+            told += 1
+    assert told == sum(" slices of size " in line for line in printed) > 0
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, seen
+from tests.kernel.contract.places import H100
 from tests.kernel.marks import each_commit, on
 from tests.kernel.release import DEBIAN12, DEBIAN13
 
@@ -41,7 +42,8 @@ def test_what_this_host_is(vm: Vm, note_versions: Callable[[Vm], None]) -> None:
     assert host["versions"]["kernel"] == vm.must("uname -r").strip()
     assert host["versions"]["driver"] == vm.must("cat /sys/module/nvidia/version").strip()
     assert host["unknown"] == []
-    assert {gpu["pci"]: gpu["framework"] for gpu in host["gpus"]} == {case.gpu: case.framework for case in cases.ALL}
+    frameworks = {case.gpu: case.framework for case in cases.ALL} | {H100.pci: H100.gpu.framework}
+    assert {gpu["pci"]: gpu["framework"] for gpu in host["gpus"]} == frameworks
 
 
 STOP = "virsh -q destroy {guest}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kernel.cards import hardware, header
+from tests.kernel.cards import hardware, header, kinds
 from tests.lab.driver.sequences import Began, Created, Removed, events
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import places
@@ -112,9 +112,15 @@ def test_it_computes_the_labs_ids_for_every_type_of_every_board(program: Path) -
         spec = board(code, "test")
         lines.append(f"begin {number} 0")
         for mixed in (False, True):
-            lines += [f"ids {kind} {int(mixed)}" for kind in range(len(spec.types))]
+            lines += [f"ids {at} {int(mixed)}" for at in _places(spec)]
             wanted += [_line(spec, kind, mixed=mixed) for kind in range(len(spec.types))]
     assert answers(program, lines) == wanted
+
+
+def _places(spec: BoardSpec) -> list[int]:
+    """For each of a board's types, where the module's table has it, among MIG-backed ones."""
+    table = kinds(spec)
+    return [table.index(kind) for kind in spec.types]
 
 
 def _line(spec: BoardSpec, kind: int, *, mixed: bool) -> str:
@@ -126,12 +132,15 @@ def test_the_three_agree_on_random_sequences_over_all_boards_and_both_modes(prog
     """What core and the lab's driver agree on is played here again."""
     lines: list[str] = []
     wanted: list[str] = []
+    tables = {code: _places(board(code, "test")) for code in CODES}
+    table: list[int] = []  # of the board that is played
     for event in events():
         match event:
             case Began():
+                table = tables[event.code]
                 lines.append(f"begin {CODES.index(event.code)} {int(event.mixed)}")
             case Created():
-                lines.append(f"create {event.kind} 0")
+                lines.append(f"create {table[event.kind]} 0")
                 wanted.append(str(-1 if event.place is None else event.place) if event.taken else _REFUSED)
             case Removed():
                 lines.append(f"remove {event.number} 0")

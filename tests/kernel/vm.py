@@ -72,8 +72,14 @@ nvml=/sys/kernel/debug/nvlab/nvml
 while read -r word rest; do
   [ "$word" = gpu ] || continue
   pci=${rest#*pci=}
-  echo "scheduler pci=${pci%% *} policy=1" >$nvml
-  echo "mixed pci=${pci%% *} on=0" >$nvml 2>/dev/null || true # a board without the mode refuses
+  pci=${pci%% *}
+  case " $rest " in *" mig=1 "*)
+    /usr/lib/nvidia/sriov-manage -d $pci >/dev/null
+    echo "mig pci=$pci on=0" >$nvml
+    /usr/lib/nvidia/sriov-manage -e $pci >/dev/null
+  esac
+  echo "scheduler pci=$pci policy=1" >$nvml
+  echo "mixed pci=$pci on=0" >$nvml 2>/dev/null || true # a board without the mode refuses
 done <$nvml
 rm -rf /var/lib/vgpumgr /etc/modprobe.d/*vgpumgr*
 """

@@ -31,7 +31,7 @@ def _information(name: str, pci: str, uuid: str, minor: int) -> str:
 ROWS = (
     Row(
         name="every card and VF is a function of the PCI bus",
-        card="T4 A40 L40S",
+        card="T4 A40 L40S H100",
         rests=Basis.KERNEL,
         steps=(
             among(PCI, *_ALL, missing=("0000:41:00.4", "0000:81:01.4"), varies=_OTHERS),
@@ -41,7 +41,7 @@ ROWS = (
     ),
     Row(
         name="every function has vendor, device, class and revision, VFs as their card",
-        card="T4 A40 L40S",
+        card="T4 A40 L40S H100",
         rests=Basis.CAPTURE,
         source="an A2 and an RTX PRO 6000: VFs have class 0x0302, too",
         steps=tuple(
@@ -60,13 +60,13 @@ ROWS = (
     ),
     Row(
         name="every function tells its NUMA node",
-        card="T4 A40 L40S",
+        card="T4 A40 L40S H100",
         rests=Basis.KERNEL,
         steps=tuple(tells(function(pci, "numa_node"), "0\n") for card in CARDS for pci in (card.pci, *card.vfs[:1])),
     ),
     Row(
         name="every function is bound to nvidia, and its driver lists all of them",
-        card="T4 A40 L40S",
+        card="T4 A40 L40S H100",
         rests=Basis.CAPTURE,
         source="an A2 and an RTX PRO 6000",
         steps=(
@@ -101,7 +101,7 @@ ROWS = (
     ),
     Row(
         name="nothing but the cards is in /proc/driver/nvidia/gpus",
-        card="T4 A40 L40S",
+        card="T4 A40 L40S H100",
         rests=Basis.OPEN_MODULES,
         source="nv-procfs.c",
         steps=(
@@ -113,7 +113,7 @@ ROWS = (
     ),
     Row(
         name="/proc/driver/nvidia tells each card's model, UUID and place",
-        card="T4 A40 L40S",
+        card="T4 A40 L40S H100",
         rests=Basis.OPEN_MODULES,
         source="nv-procfs.c",
         steps=tuple(
@@ -126,7 +126,7 @@ ROWS = (
     ),
     Row(
         name="/proc/driver/nvidia tells what the module was loaded with, and /sys its version",
-        card="T4 A40 L40S",
+        card="T4 A40 L40S H100",
         rests=Basis.OPEN_MODULES,
         source="nv-procfs.c, nv.c",
         steps=(

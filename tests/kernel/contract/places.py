@@ -56,6 +56,15 @@ class Card:
         """The type of that short name: 4Q."""
         return next(kind for kind in self.kinds if kind.name.endswith(f"-{name}"))
 
+    def backed(self, profile: str) -> tuple[TypeSpec, ...]:
+        """Its MIG-backed types of that GPU instance profile: 1g.10gb."""
+        return tuple(kind for kind in self.gpu.board.mig_types if kind.profile == profile)
+
+    def profile(self, name: str) -> int:
+        """The id of that GPU instance profile."""
+        assert self.gpu.board.mig is not None
+        return self.gpu.board.mig.profile(name).id
+
 
 def _card(short: str) -> Card:
     gpu = next(gpu for gpu in host_state(HOST, boot_id="").gpus if gpu.board.code == short)
@@ -63,8 +72,8 @@ def _card(short: str) -> Card:
     return Card(short, gpu, spec)
 
 
-T4, A40, L40S = _card("T4"), _card("A40"), _card("L40S")
-CARDS = (T4, A40, L40S)
+T4, A40, L40S, H100 = _card("T4"), _card("A40"), _card("L40S"), _card("H100")
+CARDS = (T4, A40, L40S, H100)
 
 
 def function(pci: str, name: str = "") -> str:

@@ -37,6 +37,13 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A program of the host, by its path; an exit status other than 0 is the error EPROTO."""
+
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
     """The whole content of a file."""
 
@@ -134,7 +141,7 @@ class Plugin:
 
 
 Operation: TypeAlias = (
-    Write | Read | ListNames | Follow | Look | Open | ReadKept | WriteKept | Start | Await | Hold | LetGo | Plugin
+    Write | Run | Read | ListNames | Follow | Look | Open | ReadKept | WriteKept | Start | Await | Hold | LetGo | Plugin
 )
 
 

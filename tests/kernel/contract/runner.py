@@ -20,6 +20,7 @@ import select
 import signal
 import stat
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -39,6 +40,7 @@ _TYPE1_IOMMU = 1
 _PCI = "/sys/bus/pci/devices"
 _MDEVS = "/sys/bus/mdev/devices"
 _PARAMETERS = "/sys/module/nvidia/parameters"
+_SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR}
 _KINDS = ((stat.S_ISDIR, "directory"), (stat.S_ISREG, "file"))
 
@@ -221,6 +223,9 @@ class Runner:
         truncate = os.O_TRUNC if request["truncate"] else 0
         _write(request["path"], request["text"], truncate)
 
+    def do_run(self, request: dict[str, Any]) -> None:
+        _run(*request["argv"])
+
     def do_read(self, request: dict[str, Any]) -> str:
         descriptor = os.open(request["path"], os.O_RDONLY)
         try:
@@ -270,11 +275,39 @@ class Runner:
                     left += _tried(path, "0")
         with suppress(FileNotFoundError):  # the lab has another way
             _write(f"{_PARAMETERS}/forget_lost", "1")
-        path, lines = request["equal_size"]
+        left += _without_mig(request["mig"], request["nvml"])
+        path, lines = request["nvml"], request["equal_size"]
         for line in lines:
             with suppress(OSError):  # no VFs, or a vGPU that is lost: told above, or forgotten with a reload
                 _write(path, line)
         return left
+
+
+def _without_mig(pci: str, nvml: str) -> list[str]:
+    """VFs on and MIG off, and with that no instance. Answers what would not go."""
+    descriptor = os.open(nvml, os.O_RDONLY)
+    lines = _read_all(descriptor).splitlines()
+    os.close(descriptor)
+    (gpu,) = (index for index, line in enumerate(lines) if line.startswith("gpu ") and f" pci={pci} " in line)
+    number = lines[gpu].split()[1].partition("=")[2]
+    instances = any(line.startswith(f"instance gpu={number} ") for line in lines)
+    descriptor = os.open(f"{_PCI}/{pci}/sriov_numvfs", os.O_RDONLY)
+    vfs = _read_all(descriptor).strip() != "0"
+    os.close(descriptor)
+    if vfs and not instances and " mig=1 " not in lines[gpu]:
+        return []
+    try:
+        _run(_SRIOV_MANAGE, "-d", pci)
+        _write(nvml, f"mig pci={pci} on=0\n")
+        _run(_SRIOV_MANAGE, "-e", pci)
+    except OSError as error:
+        return [f"MIG of {pci}: {_name(error)}"]
+    return []
+
+
+def _run(*argv: str) -> None:
+    if subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False).returncode != 0:
+        raise OSError(errno.EPROTO, argv[0])
 
 
 def _lstat_within(path: str, within_s: float) -> os.stat_result:

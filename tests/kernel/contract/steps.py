@@ -19,6 +19,7 @@ from tests.kernel.contract.row import (
     Read,
     ReadKept,
     Refused,
+    Run,
     Start,
     Step,
     Tells,
@@ -39,6 +40,11 @@ def puts(path: str, text: str, *, truncate: bool = False, at_least_s: float = 0.
 def refuses(errno: str, path: str, text: str, *, truncate: bool = False) -> Step:
     """The write fails."""
     return Step(do=Write(path=path, text=text, truncate=truncate), expect=Refused(errno))
+
+
+def runs(*argv: str) -> Step:
+    """The program succeeds."""
+    return Step(do=Run(argv=argv), expect=Done())
 
 
 def tells(path: str, content: str) -> Step:

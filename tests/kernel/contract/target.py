@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tests.kernel.contract.places import A40, L40S, NVML, PCI, A, B
+from tests.kernel.contract.places import A40, H100, L40S, NVML, PCI, A, B
 from tests.kernel.contract.row import (
     Await,
     Follow,
@@ -24,6 +24,7 @@ from tests.kernel.contract.row import (
     Plugin,
     Read,
     ReadKept,
+    Run,
     Start,
     Write,
     WriteKept,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _RUNNER = Path(__file__).with_name("runner.py")
 _ANSWER_S = 120.0
 _PARAMETERS = "/sys/module/nvidia/parameters"
-_CURRENT_TYPES = [f"{PCI}/{vf}/nvidia/current_vgpu_type" for vf in L40S.vfs]
+_CURRENT_TYPES = [f"{PCI}/{vf}/nvidia/current_vgpu_type" for card in (L40S, H100) for vf in card.vfs]
 _EQUAL_SIZE = [f"mixed pci={card.pci} on=0\n" for card in (A40, L40S)]
 _LAB_HOST = "kvm01"
 _LONG = "slow-plugin:600"
@@ -107,7 +108,9 @@ class Connection:
             "do": "clean",
             "parameters": parameters,
             "current_types": _CURRENT_TYPES,
-            "equal_size": [NVML, _EQUAL_SIZE],
+            "nvml": NVML,
+            "equal_size": _EQUAL_SIZE,
+            "mig": H100.pci,
         }
         ended, cleaned = self.ask([{"do": "end_row"}, clean])
         assert ended["value"] == [], f"these did not come back: {ended}"
@@ -136,6 +139,8 @@ class Connection:
         match operation:
             case Write(path=path, text=text, truncate=truncate):
                 return {"do": "write", "path": path, "text": text, "truncate": truncate}
+            case Run(argv=argv):
+                return {"do": "run", "argv": argv}
             case Start(name=name, path=path, text=text):
                 request = {"do": "read" if text is None else "write", "path": path, "text": text, "truncate": False}
                 return {**request, "name": name, "within": self._moment_s}

@@ -32,6 +32,10 @@ static unsigned int instances_left(struct nvlab_gpu *gpu, const struct nvlab_typ
 {
 	struct nvlab_scene scene;
 
+	if (gpu->mig != (type->profile >= 0))
+		return 0;
+	if (gpu->mig)
+		return nvlab_mig_room(gpu, type);
 	nvlab_look(gpu, &scene);
 	return nvlab_left(&scene, type);
 }
@@ -45,6 +49,10 @@ enum nvlab_refusal nvlab_refusal(struct nvlab_gpu *gpu, int vf, const struct nvl
 		list_for_each_entry(vgpu, &gpu->vgpus, node)
 			if (vgpu->vf == vf)
 				return NVLAB_VF_TAKEN;
+	if (gpu->mig != (type->profile >= 0))
+		return NVLAB_OTHER_MODE;
+	if (gpu->mig)
+		return nvlab_mig_room(gpu, type) ? NVLAB_ADMITTED : NVLAB_NO_INSTANCE;
 	nvlab_look(gpu, &scene);
 	if (nvlab_other_size(&scene, type))
 		return NVLAB_OTHER_SIZE;
@@ -109,7 +117,8 @@ struct nvlab_vgpu *nvlab_make_vgpu(struct nvlab_gpu *gpu, int vf, const struct n
 	while (number_taken(vgpu->number))
 		vgpu->number++;
 	vgpu->instance = next_instance++;
-	vgpu->placement = nvlab_first_place(&scene, type);
+	vgpu->gpu_instance = gpu->mig ? nvlab_choose_instance(gpu, type) : -1;
+	vgpu->placement = gpu->mig ? -1 : nvlab_first_place(&scene, type);
 	uuid_gen(&vgpu->own_uuid); /* NVML's own, new with each creation */
 	list_add_tail(&vgpu->node, &gpu->vgpus);
 	return vgpu;
@@ -137,7 +146,7 @@ void nvlab_lose_vgpu(struct nvlab_vgpu *vgpu)
 /* What NVML's call for mixed-size mode does: only with VFs, and on an empty GPU; idle vGPUs count, and lost ones. */
 int nvlab_set_mixed(struct nvlab_gpu *gpu, bool mixed)
 {
-	if (!nvlab_enabled_vfs(gpu))
+	if (!nvlab_enabled_vfs(gpu) || gpu->mig)
 		return -EOPNOTSUPP;
 	if (!list_empty(&gpu->vgpus))
 		return -EBUSY;
@@ -157,6 +166,8 @@ int nvlab_set_placement(struct nvlab_gpu *gpu, struct nvlab_vgpu *vgpu, int plac
 		return -ENXIO;
 	if (vgpu->held)
 		return -EPERM;
+	if (gpu->mig)
+		return -EIO;
 	if (!gpu->mixed)
 		return gpu->card->placements ? -EINVAL : -EIO;
 	if (place == vgpu->placement)

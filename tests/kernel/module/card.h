@@ -7,10 +7,27 @@
 #define NVLAB_CARD_H
 
 #define NVLAB_CONFIG_BYTES 256
+#define NVLAB_MOST_PROFILES 16
+#define NVLAB_MOST_STARTS 8
 
 enum nvlab_framework { NVLAB_MDEV_PF, NVLAB_MDEV_VF, NVLAB_VENDOR_VFIO };
 
-/* `nvml` is what NVML's line of the type says from its id on. */
+/* A GPU instance profile; `slices` are those of its compute instances. NVML's line has what is left of it in its middle. */
+struct nvlab_profile {
+	unsigned int id;
+	unsigned int slices;
+	unsigned int size;
+	unsigned int max;
+	unsigned int nr_starts;
+	unsigned int starts[NVLAB_MOST_STARTS];
+	const char *nvml_before_left;
+	const char *nvml_after_left;
+};
+
+/*
+ * `profile` is the index of a MIG-backed type's, of which an instance takes `per_instance` vGPUs, and -1 for any other type;
+ * `nvml` is what NVML's line of the type says from its id on.
+ */
 struct nvlab_type {
 	unsigned int id;
 	const char *id_text;
@@ -18,12 +35,15 @@ struct nvlab_type {
 	const char *description;
 	unsigned int fb_mib;
 	unsigned int max;
+	int profile;
+	unsigned int per_instance;
 	const char *nvml;
 };
 
 /* `fb_mib` is nominal, what the largest type has; `placements`: places are numbered in equal-size mode, too;
  * `even_places`: they are even parts of the framebuffer in both modes; `device` the PCI device id of the PF and its VFs;
- * `engines` a bit for each that is scheduled. */
+ * `engines` a bit for each that is scheduled; `mig_width` is in the units of starts and sizes, `mig_needs_reset` to change
+ * the mode. */
 struct nvlab_card {
 	const char *pci;
 	u8 bus;
@@ -45,6 +65,10 @@ struct nvlab_card {
 	const u8 *config;
 	const struct nvlab_type *types;
 	unsigned int nr_types;
+	const struct nvlab_profile *profiles;
+	unsigned int nr_profiles;
+	unsigned int mig_width;
+	bool mig_needs_reset;
 };
 
 #endif

@@ -23,6 +23,7 @@ int nvlab_make_gpus(void)
 	for (i = 0; i < ARRAY_SIZE(cards); i++) {
 		nvlab_gpus[i].card = &cards[i];
 		INIT_LIST_HEAD(&nvlab_gpus[i].vgpus);
+		INIT_LIST_HEAD(&nvlab_gpus[i].instances);
 		for (engine = 0; engine < NVLAB_ENGINES; engine++)
 			nvlab_gpus[i].policy[engine] = NVLAB_BEST_EFFORT;
 	}

@@ -103,7 +103,8 @@ static int configure_vfs(struct pci_dev *pdev, int count)
 	if (ret)
 		return ret;
 	mutex_lock(&nvlab_lock);
-	gpu->mixed = false; /* sriov-manage ends it, whichever way it goes */
+	gpu->mixed = false; /* sriov-manage ends it, whichever way it goes, and GPU instances, too */
+	nvlab_forget_instances(gpu);
 	mutex_unlock(&nvlab_lock);
 	if (count == 0) {
 		pci_disable_sriov(pdev);

@@ -107,6 +107,8 @@ free:
 
 static void __exit nvlab_exit(void)
 {
+	unsigned int i;
+
 	nvlab_remove_nvml();
 	nvlab_remove_buses();
 	nvlab_unregister_pci();
@@ -114,6 +116,8 @@ static void __exit nvlab_exit(void)
 	nvlab_forget_lost();
 	nvlab_remove_plugins();
 	nvlab_remove_proc();
+	for (i = 0; i < nvlab_nr_gpus; i++)
+		nvlab_forget_instances(&nvlab_gpus[i]);
 	kfree(nvlab_gpus);
 }
 

@@ -174,7 +174,10 @@ static DEVICE_ATTR_RW(placement_id);
 
 static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "Not Applicable\n"); /* MIG is off */
+	struct nvlab_vfio *vfio = dev_get_drvdata(dev);
+	int instance = vfio->vgpu->gpu_instance;
+
+	return instance < 0 ? sysfs_emit(buf, "Not Applicable\n") : sysfs_emit(buf, "%d\n", instance);
 }
 static DEVICE_ATTR_RO(gpu_instance_id);
 

@@ -16,6 +16,7 @@
 #include <linux/mdev.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
+#include <linux/seq_file.h>
 #include <linux/uuid.h>
 #include <linux/vfio.h>
 #include <linux/workqueue.h>
@@ -25,13 +26,14 @@
 #define NVLAB_PARAMS_BYTES 1024
 #define NVLAB_MOST_VGPUS 64
 #define NVLAB_FAILS_BYTES 1024
+#define NVLAB_MOST_COMPUTE 7
 /* NVML's numbers of policies; of its engines there are up to three, from 1 on. */
 #define NVLAB_BEST_EFFORT 1
 #define NVLAB_FIXED_SHARE 3
 #define NVLAB_ENGINES 4
 
 /*
- * `vf` is -1 on the PF; `placement` is -1 where the card reports none; `mdev` is empty on vendor-vfio. `number` is its
+ * `vf` is -1 on the PF; `placement` is -1 where the card reports none, `gpu_instance` without MIG; `mdev` is empty on vendor-vfio. `number` is its
  * character device's. `held`: a VM has it open; `plugins` have its character device open. `lost`: it was removed while
  * somebody had it, and is counted for good. `ops` is held while it is being closed.
  */
@@ -41,6 +43,7 @@ struct nvlab_vgpu {
 	int vf;
 	u64 instance;
 	int placement;
+	int gpu_instance;
 	uuid_t own_uuid;
 	char mdev[UUID_STRING_LEN + 1];
 	char params[NVLAB_PARAMS_BYTES];
@@ -53,7 +56,20 @@ struct nvlab_vgpu {
 	char *vm_uuid;
 };
 
-/* `config` is the PF's configuration space; `bound` while the driver has the PF; `mixed`: mixed-size mode. */
+struct nvlab_compute {
+	unsigned int serial, id, start, profile, slices;
+};
+
+/* A GPU instance: what NVML's library calls it by is its serial, which is not used again. */
+struct nvlab_instance {
+	struct list_head node;
+	const struct nvlab_profile *profile;
+	unsigned int serial, id, start;
+	unsigned int nr_compute;
+	struct nvlab_compute compute[NVLAB_MOST_COMPUTE];
+};
+
+/* `config` is the PF's configuration space; `bound` while the driver has the PF; `mixed`: mixed-size mode; `mig`: MIG mode. */
 struct nvlab_gpu {
 	const struct nvlab_card *card;
 	u8 config[PCI_CFG_SPACE_EXP_SIZE];
@@ -64,6 +80,10 @@ struct nvlab_gpu {
 	bool bound;
 	bool unbind_locked;
 	bool mixed;
+	bool mig;
+	bool mig_pending;
+	struct list_head instances;
+	unsigned int past_ids[NVLAB_MOST_PROFILES][NVLAB_MOST_STARTS];
 	unsigned int policy[NVLAB_ENGINES];
 	struct list_head vgpus;
 };
@@ -111,7 +131,14 @@ struct nvlab_options {
 	char *registry_dwords_per_device;
 };
 
-enum nvlab_refusal { NVLAB_ADMITTED, NVLAB_VF_TAKEN, NVLAB_OTHER_SIZE, NVLAB_FULL };
+enum nvlab_refusal {
+	NVLAB_ADMITTED,
+	NVLAB_VF_TAKEN,
+	NVLAB_OTHER_SIZE,
+	NVLAB_FULL,
+	NVLAB_OTHER_MODE,
+	NVLAB_NO_INSTANCE
+};
 
 extern struct nvlab_options nvlab_options;
 extern struct mutex nvlab_lock;
@@ -152,6 +179,19 @@ void nvlab_pass(void);
 ssize_t nvlab_tell(struct nvlab_vgpu *vgpu, char *buf, ssize_t (*tell)(struct nvlab_vgpu *vgpu, char *buf));
 void nvlab_slow(void);
 
+/* mig.c: under nvlab_lock */
+int nvlab_set_mig(struct nvlab_gpu *gpu, bool on);
+int nvlab_reset(struct nvlab_gpu *gpu);
+int nvlab_create_instance(struct nvlab_gpu *gpu, unsigned int profile_id, int start);
+int nvlab_destroy_instance(struct nvlab_gpu *gpu, unsigned int serial);
+int nvlab_create_compute(struct nvlab_gpu *gpu, unsigned int serial, unsigned int profile_id);
+int nvlab_destroy_compute(struct nvlab_gpu *gpu, unsigned int serial);
+void nvlab_forget_instances(struct nvlab_gpu *gpu);
+unsigned int nvlab_profile_left(struct nvlab_gpu *gpu, const struct nvlab_profile *profile);
+unsigned int nvlab_mig_room(struct nvlab_gpu *gpu, const struct nvlab_type *type);
+int nvlab_choose_instance(struct nvlab_gpu *gpu, const struct nvlab_type *type);
+void nvlab_put_mig(struct seq_file *file, unsigned int index, struct nvlab_gpu *gpu);
+
 /* mdev.c */
 int nvlab_register_mdev(void);
 void nvlab_unregister_mdev(void);
@@ -178,6 +218,9 @@ int nvlab_add_proc(void);
 void nvlab_remove_proc(void);
 void nvlab_add_proc_gpu(struct nvlab_gpu *gpu);
 void nvlab_remove_proc_gpu(struct nvlab_gpu *gpu);
+
+/* request.c */
+int nvlab_obey(char *line);
 
 /* nvml.c */
 void nvlab_add_nvml(void);

@@ -16,6 +16,7 @@
 #define ARR_ON 2
 #define FACTOR 33
 #define SLICE_NS 2083333
+#define WITH_MIG "temperature=" /* where the rest of a GPU's line begins in MIG mode, in which NVML has no utilization */
 
 static struct dentry *folder;
 
@@ -46,6 +47,8 @@ static void put_vgpu(struct seq_file *file, unsigned int index, const struct nvl
 		seq_printf(file, " mdev=%s", vgpu->mdev);
 	if (vgpu->placement >= 0)
 		seq_printf(file, " placement=%d", vgpu->placement);
+	if (vgpu->gpu_instance >= 0)
+		seq_printf(file, " gpu_instance=%d", vgpu->gpu_instance);
 	seq_puts(file, " fb_used=0");
 	if (vgpu->vm_uuid) {
 		seq_puts(file, " vm_uuid=");
@@ -93,6 +96,8 @@ static void put_places(struct seq_file *file, unsigned int index, struct nvlab_g
 	for (i = 0; i < card->nr_types; i++) {
 		const struct nvlab_type *type = &card->types[i];
 
+		if (type->profile >= 0)
+			continue;
 		for (j = 0; j < i; j++)
 			if (card->types[j].fb_mib == type->fb_mib && card->types[j].max == type->max)
 				break;
@@ -123,15 +128,19 @@ static void put_gpu(struct seq_file *file, unsigned int index, struct nvlab_gpu 
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
 		used_mib += vgpu->held && !vgpu->lost ? vgpu->type->fb_mib : 0;
 	seq_printf(file, "gpu index=%u %s used_mib=%u %s", index, card->nvml_before_used, min(used_mib, card->fb_mib),
-		   card->nvml_after_used);
-	if (card->vfs)
+		   gpu->mig ? strstr(card->nvml_after_used, WITH_MIG) : card->nvml_after_used);
+	if (card->nr_profiles)
+		seq_printf(file, " mig=%d mig_pending=%d", gpu->mig, gpu->mig_pending);
+	if (card->vfs && !gpu->mig)
 		seq_printf(file, " hetero=%d", gpu->mixed);
 	seq_putc(file, '\n');
-	put_scheduler(file, index, gpu);
 	for (i = 0; i < card->nr_types; i++)
 		seq_printf(file, "type gpu=%u creatable=%d %s\n", index, nvlab_creatable(gpu, &card->types[i]),
 			   card->types[i].nvml);
-	if (card->vfs)
+	nvlab_put_mig(file, index, gpu);
+	if (!gpu->mig)
+		put_scheduler(file, index, gpu);
+	if (card->vfs && !gpu->mig)
 		put_places(file, index, gpu);
 	list_for_each_entry(vgpu, &gpu->vgpus, node)
 		if (!vgpu->lost)
@@ -181,61 +190,6 @@ static int open(struct inode *inode, struct file *file)
 	return single_open(file, show, NULL);
 }
 
-/* Under nvlab_lock. The driver refuses while a VM or its plugin is there, and some do for idle vGPUs, too. */
-static int set_policy(struct nvlab_gpu *gpu, unsigned int engine, unsigned int policy)
-{
-	struct nvlab_vgpu *vgpu;
-	unsigned int i;
-
-	list_for_each_entry(vgpu, &gpu->vgpus, node)
-		if (vgpu->held || vgpu->plugins || (nvlab_options.scheduler_counts_idle && !vgpu->lost))
-			return -EOPNOTSUPP;
-	if (policy < NVLAB_BEST_EFFORT || policy > NVLAB_FIXED_SHARE)
-		return -EOPNOTSUPP;
-	if (gpu->mixed && policy == NVLAB_FIXED_SHARE)
-		return -EOPNOTSUPP;
-	if (engine >= NVLAB_ENGINES || (engine && !(gpu->card->engines & BIT(engine))))
-		return -EOPNOTSUPP;
-	for (i = 0; i < NVLAB_ENGINES; i++)
-		if (!engine || i == engine)
-			gpu->policy[i] = policy;
-	return 0;
-}
-
-/*
- * `scheduler pci=0000:41:00.0 engine=1 policy=2 …`: without an engine all of them. Slices and frequencies are not kept.
- * `mixed pci=0000:41:00.0 on=1`: mixed-size mode.
- */
-static int obey(char *text)
-{
-	unsigned int engine = 0, policy = 0, on = 2, i;
-	const char *pci = "";
-	char *word = strsep(&text, " ");
-	bool mixed = !strcmp(word, "mixed");
-	int ret = -ENODEV;
-
-	if (!mixed && strcmp(word, "scheduler"))
-		return -EINVAL;
-	while ((word = strsep(&text, " "))) {
-		if (str_has_prefix(word, "pci="))
-			pci = word + strlen("pci=");
-		else if (str_has_prefix(word, "engine=") && kstrtouint(word + strlen("engine="), 10, &engine))
-			return -EINVAL;
-		else if (str_has_prefix(word, "policy=") && kstrtouint(word + strlen("policy="), 10, &policy))
-			return -EINVAL;
-		else if (str_has_prefix(word, "on=") && kstrtouint(word + strlen("on="), 10, &on))
-			return -EINVAL;
-	}
-	if (mixed && on > 1)
-		return -EINVAL;
-	mutex_lock(&nvlab_lock);
-	for (i = 0; i < nvlab_nr_gpus; i++)
-		if (nvlab_gpus[i].bound && !strcmp(nvlab_gpus[i].card->pci, pci))
-			ret = mixed ? nvlab_set_mixed(&nvlab_gpus[i], on) : set_policy(&nvlab_gpus[i], engine, policy);
-	mutex_unlock(&nvlab_lock);
-	return ret;
-}
-
 static ssize_t write(struct file *file, const char __user *buf, size_t count, loff_t *at)
 {
 	char *text;
@@ -246,7 +200,7 @@ static ssize_t write(struct file *file, const char __user *buf, size_t count, lo
 	text = memdup_user_nul(buf, count);
 	if (IS_ERR(text))
 		return PTR_ERR(text);
-	ret = obey(strim(text));
+	ret = nvlab_obey(strim(text));
 	kfree(text);
 	return ret ? ret : count;
 }

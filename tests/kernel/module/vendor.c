@@ -136,7 +136,14 @@ static DEVICE_ATTR_RW(placement_id);
 
 static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return -ENXIO; /* MIG is off */
+	struct nvlab_vfio *vfio = function_of(dev)->vfio;
+	ssize_t ret = -ENXIO;
+
+	mutex_lock(&nvlab_lock);
+	if (vfio->vgpu && vfio->vgpu->gpu_instance >= 0)
+		ret = sysfs_emit(buf, "%d\n", vfio->vgpu->gpu_instance);
+	mutex_unlock(&nvlab_lock);
+	return ret;
 }
 static DEVICE_ATTR_RO(gpu_instance_id);
 
