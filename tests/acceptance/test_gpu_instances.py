@@ -52,6 +52,13 @@ def gc(lab: Lab, *more: str, code: int = 0) -> dict[str, Any]:
     return vgpumgr(lab, "gc", "--on", HOST, "-o", "json", *more, code=code).document
 
 
+def of_gpus(document: dict[str, Any]) -> dict[tuple[str, str | None], str]:
+    """How each GPU of each host ended."""
+    return {
+        (host["name"], unit["gpu"]): unit["outcome"] for host in document["result"]["hosts"] for unit in host["units"]
+    }
+
+
 def test_exactly_the_cached_instance_goes_and_the_second_time_nothing_does(lab: Lab) -> None:
     before = made(lab)
     assert shown(lab) == {
@@ -65,7 +72,7 @@ def test_exactly_the_cached_instance_goes_and_the_second_time_nothing_does(lab: 
     assert made(lab) == before
     done = gc(lab)
     assert (done["outcomes"], done["plan"]) == (["done"], foretold["plan"])
-    assert done["result"] == {"host": HOST, "gpu": None, "in_use": 1}
+    assert of_gpus(done) == {(HOST, GPU): "done"}
     assert made(lab) == sorted(["3g.20gb", FOREIGN])
     assert shown(lab) == {"3g.20gb": ("used", ["vm01"]), FOREIGN: ("foreign", [])}
     revisions = lab.revisions()
@@ -73,6 +80,21 @@ def test_exactly_the_cached_instance_goes_and_the_second_time_nothing_does(lab: 
     assert lab.revisions() == revisions
     last, *_ = vgpumgr(lab, "history", HOST, "-o", "json").document["runs"]
     assert (last["verb"], last["outcome"], last["verbs"], last["gpu"]) == ("gc", "done", ["destroy_instance"], GPU)
+
+
+def test_without_a_host_the_whole_fleet_gives_back_and_a_dead_host_is_told(lab: Lab) -> None:
+    assert of_gpus(vgpumgr(lab, "gc", "--check", "-o", "json", code=3).document) == {(HOST, GPU): "would_change"}
+    vgpumgr(lab, "lab", "fault", OTHER, "ssh-refused")
+    ran = vgpumgr(lab, "gc", code=4)
+    assert ran.out.splitlines()[:2] == [HOST, f"  - instance 2g.10gb on GPU {GPU}, memory slices 2-3      cached"]
+    assert "1 changed; 1 host not read. 1 GPU instance stays, since it holds a vGPU." in ran.out.splitlines()[-1]
+    assert OTHER in ran.err
+    vgpumgr(lab, "lab", "fault", OTHER, "clear")
+    assert vgpumgr(lab, "gc").out == (
+        "2 hosts have no cached GPU instance. Nothing to do. 1 GPU instance stays, since it holds a vGPU.\n"
+    )
+    refused = vgpumgr(lab, "gc", "--gpu-id", GPU, code=2).err
+    assert "--gpu-id needs --on HOST" in refused
 
 
 def test_instances_that_cannot_be_read_are_unknown_everywhere_and_keep_gc_and_purge_from_their_work(lab: Lab) -> None:

@@ -54,7 +54,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "units": (("units",), "units", 0),
     "mig show": (("mig", "show"), "mig_show", 0),
     "gc": (("gc", *ON), "change", 0),
-    "gc --check": (("gc", *ON, "--check"), "plan", 0),
+    "gc --check": (("gc", "--check"), "plan", 0),
     "mig fit": (("mig", "fit", "A100", "3g.20gb", "2g.10gb"), "mig_fit", 0),
     "docs": (("docs",), "docs", 0),
     "version": (("version",), "version", 0),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.model import promises
 from vgpumgr import errors
-from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.results import FleetResult
 from vgpumgr.core.reconcile.tasks import EnsureSlot
 from vgpumgr.names import VmName, VmUuid
 
@@ -31,13 +31,13 @@ def check(fleet: Fleet) -> None:
 def check_residual(fleet: Fleet, outcome: Outcome, *limit: str) -> None:
     """After a reconcile that nobody disturbed there is nothing left to do, but for what failed under its hands."""
     result = outcome.result
-    assert isinstance(result, ReconcileResult), outcome.error
+    assert isinstance(result, FleetResult), outcome.error
     for host in result.hosts:
         assert host.error is None, f"{host.host}: {host.error}"
         if any(task_result.error is not task_result.planned.refused for task_result in host.tasks):
             return
     again = fleet.reconcile(*limit, check=True).result
-    assert isinstance(again, ReconcileResult)
+    assert isinstance(again, FleetResult)
     left = [
         f"{step.verb} {planned.task.subject}"
         for plan in again.fleet.plans
@@ -50,7 +50,7 @@ def check_residual(fleet: Fleet, outcome: Outcome, *limit: str) -> None:
 def _check_all_said(fleet: Fleet, outcome: Outcome) -> None:
     """Every declared slot is served or refused with a reason; every ledger entry belongs to one that is served, or is named."""
     result = outcome.result
-    assert isinstance(result, ReconcileResult), outcome.error
+    assert isinstance(result, FleetResult), outcome.error
     assert not result.errors, result.errors
     for plan, host in zip(result.fleet.plans, result.hosts, strict=True):
         machine = fleet.machines[plan.host]

@@ -30,10 +30,10 @@ from vgpumgr.controller.results import (
     Consent,
     DrainResult,
     FleetPlan,
+    FleetResult,
     ModeResult,
     Planned,
     PurgeResult,
-    ReconcileResult,
     SchedulerResult,
 )
 from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from tests.model.libvirt_double import Vm
     from vgpumgr.controller.context import Done, Progress
     from vgpumgr.core.model.snapshot import Mode
-    from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.mode_plan import ModePlan
     from vgpumgr.core.plan.plan import Plan
@@ -69,7 +68,7 @@ _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
 
-Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | ChangeResult[FreePlan] | ReconcileResult | RequestsResult | SchedulerResult | ModeResult | DrainResult | PurgeResult"
+Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | FleetResult | RequestsResult | SchedulerResult | ModeResult | DrainResult | PurgeResult"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +88,7 @@ class Outcome:
         match self.result:
             case ChangeResult() | SchedulerResult() | ModeResult():
                 return self.result.outcome
-            case ReconcileResult():
+            case FleetResult():
                 return " ".join(self.result.outcomes)
             case DrainResult():
                 return self.result.outcome if self.result.error is None else type(self.result.error).__name__
@@ -228,7 +227,7 @@ class Fleet:
     ) -> Outcome:
         """`confirms`: somebody looks at what the guard refused, and confirms it."""
 
-        def run(context: Context, end: Outcome) -> ReconcileResult:
+        def run(context: Context, end: Outcome) -> FleetResult:
             def ask(plan: FleetPlan) -> None:
                 end.agreed += plan.takes_away
 
@@ -270,11 +269,9 @@ class Fleet:
         )
         return self._run(lambda context, _end: set_mode(context, options, consent), trouble, by)
 
-    def give_back(self, host: str, *, check: bool = False, trouble: Trouble | None = None) -> Outcome:
-        options = GcOptions(on=host, gpu_id=None)
-        consent: Consent[Planned[FreePlan]] = Consent(
-            check=check, show=lambda _planned: None, ask=lambda _planned: None
-        )
+    def give_back(self, host: str | None = None, *, check: bool = False, trouble: Trouble | None = None) -> Outcome:
+        options = GcOptions(on=host)
+        consent: Consent[FleetPlan] = Consent(check=check, show=lambda _fleet: None, ask=lambda _fleet: None)
         return self._run(lambda context, _end: give_back(context, options, consent), trouble, "anna@ctl1")
 
     def cordon(
@@ -344,7 +341,7 @@ class Fleet:
             outcome.error = error
         outcome.killed = trouble is not None and trouble.killed
         result = outcome.result
-        found = result.problems if isinstance(result, ReconcileResult | RequestsResult) else [outcome.error]
+        found = result.problems if isinstance(result, FleetResult | RequestsResult) else [outcome.error]
         for problem in found:
             said = "" if problem is None else f"{problem.message} {problem.hint} {problem.details}"
             assert "bug in vgpumgr" not in said, said

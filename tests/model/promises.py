@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.model.machine import Machine, Place, key_of, place
 from vgpumgr import errors
-from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.results import FleetResult
 from vgpumgr.core.driver.profiles import describe
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.plan import step as steps
@@ -260,7 +260,7 @@ def check_command(
         assert keep_snapshots or device not in now.snapshots, f"{device} was taken away, and a snapshot names it"
     if outcome.word == "would_change" or (outcome.error is not None and not isinstance(outcome.error, _UNFINISHED)):
         assert now == before, f"{outcome.word} ({outcome.error}) left something behind:\n{before}\n{now}"
-    if isinstance(outcome.result, ReconcileResult):
+    if isinstance(outcome.result, FleetResult):
         for entry in before.entries:
             if entry[:3] not in {each[:3] for each in now.entries}:
                 _check_may_go(before, entry)
@@ -285,7 +285,7 @@ def _check_agreed(outcome: Outcome) -> None:
             assert who in agreed | made, f"{who} was destroyed, and nobody had been asked: {agreed}"
 
 
-def _check_left_alone(before: Truth, now: Truth, result: ReconcileResult) -> None:
+def _check_left_alone(before: Truth, now: Truth, result: FleetResult) -> None:
     """Copies, and claims of attach that went back behind the ledger, are reported and never served."""
     jobs = [task_result.planned.task for host in result.hosts for task_result in host.tasks]
     declared = {task.subject for task in jobs if isinstance(task, EnsureSlot) and task.declared is not None}

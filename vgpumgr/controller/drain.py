@@ -12,7 +12,6 @@ from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import DrainResult, FleetPlan
 from vgpumgr.core.plan import gpu_choice
-from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan.step import SetCordon
 from vgpumgr.core.reconcile import draining, host_plan, tasks
 from vgpumgr.errors import Outcome
@@ -132,15 +131,7 @@ class _Draining:
         return (gpu.pci, uuid), (self._cordon, *draining.moves(view, gpu.pci, uuid))
 
     def _plan(self, view: HostView, todo: tuple[tasks.Task, ...]) -> tuple[FleetPlan, HostView]:
-        planned, after = host_plan.plan_tasks(view, self.session.declaration, todo, self._author)
-        found = tuple(finding for one in planned if one.plan is not None for finding in one.plan.findings)
-        plan = host_plan.HostPlan(
-            host=self.session.declaration.name,
-            tasks=planned,
-            findings=found,
-            fingerprint=plans.digest(*plans.of_host(view), view.domains),
-            ours=len(view.snapshot.ledger or ()),
-        )
+        plan, after = host_plan.plan_work(view, self.session.declaration, todo, self._author)
         return FleetPlan(plans=(plan,), errors=(), findings=(), seconds={plan.host: 0.0}), after
 
     def _result(

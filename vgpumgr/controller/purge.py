@@ -10,7 +10,6 @@ from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import PurgeResult
 from vgpumgr.core.model.installation import DISPATCHER
-from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan.step import WriteModprobe, record
 from vgpumgr.core.reconcile import host_plan, purging, tasks
 from vgpumgr.core.reconcile.purging import PurgePlan
@@ -65,15 +64,7 @@ class _Purging:
 
     def _plan(self, view: HostView) -> PurgePlan:
         declaration = self.session.declaration
-        planned, _ = host_plan.plan_tasks(view, declaration, purging.todo(view), self.author)
-        found = tuple(finding for one in planned if one.plan is not None for finding in one.plan.findings)
-        work = host_plan.HostPlan(
-            host=declaration.name,
-            tasks=planned,
-            findings=found,
-            fingerprint=plans.digest(*plans.of_host(view), view.domains),
-            ours=len(view.snapshot.ledger or ()),
-        )
+        work, _ = host_plan.plan_work(view, declaration, purging.todo(view), self.author)
         files, boot = self.session.link.files(), purging.boot_file(view)
         return PurgePlan(
             work=work,

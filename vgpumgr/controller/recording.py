@@ -15,7 +15,7 @@ from vgpumgr.store import place
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from vgpumgr.controller.results import HostResult, ReconcileResult
+    from vgpumgr.controller.results import FleetResult, HostResult
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.usage.runs import Kind
@@ -53,7 +53,7 @@ class Recording:
                 self._store((), error.exit_code, fleet=None)
             raise
 
-    def keep(self, result: ReconcileResult) -> str | None:
+    def keep(self, result: FleetResult) -> str | None:
         """Store what it came to; the reason if that failed."""
         fleet = {host for host, _ in result.fleet.errors} | {plan.host for plan in result.fleet.plans}
         return self._store(_hosts(result, self._at), result.exit_code, fleet=fleet if self._whole else None)
@@ -72,7 +72,7 @@ class Recording:
         return None
 
 
-def _hosts(result: ReconcileResult, at: float) -> Iterator[PlannedHost]:
+def _hosts(result: FleetResult, at: float) -> Iterator[PlannedHost]:
     plans = {plan.host: plan for plan in result.fleet.plans}
     waiting = Counter(finding.host for finding in result.waiting)
     for host in result.hosts:

@@ -274,8 +274,8 @@ class HostResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileResult:
-    """The result of plan or reconcile. `guard`: the refusal of the whole plan, after which nothing was changed.
+class FleetResult:
+    """The result of plan, reconcile or gc. `guard`: the refusal of the whole plan, after which nothing was changed.
 
     `findings`: the controller's own (a journal that cannot be written).
     """
@@ -335,6 +335,6 @@ class ReconcileResult:
 
     @property
     def exit_code(self) -> int:
-        """The code that plan and reconcile end with."""
+        """The code that the command ends with."""
         codes = [error.exit_code for error in self.problems]
         return worst_exit([*codes, 3 if self.check and self.fleet.changed else 0])

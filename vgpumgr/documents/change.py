@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.cached import FreePlan
 from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.reconcile.adopt import AdoptPlan
@@ -15,7 +14,7 @@ from vgpumgr.documents import common, cordon, error, mode, scheduler
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.results import ReconcileResult, TaskResult
+    from vgpumgr.controller.results import FleetResult, TaskResult
     from vgpumgr.core.inventory import Finding
 
 PLAN = "vgpumgr.plan/1"
@@ -23,17 +22,12 @@ CHANGE = "vgpumgr.change/1"
 
 
 AnyResult: TypeAlias = (
-    ChangeResult[Plan]
-    | ChangeResult[AdoptPlan]
-    | ChangeResult[CordonPlan]
-    | ChangeResult[FreePlan]
-    | SchedulerResult
-    | ModeResult
+    ChangeResult[Plan] | ChangeResult[AdoptPlan] | ChangeResult[CordonPlan] | SchedulerResult | ModeResult
 )
 
 
 def document(result: AnyResult, *, check: bool) -> dict[str, object]:
-    """The document of attach, detach, adopt, cordon, uncordon, gc, `scheduler set` and `mode set`: one plan on one host."""
+    """The document of attach, detach, adopt, cordon, uncordon, `scheduler set` and `mode set`: one plan on one host."""
     plan = result.planned.plan
     unread = result.unread if isinstance(result, ChangeResult) else ()
     return {
@@ -50,8 +44,6 @@ def _afterwards(result: AnyResult) -> dict[str, object]:
     host, plan = result.planned.host, result.planned.plan
     if isinstance(plan, CordonPlan):
         return {"host": host, "gpu": plan.gpu, "cordon": cordon.text(plan.cordon)}
-    if isinstance(plan, FreePlan):
-        return {"host": host, "gpu": plan.gpu, "in_use": plan.in_use}
     if isinstance(result, ChangeResult):
         vm = plan.vm.name if isinstance(plan, Plan) else None
         return {"vm": vm, "host": host, "vgpus": common.plain(result.rows)}
@@ -62,12 +54,12 @@ def _afterwards(result: AnyResult) -> dict[str, object]:
     return {"host": host, "granted": text, "gpu": scheduler.gpu(result.row)}
 
 
-def of_fleet(result: ReconcileResult) -> dict[str, object]:
-    """The document of plan and reconcile: the plans of many hosts."""
+def of_fleet(result: FleetResult) -> dict[str, object]:
+    """The document of plan, reconcile and gc: the plans of many hosts."""
     return {"schema": PLAN if result.check else CHANGE, **fleet(result)}
 
 
-def fleet(result: ReconcileResult) -> dict[str, object]:
+def fleet(result: FleetResult) -> dict[str, object]:
     """The same without the schema's name, as Ansible returns it."""
     plans = result.fleet.plans
     guard = ((None, result.guard),) if result.guard else ()

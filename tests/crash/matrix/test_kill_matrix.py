@@ -34,7 +34,7 @@ from tests.model import promises
 from tests.model.machine import GPUS, Machine
 from tests.model.pool import POOL
 from vgpumgr.controller.requests import RequestsResult
-from vgpumgr.controller.results import PurgeResult, ReconcileResult
+from vgpumgr.controller.results import FleetResult, PurgeResult
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def moments(operation: Operation, framework: str) -> list[tuple[str, str]]:
 
 def problem(outcome: Outcome) -> Exception | None:
     """What went wrong, if anything."""
-    if isinstance(outcome.result, ReconcileResult | RequestsResult):
+    if isinstance(outcome.result, FleetResult | RequestsResult):
         return next(iter(outcome.result.problems), None)
     if isinstance(outcome.result, PurgeResult):
         return next(iter(outcome.result.errors), None)

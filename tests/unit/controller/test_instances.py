@@ -9,9 +9,8 @@ import pytest
 from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
 from tests.model.pool import Pool
-from vgpumgr.controller import instances
-from vgpumgr.controller.results import ChangeResult
-from vgpumgr.core.plan.cached import FreePlan
+from vgpumgr.controller.results import FleetResult
+from vgpumgr.core.plan.instance_plan import InstancePlan
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from tests.model.machine import Machine
 
 HOST, VM, OTHER = "kvm01", "1vm01", "1vm02"
+SECOND, SLICED = "kvm02", "kvm03"
 SMALL = "1-5C"
 
 
@@ -48,14 +48,10 @@ def made(machine: Machine) -> list[tuple[str, str]]:
     return [(gpu.pci, one.profile.name) for gpu in machine.gpus() for one in gpu.instances]
 
 
-def test_the_request_names_a_host_and_perhaps_a_gpu() -> None:
-    assert instances.GcOptions(on=HOST, gpu_id=GPUS[0]).gpu_id == GPUS[0]
-
-
 def in_use(outcome: Outcome) -> int:
-    assert isinstance(outcome.result, ChangeResult)
-    assert isinstance(outcome.result.planned.plan, FreePlan)
-    return outcome.result.planned.plan.in_use
+    assert isinstance(outcome.result, FleetResult)
+    plans = [one.planned.plan for _, one in outcome.result.tasks]
+    return sum(plan.in_use for plan in plans if isinstance(plan, InstancePlan))
 
 
 def test_the_cached_one_goes_and_a_used_and_a_foreign_one_stay(fleet: Fleet) -> None:
@@ -77,3 +73,29 @@ def test_an_instance_to_which_a_missing_vgpu_comes_back_stays(fleet: Fleet) -> N
     assert made(fleet.machines[HOST]) == [(GPUS[0], "1g.5gb"), (GPUS[1], "7g.40gb")]
     assert fleet.attach(HOST, VM, DEFAULT_SLOT, SMALL).word == "done"
     assert made(fleet.machines[HOST]) == [(GPUS[0], "1g.5gb"), (GPUS[1], "7g.40gb")]
+
+
+def test_without_a_host_every_host_gives_back_what_is_cached_and_one_that_fails_keeps_no_other_from_it(
+    pool: Pool,
+) -> None:
+    machines = {host: pool.machine(host, MDEV_VF) for host in (HOST, SECOND, SLICED)}
+    fleet = Fleet.install(machines, dict.fromkeys(machines, 1), in_mig=[HOST, SECOND])
+    for host in (HOST, SECOND):
+        assert fleet.attach(host, f"{host[-1]}vm01", DEFAULT_SLOT, SMALL).word == "done"
+        assert fleet.detach(host, f"{host[-1]}vm01", DEFAULT_SLOT).word == "done"
+    foretold = fleet.give_back(check=True).result
+    assert isinstance(foretold, FleetResult)
+    assert [(host, one.planned.gpu) for host, one in foretold.tasks] == [(HOST, GPUS[0]), (SECOND, GPUS[0])]
+    assert (foretold.outcomes, foretold.exit_code) == (("would_change",), 3)
+    ledger = machines[HOST].root / "var/lib/vgpumgr/ledger.json"
+    whole = ledger.read_text()
+    ledger.write_text("{")
+    given_back = fleet.give_back().result
+    assert isinstance(given_back, FleetResult)
+    assert [host for host, _ in given_back.errors] == [HOST]
+    assert [(host, one.outcome) for host, one in given_back.tasks] == [(SECOND, "done")]
+    assert (made(machines[HOST]), made(machines[SECOND])) == ([(GPUS[0], "1g.5gb")], [])
+    ledger.write_text(whole)
+    assert fleet.give_back().word == "done"
+    assert fleet.give_back().word == "unchanged"
+    assert made(machines[HOST]) == []

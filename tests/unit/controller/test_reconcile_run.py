@@ -14,7 +14,7 @@ from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.cli.main import run
 from vgpumgr.cli.text import fleet_text
-from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.results import FleetResult
 from vgpumgr.core.reconcile import destroy_guard
 from vgpumgr.documents import change
 from vgpumgr.names import DEFAULT_SLOT
@@ -51,9 +51,9 @@ def result_of(
     trouble: Trouble | None = None,
     confirms: bool = True,
     strict: bool = False,
-) -> ReconcileResult:
+) -> FleetResult:
     result = fleet.reconcile(check=check, trouble=trouble, confirms=confirms, strict=strict).result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     return result
 
 
@@ -182,7 +182,7 @@ def test_a_job_that_has_no_room_and_whose_driver_refuses_is_not_tried_for_ever(p
     fleet.declared["kvm01", "1vm01"] = {DEFAULT_SLOT: "8Q"}
     refused = fleet.reconcile()
     fleet.machines["kvm01"].fail_creates(False)
-    assert isinstance(refused.result, ReconcileResult)
+    assert isinstance(refused.result, FleetResult)
     (host,) = refused.result.hosts
     assert host.error is None
     assert vms_of(host, "failed") == {"1vm01", "1vm02"}
@@ -229,7 +229,7 @@ def test_each_vm_more_is_four_requests_more(pool: Pool, framework: str) -> None:
                 else:
                     fleet.declared["kvm01", vm.name] = wanted
             end = fleet.reconcile()
-            assert isinstance(end.result, ReconcileResult)
+            assert isinstance(end.result, FleetResult)
             assert len(vms_of(end.result.hosts[0], "done")) == vms
             counts.append(Counter(json.loads(line)["do"] for line in end.told))
         attached, freed = counts

@@ -11,7 +11,7 @@ from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.recording import Recording
-from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.results import FleetResult
 from vgpumgr.core.usage.runs import NO_RUNS, LastRuns
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.sql import runs
@@ -39,7 +39,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kept(fleet: Fleet, kind: Kind, store: Path, *, trouble: Trouble | None = None) -> LastRuns:
     with Recording(kind, whole=True).begun() as recording:
         result = fleet.reconcile(check=kind == "plan", trouble=trouble, confirms=True).result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     assert recording.keep(result) is None
     return runs.last(store)
 
@@ -84,7 +84,7 @@ def test_an_inventory_that_cannot_be_read_counts_as_a_run_and_a_second_run_at_on
 def test_a_plan_that_is_not_to_be_recorded_writes_nothing(pool: Pool, store: Path) -> None:
     fleet = Fleet.install({"kvm01": pool.machine("kvm01", "mdev-vf")}, {"kvm01": 1})
     result = fleet.reconcile(check=True).result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     with Recording(None, whole=True).begun() as recording:
         assert recording.keep(result) is None
     assert runs.last(store) == NO_RUNS
@@ -94,7 +94,7 @@ def test_a_plan_that_is_not_to_be_recorded_writes_nothing(pool: Pool, store: Pat
 def test_a_store_that_cannot_be_written_costs_the_metrics_alone(pool: Pool, store: Path) -> None:
     fleet = Fleet.install({"kvm01": pool.machine("kvm01", "mdev-vf")}, {"kvm01": 1})
     result = fleet.reconcile(check=True).result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     store.write_bytes(b"somebody else's file" * 100)
     said = Recording("plan", whole=True).keep(result)
     assert said is not None

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates, choosing, rows
+from vgpumgr.cli.params import candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
-from vgpumgr.cli.rows import change_result, printing
+from vgpumgr.cli.rows import fleet_result, printing
 from vgpumgr.cli.rows.mig import GC, MIG_FIT, MIG_SHOW
-from vgpumgr.cli.text import gc_text, mig_text, output, sparkline
+from vgpumgr.cli.text import mig_text, output, sparkline
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.results import Consent, FleetPlan
 
 
 @click.group()
@@ -87,27 +88,49 @@ def fit_command(settings: Settings, *, board: str, profiles: tuple[str, ...]) ->
 
 
 @click.command()
-@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The host.")
+@click.option("--on", metavar="HOST", shell_complete=candidates.host, help="Only this host.")
 @click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU of the host.")
 @common_options
-def gc(settings: Settings, *, on: str, gpu_id: str | None) -> int:
-    """Give back the GPU instances that vgpumgr made and that hold no vGPU now.
+def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
+    """Give back the GPU instances that vgpumgr made and that hold no vGPU now, on every host.
 
     \b
+      vgpumgr gc --check
       vgpumgr gc --on kvm01
-      vgpumgr gc --on kvm01 --gpu-id 0000:41:00.0 --check
+      vgpumgr gc --on kvm01 --gpu-id 0000:41:00.0
 
     Attach evicts such cached instances by itself where their slices are needed; this is for slices that something else is to have.
     An instance with a vGPU stays, and so do one to which a missing vGPU comes back, and everything that is not ours. Those that the inventory
-    declares are made again by the next reconcile.
+    declares are made again by the next reconcile. No vGPU goes, so nothing is asked.
     """
+    from vgpumgr import errors
+    from vgpumgr.cli.text import gc_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import instances as use_case
     from vgpumgr.names import parse_gpu_id
 
+    if gpu_id is not None and on is None:
+        raise errors.UsageError("--gpu-id needs --on HOST", hint="it names a GPU of one host")
     options = use_case.GcOptions(on=on, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id))
     started = time.monotonic()
-    consent = asking.consent(settings, "gc", gc_text.lines, question="Give back the {about} on {host}?")
-    result = use_case.give_back(build_context(settings), options, consent)
-    closing = gc_text.closing(result, time.monotonic() - started)
-    return change_result.print_rows(settings, result, closing, GC)
+    result = use_case.give_back(build_context(settings), options, _consent(settings))
+    if settings.for_people:
+        output.print_findings(settings, result.findings)
+        fleet_result.print_problems(settings, result)
+        for line in gc_text.closing(result, time.monotonic() - started):
+            output.echo(line)
+    else:
+        fleet_result.print_rows(settings, result, GC, what="hosts or GPUs still have cached GPU instances")
+    return result.exit_code
+
+
+def _consent(settings: Settings) -> Consent[FleetPlan]:
+    """Nothing of a plan needs a yes."""
+    from vgpumgr.cli.text import gc_text
+    from vgpumgr.controller.results import Consent
+
+    def show(fleet: FleetPlan) -> None:
+        if settings.for_people:
+            output.plan_lines(settings, gc_text.lines(fleet))
+
+    return Consent(check=settings.check, show=show, ask=lambda _fleet: None)

@@ -13,7 +13,7 @@ from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, plan_files
 from vgpumgr.cli.params.durations import Seconds
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows import fleet_result
 from vgpumgr.cli.rows.runs import RECONCILE
 from vgpumgr.cli.text import output
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.reconcile import ReconcileOptions
-    from vgpumgr.controller.results import Consent, FleetPlan, ReconcileResult
+    from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
     from vgpumgr.core.plan.kept import KeptPlan
     from vgpumgr.core.usage.runs import Kind
 
@@ -205,18 +205,14 @@ def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:
     return Consent(check=settings.check, show=show, ask=ask, kept=kept)
 
 
-def _print(settings: Settings, result: ReconcileResult, elapsed_s: float, then: str | None) -> None:
+def _print(settings: Settings, result: FleetResult, elapsed_s: float, then: str | None) -> None:
     if settings.for_people:
         _print_for_people(settings, result, elapsed_s, then)
         return
-    from vgpumgr.documents import change
-
-    printing.print_rows(settings, RECONCILE, change.of_fleet(result))
-    told = "the details name each; `errors` and `result` on stdout are complete"
-    output.print_errors(settings, result.problems, what="hosts or VMs are not as wanted", hint=told)
+    fleet_result.print_rows(settings, result, RECONCILE, what="hosts or VMs are not as wanted")
 
 
-def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: float, then: str | None) -> None:
+def _print_for_people(settings: Settings, result: FleetResult, elapsed_s: float, then: str | None) -> None:
     from vgpumgr.cli.text import fleet_text
     from vgpumgr.core.model.view import STANDING
 
@@ -227,12 +223,7 @@ def _print_for_people(settings: Settings, result: ReconcileResult, elapsed_s: fl
     found = [finding for plan in result.fleet.plans for finding in plan.findings]
     output.print_findings(settings, (one for one in found if not (quiet and one.kind in STANDING)))
     output.print_findings(settings, result.waiting)
-    for host, task_result in result.failed:
-        assert task_result.error is not None
-        output.print_error(settings, task_result.error, about=(host, task_result.planned.task.subject))
-    output.print_errors(settings, [error for _, error in result.errors])
-    if result.guard is not None:
-        output.print_error(settings, result.guard)
+    fleet_result.print_problems(settings, result)
     if not quiet:
         for line in fleet_text.closing(result, elapsed_s, then):
             output.echo(line)

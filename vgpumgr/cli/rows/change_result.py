@@ -1,4 +1,4 @@
-"""What attach, detach, adopt, cordon, gc, `mode set` and `scheduler set` print once they are done, and their exit code."""
+"""What attach, detach, adopt, cordon, `mode set` and `scheduler set` print once they are done, and their exit code."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vgpumgr.cli.rows import cells
 from vgpumgr.cli.rows.column import ABSENT, Column, View
+from vgpumgr.cli.rows.runs import FAILURE
 from vgpumgr.cli.rows.states import STATES
 
 MIG_SHOW = View(
@@ -39,12 +40,16 @@ MIG_SHOW = View(
 )
 
 GC = View(
-    path=("result",),
+    path=("result", "hosts", "units"),
     names=("host",),
     columns=(
         Column(key="host", head="HOST", in_table=True),
         Column(key="gpu", head="GPU", in_table=True, none=ABSENT),
-        Column(key="in_use", head="IN USE", in_table=True, is_number=True),
+        Column(key="outcome", head="OUTCOME", in_table=True, colours=STATES),
+        Column(key="why", head="WHY", is_prose=True),
+        Column(key="vm", head="VM", none=ABSENT),
+        Column(key="slot", head="SLOT", none=ABSENT),
+        *FAILURE,
     ),
 )
 

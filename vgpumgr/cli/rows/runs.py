@@ -44,6 +44,12 @@ HISTORY = View(
     ),
 )
 
+FAILURE = (
+    Column(key="error.error", head="ERROR", none=ABSENT),
+    Column(key="error.message", head="MESSAGE", none=ABSENT, is_prose=True),
+    Column(key="error.hint", head="HINT", none=ABSENT, is_prose=True),
+)
+
 RECONCILE = View(
     path=("result", "hosts", "units"),
     names=("vm",),
@@ -54,9 +60,7 @@ RECONCILE = View(
         Column(key="gpu", head="GPU", in_table=True, none=ABSENT),
         Column(key="outcome", head="OUTCOME", in_table=True, colours=STATES),
         Column(key="why", head="WHY", in_table=True, is_prose=True),
-        Column(key="error.error", head="ERROR", none=ABSENT),
-        Column(key="error.message", head="MESSAGE", none=ABSENT, is_prose=True),
-        Column(key="error.hint", head="HINT", none=ABSENT, is_prose=True),
+        *FAILURE,
     ),
 )
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text import cordon_text, mode_text, plan_text, scheduler_text, words
 from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.core.plan.cached import FreePlan
 from vgpumgr.core.plan.cordons import CordonPlan
-from vgpumgr.core.plan.layout import LayoutPlan
+from vgpumgr.core.plan.instance_plan import InstancePlan
 from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
@@ -18,7 +17,7 @@ from vgpumgr.errors import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from vgpumgr.controller.results import FleetPlan, ReconcileResult, TaskResult
+    from vgpumgr.controller.results import FleetPlan, FleetResult, TaskResult
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
     from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
@@ -46,10 +45,8 @@ def host_lines(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(
-    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan | LayoutPlan, *, diff: bool
-) -> Iterator[str]:
-    if isinstance(plan, FreePlan | LayoutPlan):
+def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | InstancePlan, *, diff: bool) -> Iterator[str]:
+    if isinstance(plan, InstancePlan):
         return plan_text.instance_lines(plan)
     if isinstance(plan, CordonPlan):
         return cordon_text.step_lines(plan)
@@ -69,7 +66,7 @@ def counted(fleet: FleetPlan) -> str:
     parts = [f"{made} to create", f"{gone} to destroy"]
     if others:
         parts.append(f"{others} to repair in place")
-    return ", ".join(parts) + _unread(fleet)
+    return ", ".join(parts) + unread(fleet)
 
 
 def _evacuated(steps: list[plan_steps.Step]) -> int:
@@ -81,7 +78,8 @@ def _is_other(planned: PlannedTask) -> bool:
     return not any(isinstance(step, plan_steps.CreateVgpu) or plan_steps.destroys(step) for step in planned.steps)
 
 
-def _unread(fleet: FleetPlan) -> str:
+def unread(fleet: FleetPlan) -> str:
+    """`; 2 hosts not read`, for a line about the others."""
     return f"; {words.counted(len(fleet.errors), 'host')} not read" if fleet.errors else ""
 
 
@@ -98,7 +96,7 @@ def disturbs(fleet: FleetPlan) -> str:
     return f"this plan {what} ({counted(fleet)})"
 
 
-def closing(result: ReconcileResult, elapsed_s: float, then: str | None = None) -> Iterator[str]:
+def closing(result: FleetResult, elapsed_s: float, then: str | None = None) -> Iterator[str]:
     """The last line: the state after the run. `then`: the command that carries out what was only planned."""
     failed = result.failed
     task_results = [one for _, one in result.tasks]
@@ -115,7 +113,7 @@ def closing(result: ReconcileResult, elapsed_s: float, then: str | None = None) 
     if not result.fleet.changed and not failed and not result.errors:
         yield f"{hosts}: {_wanted(task_results)}{_waiting(outcomes.count(Outcome.WAITING))}."
         return
-    yield f"{hosts} in {elapsed_s:.1f} s: {tally(outcomes) or 'nothing to do'}{_unread(result.fleet)}."
+    yield f"{hosts} in {elapsed_s:.1f} s: {tally(outcomes) or 'nothing to do'}{unread(result.fleet)}."
 
 
 def _waiting(number: int) -> str:

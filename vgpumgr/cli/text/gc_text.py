@@ -4,34 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.text.fleet_text import unread
 from vgpumgr.cli.text.plan_text import instance_lines
+from vgpumgr.cli.text.tally import tally
 from vgpumgr.cli.text.words import counted
-from vgpumgr.errors import Outcome
+from vgpumgr.core.plan.instance_plan import InstancePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.controller.results import ChangeResult, Planned
-    from vgpumgr.core.plan.cached import FreePlan
+    from vgpumgr.controller.results import FleetPlan, FleetResult
 
 
-def lines(planned: Planned[FreePlan]) -> Iterator[str]:
-    """The head and one line per instance that goes."""
-    yield planned.host if planned.plan.gpu is None else f"GPU {planned.plan.gpu} of {planned.host}"
-    for text in instance_lines(planned.plan):
-        yield f"  {text}"
+def lines(fleet: FleetPlan) -> Iterator[str]:
+    """Each host with something to give back, and one line per instance that goes."""
+    for plan in fleet.plans:
+        if plan.changed:
+            yield plan.host
+        for instances in _plans(fleet, plan.host):
+            for text in instance_lines(instances):
+                yield f"  {text}"
 
 
-def closing(result: ChangeResult[FreePlan], elapsed_s: float) -> str:
-    """The last line."""
-    plan = result.planned.plan
-    where = plan.host if plan.gpu is None else f"GPU {plan.gpu} of {plan.host}"
-    holds = "stays, since it holds a vGPU" if plan.in_use == 1 else "stay, since they hold vGPUs"
-    stay = f" {counted(plan.in_use, 'GPU instance')} {holds}." if plan.in_use else ""
-    match result.outcome:
-        case Outcome.WOULD_CHANGE:
-            return f"would change; nothing was written (--check).{stay}"
-        case Outcome.UNCHANGED:
-            return f"{where} has no cached GPU instance. Nothing to do.{stay}"
-        case Outcome.DONE:
-            return f"done in {elapsed_s:.1f} s.{stay}"
+def closing(result: FleetResult, elapsed_s: float) -> Iterator[str]:
+    """The last line; there is none if no host could be read."""
+    fleet = result.fleet
+    if not fleet.plans:
+        return
+    stay = _staying(sum(plan.in_use for plan in _plans(fleet)))
+    hosts = counted(len(fleet.plans), "host")
+    if result.problems:
+        outcomes = tally(one.outcome for _, one in result.tasks) or "nothing to do"
+        yield f"{hosts} in {elapsed_s:.1f} s: {outcomes}{unread(fleet)}.{stay}"
+    elif not fleet.changed:
+        where = f"{fleet.plans[0].host} has" if len(fleet.plans) == 1 else f"{hosts} have"
+        yield f"{where} no cached GPU instance. Nothing to do.{stay}"
+    elif result.check:
+        yield f"would change; nothing was written (--check).{stay}"
+    else:
+        yield f"done in {elapsed_s:.1f} s.{stay}"
+
+
+def _plans(fleet: FleetPlan, host: str | None = None) -> Iterator[InstancePlan]:
+    for plan in fleet.plans:
+        if host in (None, plan.host):
+            yield from (one.plan for one in plan.tasks if isinstance(one.plan, InstancePlan))
+
+
+def _staying(in_use: int) -> str:
+    if in_use == 0:
+        return ""
+    return f" {counted(in_use, 'GPU instance')} {'stays, since it holds a vGPU' if in_use == 1 else 'stay, since they hold vGPUs'}."

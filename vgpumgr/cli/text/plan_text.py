@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import ChangeResult, Planned
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.vgpu import VgpuSpec
-    from vgpumgr.core.plan.cached import FreePlan
-    from vgpumgr.core.plan.layout import LayoutPlan
+    from vgpumgr.core.plan.instance_plan import InstancePlan
     from vgpumgr.core.plan.placement import Placed
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
@@ -157,7 +156,7 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return None  # plans about a VM have no others
 
 
-def instance_lines(plan: FreePlan | LayoutPlan) -> Iterator[str]:
+def instance_lines(plan: InstancePlan) -> Iterator[str]:
     """One line per GPU instance that goes or comes."""
     for step in plan.steps:
         if isinstance(step, steps.CreateInstance):

@@ -7,7 +7,6 @@ are not declared make room; what finds none all the same is a finding.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -16,8 +15,8 @@ from vgpumgr.core.driver.mig import Blocked, Piece
 from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import blocked_write, detach, gpu_choice, instances
-from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.plan.instance_plan import InstancePlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,29 +24,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.mig import InstanceProfile
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import HostName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutPlan(plans.AnyPlan):
-    """A plan that makes the instances of a declared layout."""
-
-    host: HostName
-    gpu: Gpu
-
-    @property
-    def about(self) -> str:
-        return f"GPU instances of {self.gpu.pci}"
-
-    @property
-    def gpus(self) -> tuple[str, ...]:
-        return tuple(sorted({step.instance.gpu_uuid for step in self.steps if isinstance(step, steps.InstanceStep)}))
-
-    def rests_on(self, view: HostView) -> tuple[object, ...]:
-        return plans.of_host(view)
-
-
-def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> LayoutPlan:
+def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> InstancePlan:
     """Plan what makes the missing ones; nothing on a GPU that is not in MIG mode, or whose instances cannot be read.
 
     Raises UnknownGpu, LedgerBroken, BlockedWrite, and ProfileNotHere for a profile that the board does not have.
@@ -56,7 +35,7 @@ def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> LayoutPlan
     facts = view.snapshot
     gpu, _ = gpu_choice.find(facts, gpu_id)
     if gpu.mode != MIG or gpu.mig is None or gpu.mig.instances is None:
-        return LayoutPlan(host=facts.host, gpu=gpu, steps=(), findings=())
+        return InstancePlan(gpu=gpu, steps=(), findings=())
     known = {profile.name: profile for profile in gpu.mig.profiles}
     wanted = [_find(facts, gpu, known, name) for name in names]
     found, lacking = _steps(facts, gpu, wanted)
@@ -69,7 +48,7 @@ def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> LayoutPlan
         )
         for name, count in Counter(profile.name for profile in lacking).items()
     ]
-    return LayoutPlan(host=facts.host, gpu=gpu, steps=found, findings=tuple(findings))
+    return InstancePlan(gpu=gpu, steps=found, findings=tuple(findings))
 
 
 def _find(facts: HostSnapshot, gpu: Gpu, known: dict[str, InstanceProfile], name: str) -> InstanceProfile:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.layout import LayoutPlan
+    from vgpumgr.core.plan.instance_plan import InstancePlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.names import HostName, PciAddress, Slot, VmName
 
@@ -194,7 +194,7 @@ def of_mode(view: HostView, gpu: Gpu, mode: Mode) -> tuple[Drift, ...]:
     )
 
 
-def of_layout(view: HostView, plan: LayoutPlan) -> tuple[Drift, ...]:
+def of_layout(view: HostView, plan: InstancePlan) -> tuple[Drift, ...]:
     """The declared GPU instances that a GPU lacks."""
     lacking = Counter(step.instance.profile for step in plan.steps if isinstance(step, steps.CreateInstance))
     return tuple(

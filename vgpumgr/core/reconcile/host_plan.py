@@ -31,7 +31,7 @@ from vgpumgr.core.plan import (
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.core.plan.layout import LayoutPlan
+from vgpumgr.core.plan.instance_plan import InstancePlan
 from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import adopt, requests, tasks, waiting
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.cached import FreePlan
     from vgpumgr.core.plan.cordons import CordonPlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
@@ -82,7 +81,7 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | FreePlan | LayoutPlan | None = None
+    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | InstancePlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
 
@@ -93,9 +92,11 @@ class PlannedTask:
     @property
     def gpu(self) -> str | None:
         """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
-        if isinstance(self.plan, GpuPlan | ModePlan | LayoutPlan):
+        if isinstance(self.plan, GpuPlan | ModePlan | InstancePlan):
             return self.plan.gpu.pci
-        return self.task.gpu_id if isinstance(self.task, OfGpu) and not self.task.gpu_id.startswith("GPU-") else None
+        if isinstance(self.task, OfGpu | FreeInstances) and not self.task.gpu_id.startswith("GPU-"):
+            return self.task.gpu_id
+        return None
 
     @property
     def waits(self) -> str | None:
@@ -178,6 +179,21 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
         ),
         nvml_silent=any(view.snapshot.why_silent(gpu.pci) is not None for gpu in view.snapshot.gpus),
     )
+
+
+def plan_work(
+    view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author
+) -> tuple[HostPlan, HostView]:
+    """Plan the tasks that a user requests of a whole host, and return also the host's state after them."""
+    planned_tasks, after = plan_tasks(view, declared, todo, author)
+    plan = HostPlan(
+        host=view.snapshot.host,
+        tasks=planned_tasks,
+        findings=tuple(finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings),
+        fingerprint=plans.digest(*plans.of_host(view), view.domains),
+        ours=len(view.snapshot.ledger or ()),
+    )
+    return plan, after
 
 
 def plan_tasks(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe
 from vgpumgr.core.model.snapshot import MIXED_SIZE
-from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.reconcile import give_back, tasks
 from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class PurgePlan:
 
 
 def todo(view: HostView) -> tuple[tasks.Task, ...]:
-    """A task for each slot that the ledger or a claim names, one for the GPU instances of ours, and one for each cordon."""
+    """A task for each slot that the ledger or a claim names, one for each GPU with instances of ours, and one for each cordon."""
     slots = {(entry.vgpu.vm, entry.vgpu.slot): entry.vgpu.vm_name for entry in view.snapshot.ledger or ()}
     for domain in view.domains:
         slots |= {(domain.uuid, claim.slot): domain.name for claim in tasks.own_claims(view, domain)}
@@ -54,7 +54,7 @@ def todo(view: HostView) -> tuple[tasks.Task, ...]:
         tasks.DetachSlot(vm=vm, uuid=uuid, slot=slot)
         for (uuid, slot), vm in sorted(slots.items(), key=lambda row: (row[1], row[0]))
     ]
-    instances = (tasks.FreeInstances(gpu_id=None),) if view.snapshot.instances else ()
+    instances = give_back.todo(view)
     lifted = (tasks.SetCordon(gpu_id=one.gpu_uuid, reason=None) for one in view.snapshot.cordons)
     return *freed, *instances, *lifted
 

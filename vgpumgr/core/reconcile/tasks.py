@@ -261,16 +261,16 @@ class MoveSlot(_OfSlot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeInstances:
-    """The user wants the cached GPU instances of a host removed, or (`gpu_id`) those of one GPU."""
+    """The user wants the cached GPU instances of a GPU removed. `gpu_id` is its PCI address or UUID."""
 
-    gpu_id: str | None
+    gpu_id: str
 
     vm = slot = None
     verb = "gc"
 
     @property
     def subject(self) -> str:
-        return "GPU instances" if self.gpu_id is None else f"GPU instances of {self.gpu_id}"
+        return f"GPU instances of {self.gpu_id}"
 
     @property
     def why(self) -> str:

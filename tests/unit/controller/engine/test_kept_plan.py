@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from vgpumgr.controller.results import ChangeResult, FleetPlan, ReconcileResult
+    from vgpumgr.controller.results import ChangeResult, FleetPlan, FleetResult
     from vgpumgr.core.plan.plan import Plan
 
 HOST, VM = "kvm01", "1vm01"
@@ -68,7 +68,7 @@ def reconciled(
     kept: KeptPlan | None = None,
     ask: Callable[[], None] = lambda: None,
     store: Path | None = None,
-) -> ReconcileResult:
+) -> FleetResult:
     for machine in fleet.machines.values():
         machine.libvirt.remember()
     consent: Consent[FleetPlan] = Consent(check=check, show=lambda _: ask(), ask=lambda _: None, kept=kept)

@@ -13,7 +13,7 @@ from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.engine.stale import judged
-from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.results import FleetResult
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.host.steps import steps
 from vgpumgr.host.steps.hardware import changed
@@ -61,7 +61,7 @@ def test_reconcile_says_so_of_that_vm(pool: Pool, monkeypatch: pytest.MonkeyPatc
     fleet.declared[HOST, VM] = {DEFAULT_SLOT: "4Q"}
     monkeypatch.setattr(steps, "check_place", refuse)
     result = fleet.reconcile().result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     (task_result,) = result.hosts[0].tasks
     assert isinstance(task_result.error, errors.Unsure)
 

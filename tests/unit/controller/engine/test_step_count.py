@@ -14,7 +14,7 @@ from tests.model.wiring import Trouble
 from vgpumgr.controller.context import Done, Progress, Steps
 from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.requests import RequestsResult
-from vgpumgr.controller.results import ReconcileResult
+from vgpumgr.controller.results import FleetResult
 from vgpumgr.names import DEFAULT_SLOT, HostName
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_a_reconcile_counts_the_steps_of_all_hosts_and_a_check_counts_none(fleet
     declared(fleet).reconcile(check=True)
     assert counts(fleet) == []
     result = fleet.reconcile().result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     steps = sum(len(plan.steps) for plan in result.fleet.plans)
     assert counts(fleet)[-1] == (steps, steps)
 
@@ -77,7 +77,7 @@ def test_attach_and_detach_of_several_vms_do_too_after_they_have_told_of_the_rea
 def test_the_steps_of_a_task_that_failed_are_not_done(fleet: Fleet) -> None:
     """kvm01 is lost in its first change: only the other host's steps count."""
     result = declared(fleet).reconcile(trouble=Trouble("kvm01", at=1, inside=True)).result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     assert [host for host, _ in result.errors] == ["kvm01"]
     steps = {plan.host: len(plan.steps) for plan in result.fleet.plans}
     assert counts(fleet)[-1] == (steps[HostName("kvm02")], sum(steps.values()))
@@ -85,7 +85,7 @@ def test_the_steps_of_a_task_that_failed_are_not_done(fleet: Fleet) -> None:
 
 def test_each_change_is_told_once_when_it_is_made_with_the_steps_so_far(fleet: Fleet) -> None:
     result = declared(fleet).reconcile().result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     assert sorted((done.host, done.subject) for done in fleet.done) == [
         ("kvm01", "1vm01 vgpu0"),
         ("kvm01", "1vm02 vgpu0"),
@@ -104,7 +104,7 @@ def test_a_run_of_one_change_tells_of_none_since_its_end_does(fleet: Fleet) -> N
 
 def test_a_host_that_takes_more_steps_than_were_planned_never_makes_it_more_than_all(fleet: Fleet) -> None:
     result = declared(fleet).reconcile(check=True).result
-    assert isinstance(result, ReconcileResult)
+    assert isinstance(result, FleetResult)
     told: list[Progress] = []
     found: list[Done] = []
     plan, _ = result.fleet.plans

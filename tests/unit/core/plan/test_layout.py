@@ -19,12 +19,13 @@ from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.instance_plan import InstancePlan
 
 GPU = "0000:41:00.0"
 PROFILES = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 
 
-def kept(view: HostView, *names: str) -> tuple[HostView, layout.LayoutPlan]:
+def kept(view: HostView, *names: str) -> tuple[HostView, InstancePlan]:
     made = layout.plan_layout(view, GPU, names)
     return simulate.apply(view, made.steps), made
 

@@ -36,7 +36,7 @@ def test_an_instance_to_which_a_missing_vgpu_comes_back_is_used_since_nothing_gi
     view = builders.change_gpus(view, without_vgpus)
     (gpu,) = instances.of_host(view).gpus
     assert [(one.profile, one.state, one.vms) for one in gpu.instances] == [("3g.20gb", "used", ("vm01",))]
-    assert cached.plan_giving_back(view, None).steps == ()
+    assert cached.plan_giving_back(view, gpu.pci).steps == ()
 
 
 def without_vgpus(gpu: Gpu) -> Gpu:

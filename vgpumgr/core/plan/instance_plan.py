@@ -1,0 +1,32 @@
+"""A plan that makes or removes the GPU instances of one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan import step as steps
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import HostView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePlan(plans.AnyPlan):
+    """`in_use`: of the instances of ours that the GPU has, how many hold vGPUs and so stay, where that is of interest."""
+
+    gpu: Gpu
+    in_use: int = 0
+
+    @property
+    def about(self) -> str:
+        return f"GPU instances of {self.gpu.pci}"
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return tuple(sorted({step.instance.gpu_uuid for step in self.steps if isinstance(step, steps.InstanceStep)}))
+
+    def rests_on(self, view: HostView) -> tuple[object, ...]:
+        return plans.of_host(view)

@@ -1,0 +1,17 @@
+"""(the user's request, observed) → what gc does on one host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.plan import cached
+from vgpumgr.core.reconcile.tasks import FreeInstances
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.view import HostView
+
+
+def todo(view: HostView, gpu_id: str | None = None) -> tuple[FreeInstances, ...]:
+    """A task for each GPU that has instances of ours, or for the one that is requested."""
+    gpus = cached.gpus_of_ours(view.snapshot) if gpu_id is None else (gpu_id,)
+    return tuple(FreeInstances(gpu_id=gpu) for gpu in gpus)
