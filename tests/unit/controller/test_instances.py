@@ -9,7 +9,9 @@ import pytest
 from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
 from tests.model.pool import Pool
-from vgpumgr.controller.results import FleetResult
+from vgpumgr import errors
+from vgpumgr.controller.instances import GcOptions, give_back
+from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
 from vgpumgr.core.plan.instance_plan import InstancePlan
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
@@ -99,3 +101,9 @@ def test_without_a_host_every_host_gives_back_what_is_cached_and_one_that_fails_
     assert fleet.give_back().word == "done"
     assert fleet.give_back().word == "unchanged"
     assert made(machines[HOST]) == []
+
+
+def test_a_host_that_the_inventory_does_not_have_is_named_before_any_host_is_reached(fleet: Fleet) -> None:
+    consent: Consent[FleetPlan] = Consent(check=False, show=lambda _fleet: None, ask=lambda _fleet: None)
+    with pytest.raises(errors.UnknownHost, match="kvm9"):
+        give_back(fleet.context(), GcOptions(on="kvm9"), consent)
