@@ -27,7 +27,10 @@ Slots: TypeAlias = "Mapping[str, Mapping[str, str]]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpec:
-    """One physical function of a host, at its address. `mig`: it starts in MIG mode, with these instances."""
+    """One physical function of a host, at its address. `mig`: it starts in MIG mode, with these instances.
+
+    `nvlink`: it is linked with the host's other GPUs that have it.
+    """
 
     pci: str
     uuid: str
@@ -36,6 +39,7 @@ class GpuSpec:
     numa_node: int
     mig: bool = False
     instances: tuple[ForeignInstance, ...] = ()
+    nvlink: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
                 schedulers=dict.fromkeys(scheduler.engines(gpu.board), Scheduling()),
                 mig_on=gpu.mig,
                 mig_pending=gpu.mig,
+                links=tuple(one.pci for one in host.gpus if one.nvlink and gpu.nvlink and one is not gpu),
             )
         )
         group += 1 + gpu.board.vfs

@@ -7,7 +7,8 @@
         numa: 0                              # for boards that do not set it; by default it follows from the bus
         boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf, vfs: 4}]
                                              # or {board: A100, mode: mig, instances: [2g.10gb, {profile: 3g.20gb, start: 4}]}:
-                                             # in MIG mode, with instances that somebody else made
+                                             # in MIG mode, with instances that somebody else made;
+                                             # nvlink: true links those of the host's GPUs that have it
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
         scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
@@ -195,7 +196,7 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
         data = _mapping(
             {"board": item} if isinstance(item, str) else item,
             place,
-            ("board", "pci", "numa", "framework", "vfs", "mode", "instances"),
+            ("board", "pci", "numa", "framework", "vfs", "mode", "instances", "nvlink"),
         )
         board = boards.board(str(data.get("board", "")), place)
         if "vfs" in data:
@@ -222,6 +223,7 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
                 numa_node=int(int(pci.split(":")[1], 16) >= 0x80) if numa is None else _number(numa, f"{place}.numa"),
                 mig=mig,
                 instances=_instances(data.get("instances", []), pci, board if mig else None, f"{place}.instances"),
+                nvlink=_flag(data.get("nvlink", False), f"{place}.nvlink"),
             )
         )
     if not gpus:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from vgpumgr.host.facts import nvml_binding
 from vgpumgr.host.facts.facts import observe
 from vgpumgr.host.facts.nvml import GpuQuery, read_nvml
+from vgpumgr.host.facts.reset_obstacles import in_the_way
 from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.facts.scheduler import NvmlFailed, ask, opened, set_engine
 from vgpumgr.host.files import Root, Unknowns
@@ -63,6 +64,7 @@ def main(root: Root, gpus: list[str]) -> None:
         "time_slice_ns": None,
     }
     divide(root, nvml, gpus[0])
+    in_the_way(root, lambda: nvml, gpus[0])
     with opened(lambda: nvml):
         for pci in gpus[1:]:  # an empty GPU
             handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", pci)

@@ -65,6 +65,7 @@ def _divide(host: Host) -> None:
     if len(host.gpus) == 1:
         host.gpu.board = board("RTXPRO6000", "test")
         return
+    host.gpu.links = (host.gpus[1].pci,)
     host.driver.set_vfs(host.gpus[1].pci, on=False)  # then its MIG mode may be set
     cut(host.driver, host.gpu, "1g.5gb")
     host.start_vm(short="1-5C")

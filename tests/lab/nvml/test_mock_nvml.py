@@ -39,6 +39,18 @@ def test_pci_info_is_written_as_nvml_writes_it(nvml: Nvml, make_host: Callable[[
     assert seen[5] == "0x223510de"
 
 
+def test_each_nvlink_says_what_is_at_its_other_end(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
+    """A link that the board does not have is not supported; one that NVML does not know is invalid."""
+    host = make_host("mdev-vf")
+    state = "[attempt(nvmlDeviceGetNvLinkState, gpus[0], link) for link in (0, 1, 2, NVML_NVLINK_MAX_LINKS)]"
+    ends = "[told(attempt(nvmlDeviceGetNvLinkRemotePciInfo, gpus[0], link), 'busId') for link in (0, 1, 2)]"
+    assert nvml.ask(host, state) == [NOT_SUPPORTED] * 3 + [{"nvml": INVALID_ARGUMENT}]
+    host.gpu.links = ("0000:81:00.0", "0001:c4:00.0")
+    assert nvml.ask(host, state) == [1, 1, NOT_SUPPORTED, {"nvml": INVALID_ARGUMENT}]
+    assert nvml.ask(host, ends) == [["00000000:81:00.0"], ["00000001:C4:00.0"], NOT_SUPPORTED]
+    assert nvml.ask(host, "nvmlDeviceGetPersistenceMode(gpus[0])") == 1
+
+
 def test_a_gpu_is_found_by_bus_id_in_each_form_and_by_uuid(nvml: Nvml, host: Host) -> None:
     gpu = host.gpu
     short = gpu.pci.removeprefix("0000:")
@@ -236,6 +248,7 @@ def test_null_pointers_are_invalid_arguments(nvml: Nvml, make_host: Callable[[st
     """Every function with a place to write to refuses NULL for it, and NULL for a device."""
     host = make_host("mdev-vf")
     host.start_vm()
+    host.gpu.links = (host.gpus[1].pci,)
     calls = (
         "lib.nvmlSystemGetDriverVersion(None, 80)",
         "lib.nvmlSystemGetNVMLVersion(None, 80)",
@@ -247,8 +260,9 @@ def test_null_pointers_are_invalid_arguments(nvml: Nvml, make_host: Callable[[st
         *(f"lib.nvmlDeviceGet{name}(gpus[0], None, 96)" for name in ("Name", "UUID")),
         *(
             f"lib.nvmlDeviceGet{name}(gpus[0], None)"
-            for name in ("VirtualizationMode", "HostVgpuMode", "VgpuHeterogeneousMode")
+            for name in ("VirtualizationMode", "HostVgpuMode", "VgpuHeterogeneousMode", "PersistenceMode")
         ),
+        *(f"lib.nvmlDeviceGet{name}(gpus[0], 0, None)" for name in ("NvLinkState", "NvLinkRemotePciInfo_v2")),
         *(f"lib.nvmlDeviceGet{name}(gpus[0], None, None)" for name in ("MigMode", "SupportedVgpus", "ActiveVgpus")),
         *(f"lib.nvmlVgpuTypeGet{name}(560, None, None)" for name in ("Name", "Class", "DeviceID")),
         *(f"lib.nvmlVgpuTypeGet{name}(560, None)" for name in ("FramebufferSize", "NumDisplayHeads", "FrameRateLimit")),

@@ -124,7 +124,10 @@ def test_the_mode_and_what_is_pending(live: Callable[..., Live]) -> None:
     out, status = one.smi_of_host("-mig", "0", "-i", "0")
     refused = "Unable to disable MIG Mode for GPU 00000000:41:00.0: In use by another client"
     assert (out.splitlines()[0], status) == (refused, 19)
-    assert one.smi_of_host("--gpu-reset", "-i", "0")[1] == 19
+    out, status = one.smi_of_host("--gpu-reset", "-i", "0")
+    assert out.splitlines()[1] == "  GPU 00000000:41:00.0: In use by another client"
+    assert "Please first kill all processes using this device" in out
+    assert status == 255
     one.host.driver.set_vfs(one.host.gpu.pci, on=False)
     out, status = one.smi_of_host("-i", "0", "-mig", "0")
     assert out.startswith("Warning: MIG mode is in pending disable state for GPU 00000000:41:00.0:")
@@ -132,7 +135,7 @@ def test_the_mode_and_what_is_pending(live: Callable[..., Live]) -> None:
     query = one.smi_of_host("-q", "-i", "0")[0]
     assert (values(query, "Current"), values(query, "Pending")) == (["Enabled"], ["Disabled"])
     one.host.driver.set_fault("nvml:GpuReset:19")
-    assert one.smi_of_host("--gpu-reset", "-i", "0")[1] == 19
+    assert one.smi_of_host("--gpu-reset", "-i", "0")[1] == 255
     one.host.driver.clear_faults()
     out, status = one.smi_of_host("--gpu-reset", "-i", "0")
     assert (out, status) == ("GPU 00000000:41:00.0 was successfully reset.\nAll done.\n", 0)

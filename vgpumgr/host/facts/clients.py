@@ -12,8 +12,13 @@ from .processes import Process, live_processes
 _MINOR = re.compile(r"^Device Minor:\s+([0-9]+)\s*$", re.MULTILINE)  # nv-procfs.c of the open modules
 
 
-def clients_of(root: Root, address: str) -> List[str]:
-    """Each as `nv-hostengine (pid 812)`. It serves an explanation only: what cannot be read is left out."""
+def open_in(root: Root, address: str) -> List[str]:
+    """`the GPU is open in nv-hostengine (pid 812)`; empty if it is in none. It serves an explanation only: what cannot be read is left out."""
+    found = _clients_of(root, address)
+    return ["the GPU is open in {}".format(", ".join(found))] if found else []
+
+
+def _clients_of(root: Root, address: str) -> List[str]:
     found: List[str] = []
     with suppress(OSError):
         node = _node(root, address)

@@ -205,6 +205,18 @@ class c_nvmlVgpuSchedulerState_v2_t(Structure):
     _fields_ = (("engineId", c_uint), ("schedulerPolicy", c_uint), ("avgFactor", c_uint), ("frequency", c_uint))
 
 
+class nvmlPciInfo_t(Structure):
+    _fields_ = (
+        ("busIdLegacy", c_char * 16),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device", c_uint),
+        ("pciDeviceId", c_uint),
+        ("pciSubSystemId", c_uint),
+        ("busId", c_char * 32),
+    )
+
+
 # GPU instances and compute instances (MIG)
 
 
@@ -390,6 +402,22 @@ def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:
 def nvmlDeviceGetPowerUsage(handle: Any) -> int:
     """Milliwatts."""
     return _number("nvmlDeviceGetPowerUsage", c_uint, handle)
+
+
+def nvmlDeviceGetPersistenceMode(handle: Any) -> int:
+    return _number("nvmlDeviceGetPersistenceMode", c_uint, handle)
+
+
+def nvmlDeviceGetNvLinkState(handle: Any, link: int) -> int:
+    """Whether that link is active."""
+    return _number("nvmlDeviceGetNvLinkState", c_uint, handle, link)
+
+
+def nvmlDeviceGetNvLinkRemotePciInfo(handle: Any, link: int) -> nvmlPciInfo_t:
+    """What is at the link's other end: a GPU or an NVSwitch."""
+    info = nvmlPciInfo_t()
+    _call("nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, link, byref(info))
+    return info
 
 
 def nvmlDeviceGetMigMode(handle: Any) -> List[int]:

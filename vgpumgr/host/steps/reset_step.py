@@ -2,7 +2,7 @@
 
 from typing import Any, Callable
 
-from ..facts.clients import clients_of
+from ..facts.reset_obstacles import in_the_way
 from ..files import Root
 from ..protocol import ResetStep
 from .bare_gpu import open_for, refuse_foreign, refuse_vfs, refuse_vgpus
@@ -25,4 +25,4 @@ def reset_gpu(
     ended = run_tool(root, NVIDIA_SMI, ["--gpu-reset", "-i", step["gpu"]], deadline_s)
     at("reset")
     if ended.status:
-        raise ended.refusal("it failed with status {}".format(ended.status), clients_of(root, step["gpu"]))
+        raise ended.refusal("it failed with status {}".format(ended.status), in_the_way(root, load_nvml, step["gpu"]))

@@ -22,10 +22,13 @@ class Ended(NamedTuple):
     status: int
     output: str
 
-    def refusal(self, why: str, clients: Sequence[str] = ()) -> Refusal:
-        """The answer if the program did not do its work. `clients`: what has the GPU open."""
-        lines = [*_last(self.output), *(["the GPU is open in " + ", ".join(clients)] if clients else [])]
-        message = "{}: {}{}".format(self.command, why, ": " + " / ".join(lines) if lines else "")
+    def refusal(self, why: str, found: Sequence[str] = ()) -> Refusal:
+        """The answer if the program did not do its work. `found`: what may have kept it from that, a sentence each.
+
+        Several lines are in `output` alone, which the user is shown below the message.
+        """
+        lines = [*_last(self.output), *found]
+        message = "{}: {}{}".format(self.command, why, ": " + lines[0] if len(lines) == 1 else "")
         return Refusal(TOOL_REFUSED, message, command=self.command, status=self.status, output="\n".join(lines))
 
 

@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable
 
 from ..facts.boot import boot_id
-from ..facts.clients import clients_of
+from ..facts.clients import open_in
 from ..facts.gpu import SRIOV_MANAGE, find_framework
 from ..facts.pci import find_cards
 from ..files import Root, Unknowns
@@ -62,7 +62,7 @@ def set_vfs(
         ended = run_tool(root, SRIOV_MANAGE, arguments, max(_PAUSE_S, until - time.monotonic()))
     at("ran")
     if (vfs_on(root, step["gpu"]) > 0) != step["on"]:
-        raise ended.refusal("without effect, {}".format(_words(not step["on"])), clients_of(root, step["gpu"]))
+        raise ended.refusal("without effect, {}".format(_words(not step["on"])), open_in(root, step["gpu"]))
     if step["on"]:
         if ledger.took_vfs(step["gpu_uuid"], boot):
             write_ledger(root, ledger.with_vfs_taken(step["gpu_uuid"], boot, taken=False))

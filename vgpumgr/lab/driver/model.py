@@ -230,6 +230,7 @@ class Gpu:
 
     `schedulers` has the engines that the board has. `mixed`: mixed-size mode, which NVML calls heterogeneous. `mig_on`: MIG mode, `mig_pending` what it is after the next reset.
     `lost` are vGPUs that the driver counts but no longer shows: they were removed while in use.
+    `links`: the GPUs at the other ends of its NVLinks.
     IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
 
@@ -245,6 +246,7 @@ class Gpu:
     mixed: bool = False
     mig_on: bool = False
     mig_pending: bool = False
+    links: tuple[str, ...] = ()
     past_ids: dict[tuple[int, int], int] = field(
         default_factory=dict
     )  # profile and start → the last id of such an instance

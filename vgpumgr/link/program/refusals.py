@@ -40,6 +40,7 @@ _CHANGES = {
     protocol.PLUG_DEVICE: "give the device to the running VM",
     protocol.UNPLUG_DEVICE: "take the device from the running VM",
 }
+_RESET = "--gpu-reset"
 _UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN
 _AGAIN = "run the same command again: it reads the host again and continues from there"
 
@@ -187,8 +188,14 @@ def _tool_refused(host: HostName, said: str, err: dict[str, Any]) -> ToolRefused
         said or f"{command}: it failed",
         command=command,
         details=_lines(str(err.get("output") or "").splitlines()),
-        hint=f"on {host}, `{command}` may tell more; then run the same command again" if command else None,
+        hint=_hint_of_tool(host, command),
     )
+
+
+def _hint_of_tool(host: HostName, command: str) -> str | None:
+    if _RESET in command:
+        return f"end what holds the GPU on {host}; then run the same command again"
+    return f"on {host}, `{command}` may tell more; then run the same command again" if command else None
 
 
 def _libvirt_refused(host: HostName, said: str, err: dict[str, Any]) -> VgpumgrError:

@@ -19,10 +19,12 @@ NAMES = vars(nvml_binding)
 STRUCTURES = sorted(
     name
     for name, found in NAMES.items()
-    if name.startswith("c_nvml") and isinstance(found, type) and issubclass(found, ctypes.Structure | ctypes.Union)
+    if name.startswith(("c_nvml", "nvml"))
+    and isinstance(found, type)
+    and issubclass(found, ctypes.Structure | ctypes.Union)
 )
 NUMBERS = sorted(name for name, found in NAMES.items() if isinstance(found, int) and not name.startswith("_"))
-FUNCTIONS = sorted(name for name, found in NAMES.items() if name.startswith("nvml") and callable(found))
+FUNCTIONS = sorted(name for name, found in NAMES.items() if name.startswith("nvml") and inspect.isfunction(found))
 TYPE_ID, INSTANCE, SINCE = 560, 3251634213, 1_795_300_000_000_000
 ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "nvmlErrorString": lambda binding: (29,),
@@ -37,6 +39,8 @@ ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
         handle(binding),
         binding.c_nvmlVgpuSchedulerState_v2_t(1, 2),
     ),
+    "nvmlDeviceGetNvLinkState": lambda binding: (handle(binding), 3),
+    "nvmlDeviceGetNvLinkRemotePciInfo": lambda binding: (handle(binding), 3),
     "nvmlDeviceSetMigMode": lambda binding: (handle(binding), 1),
     "nvmlDeviceGetGpuInstanceProfileInfo": lambda binding: (handle(binding), 3),
     "nvmlDeviceGetGpuInstancePossiblePlacements": lambda binding: (handle(binding), 14),
@@ -170,7 +174,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], Libr
 
 
 def test_the_parts_are_found() -> None:
-    assert (len(STRUCTURES), len(FUNCTIONS)) == (23, 45)
+    assert (len(STRUCTURES), len(FUNCTIONS)) == (24, 48)
     assert "NVML_DEVICE_UUID_BUFFER_SIZE" in NUMBERS
     assert "VgpuHeterogeneousMode_v1" in NUMBERS
 
@@ -206,6 +210,7 @@ def test_a_call_that_the_driver_lacks_is_not_found(name: str, use: Any) -> None:
     symbol = {
         "nvmlInit": "nvmlInitWithFlags",
         "nvmlDeviceGetHandleByPciBusId": "nvmlDeviceGetHandleByPciBusId_v2",
+        "nvmlDeviceGetNvLinkRemotePciInfo": "nvmlDeviceGetNvLinkRemotePciInfo_v2",
         "nvmlDeviceGetGpuInstanceProfileInfo": "nvmlDeviceGetGpuInstanceProfileInfoV",
         "nvmlGpuInstanceGetComputeInstanceProfileInfo": "nvmlGpuInstanceGetComputeInstanceProfileInfoV",
         **LISTS,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pynvml
 import pytest
 
-from tests.unit.host.fakehost import BOOT, GPU_A, UUID_A, VENDOR, Asker, FakeHost, make_entry, make_instance
+from tests.unit.host.fakehost import BOOT, GPU_A, GPU_B, UUID_A, VENDOR, Asker, FakeHost, make_entry, make_instance
 from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host.files import Root
 from vgpumgr.host.refusal import Refusal
@@ -87,6 +88,14 @@ def test_a_mode_that_is_set_already_is_left_and_still_says_that_it_waits(host: F
     host.put_mig(on=now, pending=True)
     answer = run(host, switch("set_mig"), nvmlDeviceSetMigMode=pynvml.NVML_ERROR_UNKNOWN)
     assert (answer["ok"]["note"] is not None) == note
+
+
+def test_a_mode_that_waits_for_a_reset_can_be_called_off_again(host: FakeHost) -> None:
+    """What undoes the step where nvidia-smi refused the reset."""
+    assert run(host, switch("set_mig"), needs_reset=True)["ok"]["note"]
+    assert (host.mig()["on"], host.mig()["pending"]) == (False, True)
+    assert run(host, switch("set_mig", on=False), needs_reset=True)["ok"]["note"] is None
+    assert (host.mig()["on"], host.mig()["pending"]) == (False, False)
 
 
 def test_a_mode_that_is_not_as_expected_or_not_there_is_refused(host: FakeHost) -> None:
@@ -265,6 +274,37 @@ def test_a_tool_that_fails_is_told_with_the_processes_that_have_the_gpu_open(
     refused = run(host, step)["err"]
     assert refused["kind"] == "ToolRefused"
     assert refused["output"].splitlines()[-1] == "the GPU is open in nv-hostengine (pid 812)"
+
+
+@pytest.mark.parametrize("through", ["the other GPU", "an NVSwitch"])
+def test_a_reset_that_fails_is_told_with_persistence_mode_and_the_gpus_that_nvlink_connects(
+    host: FakeHost, through: str
+) -> None:
+    tool(host, NVIDIA_SMI, "echo In use by another client; exit 255")
+    host.put(f"/proc/driver/nvidia/gpus/{GPU_B}/information", "")
+    ends = {GPU_A: GPU_B, GPU_B: GPU_A} if through == "the other GPU" else dict.fromkeys((GPU_A, GPU_B), "0000:c4:00.0")
+    linked = {
+        "nvmlDeviceGetPersistenceMode": lambda pci: 1,
+        "nvmlDeviceGetNvLinkState": lambda pci, link: int(link == 3),
+        "nvmlDeviceGetNvLinkRemotePciInfo": lambda pci, link: SimpleNamespace(
+            busId=f"0000{ends[pci].upper()}".encode()
+        ),
+    }
+    server = Server(host.root, nvml=lambda: told(FakeMig(host), linked), write=host.driver_write)
+    asker = Asker(server.answer)
+    asker.lock()
+    refused = asker.execute({"verb": "reset_gpu", **GPU})["err"]
+    server.close()
+    assert refused["output"].splitlines() == [
+        "In use by another client",
+        f"persistence mode is on, and may be what holds it: nvidia-smi -pm 0 -i {GPU_A}",
+        f"NVLink connects the GPU to {GPU_B}",
+    ]
+
+
+def told(nvml: FakeMig, more: dict[str, Any]) -> FakeMig:
+    nvml.answers |= more
+    return nvml
 
 
 @pytest.mark.parametrize("verb", ["set_mig", "set_vfs", "reset_gpu", "create_instance", "destroy_instance"])

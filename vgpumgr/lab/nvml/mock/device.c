@@ -103,31 +103,88 @@ GPU_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned int lengt
 
 GPU_CALL(nvmlDeviceGetIndex, (nvmlDevice_t device, unsigned int *index), device, lab_put_number(gpu->index, index))
 
+/* Every field of it but the ids. */
+static nvmlReturn_t put_address(const char *text, nvmlPciInfo_t *pci)
+{
+    struct address at;
+
+    if (pci == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!parse_address(text, &at))
+        return NVML_ERROR_UNKNOWN;
+    memset(pci, 0, sizeof(*pci));
+    pci->domain = at.domain;
+    pci->bus = at.bus;
+    pci->device = at.slot;
+    /* NVML's own formats, which include function 0; the legacy format has room for four digits of domain. */
+    snprintf(pci->busId, sizeof(pci->busId), NVML_DEVICE_PCI_BUS_ID_FMT, at.domain, at.bus & 0xff, at.slot & 0xff);
+    snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), NVML_DEVICE_PCI_BUS_ID_LEGACY_FMT, at.domain & 0xffff,
+             at.bus & 0xff, at.slot & 0xff);
+    return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     const struct lab_state *state = NULL;
     const struct lab_gpu *gpu = NULL;
     nvmlReturn_t result = lab_enter_device(__func__, device, &state, &gpu);
-    struct address at;
 
-    if (result == NVML_SUCCESS && pci == NULL)
-        result = NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS && !parse_address(gpu->pci, &at))
-        result = NVML_ERROR_UNKNOWN;
+    if (result == NVML_SUCCESS)
+        result = put_address(gpu->pci, pci);
     if (result == NVML_SUCCESS) {
-        memset(pci, 0, sizeof(*pci));
-        pci->domain = at.domain;
-        pci->bus = at.bus;
-        pci->device = at.slot;
         pci->pciDeviceId = (unsigned int)gpu->device;
         pci->pciSubSystemId = (unsigned int)gpu->subsystem;
-        /* NVML's own formats, which include function 0; the legacy format has room for four digits of domain. */
-        snprintf(pci->busId, sizeof(pci->busId), NVML_DEVICE_PCI_BUS_ID_FMT, at.domain, at.bus & 0xff, at.slot & 0xff);
-        snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), NVML_DEVICE_PCI_BUS_ID_LEGACY_FMT, at.domain & 0xffff,
-                 at.bus & 0xff, at.slot & 0xff);
     }
     return lab_leave(result);
 }
+
+GPU_CALL(nvmlDeviceGetPersistenceMode, (nvmlDevice_t device, nvmlEnableState_t *mode), device,
+         lab_put_number(NVML_FEATURE_ENABLED, (unsigned int *)mode)) /* as on every captured vGPU host */
+
+/* The address at the other end of a link. A link that the board does not have is not supported, one that NVML does not know invalid. */
+static nvmlReturn_t end_of_link(const struct lab_gpu *gpu, unsigned int link, char *address, size_t room)
+{
+    const char *rest = gpu->links;
+    size_t length;
+
+    if (link >= NVML_NVLINK_MAX_LINKS)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (; rest != NULL && link > 0; link--) {
+        rest = strchr(rest, ',');
+        if (rest != NULL)
+            rest++;
+    }
+    if (rest == NULL)
+        return NVML_ERROR_NOT_SUPPORTED;
+    length = strcspn(rest, ",");
+    if (length >= room)
+        return NVML_ERROR_UNKNOWN;
+    memcpy(address, rest, length);
+    address[length] = '\0';
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t put_link_state(const struct lab_gpu *gpu, unsigned int link, nvmlEnableState_t *active)
+{
+    char address[NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE];
+    const nvmlReturn_t result = end_of_link(gpu, link, address, sizeof(address));
+
+    return result == NVML_SUCCESS ? lab_put_number(NVML_FEATURE_ENABLED, (unsigned int *)active) : result;
+}
+
+static nvmlReturn_t put_link_end(const struct lab_gpu *gpu, unsigned int link, nvmlPciInfo_t *pci)
+{
+    char address[NVML_DEVICE_PCI_BUS_ID_BUFFER_SIZE];
+    const nvmlReturn_t result = end_of_link(gpu, link, address, sizeof(address));
+
+    return result == NVML_SUCCESS ? put_address(address, pci) : result;
+}
+
+GPU_CALL(nvmlDeviceGetNvLinkState, (nvmlDevice_t device, unsigned int link, nvmlEnableState_t *isActive), device,
+         put_link_state(gpu, link, isActive))
+
+GPU_CALL(nvmlDeviceGetNvLinkRemotePciInfo_v2, (nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci), device,
+         put_link_end(gpu, link, pci))
 
 static nvmlReturn_t put_memory(const struct lab_gpu *gpu, nvmlMemory_t *memory)
 {

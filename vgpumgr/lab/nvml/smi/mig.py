@@ -1,7 +1,7 @@
 """MIG: the mode, and GPU and compute instances. The formats are those of public captures of A100, H100 and RTX PRO 6000.
 
 Without -i a command is for every GPU in MIG mode. A list that is empty ends the program with *Not Found*, as the real one does;
-the wording of a refused reset and of a mode that waits for one is the lab's own.
+the wording of a mode that waits for a reset is the lab's own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .request import request
-from .state import ERRORS, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, RESET_REQUIRED, SmiError, bus_id, read_state
+from .state import (
+    ERRORS,
+    IN_USE,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    OTHER_ERROR,
+    RESET_REQUIRED,
+    SmiError,
+    bus_id,
+    read_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +44,11 @@ LONG = {
 }
 WITH_VALUE = ("-mig", "-cgi", "-gi", "-ci")
 _FIRST_PROFILES_WITHOUT_MIG = 580
+_IN_USE = (  # NVSentinel, issue 1690
+    "\n1 device is currently being used by one or more other processes (e.g. Fabric Manager, CUDA application, graphics application "
+    "such as an X server, or a monitoring application such as another instance of nvidia-smi). Please first kill all processes "
+    "using this device and all compute applications running in the system."
+)
 _NONE = "No MIG-enabled devices found."
 _COMPUTE_PROFILES = {"1": 0, "2": 1, "3": 2, "4": 3, "7": 4}  # slices → id
 
@@ -89,7 +105,7 @@ def reset(state: State, gpus: list[Row]) -> list[str]:
                 "The following GPUs could not be reset:",
                 f"  GPU {bus_id(gpu)}: {ERRORS.get(code, 'Unknown Error')}",
             ]
-            raise SmiError("\n".join([*done, *why]), code)
+            raise SmiError("\n".join([*done, *why, *([_IN_USE] if code == IN_USE else [])]), OTHER_ERROR)
         done.append(f"GPU {bus_id(gpu)} was successfully reset.")
     return [*done, "All done."]
 

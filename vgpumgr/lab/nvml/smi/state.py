@@ -28,6 +28,7 @@ IN_USE = 19
 INSUFFICIENT_RESOURCES = 23
 VERSION_MISMATCH = 18
 UNKNOWN = 999
+OTHER_ERROR = 255  # an exit status: "Other error or internal driver error occurred" (the manual page)
 
 NO_DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "

@@ -1,0 +1,56 @@
+"""What may keep nvidia-smi from resetting a GPU: a process that has it open, persistence mode, NVLink.
+
+From nvidia-smi's manual page (595): before Ampere, and on NVSwitch systems where Fabric Manager does not run, all GPUs that
+NVLink connects must be reset in one command. Where nvidia-persistenced runs, persistence mode holds the GPU, too (NVSentinel, issue 1690).
+"""
+
+import os
+from contextlib import suppress
+from typing import Any, Callable, List, Set
+
+from ..files import Root
+from .clients import open_in
+from .pci import INFORMATION
+from .scheduler import NvmlFailed, ask, opened
+
+_LINKS = 36  # NVML_NVLINK_MAX_LINKS (nvml.h 13)
+
+
+def in_the_way(root: Root, load_nvml: Callable[[], Any], address: str) -> List[str]:
+    """A sentence for each. They serve an explanation only: what cannot be read is left out."""
+    found = open_in(root, address)
+    with suppress(NvmlFailed, OSError, ImportError), opened(load_nvml) as nvml:
+        if ask(nvml, "nvmlDeviceGetPersistenceMode", _handle(nvml, address)):
+            found.append("persistence mode is on, and may be what holds it: nvidia-smi -pm 0 -i {}".format(address))
+    with suppress(NvmlFailed, OSError, ImportError), opened(load_nvml) as nvml:
+        peers = _peers(nvml, address, os.listdir(root.path(INFORMATION)))
+        if peers:
+            found.append("NVLink connects the GPU to {}".format(", ".join(peers)))
+    return found
+
+
+def _peers(nvml: Any, address: str, gpus: List[str]) -> List[str]:
+    """The GPUs to which links lead, themselves or through an NVSwitch."""
+    mine = _ends(nvml, address)
+    return sorted(gpu for gpu in gpus if gpu != address and (gpu in mine or mine & _ends(nvml, gpu)))
+
+
+def _ends(nvml: Any, address: str) -> Set[str]:
+    """The PCI addresses to which the GPU's active links lead: of GPUs or of NVSwitches."""
+    handle, found = _handle(nvml, address), set()
+    for link in range(_LINKS):
+        with suppress(NvmlFailed):  # a link that the board does not have
+            if ask(nvml, "nvmlDeviceGetNvLinkState", handle, link):
+                found.add(_sysfs_address(ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId))
+    return found
+
+
+def _handle(nvml: Any, address: str) -> Any:
+    return ask(nvml, "nvmlDeviceGetHandleByPciBusId", address)
+
+
+def _sysfs_address(bus_id: Any) -> str:
+    """0000:81:00.0 for NVML's 00000000:81:00.0."""
+    text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
+    domain, _, rest = text.lower().partition(":")
+    return "{:04x}:{}".format(int(domain, 16), rest)
