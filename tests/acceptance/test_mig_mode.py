@@ -22,9 +22,10 @@ SPEC = """
 hosts:
   kvm01: {driver: 570, boards: [{board: A100, vfs: 6}], vms: ["a[1:4]"]}
   kvm02: {driver: 595, framework: vendor-vfio, boards: [{board: H100, vfs: 6}], vms: ["b[1:4]"]}
+  kvm03: {driver: 570, boards: [{board: A100, vfs: 2, nvlink: true}, {board: A100, vfs: 2, nvlink: true}], vms: [c1]}
 """
 HOSTS = {"kvm01": "a", "kvm02": "b"}
-GPU = "0000:41:00.0"
+GPU, PEER = "0000:41:00.0", "0000:81:00.0"
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,21 @@ def test_where_sriov_manage_fails_all_is_as_before_and_then_the_same_command_suc
     set_mode(lab, host, "mig")
     assert types(lab, host) == {vm: "1-10C"}
     vgpumgr(lab, "detach", vm, "--yes")
+
+
+def test_a_reset_that_nvidia_smi_refuses_names_what_nvlink_connects_and_all_is_as_before(lab: Lab) -> None:
+    host, vm = "kvm03", "c1"
+    vgpumgr(lab, "attach", vm, "--gpu-memory", "8G", "--gpu-id", GPU)
+    before = types(lab, host)
+    lab.control(host, "fault", name="nvml:GpuReset:19")
+    failed = set_mode(lab, host, "mig", code=1).error
+    assert f"NVLink connects the GPU to {PEER}" in failed["details"]
+    assert "GPU 00000000:41:00.0: In use by another client" in failed["details"]
+    assert "undoing" not in failed["message"]
+    assert (types(lab, host), mode(lab, host)) == (before, "equal-size")
+    vgpumgr(lab, "lab", "fault", host, "clear")
+    set_mode(lab, host, "mig")
+    assert types(lab, host) == {vm: "1-10C"}
 
 
 @pytest.mark.parametrize("host", HOSTS)

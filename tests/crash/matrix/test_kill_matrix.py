@@ -28,11 +28,12 @@ from tests.crash.matrix.operations import (
     Operation,
     fresh,
 )
-from tests.crash.matrix.ways import REBOOT, STOPPED, WAYS, Strike
+from tests.crash.matrix.ways import LIBVIRTD, REBOOT, STOPPED, WAYS, Strike
 from tests.dose import dose
 from tests.model import promises
 from tests.model.machine import GPUS, Machine
 from tests.model.pool import POOL
+from tests.model.wiring import POINT
 from vgpumgr.controller.requests import RequestsResult
 from vgpumgr.controller.results import FleetResult, PurgeResult
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
@@ -173,6 +174,13 @@ def test_broken_off_at_each_moment_the_same_command_again_ends_it(
     line = f"{operation} on {framework}: {len(heard)} moments, {len(WAYS)} ways, {every}: {count} kills"
     record_property("counted", f"kill matrix: {line}, {count - len(failed)} converged")
     assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)
+
+
+def test_libvirtd_killed_while_the_last_claim_is_bound_leaves_the_vgpus_whose_devices_were_there_already() -> None:
+    """They were removed once, since no step had put a device into a definition: the VMs lost them for good."""
+    heard = moments(FROM_MIG, VENDOR_VFIO)
+    at = max(number for number, moment in enumerate(heard, 1) if moment == (POINT, "libvirt: changed"))
+    assert kill(FROM_MIG, VENDOR_VFIO, LIBVIRTD, at) == heard[at - 1]
 
 
 def test_the_hosts_of_these_tests_are_as_small_as_they_must_be() -> None:

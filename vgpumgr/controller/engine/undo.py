@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core.model.claims import BOUND
 from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def undo(
         left = [row for row in done if row not in undone]
         takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach removes it"
         raise errors.PartialApply(
-            f"{why}; undoing it failed too: {failed} (left: {verbs(left)})", hint=GOES_ON + takes_back
+            f"{why}; undoing it failed too: {failed} (left: {verbs(left)})",
+            details=error.details if error is not None else (),
+            hint=GOES_ON + takes_back,
         ) from (error or failed)
 
 
@@ -140,7 +143,7 @@ def _undo_without_libvirt(
     next run finish or free it.
     """
     under_way = (failed,) if error.may_happen and failed is not None else ()
-    named = any(isinstance(step, plan_steps.AttachHostdev) for step in (*done, *under_way))
+    named = any(_names_vgpu(step) for step in (*done, *under_way))
     why, undone = str(error), list[plan_steps.Step]()
     if under_way:
         why += f"; it is not known whether {verbs(under_way)} was done"
@@ -172,6 +175,13 @@ def _undo_without_libvirt(
     )
     hint = f"{error.hint}; then {GOES_ON}" if error.hint else f"once libvirt answers, {GOES_ON}"
     raise errors.PartialApply(f"{why} ({undid}left: {verbs(left)}{stays})", hint=hint) from error
+
+
+def _names_vgpu(step: plan_steps.Step) -> bool:
+    """Whether a definition names a vGPU since the step: as its device, or in a claim that is bound, where the device was there already."""
+    if isinstance(step, plan_steps.PutClaim):
+        return step.claim.state == BOUND
+    return isinstance(step, plan_steps.AttachHostdev)
 
 
 def _was_there(step: plan_steps.Step) -> bool:
