@@ -430,7 +430,8 @@ class Fleet:
         """
         machine = self.machines[host]
         gpu = machine.driver.gpu(GPUS[gpu_at])
-        kind = gpu.board.types[kind_at % len(gpu.board.types)]
+        kinds = gpu.board.mig_types if gpu.mig_on else gpu.board.types
+        kind = kinds[kind_at % len(kinds)]
         self._made_by_hand += 1
         uuid = str(uuid_module.uuid5(uuid_module.NAMESPACE_OID, f"{host} {self._made_by_hand}"))
         before = machine.hardware()

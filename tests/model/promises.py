@@ -315,8 +315,8 @@ def _check_fits(machine: Machine, before: Truth, now: Truth, new: Entry) -> None
     What somebody made by hand meanwhile nobody could reckon with: the driver gives what the ledger reserves to whoever asks.
     """
     gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == new.place.gpu)
-    if gpu.mixed:
-        return  # what is there must not overlap: check_always
+    if gpu.mixed or gpu.mig_on:
+        return  # what is there must not overlap, and is in instances of its own: check_always
     kinds = {kind.id: kind for kind in gpu.board.types}
     there = {where: kind for where, kind in now.hardware.items() if where.gpu == gpu.uuid and where in before.hardware}
     there |= {entry.place: entry.type_id for entry in now.entries if entry.place.gpu == gpu.uuid}

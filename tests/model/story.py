@@ -53,6 +53,10 @@ class Story(RuleBasedStateMachine):
         if declared:
             self.fleet.reconcile()
 
+    def profile_on(self, host: str, profile: str) -> str:
+        """What takes the place of one of TYPES on a host."""
+        return profile
+
     # commands
 
     @rule(host=hosts, number=numbers, slot=slots, profile=profiles, replace=st.booleans(), live=often_not, plot=plots)
@@ -63,7 +67,7 @@ class Story(RuleBasedStateMachine):
 
         `live`: to a VM that runs, or is started before.
         """
-        vm = self._vm(host, number)
+        vm, profile = self._vm(host, number), self.profile_on(host, profile)
         if vm is None:
             return
         live = live and (vm.active or self.fleet.start(host, vm))
@@ -210,7 +214,7 @@ class Story(RuleBasedStateMachine):
         before, locked = promises.truth(machine), machine.is_locked()
         match plot.kind:
             case "other-attach":
-                outcome = self.fleet.attach(host, vm.name, SLOTS[0], "4Q", by="bob@ctl2")
+                outcome = self.fleet.attach(host, vm.name, SLOTS[0], self.profile_on(host, "4Q"), by="bob@ctl2")
             case "other-detach":
                 outcome = self.fleet.detach(host, vm.name, SLOTS[0], by="bob@ctl2")
             case _:
@@ -225,7 +229,8 @@ class Story(RuleBasedStateMachine):
     @rule(host=hosts, number=numbers, slot=slots, profile=profiles)
     def declare(self, host: str, number: int, slot: Slot, profile: str) -> None:
         """By name; there may be no such VM, and it may already have something else."""
-        self.fleet.declared.setdefault((host, f"{host[-1]}vm{number + 1:02}"), {})[slot] = profile
+        vm = f"{host[-1]}vm{number + 1:02}"
+        self.fleet.declared.setdefault((host, vm), {})[slot] = self.profile_on(host, profile)
 
     @rule(number=st.integers(0, 9))
     def undeclare(self, number: int) -> None:

@@ -1,0 +1,71 @@
+"""The same stories on hosts whose GPUs are in MIG mode, or on one such host beside one without; people make GPU instances there, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+from tests.model import promises
+from tests.model.fleet import HOSTS, Fleet
+from tests.model.machine import GPUS
+from tests.model.plots import SUDDEN, Plot, plots
+from tests.model.pool import POOL
+from tests.model.story import Story, hosts, profiles, slots
+from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
+
+if TYPE_CHECKING:
+    from vgpumgr.names import Slot
+
+# What takes the place of the types of time-sliced GPUs: as many sizes, of which the largest fills a GPU.
+INSTEAD = {"4Q": "1-5C", "8Q": "3-20C", "8C": "3-20C", "16Q": "7-40C"}
+
+
+class MigStory(Story):
+    """One case: a fleet with GPU instances, and what happens to it."""
+
+    @initialize(
+        frameworks=st.sampled_from(((MDEV_VF, VENDOR_VFIO), (VENDOR_VFIO, MDEV_VF))),
+        declared=st.lists(st.tuples(hosts, st.integers(0, 2), slots, profiles), max_size=4),
+        in_mig=st.sampled_from((HOSTS, HOSTS[:1], HOSTS[1:])),
+    )
+    def install(
+        self, frameworks: tuple[str, str], declared: list[tuple[str, int, Slot, str]], in_mig: tuple[str, ...]
+    ) -> None:
+        machines = {host: POOL.machine(host, framework) for host, framework in zip(HOSTS, frameworks, strict=True)}
+        self.in_mig = in_mig
+        self.fleet = Fleet.install(machines, {"kvm01": 3, "kvm02": 2}, in_mig=in_mig)
+        for row in declared:
+            self.declare(*row)
+        if declared:
+            self.fleet.reconcile()
+
+    def profile_on(self, host: str, profile: str) -> str:
+        return INSTEAD[profile] if host in self.in_mig else profile
+
+    @rule(host=hosts, everywhere=st.booleans(), plot=plots)
+    def give_back(self, host: str, everywhere: bool, plot: Plot | None) -> None:
+        """Of one host or of both; what goes wrong, goes wrong on the one. No vGPU goes, and what is not ours stays."""
+        before = {each: promises.truth(machine).hardware for each, machine in self.fleet.machines.items()}
+        foreign = {each: set(machine.foreign_instances) for each, machine in self.fleet.machines.items()}
+        on = None if everywhere else host
+        outcome = self.fleet.give_back(on, trouble=self._trouble(host, plot))
+        self._tell("gc", plot, outcome, outcome)
+        if plot is None:
+            assert {each: promises.truth(machine).hardware for each, machine in self.fleet.machines.items()} == before
+            assert {each: machine.foreign_instances for each, machine in self.fleet.machines.items()} == foreign
+        if plot is None or plot.kind in SUDDEN:
+            assert self.fleet.give_back(on).error is None
+            assert self.fleet.give_back(on).word == "unchanged"
+
+    @rule(host=hosts, gpu=st.integers(0, 1), profile=st.sampled_from((0, 9, 19)), start=st.integers(0, 7))
+    def instance_by_hand(self, host: str, gpu: int, profile: int, start: int) -> None:
+        """Somebody makes a GPU instance, where there is room for it."""
+        machine = self.fleet.machines[host]
+        found = machine.driver.gpu(GPUS[gpu])
+        if found.mig_on:
+            try:
+                machine.make_instance(found, profile, start)
+            except OSError:
+                return
