@@ -33,6 +33,7 @@ from vgpumgr.controller.results import (
     FleetResult,
     ModeResult,
     Planned,
+    PlanT,
     PurgeResult,
     SchedulerResult,
 )
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Done, Progress
     from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.plan.cordons import CordonPlan
-    from vgpumgr.core.plan.mode_plan import ModePlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step
@@ -102,6 +102,11 @@ class Outcome:
 
 def vm_uuid(host: str, name: str) -> VmUuid:
     return VmUuid(str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, f"{host}/{name}")))
+
+
+def wish_of(asked: str) -> Wish:
+    """A profile (`4Q`), or an amount of memory (`4G`)."""
+    return ByMemory(mib=parse_memory(asked)) if asked.endswith("G") else ByProfile(profile=parse_profile(asked))
 
 
 @dataclass(slots=True)
@@ -173,10 +178,7 @@ class Fleet:
         by: str = "anna@ctl1",
     ) -> Outcome:
         """`profile`: or an amount of memory, `4G`."""
-        wish: Wish = (
-            ByMemory(mib=parse_memory(profile)) if profile.endswith("G") else ByProfile(profile=parse_profile(profile))
-        )
-        options = AttachOptions(vm=vm, wish=wish, slot=slot, on=host, replace=replace, live=live)
+        options = AttachOptions(vm=vm, wish=wish_of(profile), slot=slot, on=host, replace=replace, live=live)
         return self._run(lambda context, end: attach(context, options, _consent(end, check=check)), trouble, by)
 
     def detach(
@@ -264,10 +266,7 @@ class Fleet:
         by: str = "anna@ctl1",
     ) -> Outcome:
         options = ModeOptions(on=host, gpu_id=gpu, mode=mode, reset=True)
-        consent: Consent[Planned[ModePlan]] = Consent(
-            check=check, show=lambda _planned: None, ask=lambda _planned: None
-        )
-        return self._run(lambda context, _end: set_mode(context, options, consent), trouble, by)
+        return self._run(lambda context, end: set_mode(context, options, _consent(end, check=check)), trouble, by)
 
     def give_back(self, host: str | None = None, *, check: bool = False, trouble: Trouble | None = None) -> Outcome:
         options = GcOptions(on=host)
@@ -359,7 +358,7 @@ class Fleet:
             VmName(vm): VmDeclaration(
                 name=VmName(vm),
                 slots={
-                    slot: SlotDeclaration(slot=slot, wish=ByProfile(profile=parse_profile(profile)), where=_WHERE)
+                    slot: SlotDeclaration(slot=slot, wish=wish_of(profile), where=_WHERE)
                     for slot, profile in sorted(slots.items())
                 },
                 where=_WHERE,
@@ -480,10 +479,10 @@ class Fleet:
         self.machines[host].reboot()
 
 
-def _consent(outcome: Outcome, *, check: bool) -> Consent[Planned[Plan]]:
+def _consent(outcome: Outcome, *, check: bool) -> Consent[Planned[PlanT]]:
     """Yes to everything, and a note of what was asked."""
 
-    def ask(planned: Planned[Plan]) -> None:
+    def ask(planned: Planned[PlanT]) -> None:
         outcome.agreed += planned.plan.takes_away
 
     return Consent(check=check, show=lambda _planned: None, ask=ask)

@@ -12,14 +12,17 @@ from tests.model.fleet import HOSTS, Fleet
 from tests.model.machine import GPUS
 from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
-from tests.model.story import Story, hosts, profiles, slots
+from tests.model.story import Story, hosts, numbers, profiles, slots
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
 from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
+    from tests.model.fleet import Outcome
+    from tests.model.wiring import Trouble
     from vgpumgr.names import Slot
 
-# What takes the place of the types of time-sliced GPUs: as many sizes, of which the largest fills a GPU.
-INSTEAD = {"4Q": "1-5C", "8Q": "3-20C", "8C": "3-20C", "16Q": "7-40C"}
+# What takes the place of the types of time-sliced GPUs: an amount, which either mode can give, and three types, of which the largest fills a GPU.
+INSTEAD = {"4Q": "4G", "8Q": "1-5C", "8C": "3-20C", "16Q": "7-40C"}
 
 
 class MigStory(Story):
@@ -58,6 +61,22 @@ class MigStory(Story):
         if plot is None or plot.kind in SUDDEN:
             assert self.fleet.give_back(on).error is None
             assert self.fleet.give_back(on).word == "unchanged"
+
+    @rule(host=hosts, number=numbers, on=st.sampled_from((True, False, False)), plot=plots)
+    def mode(self, host: str, number: int, on: bool, plot: Plot | None) -> None:
+        """Somebody turns a GPU's MIG mode on or off; a reset is allowed."""
+        machine = self.fleet.machines[host]
+        gpu = GPUS[number % len(GPUS)]
+        if machine.driver.gpu(gpu).board.mig is None:
+            return
+
+        def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
+            return self.fleet.set_mode(host, gpu, MIG if on else EQUAL_SIZE, check=check, trouble=trouble)
+
+        outcome = self._command(host, None, run, plot, can_fail=self._creates_fail(host), moves=True)
+        if outcome.word in ("done", "unchanged") and plot is None:
+            found = machine.driver.gpu(gpu)
+            assert (found.mig_on, found.mig_pending, found.vfs_on) == (on, on, True)
 
     @rule(host=hosts, gpu=st.integers(0, 1), profile=st.sampled_from((0, 9, 19)), start=st.integers(0, 7))
     def instance_by_hand(self, host: str, gpu: int, profile: int, start: int) -> None:

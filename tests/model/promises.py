@@ -368,19 +368,25 @@ def check_runs_with(machine: Machine, vm: VmUuid, slot: Slot) -> None:
 def unserved(
     machine: Machine, now: Truth, vm: VmUuid, slot: Slot, profile: str, *, asked: str | None = None
 ) -> str | None:
-    """Why the slot does not have its vGPU, whole; None where it has. `asked`: what its claim says, if not the profile."""
+    """Why the slot does not have its vGPU, whole; None where it has. `asked`: what its claim says, if not the profile.
+
+    `profile` can also be an amount, `4G`, which a GPU in either mode can give.
+    """
+    amount = profile.endswith("G")
     domain = now.domains[vm]
     claim = domain.claim(slot)
     if claim is None or domain.copied:
         return f"{domain.name} {slot} has no claim of its own"
-    if claim.state != "bound" or describe(claim.wish) != (asked or f"--profile {profile}"):
+    if claim.state != "bound" or describe(claim.wish) != (
+        asked or f"--{'gpu-memory' if amount else 'profile'} {profile}"
+    ):
         return f"{domain.name} {slot}: the claim is {claim.state}, for {describe(claim.wish)}"
     found = [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)]
     if [(entry.generation, entry.state) for entry in found] != [(claim.generation, "made")]:
         return f"{domain.name} {slot}: generation {claim.generation} is not the one entry: {found}"
     (entry,) = found
     kinds = {kind.id: kind.name for gpu in machine.gpus() for kind in gpu.board.all_types}
-    if now.hardware.get(entry.place) != entry.type_id or not kinds[entry.type_id].endswith(f"-{profile}"):
+    if now.hardware.get(entry.place) != entry.type_id or not (amount or kinds[entry.type_id].endswith(f"-{profile}")):
         return f"{domain.name} {slot}: {entry.place} holds {now.hardware.get(entry.place)}"
     named = [str(device.source) for device in domain.inactive if device.slot == slot]
     if named != [device_name(machine, entry)]:

@@ -15,7 +15,7 @@ from tests.model.people import MAX_VMS, PEOPLE
 from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
 from tests.model.wiring import HostProgramKilled, Trouble
-from vgpumgr.core.driver.profiles import ByProfile
+from vgpumgr.core.driver.profiles import ByMemory, ByProfile
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
@@ -75,8 +75,9 @@ class Story(RuleBasedStateMachine):
         declared = self.fleet.declared.get((host, vm.name), {}).get(slot)
         if not replace and declared is not None:
             profile = declared
-        elif not replace and claim is not None and isinstance(claim.wish, ByProfile):
-            profile = claim.wish.profile.text
+        elif not replace and claim is not None and isinstance(claim.wish, ByProfile | ByMemory):
+            wish = claim.wish
+            profile = wish.profile.text if isinstance(wish, ByProfile) else f"{wish.mib // 1024}G"
 
         def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
             return self.fleet.attach(
