@@ -100,8 +100,8 @@ def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
       vgpumgr gc --on kvm01 --gpu-id 0000:41:00.0
 
     Attach evicts such cached instances by itself where their slices are needed; this is for slices that something else is to have.
-    An instance with a vGPU stays, and so do one to which a missing vGPU comes back, and everything that is not ours. Those that the inventory
-    declares are made again by the next reconcile. No vGPU goes, so nothing is asked.
+    An instance stays if it holds a vGPU, if a missing vGPU comes back to it, or if vgpumgr did not make it. The next reconcile makes again
+    what the inventory declares. No vGPU goes, so nothing is asked.
     """
     from vgpumgr import errors
     from vgpumgr.cli.text import gc_text
