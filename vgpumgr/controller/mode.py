@@ -79,7 +79,7 @@ def about_declaration(declaration: HostDeclaration, gpu: Gpu, mode: Mode) -> tup
         return ()
     if found is not None:
         text = f"the inventory declares {declared} for GPU {gpu.pci} ({found.origin}), and the next reconcile will restore that"
-    elif mode == MIXED_SIZE or (mode == MIG and not mig.needs_reset(gpu.board)):
+    elif mode == MIXED_SIZE or (mode == MIG and not mig.needs_reset(gpu.board_names)):
         text = (
             f"the mode of GPU {gpu.pci} lasts until the host's next boot, and reconcile restores it only for vGPUs that were made "
             f"in it; to keep it in any case, declare it: "

@@ -103,7 +103,7 @@ def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setti
     )
     page = max(1, setting.height - len(above) - 2)
     if view.group:  # each row may be the first of a group
-        page = max(1, (page + 1) // 2)
+        page = max(1, page // 2)
     cursor = max(0, min(view.cursor, len(found) - 1))
     first = shown_from(view.offset, cursor, page=page, count=len(found))
     shown = found[first : first + page]

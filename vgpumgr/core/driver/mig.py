@@ -313,12 +313,13 @@ def profile_of_type(catalogue: Catalogue, board: str, name: TypeName) -> Instanc
     return next((one for one in board_profiles(catalogue, board) or () if one.name == row.mig_profile), None)
 
 
-def needs_reset(board: str | None) -> bool:
+def needs_reset(board_names: Iterable[str]) -> bool:
     """Whether MIG mode of a board changes only with a reset of the GPU; then it outlasts a reboot.
 
+    Its code or its name will do: a GPU without virtual functions lists no types, and so no code.
     Ampere's boards are so. On Hopper and later it changes at once, and ends with the driver (MIG user guide, "Enable MIG mode").
     """
-    return board is not None and board.startswith(("A30", "A100", "A800"))
+    return any(name.startswith(("A30", "A100", "A800")) for name in board_names)
 
 
 @functools.lru_cache(maxsize=256)

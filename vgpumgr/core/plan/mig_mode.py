@@ -61,7 +61,7 @@ def has_ended(view: HostView, gpu: Gpu) -> bool:
     return (
         gpu.mode == EQUAL_SIZE
         and gpu.mig is not None
-        and not mig.needs_reset(gpu.board)
+        and not mig.needs_reset(gpu.board_names)
         and any(
             one.entry.vgpu.mig is not None and one.vgpu is None and one.whole for one in evacuate.entries(view, gpu)
         )
@@ -218,7 +218,7 @@ def _change(facts: HostSnapshot, gpu: Gpu, divided: Mig, *, on: bool) -> Iterato
         yield plan_steps.SetMig(
             host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=on, before=divided.enabled, profiles=known
         )
-    if divided.enabled != on and (divided.pending == on or mig.needs_reset(gpu.board)):
+    if divided.enabled != on and (divided.pending == on or mig.needs_reset(gpu.board_names)):
         yield plan_steps.ResetGpu(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, profiles=known)
     yield plan_steps.SetVfs(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=True, framework=framework)
 

@@ -305,7 +305,7 @@ def _changed(gpu: Gpu, mig: Mig, step: steps.MigStep) -> Gpu:
             return _bare(replace(gpu, framework=None, parents=parents, places=None))
         case steps.SetMig():
             pending = replace(gpu, mig=replace(mig, pending=step.on))
-            return pending if driver_mig.needs_reset(gpu.board) else _switched(pending, step.profiles)
+            return pending if driver_mig.needs_reset(gpu.board_names) else _switched(pending, step.profiles)
         case steps.ResetGpu():
             return _switched(gpu, step.profiles)
 

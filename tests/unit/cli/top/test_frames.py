@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +73,7 @@ def test_of_500_rows_only_those_on_the_screen_are_laid_out(monkeypatch: pytest.M
 
 
 @LAW
+@hypothesis.example(["t", "up"], 5, 20, 2, 1)  # two groups, and room for one row with its group's name
 @given(st.lists(_KEYS, max_size=40), st.integers(5, 60), st.integers(20, 220), st.integers(0, 8), st.integers(0, 40))
 def test_whatever_is_pressed_the_frame_fits_and_shows_a_whole_page_with_the_selected_row(
     keys: list[str], height: int, width: int, hosts: int, vgpus: int

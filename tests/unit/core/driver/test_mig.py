@@ -206,7 +206,9 @@ def test_a_boards_profiles_follow_from_its_mig_backed_types(board: str) -> None:
 
 
 def test_only_boards_of_ampere_need_a_reset_for_mig_mode() -> None:
-    assert {board for board in BOARDS if mig.needs_reset(board)} == {
+    assert {board for board in BOARDS if mig.needs_reset([board])} == {
         board for board in BOARDS if board.startswith(("A30", "A100", "A800"))
     }
-    assert not mig.needs_reset(None)
+    assert not mig.needs_reset([])
+    assert mig.needs_reset(["NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB"])
+    assert not mig.needs_reset(["H100", "NVIDIA H100 PCIe", "H100 PCIe"])

@@ -88,6 +88,16 @@ def test_a_reset_is_never_made_unless_it_is_allowed() -> None:
     assert verbs(plan(time_sliced("H100"), reset=False)) == CHANGE_H100
 
 
+def test_a_board_whose_functions_are_off_lists_no_types_and_is_known_by_its_name() -> None:
+    """As a run leaves it that is broken off after the first call of sriov-manage."""
+    bare = replace(divided().snapshot.gpus[0], framework=None, types=None, parents=())
+    assert bare.board is None
+    view = builders.host(bare, vms=4)
+    assert verbs(plan(view, EQUAL_SIZE)) == CHANGE_A100[1:]
+    with pytest.raises(errors.RefusedPlan, match="only with a reset"):
+        plan(view, EQUAL_SIZE, reset=False)
+
+
 def test_a_slot_that_asked_for_memory_comes_back_as_the_other_kind() -> None:
     view = time_sliced()
     for vm in ("vm01", "vm02"):
