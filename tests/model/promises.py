@@ -234,7 +234,7 @@ def check_command(
     moves: bool = False,
 ) -> None:
     """What one command may have done to a host. `alone`: nothing else happened meanwhile; `moves`: a command that moves vGPUs out
-    and back was broken off, so that one may be out, whose entry keeps its place.
+    and back was broken off, so that one may be out: its entry keeps its place, unless the GPU's MIG mode takes none of its type any more.
     """
     now = truth(machine)
     for vm, device in now.named - before.named:
@@ -251,7 +251,7 @@ def check_command(
     ours = _made(machine, before.entries) | set(machine.orphans.items())
     for gone in before.hardware.items() - now.hardware.items():
         assert gone in ours, f"{gone} was taken away, and was not ours"
-        if moves and gone[0] in {entry.place for entry in now.entries}:
+        if moves and (gone[0] in {entry.place for entry in now.entries} or _is_of_other_mode(machine, *gone)):
             continue
         if gone[0] in now.hardware:  # the VF was freed, and at once another vGPU was made on it
             continue
@@ -265,6 +265,12 @@ def check_command(
             if entry[:3] not in {each[:3] for each in now.entries}:
                 _check_may_go(before, entry)
         _check_left_alone(before, now, outcome.result)
+
+
+def _is_of_other_mode(machine: Machine, where: Place, kind: int) -> bool:
+    """Whether a type is MIG-backed and the GPU is not in MIG mode, or the reverse."""
+    gpu = next((gpu for gpu in machine.gpus() if gpu.uuid == where.gpu), None)
+    return gpu is not None and gpu.mig_on != (kind in {one.id for one in gpu.board.mig_types})
 
 
 def _check_agreed(outcome: Outcome) -> None:
