@@ -81,7 +81,7 @@ def test_a_guest_holds_its_vf_and_the_instance_outlives_the_vgpu_and_is_made_aga
     assert row_of(vm, GUEST)["state"] == "in_use"
     assert vgpumgr(vm, "detach", GUEST, "--yes", "-o", "json", code=5).error["error"] == "InUse"
     assert vgpumgr(vm, "mode", "set", "equal-size", *ASKED, code=5).error["error"] == "RefusedPlan"  # somebody else's
-    assert "othing" in vgpumgr(vm, "gc", "--on", HOST, "--yes").out
+    assert "Nothing to do" in vgpumgr(vm, "gc", "--on", HOST, "--yes").out
     assert (seen.hardware(vm), instances(vm)) == (device, [foreign, made])
 
     vm.must(f"virsh -q destroy {GUEST}")

@@ -31,7 +31,7 @@ class GcOptions:
 
 
 def give_back(context: Context, options: GcOptions, consent: Consent[FleetPlan]) -> FleetResult:
-    """Remove the cached instances of ours. No vGPU goes, so nothing is asked. Raises UnknownHost.
+    """Remove the cached instances of ours. That removes no vGPU, so nobody is asked. Raises UnknownHost.
 
     An error of one host or GPU is in the result, never raised.
     """

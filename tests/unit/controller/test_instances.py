@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HOST, VM, OTHER = "kvm01", "1vm01", "1vm02"
 SECOND, SLICED = "kvm02", "kvm03"
-SMALL = "1-5C"
+SMALL, LARGEST = "1-5C", "7-40C"
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +101,21 @@ def test_without_a_host_every_host_gives_back_what_is_cached_and_one_that_fails_
     assert fleet.give_back().word == "done"
     assert fleet.give_back().word == "unchanged"
     assert made(machines[HOST]) == []
+
+
+def test_a_gpu_with_a_stuck_write_keeps_no_other_gpu_of_its_host_from_it(pool: Pool) -> None:
+    machine = pool.machine(HOST, MDEV_VF)
+    fleet = Fleet.install({HOST: machine}, {HOST: 2}, in_mig=[HOST])
+    for vm in (VM, OTHER):  # the largest profile fills a GPU, so each has one of its own
+        assert fleet.attach(HOST, vm, DEFAULT_SLOT, LARGEST).word == "done"
+    for vm in (VM, OTHER):
+        assert fleet.detach(HOST, vm, DEFAULT_SLOT).word == "done"
+    machine.hang(machine.driver.gpu(GPUS[0]))
+    given_back = fleet.give_back().result
+    assert isinstance(given_back, FleetResult)
+    assert [(one.planned.gpu, one.outcome) for _, one in given_back.tasks] == [(GPUS[0], "refused"), (GPUS[1], "done")]
+    assert made(machine) == [(GPUS[0], "7g.40gb")]
+    machine.let_go()
 
 
 def test_a_host_that_the_inventory_does_not_have_is_named_before_any_host_is_reached(fleet: Fleet) -> None:

@@ -99,9 +99,9 @@ def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
       vgpumgr gc --on kvm01
       vgpumgr gc --on kvm01 --gpu-id 0000:41:00.0
 
-    Attach evicts such cached instances by itself where their slices are needed; this is for slices that something else is to have.
-    An instance stays if it holds a vGPU, if a missing vGPU comes back to it, or if vgpumgr did not make it. The next reconcile makes again
-    what the inventory declares. No vGPU goes, so nothing is asked.
+    Attach evicts such cached instances by itself where it needs their slices; gc is for slices that something else needs.
+    An instance stays if it holds a vGPU, if a missing vGPU comes back to it, or if vgpumgr did not make it. Instances that the inventory
+    declares are made again by the next reconcile. gc removes no vGPU, so it does not ask.
     """
     from vgpumgr import errors
     from vgpumgr.cli.text import gc_text

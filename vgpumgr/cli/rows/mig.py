@@ -41,7 +41,7 @@ MIG_SHOW = View(
 
 GC = View(
     path=("result", "hosts", "units"),
-    names=("host",),
+    names=("host", "gpu"),
     columns=(
         Column(key="host", head="HOST", in_table=True),
         Column(key="gpu", head="GPU", in_table=True, none=ABSENT),

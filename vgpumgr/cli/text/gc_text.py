@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import FleetPlan, FleetResult
+    from vgpumgr.core.reconcile.host_plan import HostPlan
 
 
 def lines(fleet: FleetPlan) -> Iterator[str]:
     """Each host with something to give back, and one line per instance that goes."""
-    for plan in fleet.plans:
-        if plan.changed:
-            yield plan.host
-        for instances in _plans(fleet, plan.host):
-            for text in instance_lines(instances):
+    for host in fleet.plans:
+        if host.changed:
+            yield host.host
+        for plan in _of_gpus(host):
+            for text in instance_lines(plan):
                 yield f"  {text}"
 
 
@@ -31,7 +32,7 @@ def closing(result: FleetResult, elapsed_s: float) -> Iterator[str]:
     fleet = result.fleet
     if not fleet.plans:
         return
-    stay = _staying(sum(plan.in_use for plan in _plans(fleet)))
+    stay = _staying(sum(plan.in_use for host in fleet.plans for plan in _of_gpus(host)))
     hosts = counted(len(fleet.plans), "host")
     if result.problems:
         outcomes = tally(one.outcome for _, one in result.tasks) or "nothing to do"
@@ -45,13 +46,12 @@ def closing(result: FleetResult, elapsed_s: float) -> Iterator[str]:
         yield f"done in {elapsed_s:.1f} s.{stay}"
 
 
-def _plans(fleet: FleetPlan, host: str | None = None) -> Iterator[InstancePlan]:
-    for plan in fleet.plans:
-        if host in (None, plan.host):
-            yield from (one.plan for one in plan.tasks if isinstance(one.plan, InstancePlan))
+def _of_gpus(host: HostPlan) -> Iterator[InstancePlan]:
+    return (one.plan for one in host.tasks if isinstance(one.plan, InstancePlan))
 
 
 def _staying(in_use: int) -> str:
     if in_use == 0:
         return ""
-    return f" {counted(in_use, 'GPU instance')} {'stays, since it holds a vGPU' if in_use == 1 else 'stay, since they hold vGPUs'}."
+    why = "stays, since it holds a vGPU" if in_use == 1 else "stay, since they hold vGPUs"
+    return f" {counted(in_use, 'GPU instance')} {why}."

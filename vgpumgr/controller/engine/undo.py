@@ -178,7 +178,7 @@ def _undo_without_libvirt(
 
 
 def _names_vgpu(step: plan_steps.Step) -> bool:
-    """Whether a definition names a vGPU since the step: as its device, or in a claim that is bound, where the device was there already."""
+    """Whether a definition may name a vGPU after the step: a device was put into it, or a claim was bound whose device it had already."""
     if isinstance(step, plan_steps.PutClaim):
         return step.claim.state == BOUND
     return isinstance(step, plan_steps.AttachHostdev)

@@ -316,7 +316,7 @@ def profile_of_type(catalogue: Catalogue, board: str, name: TypeName) -> Instanc
 def needs_reset(board_names: Iterable[str]) -> bool:
     """Whether MIG mode of a board changes only with a reset of the GPU; then it outlasts a reboot.
 
-    Its code or its name will do: a GPU without virtual functions lists no types, and so no code.
+    `board_names`: its code, its name, or both. A GPU without virtual functions lists no types, so it has only its name.
     Ampere's boards are so. On Hopper and later it changes at once, and ends with the driver (MIG user guide, "Enable MIG mode").
     """
     return any(name.startswith(("A30", "A100", "A800")) for name in board_names)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePlan(plans.AnyPlan):
-    """`in_use`: of the instances of ours that the GPU has, how many hold vGPUs and so stay, where that is of interest."""
+    """`in_use`: how many of the GPU's instances stay because they are ours and hold a vGPU; 0 in a plan that only makes some."""
 
     gpu: Gpu
     in_use: int = 0

@@ -20,9 +20,10 @@ def in_the_way(root: Root, load_nvml: Callable[[], Any], address: str) -> List[s
     """A sentence for each. They serve an explanation only: what cannot be read is left out."""
     found = open_in(root, address)
     with suppress(NvmlFailed, OSError, ImportError), opened(load_nvml) as nvml:
-        if ask(nvml, "nvmlDeviceGetPersistenceMode", _handle(nvml, address)):
-            found.append("persistence mode is on, and may be what holds it: nvidia-smi -pm 0 -i {}".format(address))
-    with suppress(NvmlFailed, OSError, ImportError), opened(load_nvml) as nvml:
+        with suppress(NvmlFailed):
+            if ask(nvml, "nvmlDeviceGetPersistenceMode", _handle(nvml, address)):
+                turn_off = "nvidia-smi -pm 0 -i {}".format(address)
+                found.append("persistence mode is on and may be what holds the GPU; `{}` turns it off".format(turn_off))
         peers = _peers(nvml, address, os.listdir(root.path(INFORMATION)))
         if peers:
             found.append("NVLink connects the GPU to {}".format(", ".join(peers)))
@@ -39,7 +40,9 @@ def _ends(nvml: Any, address: str) -> Set[str]:
     """The PCI addresses to which the GPU's active links lead: of GPUs or of NVSwitches."""
     handle, found = _handle(nvml, address), set()
     for link in range(_LINKS):
-        with suppress(NvmlFailed):  # a link that the board does not have
+        with suppress(
+            NvmlFailed, ValueError
+        ):  # a link that the board does not have, or whose end is not told as an address
             if ask(nvml, "nvmlDeviceGetNvLinkState", handle, link):
                 found.add(_sysfs_address(ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId))
     return found

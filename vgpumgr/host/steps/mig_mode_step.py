@@ -27,7 +27,7 @@ def set_mig(root: Root, load_nvml: Callable[[], Any], step: MigModeStep, at: Cal
         if found is None:
             raise changed("a GPU with MIG at {}".format(step["gpu"]), "one without")
         if found.pending != step["on"]:
-            # Where it is in the wanted mode, and another one waits for a reset, that is called off.
+            # A GPU that is in the wanted mode already, while the other one waits for a reset: setting it calls that off.
             if found.enabled not in (step["expect"], step["on"]):
                 raise changed(_words(step["expect"]), _words(found.enabled))
             refuse_foreign(root, ledger, step["gpu_uuid"], gpu)

@@ -194,7 +194,7 @@ def _tool_refused(host: HostName, said: str, err: dict[str, Any]) -> ToolRefused
 
 def _hint_of_tool(host: HostName, command: str) -> str | None:
     if _RESET in command:
-        return f"end what holds the GPU on {host}; then run the same command again"
+        return f"on {host}, end what holds the GPU, or do what nvidia-smi asks for; then run the same command again"
     return f"on {host}, `{command}` may tell more; then run the same command again" if command else None
 
 

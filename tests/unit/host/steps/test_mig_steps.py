@@ -290,16 +290,35 @@ def test_a_reset_that_fails_is_told_with_persistence_mode_and_the_gpus_that_nvli
             busId=f"0000{ends[pci].upper()}".encode()
         ),
     }
-    server = Server(host.root, nvml=lambda: told(FakeMig(host), linked), write=host.driver_write)
-    asker = Asker(server.answer)
-    asker.lock()
-    refused = asker.execute({"verb": "reset_gpu", **GPU})["err"]
-    server.close()
+    refused = refused_reset(host, linked)
     assert refused["output"].splitlines() == [
         "In use by another client",
-        f"persistence mode is on, and may be what holds it: nvidia-smi -pm 0 -i {GPU_A}",
+        f"persistence mode is on and may be what holds the GPU; `nvidia-smi -pm 0 -i {GPU_A}` turns it off",
         f"NVLink connects the GPU to {GPU_B}",
     ]
+
+
+@pytest.mark.parametrize("end", [b"", b"nowhere", b"\xff\xfe:00.0"])
+def test_a_link_whose_end_is_no_address_hides_nothing_of_the_refusal(host: FakeHost, end: bytes) -> None:
+    tool(host, NVIDIA_SMI, "echo In use by another client; exit 255")
+    host.put(f"/proc/driver/nvidia/gpus/{GPU_B}/information", "")
+    odd = {
+        "nvmlDeviceGetNvLinkState": lambda pci, link: 1,
+        "nvmlDeviceGetNvLinkRemotePciInfo": lambda pci, link: SimpleNamespace(busId=end),
+    }
+    refused = refused_reset(host, odd)
+    assert (refused["kind"], refused["output"]) == ("ToolRefused", "In use by another client")
+
+
+def refused_reset(host: FakeHost, nvml: dict[str, Any]) -> Any:
+    """The refusal of a reset on a host whose NVML also answers these calls."""
+    server = Server(host.root, nvml=lambda: told(FakeMig(host), nvml), write=host.driver_write)
+    asker = Asker(server.answer)
+    asker.lock()
+    try:
+        return asker.execute({"verb": "reset_gpu", **GPU})["err"]
+    finally:
+        server.close()
 
 
 def told(nvml: FakeMig, more: dict[str, Any]) -> FakeMig:
