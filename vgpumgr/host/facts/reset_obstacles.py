@@ -40,9 +40,8 @@ def _ends(nvml: Any, address: str) -> Set[str]:
     """The PCI addresses to which the GPU's active links lead: of GPUs or of NVSwitches."""
     handle, found = _handle(nvml, address), set()
     for link in range(_LINKS):
-        with suppress(
-            NvmlFailed, ValueError
-        ):  # a link that the board does not have, or whose end is not told as an address
+        # The board may have fewer links, and what is at a link's end may have no address.
+        with suppress(NvmlFailed, ValueError):
             if ask(nvml, "nvmlDeviceGetNvLinkState", handle, link):
                 found.add(_sysfs_address(ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId))
     return found
