@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
+from vgpumgr.errors import LabError
 from vgpumgr.lab.machine import emulator
 from vgpumgr.lab.machine.machine import wait_until
 
@@ -15,9 +17,12 @@ if TYPE_CHECKING:
     from vgpumgr.lab.machine.machine import Machine
     from vgpumgr.lab.machine.root import HostRoot
 
+log = logging.getLogger(__name__)
+
 _VIRSH = ("virsh", "-q", "-c", "qemu:///system")
 _PID_FILE = "/run/libvirtd.pid"
 _LOG_PID_FILE = "/run/virtlogd.pid"
+_ATTEMPTS = 3
 # libudev refuses a /sys that is not a sysfs; libvirt's node devices come from there.
 _EXTRA = {"SYSTEMD_DEVICE_VERIFY_SYSFS": "0"}
 
@@ -62,13 +67,26 @@ def stop(machine: Machine) -> None:
 
 
 def define(machine: Machine, root: HostRoot, documents: Iterable[str]) -> None:
-    """Define all these VMs with one virsh call."""
+    """Define all these VMs with one virsh call. Raises LabError with what virsh said.
+
+    The first definition makes libvirtd start QEMU to learn what it can do. Where that QEMU is killed, as a loaded machine may do,
+    this one definition fails and the next one starts QEMU again: so all are defined once more, which changes none of the others.
+    """
     commands = []
     for number, document in enumerate(documents):
         root.write(f"tmp/define/{number}.xml", document, mode=0o600)
         commands.append(f"define /tmp/define/{number}.xml")
-    if commands:
-        machine.must([*_VIRSH, "; ".join(commands)])
+    if not commands:
+        return
+    for _attempt in range(_ATTEMPTS):
+        done = machine.run([*_VIRSH, "; ".join(commands)])
+        # virsh ends with the status of its last command; what the others met is on stderr alone.
+        said = done.stderr.strip()
+        if done.returncode == 0 and not said:
+            break
+        log.warning("not every VM was defined: %s", said)
+    else:
+        raise LabError("virsh did not define every VM of the host", details=said.splitlines())
     machine.must(["rm", "-rf", "/tmp/define"])
 
 
