@@ -11,7 +11,7 @@ from vgpumgr.lab.machine import emulator
 from vgpumgr.lab.machine.machine import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
     from vgpumgr.lab.machine.machine import Machine
@@ -78,16 +78,20 @@ def define(machine: Machine, root: HostRoot, documents: Iterable[str]) -> None:
         commands.append(f"define /tmp/define/{number}.xml")
     if not commands:
         return
-    for _attempt in range(_ATTEMPTS):
-        done = machine.run([*_VIRSH, "; ".join(commands)])
-        # virsh ends with the status of its last command; what the others met is on stderr alone.
-        said = done.stderr.strip()
-        if done.returncode == 0 and not said:
-            break
+    left = _ATTEMPTS
+    while said := _failures(machine, commands):
+        left -= 1
+        if not left:
+            raise LabError("virsh did not define every VM of the host", details=said.splitlines())
         log.warning("not every VM was defined: %s", said)
-    else:
-        raise LabError("virsh did not define every VM of the host", details=said.splitlines())
     machine.must(["rm", "-rf", "/tmp/define"])
+
+
+def _failures(machine: Machine, commands: Sequence[str]) -> str:
+    """What virsh said of those of its commands that failed: its status is that of the last one alone, so stderr counts."""
+    done = machine.run([*_VIRSH, "; ".join(commands)])
+    said = done.stderr.strip()
+    return said or (f"virsh ended with {done.returncode}" if done.returncode else "")
 
 
 def inactive_xml(machine: Machine, name: str) -> str | None:
