@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.draining import DrainRow
-    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
 POLL_S = 5.0

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.draining import DrainRow
-    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.purging import PurgePlan
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.modes import ModeRow

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import FleetPlan, FleetResult, TaskResult
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
-    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.core.reconcile.planned import PlannedTask
 
 
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import TaskResult
 from vgpumgr.core.commands import command
 from vgpumgr.core.plan import detach
-from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.reconcile import host_plan, task_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.plan.step import Step
-    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author, Task
     from vgpumgr.names import HostName
 
@@ -166,14 +166,14 @@ class HostRun:
 
     def _plan_again(self, task: Task) -> Sequence[Step]:
         view = self.read((task,))
-        return host_plan.plan_task(view, self._session.declaration, task, self._run).steps
+        return task_plan.plan_task(view, self._session.declaration, task, self._run).steps
 
     def _residues(self, after: HostView) -> dict[Task, tuple[Step, ...]]:
         found: dict[Task, tuple[Step, ...]] = {}
         for result in self.results:
             if result.outcome == errors.Outcome.DONE:
                 task = result.planned.task
-                steps = host_plan.plan_task(after, self._session.declaration, task, self._run).steps
+                steps = task_plan.plan_task(after, self._session.declaration, task, self._run).steps
                 if steps:
                     found[task] = steps
         return found

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import TaskResult
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.step import Step
-    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.names import HostName, Slot, VmUuid
 
 

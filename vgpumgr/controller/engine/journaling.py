@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.names import HostName
 
 

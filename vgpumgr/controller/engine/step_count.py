@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from vgpumgr.controller.context import Context, Progress
-    from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.names import HostName
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.names import GpuUuid, HostName, PciAddress, Slot, VmUuid
 

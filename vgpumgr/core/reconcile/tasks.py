@@ -394,6 +394,11 @@ def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
     return claim.origin == claims.INVENTORY and claim.site is not None and claim.site != declared.site
 
 
+def site_text(declared: HostDeclaration) -> str:
+    """The inventory at hand beside that of another site, in a message."""
+    return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
+
+
 def may_prune(declared: HostDeclaration, claim: Claim) -> bool:
     """Whether this inventory removes the claim once it no longer declares the slot."""
     return claim.origin == claims.INVENTORY and not is_of_other_site(declared, claim)

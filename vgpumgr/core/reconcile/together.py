@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author, DetachSlot
 
 

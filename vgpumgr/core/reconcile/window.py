@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.restart import Change, Waiting
-    from vgpumgr.core.reconcile.host_plan import PlannedTask
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author
 
 

@@ -16,7 +16,7 @@ from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile.adopt import AdoptPlan
-from vgpumgr.core.reconcile.host_plan import PlannedTask
+from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import Adopt
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent, JournalEntry, Question

@@ -13,7 +13,8 @@ from vgpumgr import errors, names
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import destroy_guard, host_plan, tasks
-from vgpumgr.core.reconcile.host_plan import HostPlan, PlannedTask
+from vgpumgr.core.reconcile.host_plan import HostPlan
+from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.names import HostName, VmName
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from vgpumgr.core.reconcile import host_plan, tasks
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.planned import PlannedTask
 
 RUN = tasks.Author(by="ansible@ctl1", at="2026-11-22T02:30:00Z")
 SLOT = names.DEFAULT_SLOT
@@ -32,9 +33,7 @@ def take(vm: str) -> tasks.DetachSlot:
     return tasks.DetachSlot(vm=names.VmName(vm), uuid=builders.vm_uuid(vm), slot=SLOT)
 
 
-def plan(
-    view: HostView, *todo: tasks.Task, declared: HostDeclaration | None = None
-) -> tuple[host_plan.PlannedTask, ...]:
+def plan(view: HostView, *todo: tasks.Task, declared: HostDeclaration | None = None) -> tuple[PlannedTask, ...]:
     planned_tasks, after = host_plan.plan_tasks(view, declared or declares(), todo, RUN)
     assert simulate.apply(view, [step for planned in planned_tasks for step in planned.steps]) == after
     return planned_tasks

@@ -18,6 +18,7 @@ from vgpumgr.core.reconcile import host_plan, tasks, together
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.planned import PlannedTask
 
 RUN = tasks.Author(by="anna@ctl1", at="2026-11-22T02:30:00Z")
 
@@ -37,7 +38,7 @@ ASKED = st.dictionaries(st.tuples(VM, SLOT), PROFILE, min_size=1, max_size=6).ma
 )
 
 
-def refused(planned: tuple[host_plan.PlannedTask, ...]) -> int:
+def refused(planned: tuple[PlannedTask, ...]) -> int:
     return sum(one.refused is not None for one in planned)
 
 

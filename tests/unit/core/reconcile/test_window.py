@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
-from tests.unit.core.reconcile.test_host_plan import FIXED, PCI, RUN, after
+from tests.unit.core.reconcile.host_plans import RUN, after
+from tests.unit.core.reconcile.test_gpu_settings import FIXED, PCI
 from vgpumgr.core.reconcile import window
 
 

@@ -1,0 +1,65 @@
+"""What a GPU needs, so that it has the mode, the scheduler and the GPU instances that it is to have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.inventory import settings
+from vgpumgr.core.plan import gpu_choice, layout, mode_plan, modes
+from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.core.reconcile import drift as drifts
+from vgpumgr.core.reconcile.planned import PlannedTask
+from vgpumgr.core.reconcile.tasks import RECONCILE
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode, SetGpuScheduler
+
+
+def plan_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuScheduler) -> PlannedTask:
+    """Set a declared scheduler without re-creating lost vGPUs: each VM's own task does that later.
+
+    Raises InventoryError for a GPU that is declared both by its address and by its UUID: every run would set it twice.
+    """
+    gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
+    request = scheduler_plan.SchedulerRequest(gpu_uuid=gpu_uuid, wish=task.wish, again=task.where is None)
+    if task.where is None:
+        return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request))
+    _guard_once(view, gpu, "scheduler", declared)
+    plan = scheduler_plan.plan_scheduler(view, request)
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish) if plan.changed else ())
+
+
+def plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> PlannedTask:
+    """Set a mode; in a reconcile without re-creating lost vGPUs, as for a scheduler. Raises InventoryError as for that."""
+    gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
+    if task.where is not None:
+        _guard_once(view, gpu, "mode", declared)
+    by_user = task.verb != RECONCILE
+    # What needed the mode may have been freed by a task before this one.
+    still = task.mode if not task.kept or gpu.mode is None else modes.ended(view, gpu)
+    mode = still or gpu.mode or task.mode
+    request = mode_plan.ModeRequest(gpu_uuid=gpu_uuid, mode=mode, again=by_user, reset=task.reset)
+    plan = modes.plan_mode(view, request)
+    differs = plan.changed and not by_user
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_mode(view, gpu, task.mode) if differs else ())
+
+
+def plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) -> PlannedTask:
+    """Raises InventoryError as for a scheduler."""
+    plan = layout.plan_layout(view, task.gpu_id, task.profiles)
+    _guard_once(view, plan.gpu, "instances", declared)
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_layout(view, plan) if plan.changed else ())
+
+
+def _guard_once(view: HostView, gpu: Gpu, setting: settings.Setting, declared: HostDeclaration) -> None:
+    same = settings.all_deciding(gpu, declared.of_gpus, setting)
+    if len(same) > 1:
+        raise errors.InventoryError(
+            f"the {setting} of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
+            details=[f"{item.where}: {item.name}" for item in same],
+            hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID, vgpumgr_boards a board's code or its name",
+        )

@@ -1,0 +1,87 @@
+"""What became of one task: its plan or its refusal; and of many, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.plan.instance_plan import InstancePlan
+from vgpumgr.core.plan.mode_plan import ModePlan
+from vgpumgr.core.plan.scheduler import GpuPlan
+from vgpumgr.core.reconcile.tasks import RECONCILE, FreeInstances, OfGpu
+
+if TYPE_CHECKING:
+    from vgpumgr.core.plan import step as plan_steps
+    from vgpumgr.core.plan.cordons import CordonPlan
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile.adopt import AdoptPlan
+    from vgpumgr.core.reconcile.drift import Drift
+    from vgpumgr.core.reconcile.tasks import Task
+
+# A task refused with one of these may succeed after another task: one that frees the room, or the device's other definition.
+_MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTask:
+    """One task: its plan, or why it was refused. `drift` says why there are steps.
+
+    Both are set if a declaration is refused but what the slot had before is kept intact.
+    """
+
+    task: Task
+    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | InstancePlan | None = None
+    refused: errors.VgpumgrError | None = None
+    drift: tuple[Drift, ...] = ()
+
+    @property
+    def steps(self) -> tuple[plan_steps.Step, ...]:
+        return self.plan.steps if self.plan else ()
+
+    @property
+    def gpu(self) -> str | None:
+        """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
+        if isinstance(self.plan, GpuPlan | ModePlan | InstancePlan):
+            return self.plan.gpu.pci
+        if isinstance(self.task, OfGpu | FreeInstances) and not self.task.gpu_id.startswith("GPU-"):
+            return self.task.gpu_id
+        return None
+
+    @property
+    def waits(self) -> str | None:
+        """What it waits for, as in "waits until …", if only something in use keeps it from being done; else None."""
+        if self.task.verb != RECONCILE or not isinstance(self.refused, errors.InUse):
+            return None
+        return self.refused.until
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it was refused for a reason that another task may still remove."""
+        return isinstance(self.refused, _MAY_PASS)
+
+
+class PlannedTasks:
+    """The planned tasks in order. If a task was repeated, a plan replaces the first refusal, but a second refusal does not."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, PlannedTask] = {}
+        self._first: dict[Task, int] = {}
+        self._added = 0
+
+    def add(self, planned: PlannedTask) -> None:
+        at = self._first.setdefault(planned.task, self._added)
+        if at != self._added:
+            if planned.refused is not None and not planned.steps:
+                return
+            first = self._rows.pop(at)
+            if first.steps:
+                self._rows[at] = replace(first, refused=None)
+            else:
+                self._first[planned.task] = self._added
+        self._rows[self._added] = planned
+        self._added += 1
+
+    @property
+    def in_order(self) -> tuple[PlannedTask, ...]:
+        return tuple(planned for _, planned in sorted(self._rows.items(), key=lambda row: row[0]))

@@ -1,0 +1,152 @@
+"""What a VM's slot needs, so that it has what was declared or once bound to it, or nothing where it is no longer declared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors, names
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model import claims
+from vgpumgr.core.plan import attach, detach, gpu_choice, ownership, targets
+from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.reconcile import drift as drifts
+from vgpumgr.core.reconcile import tasks, waiting
+from vgpumgr.core.reconcile.planned import PlannedTask
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.reconcile.tasks import EnsureSlot, PruneSlot
+
+
+def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, author: tasks.Author) -> PlannedTask:
+    domain = view.vms.of_name(task.vm)
+    if domain is None:
+        where = f" ({task.declared.where})" if task.declared else ""
+        near = names.nearest(task.vm, {item.name for item in view.domains})
+        raise errors.DeclaredVmUnknown(
+            f"{view.snapshot.host} has no VM {task.vm!r}{where}",
+            hint=f"did you mean {near}?" if near else "define it there, or remove it from the inventory",
+        )
+    try:
+        request = _request(view, declared, domain, task, author)
+    except errors.VgpumgrError as error:
+        return _kept(view, declared, domain, task, error)
+    try:
+        plan = _plan_request(view, domain, task, request)
+    except errors.NoCapacity as error:
+        return _kept(
+            view,
+            declared,
+            domain,
+            task,
+            waiting.instead(view, declared, error, partial(_plan_request, domain=domain, task=task, request=request)),
+        )
+    except errors.VgpumgrError as error:
+        return _kept(view, declared, domain, task, error)
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_slot(view, domain, task.slot, request.wish, plan))
+
+
+def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: targets.AttachRequest) -> Plan:
+    claim = domain.claim(task.slot)
+    whole = claim is not None and claim.state == claims.BOUND and targets.serves(view, claim, request)
+    if task.declared is None or (whole and domain.managed_save):
+        return attach.plan_mending(view, request)
+    return attach.plan_attach(view, request)
+
+
+def _kept(
+    view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, refused: errors.VgpumgrError
+) -> PlannedTask:
+    """The declaration cannot be served: until it can, keep what the slot already got intact."""
+    claim = domain.claim(task.slot)
+    nothing = PlannedTask(task=task, refused=refused)
+    if task.declared is None or claim is None or claim.state != claims.BOUND:
+        return nothing
+    if (
+        claim not in tasks.own_claims(view, domain)
+        or ownership.is_reverted(view, domain, claim)
+        or not profiles.is_served(claim.wish)
+    ):
+        return nothing
+    request = targets.request_of(domain, claim, policy=declared.policy)
+    try:
+        plan = attach.plan_mending(view, request)
+    except errors.VgpumgrError:
+        return nothing  # the first refusal is the one that counts
+    return PlannedTask(
+        task=task, plan=plan, refused=refused, drift=drifts.of_slot(view, domain, task.slot, claim.wish, plan)
+    )
+
+
+def _request(
+    view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, author: tasks.Author
+) -> targets.AttachRequest:
+    claim = domain.claim(task.slot)
+    if task.declared is None:
+        assert claim is not None
+        return targets.request_of(domain, claim, policy=declared.policy)
+    request = targets.AttachRequest(
+        vm=domain.uuid,
+        slot=task.slot,
+        wish=task.declared.wish,
+        origin=claims.INVENTORY,
+        by=author.by,
+        at=author.at,
+        policy=task.declared.policy or declared.policy,
+        gpus=gpu_choice.named(view.snapshot, task.declared.gpu_id),
+        site=declared.site,
+        declared=declared.vms_from,
+        conditions=task.declared.conditions,
+    )
+    if claim is not None and _is_ours_here(view, domain, claim) and tasks.is_of_other_site(declared, claim):
+        return _of_other_site(view, declared, domain, claim, request)
+    if claim is not None and claim.origin == claims.INVENTORY and domain.managed_save:
+        # Only what the claim says would be rewritten, but an image forbids every change of the definition.
+        kept = claim.conditions if targets.serves(view, claim, request) else request.conditions
+        request = replace(request, site=claim.site, declared=claim.declared, conditions=kept)
+    if claim is None or targets.serves(view, claim, request) or not _is_ours_here(view, domain, claim):
+        return request
+    if claim.origin == claims.INVENTORY:
+        return replace(request, replace=True)
+    targets.guard_offered(view, domain, request)
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {task.slot} has {claim.binding.type_name}, attached by {claim.by} as "
+        f"{claim.asked}, but is declared with {task.declared.asked} ({task.declared.where})",
+        hint=f"`{command('attach', domain.name, slot=task.slot, options=(*request.options, '--replace'))}` "
+        "carries out the declaration; or change the inventory",
+    )
+
+
+def _of_other_site(
+    view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
+) -> targets.AttachRequest:
+    """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
+    if targets.serves(view, claim, request):
+        return replace(request, site=claim.site, declared=claim.declared, conditions=claim.conditions)
+    targets.guard_offered(view, domain, request)
+    again = command("attach", domain.name, slot=claim.slot, options=(*request.options, "--replace"))
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "
+        f"but is declared with {' '.join(request.options)} by {tasks.site_text(declared)}",
+        hint=f"remove it from one of the two inventories; `{again}` makes it this one's",
+    )
+
+
+def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
+    return not domain.copied and claim.binding.host == view.snapshot.machine
+
+
+def plan_prune(view: HostView, task: PruneSlot, author: tasks.Author) -> PlannedTask:
+    request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
+    plan = detach.plan_detach(view, request)
+    domain = plans.find_domain(view, task.uuid)
+    claim = domain.claim(task.slot)
+    drift = (drifts.of_undeclared(view, domain, claim),) if claim is not None else ()
+    return PlannedTask(task=task, plan=plan, drift=drift)

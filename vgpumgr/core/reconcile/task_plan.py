@@ -1,0 +1,89 @@
+"""One task of a host → its plan, or why it is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.plan import cached, cordons
+from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan
+from vgpumgr.core.reconcile.planned import PlannedTask
+from vgpumgr.core.reconcile.tasks import (
+    Adopt,
+    AttachSlot,
+    DetachSlot,
+    EnsureSlot,
+    FreeInstances,
+    KeepInstances,
+    MoveSlot,
+    PruneSlot,
+    SetCordon,
+    SetGpuMode,
+    SetGpuScheduler,
+)
+
+if TYPE_CHECKING:
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile import tasks
+    from vgpumgr.core.reconcile.tasks import Task
+
+
+def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
+    """Plan one task on a view. A refusal becomes part of it, so that the other tasks go on."""
+    planned = _plan_task(view, declared, task, author)
+    if planned.refused is not None:
+        _tell_where(task, planned.refused)
+    return planned
+
+
+def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
+    """Add the line of the inventory to an error that only its correction ends. A host without room is no mistake there."""
+    match task:
+        case EnsureSlot(declared=declared) if declared is not None:
+            where = str(declared.where)
+        case SetGpuScheduler(where=str(where)) | SetGpuMode(where=str(where)) | KeepInstances(where=where):
+            pass
+        case _:
+            return
+    room_lacks = isinstance(error, errors.NoCapacity) and not isinstance(error, errors.ProfileNotHere)
+    if not isinstance(error, errors.RequestError) or room_lacks or where in error.message:
+        return
+    error.message, error.what = f"{error.message} ({where})", f"{error.what} ({where})"
+    if isinstance(error, errors.UnknownGpu) and error.details:
+        error.hint = f"name one of these in {where}"
+
+
+def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
+    try:
+        match task:
+            case EnsureSlot():
+                return slot_plan.plan_ensure(view, declared, task, author)
+            case PruneSlot():
+                return slot_plan.plan_prune(view, task, author)
+            case SetGpuScheduler():
+                return gpu_settings.plan_scheduler(view, declared, task)
+            case KeepInstances():
+                return gpu_settings.plan_layout(view, declared, task)
+            case SetGpuMode():
+                return gpu_settings.plan_mode(view, declared, task)
+            case AttachSlot():
+                return PlannedTask(task=task, plan=requests.plan_attach_slots(view, declared, task, author))
+            case DetachSlot():
+                return PlannedTask(task=task, plan=requests.plan_detach_slot(view, declared, task, author))
+            case Adopt():
+                request = adopt.AdoptRequest(vgpus=task.vgpus, by=author.by, at=author.at, policy=declared.policy)
+                return PlannedTask(task=task, plan=adopt.plan_adopt(view, request))
+            case SetCordon():
+                about = cordons.CordonRequest(
+                    gpu_id=task.gpu_id, reason=task.reason, by=author.by, at=author.at, keep=task.keep
+                )
+                return PlannedTask(task=task, plan=cordons.plan_cordon(view, about))
+            case FreeInstances():
+                return PlannedTask(task=task, plan=cached.plan_giving_back(view, task.gpu_id))
+            case MoveSlot():
+                return PlannedTask(task=task, plan=requests.plan_move_slot(view, declared, task))
+    except errors.VgpumgrError as error:
+        return PlannedTask(task=task, refused=error)
+    except Exception as error:  # noqa: BLE001 -- one odd VM must not block the others
+        return PlannedTask(task=task, refused=errors.Unexpected.of(error, about=task.subject))
