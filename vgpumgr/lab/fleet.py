@@ -75,9 +75,10 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
         try:
             sshd.make_key(layout.key)
             _make_authorities(layout, fleet.certificates)
-            library = build_nvml(_cache_folder())
+            cache = _cache_folder()
+            library = build_nvml(cache)
             for host in fleet.machines:
-                starting.append(_start(layout, spec, host.name, library))
+                starting.append(_start(layout, spec, host.name, library, cache / "qemu"))
             record = _await_pids(layout, spec, starting)
             record, host_keys = _await_hosts(layout, record, starting, tell)
             _write_known_hosts(layout, record, host_keys)
@@ -189,17 +190,17 @@ def _prepare(layout: Layout, spec: str) -> None:
 
 
 def _cache_folder() -> Path:
-    """Where the compiled library is kept between labs (its name identifies its sources)."""
+    """Where the compiled library is kept between labs (its name identifies its sources), and what QEMU told libvirtd."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "vgpumgr" / "lab"
 
 
-def _start(layout: Layout, spec: str, name: str, library: Path) -> _Starting:
+def _start(layout: Layout, spec: str, name: str, library: Path, answers: Path) -> _Starting:
     """Start a supervisor with its own session and namespaces, reparented, and with only the pipe's end of our descriptors."""
     folder = layout.host(name)
     folder.mkdir(parents=True)
     reading, writing = os.pipe()
-    arguments = (str(layout.folder), spec, name, str(library), str(writing))
+    arguments = (str(layout.folder), spec, name, str(library), str(answers), str(writing))
     with layout.log(name).open("ab") as log_file:
         done = subprocess.run(
             [*_DETACHED, sys.executable, "-P", *("-m", "vgpumgr.lab.machine.host"), *arguments],

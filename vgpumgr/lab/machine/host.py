@@ -1,4 +1,4 @@
-"""The supervisor process of one host: `python -m vgpumgr.lab.machine.host LAB SPEC NAME LIBRARY READY_FD`.
+"""The supervisor process of one host: `python -m vgpumgr.lab.machine.host LAB SPEC NAME LIBRARY ANSWERS READY_FD`.
 
 vgpumgr.lab.fleet starts it in its own mount, UTS and IPC namespaces. It writes {"pid": …} to READY_FD at once, and
 {"port": …, "host_key": …} when the host answers; on failure it writes {"error": …, "hint": …, "details": […]} and ends. Then
@@ -25,7 +25,7 @@ from vgpumgr.lab.spec_reader import load_spec
 log = logging.getLogger(__name__)
 
 
-def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
+def main(lab: str, spec: str, name: str, *, library: str, answers: str, ready: int) -> int:
     os.umask(0o022)
     end_on_signals()
     layout = Layout(folder=Path(lab))
@@ -38,9 +38,11 @@ def main(lab: str, spec: str, name: str, library: str, ready: int) -> int:
             supervisor = Supervisor(load_spec(spec).host(name), folder, sys.stderr.buffer)
             authorities = layout.authorities
             authorized = "" if authorities.for_users else layout.key.with_suffix(".pub").read_text(encoding="ascii")
-            host_key = supervisor.build(library=Path(library), authorized_key=authorized, authorities=authorities)
+            host_key = supervisor.build(
+                library=Path(library), answers=Path(answers), authorized_key=authorized, authorities=authorities
+            )
             supervisor.boot()
-            supervisor.define_vms()
+            supervisor.define_vms(answers=Path(answers))
             listener = control.listen(folder)
             _say(pipe, {"port": supervisor.port, "host_key": host_key})
         except (VgpumgrError, OSError) as error:
@@ -64,7 +66,8 @@ def _say(pipe: TextIO, answer: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+    _, where, spec_file, host, mock, folder, descriptor = sys.argv
+    status = main(where, spec_file, host, library=mock, answers=folder, ready=int(descriptor))
     logging.shutdown()
     # Not sys.exit, which would wait for the FUSE thread inside libfuse.
     os._exit(status)

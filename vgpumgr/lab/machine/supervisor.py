@@ -25,7 +25,18 @@ from vgpumgr.lab.driver.driver import (
     UNBIND_LOCK,
     Driver,
 )
-from vgpumgr.lab.machine import holder, libvirtd, lingering, loads, logins, namespace, nvidia, plugin, sshd
+from vgpumgr.lab.machine import (
+    capabilities,
+    holder,
+    libvirtd,
+    lingering,
+    loads,
+    logins,
+    namespace,
+    nvidia,
+    plugin,
+    sshd,
+)
 from vgpumgr.lab.machine.machine import Machine
 from vgpumgr.lab.machine.root import HostRoot
 from vgpumgr.lab.machine.threads import start_thread
@@ -85,8 +96,11 @@ class Supervisor:
 
     # the host's life
 
-    def build(self, *, library: Path, authorized_key: str, authorities: Authorities) -> str:
-        """Install the host on its fresh disk and create its first vGPUs; return the public host key."""
+    def build(self, *, library: Path, answers: Path, authorized_key: str, authorities: Authorities) -> str:
+        """Install the host on its fresh disk and create its first vGPUs; return the public host key.
+
+        `answers`: the folder of what QEMU told earlier hosts (capabilities.py).
+        """
         namespace.set_host_name(self._spec.name)
         self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
         nvidia.serve(self._driver, self._root.path / "sys", self._folder / "writes.jsonl")
@@ -94,6 +108,7 @@ class Supervisor:
         if not self._spec.is_jump:
             nvidia.install(self._root, library)
             libvirtd.install(self._root)
+            capabilities.give(self._root, answers)
         self._authorized_key = authorized_key
         logins.install(self._root, authorized_key)
         public = sshd.install(self._root, port=self.port, name=self._spec.name, authorities=authorities)
@@ -112,14 +127,18 @@ class Supervisor:
         self._start_services()
         log.info("%s is up, boot %s, port %d", self._spec.name, boot_id, self.port)
 
-    def define_vms(self) -> None:
-        """Define the VMs once, after the first boot; from then on the definitions are on the host's disk."""
+    def define_vms(self, *, answers: Path) -> None:
+        """Define the VMs once, after the first boot; from then on the definitions are on the host's disk.
+
+        libvirtd asks QEMU for the first of them at the latest; what it learned is kept in that folder.
+        """
         foreign = {item.vm: item for item in self._spec.foreign if item.vm is not None}
         libvirtd.define(
             self._machine,
             self._root,
             [libvirtd.domain_xml(vm, foreign=foreign.get(vm.name)) for vm in self._spec.vms],
         )
+        capabilities.keep(self._root, answers)
 
     def power_off(self) -> None:
         self._machine.kill()

@@ -1,0 +1,59 @@
+"""What QEMU told one host's libvirtd serves the next host, as long as libvirt finds it still true."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab_fixtures import ONE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.lab_fixtures import LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOST = "kvm01"
+THERE = "/var/cache/libvirt/qemu/capabilities"
+MARK = "<!-- as it was kept -->\n"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with nothing in it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "vgpumgr/lab/qemu"
+
+
+def answer_on_a_new_host(lab_factory: LabFactory) -> str:
+    """What its libvirtd has, once it has started and its VMs are defined; libvirtd writes it only where it asked QEMU."""
+    lab = lab_factory(ONE, shared=False)
+    found = lab.must(HOST, f"cat {THERE}/*.xml")
+    assert "vm01" in lab.must(HOST, "virsh list --all --name")
+    lab.down()
+    return found
+
+
+def test_a_host_asks_qemu_only_where_no_kept_answer_holds(lab_factory: LabFactory, cache: Path) -> None:
+    first = answer_on_a_new_host(lab_factory)
+    (kept,) = cache.iterdir()
+    assert kept.read_text(encoding="utf-8") == first
+
+    kept.write_text(first + MARK, encoding="utf-8")
+    assert answer_on_a_new_host(lab_factory) == first + MARK, "QEMU was asked again"
+
+    outdated, changes = re.subn(r"<qemuctime>\d+<", "<qemuctime>1<", first)
+    assert changes == 1
+    kept.write_text(outdated, encoding="utf-8")
+    assert answer_on_a_new_host(lab_factory) == first, "the answer of another QEMU was used"
+    assert kept.read_text(encoding="utf-8") == first, "and stays"
+
+
+def test_a_kept_answer_that_is_broken_keeps_no_host_from_coming_up(lab_factory: LabFactory, cache: Path) -> None:
+    first = answer_on_a_new_host(lab_factory)
+    (kept,) = cache.iterdir()
+    kept.write_text(first[:1000], encoding="utf-8")
+    assert answer_on_a_new_host(lab_factory) == first
