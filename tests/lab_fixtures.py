@@ -129,6 +129,17 @@ class LabFactory:
             self.shared[spec] = lab
         return lab
 
+    def end_own(self) -> None:
+        """Take down the labs that are not shared."""
+        for lab in self.all:
+            if lab not in self.shared.values():
+                lab.down()
+        self.all = list(self.shared.values())
+
+
+# The factory of this session, once a test has needed one.
+FACTORY = pytest.StashKey[LabFactory]()
+
 
 def fewer_vfs(spec: str, folder: Path) -> str:
     """A file in that folder: the built-in spec with 8 VFs on each board that has any. A host takes as long to read as it has VFs."""
@@ -152,7 +163,7 @@ def zygote() -> Zygote:
 
 
 @pytest.fixture(scope="session")
-def lab_factory() -> Iterator[LabFactory]:
+def lab_factory(request: pytest.FixtureRequest) -> Iterator[LabFactory]:
     """Labs on demand; all are down at the end. Skips where the machine cannot run one, but fails there with VGPUMGR_CI=1."""
     try:
         requirements.check()
@@ -162,7 +173,7 @@ def lab_factory() -> Iterator[LabFactory]:
             pytest.fail(reason)
         pytest.skip(reason)
     folder = Path(tempfile.mkdtemp(prefix="lab-", dir=memory.folder()))
-    factory = LabFactory(folder=folder)
+    factory = request.config.stash[FACTORY] = LabFactory(folder=folder)
     try:
         yield factory
     finally:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab_fixtures import ONE, SMALL
+from tests.lab_fixtures import FACTORY, ONE, SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("tests.acceptance.command", "tests.acceptance.domains", "tests.acceptance.truth")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_labs_end_with_their_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A host takes 50 MB: the hundred of all modules together are more than some machines have."""
+    yield
+    if factory := request.config.stash.get(FACTORY, None):
+        factory.end_own()
+
+
 @pytest.fixture(scope="module")
-def vf_lab(lab_factory: LabFactory) -> Iterator[Lab]:
+def vf_lab(lab_factory: LabFactory) -> Lab:
     """A lab of this module's own with one host: kvm01, with two A40. What a command does takes as long as the host is read."""
-    lab = lab_factory(ONE, shared=False)
-    yield lab
-    lab.down()
+    return lab_factory(ONE, shared=False)
 
 
 @pytest.fixture(scope="module")
-def vf_fleet(lab_factory: LabFactory) -> Iterator[Lab]:
+def vf_fleet(lab_factory: LabFactory) -> Lab:
     """A lab of this module's own with two hosts, as `mdev-vf` with fewer VFs: kvm02 has an A100."""
-    lab = lab_factory(SMALL, shared=False)
-    yield lab
-    lab.down()
+    return lab_factory(SMALL, shared=False)
