@@ -19,7 +19,7 @@ pytest.register_assert_rewrite("tests.acceptance.command", "tests.acceptance.dom
 
 @pytest.fixture(scope="module", autouse=True)
 def own_labs_end_with_their_module(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A host takes 50 MB: the hundred of all modules together are more than some machines have."""
+    """Each host takes 50 MB, and all modules together have a hundred: more than some machines can hold."""
     yield
     if factory := request.config.stash.get(FACTORY, None):
         factory.end_own()

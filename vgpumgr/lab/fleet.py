@@ -190,7 +190,7 @@ def _prepare(layout: Layout, spec: str) -> None:
 
 
 def _cache_folder() -> Path:
-    """Where the compiled library is kept between labs (its name identifies its sources), and what QEMU told libvirtd."""
+    """Where the compiled library is kept between labs (its name identifies its sources), and QEMU's capabilities."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "vgpumgr" / "lab"
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, author: tasks.Author) -> PlannedTask:
+    """Serve the slot; if its declaration is refused, keep what it has. Raises DeclaredVmUnknown."""
     domain = view.vms.of_name(task.vm)
     if domain is None:
         where = f" ({task.declared.where})" if task.declared else ""
@@ -144,6 +145,7 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def plan_prune(view: HostView, task: PruneSlot, author: tasks.Author) -> PlannedTask:
+    """Free a slot that is no longer declared. Raises the refusals of a detach."""
     request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
     plan = detach.plan_detach(view, request)
     domain = plans.find_domain(view, task.uuid)

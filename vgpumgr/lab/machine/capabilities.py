@@ -1,8 +1,7 @@
-"""What QEMU told libvirtd of itself, kept between hosts: a host that has it starts no QEMU before its first VM.
+"""QEMU's capabilities, as one host's libvirtd learned them, kept for the hosts that come after.
 
-Asking takes a third of what it takes to bring a host up. libvirtd itself looks whether an answer still holds: it has the times of
-QEMU's and libvirt's files, the kernel's version and the processor's microcode, and asks anew where one of them is another
-(src/qemu/qemu_capabilities.c, virQEMUCapsIsValid, libvirt 9.0).
+To learn them libvirtd starts QEMU, which takes a third of the time in which a host comes up. It writes the answer to a file, with the
+times of QEMU's program and of its own library, and starts QEMU again where one of them has changed (tried with libvirt 9.0).
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def stop(machine: Machine) -> None:
 def define(machine: Machine, root: HostRoot, documents: Iterable[str]) -> None:
     """Define all these VMs with one virsh call. Raises LabError with what virsh said.
 
-    The first definition makes libvirtd start QEMU to learn what it can do. Where that QEMU is killed, as a loaded machine may do,
-    this one definition fails and the next one starts QEMU again: so all are defined once more, which changes none of the others.
+    The first definition may make libvirtd start QEMU to learn its capabilities. If that QEMU is killed, for want of memory perhaps, only
+    this definition fails: the next one starts QEMU again. So all VMs are defined once more, which changes nothing about the others.
     """
     commands = []
     for number, document in enumerate(documents):

@@ -99,7 +99,7 @@ class Supervisor:
     def build(self, *, library: Path, answers: Path, authorized_key: str, authorities: Authorities) -> str:
         """Install the host on its fresh disk and create its first vGPUs; return the public host key.
 
-        `answers`: the folder of what QEMU told earlier hosts (capabilities.py).
+        `answers`: the folder in which earlier hosts left QEMU's capabilities (capabilities.py).
         """
         namespace.set_host_name(self._spec.name)
         self._root.build(name=self._spec.name, machine_id=self._spec.machine_id)
@@ -130,7 +130,7 @@ class Supervisor:
     def define_vms(self, *, answers: Path) -> None:
         """Define the VMs once, after the first boot; from then on the definitions are on the host's disk.
 
-        libvirtd asks QEMU for the first of them at the latest; what it learned is kept in that folder.
+        By then libvirtd has asked QEMU for its capabilities; its answer is kept in the folder `answers` for later hosts.
         """
         foreign = {item.vm: item for item in self._spec.foreign if item.vm is not None}
         libvirtd.define(
