@@ -9,6 +9,7 @@ that, and docstrings and comments, too. `name` is a whole identifier of product 
 from __future__ import annotations
 
 import ast
+import hashlib
 import io
 import re
 import sys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tools" / "words.txt"
+CLEAN = ROOT / ".cache" / "words"
 PRODUCT = ("vgpumgr", "ansible/plugins", "plugins")
 TEXTS = (
     "README.md",
@@ -95,24 +97,41 @@ def _docstrings(text: str) -> set[int]:
     return {node.lineno for node in first if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)}
 
 
-def check(path: str, text: str, words: Iterable[Word]) -> list[str]:
-    """One line for each word of the list in a file: where, what, and what to write."""
-    words, found = tuple(words), []
-    for piece in pieces(path, text):
-        for word in words:
-            if word.scope == "name":
-                hits = [0] if piece.scope == "name" and word.pattern.fullmatch(piece.text) else []
-            elif piece.scope == "text" or (piece.scope == "prose" and word.scope == "prose"):
-                hits = [match.start() for match in word.pattern.finditer(piece.text)]
-            else:
-                hits = []
-            for at in hits:
-                match = word.pattern.match(piece.text, at)
-                assert match is not None
-                line = piece.line + piece.text.count("\n", 0, at)
-                shown = " ".join(match[0].split())
-                found.append((line, f"{path}:{line}: `{shown}`: write {word.better}"))
-    return [text for _, text in sorted(set(found))]
+class Checker:
+    """Holds texts against a list of words. A name's words are looked for once, however often it occurs."""
+
+    def __init__(self, words: Iterable[Word]) -> None:
+        of = {scope: [word for word in words if word.scope == scope] for scope in SCOPES}
+        self._words = {"name": of["name"], "prose": of["prose"], "text": [*of["text"], *of["prose"]]}
+        self._any = {scope: _any_of(self._words[scope]) for scope in ("prose", "text")}
+        self._names: dict[str, list[Word]] = {}
+
+    def check(self, path: str, text: str) -> list[str]:
+        """One line for each word of the list in a file: where, what, and what to write."""
+        hits = [(line, shown, word) for piece in pieces(path, text) for line, shown, word in self._hits(piece)]
+        return [
+            said
+            for _, said in sorted(
+                {(line, f"{path}:{line}: `{shown}`: write {word.better}") for line, shown, word in hits}
+            )
+        ]
+
+    def _hits(self, piece: Piece) -> Iterator[tuple[int, str, Word]]:
+        if piece.scope == "name":
+            if piece.text not in self._names:
+                self._names[piece.text] = [word for word in self._words["name"] if word.pattern.fullmatch(piece.text)]
+            for word in self._names[piece.text]:
+                yield piece.line, piece.text, word
+        elif self._any[piece.scope].search(piece.text):
+            for word in self._words[piece.scope]:
+                for match in word.pattern.finditer(piece.text):
+                    yield piece.line + piece.text.count("\n", 0, match.start()), " ".join(match[0].split()), word
+
+
+def _any_of(words: Iterable[Word]) -> re.Pattern[str]:
+    """Matches where one of the words does; nothing where there are none."""
+    patterns = [f"(?{'i' if word.pattern.flags & re.IGNORECASE else ''}:{word.pattern.pattern})" for word in words]
+    return re.compile("|".join(patterns) or r"(?!)")
 
 
 def files() -> list[Path]:
@@ -123,12 +142,21 @@ def files() -> list[Path]:
 
 
 def main(named: list[str]) -> int:
-    """Print what was found; 1 where anything was."""
-    words = read_list(LIST.read_text(encoding="utf-8"))
-    paths = [Path(name).resolve() for name in named] or files()
-    found = [
-        line for path in paths for line in check(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"), words)
-    ]
+    """Print what was found; 1 where anything was. A file that had nothing is not read again until it or the list has changed."""
+    checker = Checker(read_list(LIST.read_text(encoding="utf-8")))
+    rules = hashlib.sha256(LIST.read_bytes() + Path(__file__).read_bytes())
+    clean = frozenset(CLEAN.read_text(encoding="utf-8").split()) if CLEAN.is_file() else frozenset()
+    found, kept = [], set()
+    for path in [Path(name).resolve() for name in named] or files():
+        name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        key = rules.copy()
+        key.update(f"{name}\0{text}".encode())
+        lines = [] if key.hexdigest() in clean else checker.check(name, text)
+        found += lines
+        if not lines:
+            kept.add(key.hexdigest())
+    CLEAN.parent.mkdir(exist_ok=True)
+    CLEAN.write_text("\n".join(sorted(clean | kept if named else kept)), encoding="utf-8")
     sys.stdout.write("".join(f"{line}\n" for line in found))
     return 1 if found else 0
 

@@ -36,7 +36,7 @@ class Park:
 
 
 def found(path: str, text: str) -> list[str]:
-    return words.check(path, text, words.read_list(LIST))
+    return words.Checker(words.read_list(LIST)).check(path, text)
 
 
 def test_each_scope_covers_what_it_says() -> None:
@@ -78,7 +78,22 @@ def test_a_word_is_told_by_the_exit_status(
     (tmp_path / "words.txt").write_text(LIST, encoding="utf-8")
     monkeypatch.setattr(words, "ROOT", tmp_path)
     monkeypatch.setattr(words, "LIST", tmp_path / "words.txt")
+    monkeypatch.setattr(words, "CLEAN", tmp_path / ".cache" / "words")
     assert words.main([]) == 1
     assert capsys.readouterr().out == "README.md:2: `foretells`: write predicts\n"
     (tmp_path / "README.md").write_text("fine\n", encoding="utf-8")
     assert words.main([]) == 0
+
+
+def test_a_file_that_had_nothing_is_read_again_when_the_list_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known of a file holds for this text under this list alone."""
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    monkeypatch.setattr(words, "LIST", tmp_path / "words.txt")
+    monkeypatch.setattr(words, "CLEAN", tmp_path / ".cache" / "words")
+    (tmp_path / "README.md").write_text("fine\n", encoding="utf-8")
+    for text, code in (("text | other | x", 0), ("text | fine | x", 1), ("text | other | x", 0)):
+        (tmp_path / "words.txt").write_text(text, encoding="utf-8")
+        assert words.main([]) == code
+        assert words.main([]) == code
