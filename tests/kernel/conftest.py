@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.kernel import guests, image
+from tests.kernel import guests, image, turn
 from tests.kernel.marks import parameters
 from tests.kernel.release import ALL, DEBIAN12, DEBIAN13, DEBIAN13_MODULAR, RELEASES
 from tests.kernel.vm import Vm, booted, serial_log, tail
@@ -19,51 +19,67 @@ if TYPE_CHECKING:
 
 _VERSIONS = "host-vm"
 
-
-_CONTRACT = f"contract on {DEBIAN13.name}"
+_CONTRACT = "contract on "
 # Two processes share these out in this order, the longest first. Debian 13 has tests of its own and is the slower one: its contract
-# is left to whoever is done first, which costs one more boot and saves the time in which only one host VM runs.
-_ORDER = (DEBIAN13.name, DEBIAN12.name, DEBIAN13_MODULAR.name, _CONTRACT)
+# is left to whoever is done first, which costs one more boot and saves the time in which only one host VM runs. Of a commit's tests,
+# which are all on one kernel, the contract is about half.
+_ORDER = (DEBIAN13.name, DEBIAN12.name, DEBIAN13_MODULAR.name, *(_CONTRACT + release.name for release in RELEASES))
 
 
-def share_of(nodeid: str) -> str:
+def release_of(nodeid: str) -> str:
+    """The name of the release whose host VM it needs, or nothing."""
+    return max((release.name for release in ALL if release.name in nodeid), key=len, default="")
+
+
+def share_of(nodeid: str, *, each_commit: bool) -> str:
     """What is run in one process, so that its host VM boots once: a release's tests, or its contract."""
-    names = sorted((release.name for release in ALL if release.name in nodeid), key=len)
-    if names[-1:] == [DEBIAN13.name] and "test_contract_kernel.py" in nodeid:
-        return _CONTRACT
-    return names[-1] if names else nodeid
+    name = release_of(nodeid)
+    if "test_contract_kernel.py" in nodeid and (each_commit or name == DEBIAN13.name):
+        return _CONTRACT + name
+    return name or nodeid
 
 
 class ByRelease(LoadScopeScheduling):
     """Each share in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return share_of(nodeid)
+        return share_of(nodeid, each_commit=_each_commit(self.config))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--each-commit", action="store_true", help="of the tests in host VMs, those that CI runs for each commit"
+        "--each-commit",
+        action="store_true",
+        help=f"of the tests in host VMs, those that CI runs for each commit, on one kernel ({turn.VARIABLE} names it)",
     )
 
 
+def _each_commit(config: pytest.Config) -> bool:
+    return bool(config.getoption("--each-commit", default=False))  # unknown where this folder is not what is run
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Which kernel has its turn."""
+    return f"kernel of this commit: {turn.of_this_commit().name}" if _each_commit(config) else None
+
+
 def _for_each_commit(item: pytest.Item) -> bool:
-    """Whether CI runs it; what needs no host VM always."""
-    share = share_of(item.nodeid)
-    name = DEBIAN13.name if share == _CONTRACT else share
+    """Whether CI runs it for this commit; what needs no host VM always."""
+    name = release_of(item.nodeid)
     mark = item.get_closest_marker("each_commit")
-    return share not in _ORDER or (mark is not None and name in mark.args)
+    return not name or (mark is not None and name in mark.args and name == turn.of_this_commit().name)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The shares in their order, for --no-loadscope-reorder; all other tests before them, as they were."""
-    if config.getoption("--each-commit", default=False):  # unknown where this folder is not what is run
+    each_commit = _each_commit(config)
+    if each_commit:
         config.hook.pytest_deselected(items=[item for item in items if not _for_each_commit(item)])
         items[:] = filter(_for_each_commit, items)
 
     def order(item: pytest.Item) -> int:
-        share = share_of(item.nodeid)
+        share = share_of(item.nodeid, each_commit=each_commit)
         return _ORDER.index(share) if share in _ORDER else -1
 
     items.sort(key=order)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.kernel import turn
 from tests.kernel.cards import HARDWARE, hardware, header
 from tests.kernel.release import ALL, Release
 from vgpumgr.lab.machine.libvirtd import domain_xml
@@ -186,8 +187,9 @@ def _alone(file: Path) -> Iterator[None]:
 
 
 def main(names: Sequence[str]) -> None:
-    """Make what is missing of the releases of these names, or of all, at once; say how long it took."""
+    """Make what is missing of the releases of these names, or of all, at once; say how long it took. `commit` is whose turn it is."""
     began = time.monotonic()
+    names = [turn.of_this_commit().name if name == "commit" else name for name in names]
     wanted = [release for release in ALL if not names or release.name in names]
     with ThreadPoolExecutor() as pool:
         for release, _ in zip(wanted, pool.map(build, wanted), strict=True):

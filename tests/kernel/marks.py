@@ -21,5 +21,7 @@ def on(*releases: Release) -> pytest.MarkDecorator:
 
 
 def each_commit(*releases: Release) -> pytest.MarkDecorator:
-    """For a test that CI runs for each commit, on these releases; `make test-kernel` runs every test on every release."""
+    """For a test that CI runs for each commit where one of these has its turn (turn.py); `make test-kernel` runs every test on every
+    release. What only one of them can play, and a reboot, which takes longest, is on that one's days: so both days take equally long.
+    """
     return pytest.mark.each_commit(*(release.name for release in releases))

@@ -11,7 +11,7 @@ from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, seen
 from tests.kernel.contract.places import H100
 from tests.kernel.marks import each_commit, on
-from tests.kernel.release import DEBIAN12, DEBIAN13
+from tests.kernel.release import DEBIAN12, DEBIAN13, RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def attached(vm: Vm, case: Case) -> dict[str, Any]:
     return row_of(vm, case)
 
 
-@each_commit(DEBIAN12, DEBIAN13)
+@each_commit(*RELEASES)
 def test_what_this_host_is(vm: Vm, note_versions: Callable[[Vm], None]) -> None:
     note_versions(vm)
     (host,) = vgpumgr(vm, "discover", "-o", "json").document["hosts"]
@@ -86,7 +86,7 @@ def holds_and_is_left_alone(vm: Vm, case: Case, end: str) -> None:
 
 
 @mediated
-@each_commit(DEBIAN12)
+@each_commit(*RELEASES)
 def test_a_guest_that_runs_holds_its_mdev_and_no_detach_takes_it(vm: Vm, case: Case) -> None:
     """Of a physical function: it is stopped in the end. Of a virtual one: its QEMU is killed."""
     holds_and_is_left_alone(vm, case, STOP if case is cases.PF else KILL)
@@ -151,7 +151,7 @@ def test_a_guest_keeps_its_vgpu_while_its_libvirt_daemon_is_restarted(vm: Vm) ->
     assert len(seen.hardware(vm)) == 1
 
 
-@each_commit(DEBIAN13)
+@each_commit(*RELEASES)
 def test_an_attach_that_loses_libvirt_in_the_middle_is_finished_by_the_next(vm: Vm) -> None:
     """The driver takes two seconds to make the vGPU; that is when libvirtd goes: between the claim and the device."""
     case = cases.VF

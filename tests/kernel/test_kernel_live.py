@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, guests, seen
 from tests.kernel.marks import each_commit
-from tests.kernel.release import DEBIAN12, DEBIAN13
+from tests.kernel.release import DEBIAN12, DEBIAN13, RELEASES
 
 if TYPE_CHECKING:
     from tests.kernel.vm import Vm
@@ -44,7 +44,7 @@ def nothing_left(vm: Vm, guest: str) -> bool:
     return (seen.hardware(vm), seen.ledger(vm)) == ({}, []) and "hostdev" not in both and "vgpumgr" not in both
 
 
-@each_commit(DEBIAN13)
+@each_commit(*RELEASES)
 def test_a_running_guest_gets_its_vgpu_and_gives_it_back(vm: Vm, native: str) -> None:
     """Without --force-live-detach nothing is taken from it."""
     row = attach(vm, native)
