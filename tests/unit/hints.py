@@ -9,15 +9,15 @@ from __future__ import annotations
 import ast
 import itertools
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import vgpumgr
+from tests import sources
+from tests.sources import PRODUCT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-TOP = Path(vgpumgr.__file__).parent
 _MOST = 16  # texts of one place; more would be a loop of choices
 GAP = "{…}"
 
@@ -33,19 +33,15 @@ class Hint(NamedTuple):
 
 @cache
 def collect() -> list[Hint]:
-    """All of them, in the order of their files. It takes seconds."""
-    found: list[Hint] = []
-    for path in sorted(TOP.rglob("*.py")):
-        if "lab" in path.relative_to(TOP).parts:
-            continue  # the lab's own errors are about a simulation
-        found += _Module(path).hints()
-    return found
+    """All of them, in the order of their files; but for the lab's own errors, which are about a simulation."""
+    places = [file for file in sources.files("vgpumgr") if "hint=" in sources.text(file)]
+    return [hint for file in places if PRODUCT / "lab" not in file.parents for hint in _Module(file).hints()]
 
 
 class _Module:
     def __init__(self, path: Path) -> None:
-        self._name = str(path.relative_to(TOP))
-        self._tree = ast.parse(path.read_text(encoding="utf-8"))
+        self._name = str(path.relative_to(PRODUCT))
+        self._tree = sources.tree(path)
         self._constants = _assigned(self._tree.body)
 
     def hints(self) -> Iterator[Hint]:
@@ -57,7 +53,7 @@ class _Module:
                 message = next(iter(self._texts(call.args[-1], known)), "") if call.args else ""
                 for text in self._texts(keyword.value, known):
                     if text.strip(GAP):
-                        yield Hint(f"{self._name}:{call.lineno}", _called(call.func), message, text)
+                        yield Hint(f"{self._name}:{call.lineno}", called(call.func), message, text)
 
     def _texts(self, node: ast.expr, known: dict[str, list[ast.expr]], depth: int = 0) -> list[str]:
         """The texts that an expression can be; a gap where that is not in the source."""
@@ -78,7 +74,7 @@ class _Module:
                 return [text for value in values for text in self._texts(value, known, depth + 1)]
             case ast.Name(id=name) if name in known:
                 return [text for value in known[name] for text in self._texts(value, known, depth + 1)][:_MOST]
-            case ast.Call(func=func) if _called(func) == "command":
+            case ast.Call(func=func) if called(func) == "command":
                 return [_command(node)]
         return [GAP]
 
@@ -109,7 +105,7 @@ def _assigned(nodes: list[ast.stmt] | list[ast.AST]) -> dict[str, list[ast.expr]
     return found
 
 
-def _called(func: ast.expr) -> str:
+def called(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else "?"
 
 

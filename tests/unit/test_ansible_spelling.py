@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import sources
+from tests.sources import PRODUCT, ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
 # What a task of the collection runs. The rest of the package speaks to people at a command line only.
 SPOKEN_BY = ("controller", "core", "documents", "inventory_files", "link", "names.py", "store")
 # Use cases of commands that no module has. A task never comes there.
@@ -73,18 +74,13 @@ def _sentences(tree: ast.AST) -> Iterator[str]:
 
 
 def _spoken() -> list[tuple[str, str]]:
-    package = ROOT / "vgpumgr"
-    assert all((package / name).is_file() for name in NOT_OF_A_TASK)
-    files = [
-        path
-        for part in SPOKEN_BY
-        for path in ([package / part] if part.endswith(".py") else (package / part).rglob("*.py"))
-    ]
+    assert all((PRODUCT / name).is_file() for name in NOT_OF_A_TASK)
+    names = {str(file.relative_to(PRODUCT)): file for file in sources.files("vgpumgr")}
     return [
         (name, text)
-        for path in sorted(files)
-        if (name := str(path.relative_to(package))) not in NOT_OF_A_TASK
-        for text in _sentences(ast.parse(path.read_text(encoding="utf-8")))
+        for name, file in names.items()
+        if name.partition("/")[0] in SPOKEN_BY and name not in NOT_OF_A_TASK and OPTION.search(sources.text(file))
+        for text in _sentences(sources.tree(file))
     ]
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.hints import TOP
+from tests import sources
+from tests.sources import PRODUCT
+from tests.unit.hints import called
 from vgpumgr import errors
 from vgpumgr.host import protocol
 from vgpumgr.link.program import refusals
@@ -67,10 +69,6 @@ def every_class(top: type[errors.VgpumgrError] = errors.VgpumgrError) -> Iterato
         yield from every_class(below)
 
 
-def busy_classes() -> set[str]:
-    return {one.__name__ for one in every_class() if one.exit_code == BUSY}
-
-
 @pytest.mark.parametrize("kind", [pytest.param(one, id=one.__name__) for one in every_class()])
 def test_what_ends_with_six_says_that_another_try_may_help_and_nothing_else_does(
     kind: type[errors.VgpumgrError],
@@ -83,20 +81,20 @@ def test_what_ends_with_six_says_that_another_try_may_help_and_nothing_else_does
 
 
 def test_each_place_that_ends_a_command_with_six_is_known_with_its_reason() -> None:
-    found = set()
-    for path in TOP.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                func = node.func
-                name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-                if name in busy_classes():
-                    found.add((str(path.relative_to(TOP)), name))
+    busy = {one.__name__ for one in every_class() if one.exit_code == BUSY}
+    found = {
+        (str(file.relative_to(PRODUCT)), name)
+        for file in sources.files("vgpumgr")
+        if any(f"{name}(" in sources.text(file) for name in busy)
+        for node in ast.walk(sources.tree(file))
+        if isinstance(node, ast.Call) and (name := called(node.func)) in busy
+    }
     assert found == PLACES.keys()
 
 
 def test_each_answer_of_the_host_program_has_its_code() -> None:
     """The kinds are those that protocol.py has, none left out."""
-    text = (TOP / "host/protocol.py").read_text(encoding="utf-8")
+    text = sources.text(PRODUCT / "host/protocol.py")
     block = text.partition("# kinds of err\n")[2].partition("\n\n")[0]
     names = [line.partition(" = ")[0] for line in block.splitlines() if " = " in line and line[0].isupper()]
     assert {getattr(protocol, name) for name in names} == KINDS.keys()

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-FILES = [file for folder in ("tests", "tools", "benchmarks", "vgpumgr") for file in (ROOT / folder).rglob("*.py")]
-ROOMS = "|".join(
-    sorted(path.stem for path in (ROOT / "vgpumgr").iterdir() if path.suffix in ("", ".py") and path.name[0] != "_")
-)
-_FROM = re.compile(r"^\s*from (vgpumgr(?:\.[\w.]+)?) import ([\w, ]+)", re.MULTILINE)
+from tests import sources
+from tests.sources import PRODUCT, ROOT
+
+ROOMS = "|".join(sorted(path.stem for path in PRODUCT.iterdir() if path.suffix in ("", ".py") and path.name[0] != "_"))
+_TEXT = re.compile(r'"""(.*?)"""|"([^"\n]*)"|\'([^\'\n]*)\'', re.DOTALL)
+_FROM = re.compile(r"\bfrom (vgpumgr(?:\.[\w.]+)?) import ([\w, ]+)")
 _DOTTED = re.compile(rf"vgpumgr\.(?:{ROOMS})(?:\.\w+)+")
-
-
-def texts(file: Path) -> list[str]:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def named(text: str) -> set[str]:
     """What a text names as ours: all that it imports, and itself where it is a dotted name."""
     found = {
-        f"{module}.{name.split(' as ')[0].strip()}"
+        f"{module}.{name.split()[0]}"
         for module, names in _FROM.findall(text)
         for name in names.split(",")
+        if name.strip()
     }
     return found | ({text} if _DOTTED.fullmatch(text) else set())
 
@@ -48,8 +42,10 @@ def is_there(dotted: str) -> bool:
 
 def test_what_a_program_in_a_text_imports_is_there() -> None:
     named_by: dict[str, list[str]] = {}
-    for file in FILES:
-        for name in {name for text in texts(file) for name in named(text)}:
+    for file in sources.files("tests", "tools", "benchmarks", "vgpumgr"):
+        for name in {
+            name for parts in _TEXT.findall(sources.text(file).replace("\\n", ";")) for name in named("".join(parts))
+        }:
             named_by.setdefault(name, []).append(str(file.relative_to(ROOT)))
     assert len(named_by) > 20
     assert {name: files for name, files in sorted(named_by.items()) if not is_there(name)} == {}

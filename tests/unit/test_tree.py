@@ -7,13 +7,14 @@ reached only from far away is tested by nobody in particular.
 
 from __future__ import annotations
 
-import ast
+import re
 from functools import cache
 from pathlib import Path
 
+from tests import sources
+from tests.sources import PRODUCT, ROOT
+
 HERE = Path(__file__)
-ROOT = HERE.parents[2]
-PRODUCT = ROOT / "vgpumgr"
 # Module → the test, elsewhere, that proves it. The list may only get shorter.
 SCHEMAS = "acceptance/test_schemas.py"  # prints each document and holds it against its schema
 SMI = "lab/nvml/test_nvidia_smi.py"  # runs the program as the one file that it is installed as
@@ -56,31 +57,18 @@ ELSEWHERE = {
 @cache
 def modules() -> dict[str, Path]:
     """Dotted name → file."""
-    return {_dotted(file): file for file in PRODUCT.rglob("*.py")}
-
-
-def _dotted(file: Path) -> str:
-    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return {sources.dotted(file): file for file in sources.files("vgpumgr")}
 
 
 @cache
 def imported(file: Path) -> frozenset[str]:
     """Modules of the product that a file imports anywhere in it, or names in a string (commands by their names below vgpumgr.cli)."""
-    found: set[str] = set()
-    package = _dotted(file).split(".") if file.name == "__init__.py" else _dotted(file).split(".")[:-1]
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Import():
-                found.update(name.name for name in node.names)
-            case ast.ImportFrom():
-                above = package[: len(package) + 1 - node.level] if node.level else []
-                base = ".".join((*above, *([node.module] if node.module else [])))
-                found.update((base, *(f"{base}.{name.name}" for name in node.names)))
-            case ast.Constant(value=str(text)):
-                found.update((text.partition(":")[0], f"vgpumgr.cli.{text}" if "." in text else ""))
-            case _:
-                pass
-    return frozenset(found & set(modules()))
+    named = {
+        name
+        for text in re.findall(r"""["']([\w.]+)[:"']""", sources.text(file))
+        for name in (text, f"vgpumgr.cli.{text}")
+    }
+    return (sources.imported(file) | named) & modules().keys()
 
 
 def room(module: str) -> tuple[str, ...]:
