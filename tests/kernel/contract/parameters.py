@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract.places import A40, L40S, MDEVS, PROC, T4, A, function, mdev, type_file, types, vgpu
-from tests.kernel.contract.row import Basis, KernelOnly, Parameter, Row
+from tests.kernel.contract.row import Basis, KernelOnly, Parameter, Rows
 from tests.kernel.contract.steps import comes, gone, leads, names, puts, refuses, tells
 
 _Q4, _A40_Q4, _L40S_Q4 = T4.kind("4Q"), A40.kind("4Q"), L40S.kind("4Q")
@@ -15,110 +15,81 @@ _CYCLED = (puts(_UNBIND_LOCK, "1\n"), puts(_NUMVFS, "0"), puts(_NUMVFS, "8"))
 _EIO = "5"
 _FAULT = Parameter(name="create_errno", value=_EIO, lab_fault="create-eio")
 
+
 ROWS = (
-    Row(
-        name="a driver that refuses every create with EIO leaves nothing behind",
-        card="T4 A40",
-        rests=Basis.OPEN_PART,
-        source="525.85.07: run on 5.15",
+    Rows("T4 A40", Basis.OPEN_PART, "525.85.07: run on 5.15")(
+        "a driver that refuses every create with EIO leaves nothing behind",
+        refuses("EIO", _CREATE, A),
+        refuses("EIO", type_file(A40.vfs[0], _A40_Q4, "create"), A),
+        names(MDEVS),
+        names(type_file(T4.pci, _Q4, "devices")),
+        tells(type_file(T4.pci, _Q4, "available_instances"), "4\n"),
+        refuses("EINVAL", _CREATE, "no"),
         driver=(_FAULT,),
-        steps=(
-            refuses("EIO", _CREATE, A),
-            refuses("EIO", type_file(A40.vfs[0], _A40_Q4, "create"), A),
-            names(MDEVS),
-            names(type_file(T4.pci, _Q4, "devices")),
-            tells(type_file(T4.pci, _Q4, "available_instances"), "4\n"),
-            refuses("EINVAL", _CREATE, "no"),
-        ),
     ),
-    Row(
-        name="a driver that refuses every type with EIO reads back 0, and still says what is no type",
-        card="L40S",
-        rests=Basis.OPEN_PART,
-        source="525.85.07: run on 5.19",
+    Rows("L40S", Basis.OPEN_PART, "525.85.07: run on 5.19")(
+        "a driver that refuses every type with EIO reads back 0, and still says what is no type",
+        refuses("EIO", _TYPE0, str(_L40S_Q4.id)),
+        tells(_TYPE0, "0\n"),
+        refuses("EINVAL", _TYPE0, "no"),
+        refuses("EPERM", _TYPE0, "0"),
         driver=(_FAULT,),
-        steps=(
-            refuses("EIO", _TYPE0, str(_L40S_Q4.id)),
-            tells(_TYPE0, "0\n"),
-            refuses("EINVAL", _TYPE0, "no"),
-            refuses("EPERM", _TYPE0, "0"),
-        ),
     ),
-    Row(
-        name="taking a type away may fail though nobody holds it, and the type stays",
-        card="L40S",
-        rests=Basis.INFERRED,
-        source="a resource manager that fails; 525.85.07 hands EIO on",
+    Rows("L40S", Basis.INFERRED, "a resource manager that fails; 525.85.07 hands EIO on")(
+        "taking a type away may fail though nobody holds it, and the type stays",
+        puts(_TYPE0, str(_L40S_Q4.id)),
+        refuses("EIO", _TYPE0, "0"),
+        tells(_TYPE0, f"{_L40S_Q4.id}\n"),
         driver=(Parameter(name="clear_errno", value=_EIO),),
         only=KernelOnly(reason="the lab has no fault for it"),
-        steps=(
-            puts(_TYPE0, str(_L40S_Q4.id)),
-            refuses("EIO", _TYPE0, "0"),
-            tells(_TYPE0, f"{_L40S_Q4.id}\n"),
-        ),
     ),
-    Row(
-        name="a create and a removal may take their time, and nothing comes back before it is done",
-        card="T4 L40S",
-        rests=Basis.FIELD,
-        source="a create takes up to a second on a card",
+    Rows("T4 L40S", Basis.FIELD, "a create takes up to a second on a card")(
+        "a create and a removal may take their time, and nothing comes back before it is done",
+        puts(_CREATE, A, at_least_s=0.5),
+        names(MDEVS, A),
+        puts(mdev(A, "remove"), "1", at_least_s=0.5),
+        names(MDEVS),
+        puts(_TYPE0, str(_L40S_Q4.id), at_least_s=0.5),
+        tells(_TYPE0, f"{_L40S_Q4.id}\n"),
         driver=(Parameter(name="slow_ms", value="600"),),
         only=KernelOnly(reason="a create takes a millisecond in the lab (docs/lab.md)"),
-        steps=(
-            puts(_CREATE, A, at_least_s=0.5),
-            names(MDEVS, A),
-            puts(mdev(A, "remove"), "1", at_least_s=0.5),
-            names(MDEVS),
-            puts(_TYPE0, str(_L40S_Q4.id), at_least_s=0.5),
-            tells(_TYPE0, f"{_L40S_Q4.id}\n"),
-        ),
     ),
-    Row(
-        name="VFs may be there before their types are",
-        card="A40 L40S",
-        rests=Basis.FIELD,
-        source="VFs come up one by one, and late (gpu-operator PR 2002, gpu-driver-container PR 29)",
+    Rows(
+        "A40 L40S", Basis.FIELD, "VFs come up one by one, and late (gpu-operator PR 2002, gpu-driver-container PR 29)"
+    )(
+        "VFs may be there before their types are",
+        *_CYCLED,
+        tells(_NUMVFS, "8\n"),
+        leads(function(A40.vfs[0], "driver"), "drivers", "nvidia"),
+        gone(types(A40.vfs[7])),
+        comes(types(A40.vfs[0])),
+        tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
+        *(comes(types(vf)) for vf in A40.vfs),
+        puts(_UNBIND_LOCK, "0\n"),
         driver=(Parameter(name="late_vfs_ms", value="4000"),),
         only=KernelOnly(reason="in the lab VFs are late with all they have (late-vfs, after a reboot)"),
-        steps=(
-            *_CYCLED,
-            tells(_NUMVFS, "8\n"),
-            leads(function(A40.vfs[0], "driver"), "drivers", "nvidia"),
-            gone(types(A40.vfs[7])),
-            comes(types(A40.vfs[0])),
-            tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
-            *(comes(types(vf)) for vf in A40.vfs),
-            puts(_UNBIND_LOCK, "0\n"),
-        ),
     ),
-    Row(
-        name="unbindLock takes every write and tells only by reading whether it was given",
-        card="A40",
-        rests=Basis.OPEN_MODULES,
-        source="nv-procfs.c",
+    Rows("A40", Basis.OPEN_MODULES, "nv-procfs.c")(
+        "unbindLock takes every write and tells only by reading whether it was given",
+        puts(f"{PROC}/gpus/{A40.pci}/unbindLock", "1\n"),
+        tells(f"{PROC}/gpus/{A40.pci}/unbindLock", "0\n"),
         driver=(Parameter(name="unbind_busy", value="1"),),
         only=KernelOnly(reason="the lab has no unbindLock, its VFs come by themselves or by its sriov-manage"),
-        steps=(puts(f"{PROC}/gpus/{A40.pci}/unbindLock", "1\n"), tells(f"{PROC}/gpus/{A40.pci}/unbindLock", "0\n")),
     ),
-    Row(
-        name="with unbindLock VFs go and come by sriov_numvfs, and their vGPUs are lost",
-        card="A40",
-        rests=Basis.OPEN_PART,
-        source="525.85.07: run on 5.15: idle mdevs end cleanly with their VF",
+    Rows("A40", Basis.OPEN_PART, "525.85.07: run on 5.15: idle mdevs end cleanly with their VF")(
+        "with unbindLock VFs go and come by sriov_numvfs, and their vGPUs are lost",
+        puts(type_file(A40.vfs[0], _A40_Q4, "create"), A),
+        puts(_UNBIND_LOCK, "1\n"),
+        tells(_UNBIND_LOCK, "1\n"),
+        puts(_NUMVFS, "0"),
+        tells(_NUMVFS, "0\n"),
+        names(MDEVS),
+        names("/sys/class/mdev_bus", T4.pci),
+        puts(_NUMVFS, "8"),
+        tells(_NUMVFS, "8\n"),
+        names("/sys/class/mdev_bus", T4.pci, *A40.vfs),
+        tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
+        puts(_UNBIND_LOCK, "0\n"),
         only=KernelOnly(reason="the lab has no unbindLock, its VFs come by themselves or by its sriov-manage"),
-        steps=(
-            puts(type_file(A40.vfs[0], _A40_Q4, "create"), A),
-            puts(_UNBIND_LOCK, "1\n"),
-            tells(_UNBIND_LOCK, "1\n"),
-            puts(_NUMVFS, "0"),
-            tells(_NUMVFS, "0\n"),
-            names(MDEVS),
-            names("/sys/class/mdev_bus", T4.pci),
-            puts(_NUMVFS, "8"),
-            tells(_NUMVFS, "8\n"),
-            names("/sys/class/mdev_bus", T4.pci, *A40.vfs),
-            tells(type_file(A40.vfs[0], _A40_Q4, "available_instances"), "1\n"),
-            puts(_UNBIND_LOCK, "0\n"),
-        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.kernel.contract.places import A40, CARDS, HOST, L40S, PCI, PCI_DRIVER, PROC, T4, function
-from tests.kernel.contract.row import Basis, Row
+from tests.kernel.contract.row import Basis, Rows
 from tests.kernel.contract.steps import (
     among,
     closed,
@@ -29,22 +29,16 @@ def _information(name: str, pci: str, uuid: str, minor: int) -> str:
 
 
 ROWS = (
-    Row(
-        name="every card and VF is a function of the PCI bus",
-        card="T4 A40 L40S H100",
-        rests=Basis.KERNEL,
-        steps=(
-            among(PCI, *_ALL, missing=("0000:41:00.4", "0000:81:01.4"), varies=_OTHERS),
-            leads(function(T4.pci), "devices", "pci0000:41", T4.pci),
-            leads(function(A40.vfs[7]), "devices", "pci0000:81", A40.vfs[7]),
-        ),
+    Rows("T4 A40 L40S H100", Basis.KERNEL)(
+        "every card and VF is a function of the PCI bus, with a NUMA node",
+        among(PCI, *_ALL, missing=("0000:41:00.4", "0000:81:01.4"), varies=_OTHERS),
+        leads(function(T4.pci), "devices", "pci0000:41", T4.pci),
+        leads(function(A40.vfs[7]), "devices", "pci0000:81", A40.vfs[7]),
+        *(tells(function(pci, "numa_node"), "0\n") for card in CARDS for pci in (card.pci, *card.vfs[:1])),
     ),
-    Row(
-        name="every function has vendor, device, class and revision, VFs as their card",
-        card="T4 A40 L40S H100",
-        rests=Basis.CAPTURE,
-        source="an A2 and an RTX PRO 6000: VFs have class 0x0302, too",
-        steps=tuple(
+    Rows("T4 A40 L40S H100", Basis.CAPTURE, "an A2 and an RTX PRO 6000: VFs have class 0x0302, too")(
+        "every function has vendor, device, class and revision, VFs as their card",
+        *(
             step
             for card in CARDS
             for pci in (card.pci, *card.vfs[:1], *card.vfs[-1:])
@@ -58,65 +52,32 @@ ROWS = (
             )
         ),
     ),
-    Row(
-        name="every function tells its NUMA node",
-        card="T4 A40 L40S H100",
-        rests=Basis.KERNEL,
-        steps=tuple(tells(function(pci, "numa_node"), "0\n") for card in CARDS for pci in (card.pci, *card.vfs[:1])),
+    Rows("T4 A40 L40S H100", Basis.CAPTURE, "an A2 and an RTX PRO 6000")(
+        "every function is bound to nvidia, and its driver lists all of them",
+        *(leads(function(pci, "driver"), "pci", "drivers", "nvidia") for pci in _ALL),
+        among(PCI_DRIVER, *_ALL, varies="a driver has files of its own beside them"),
     ),
-    Row(
-        name="every function is bound to nvidia, and its driver lists all of them",
-        card="T4 A40 L40S H100",
-        rests=Basis.CAPTURE,
-        source="an A2 and an RTX PRO 6000",
-        steps=(
-            *(leads(function(pci, "driver"), "pci", "drivers", "nvidia") for pci in _ALL),
-            among(PCI_DRIVER, *_ALL, varies="a driver has files of its own beside them"),
+    Rows("T4", Basis.KERNEL)(
+        "a function's uevent says what it is, and what is read of a function can be read only",
+        tells(
+            function(T4.pci, "uevent"),
+            "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:1EB8\nPCI_SUBSYS_ID=10DE:145A\nPCI_SLOT_NAME=0000:41:00.0\n"
+            "MODALIAS=pci:v000010DEd00001EB8sv000010DEsd0000145Abc03sc02i00\n",
         ),
+        tells(function(T4.pci, "modalias"), "pci:v000010DEd00001EB8sv000010DEsd0000145Abc03sc02i00\n"),
+        *(looks(function(T4.pci, name), "file 0444") for name in ("vendor", "device", "class", "irq", "resource")),
+        looks(function(T4.pci, "uevent"), "file 0644"),
+        looks(function(T4.pci, "driver"), "link"),
+        looks(function(T4.pci), "link"),
+        closed("EACCES", function(T4.pci, "vendor"), "w"),
     ),
-    Row(
-        name="a function's uevent says what it is",
-        card="T4",
-        rests=Basis.KERNEL,
-        steps=(
-            tells(
-                function(T4.pci, "uevent"),
-                "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:1EB8\nPCI_SUBSYS_ID=10DE:145A\nPCI_SLOT_NAME=0000:41:00.0\n"
-                "MODALIAS=pci:v000010DEd00001EB8sv000010DEsd0000145Abc03sc02i00\n",
-            ),
-            tells(function(T4.pci, "modalias"), "pci:v000010DEd00001EB8sv000010DEsd0000145Abc03sc02i00\n"),
-        ),
-    ),
-    Row(
-        name="what is read of a function can be read only",
-        card="T4",
-        rests=Basis.KERNEL,
-        steps=(
-            *(looks(function(T4.pci, name), "file 0444") for name in ("vendor", "device", "class", "irq", "resource")),
-            looks(function(T4.pci, "uevent"), "file 0644"),
-            looks(function(T4.pci, "driver"), "link"),
-            looks(function(T4.pci), "link"),
-            closed("EACCES", function(T4.pci, "vendor"), "w"),
-        ),
-    ),
-    Row(
-        name="nothing but the cards is in /proc/driver/nvidia/gpus",
-        card="T4 A40 L40S H100",
-        rests=Basis.OPEN_MODULES,
-        source="nv-procfs.c",
-        steps=(
-            names(f"{PROC}/gpus", *(card.pci for card in CARDS)),
-            names(PROC, "gpus", "params", "version"),
-            *(names(f"{PROC}/gpus/{card.pci}", "information", "registry", "unbindLock") for card in CARDS),
-            gone(f"{PROC}/gpus/{A40.vfs[0]}"),
-        ),
-    ),
-    Row(
-        name="/proc/driver/nvidia tells each card's model, UUID and place",
-        card="T4 A40 L40S H100",
-        rests=Basis.OPEN_MODULES,
-        source="nv-procfs.c",
-        steps=tuple(
+    Rows("T4 A40 L40S H100", Basis.OPEN_MODULES, "nv-procfs.c")(
+        "nothing but the cards is in /proc/driver/nvidia/gpus, each with its model, UUID and place",
+        names(f"{PROC}/gpus", *(card.pci for card in CARDS)),
+        names(PROC, "gpus", "params", "version"),
+        *(names(f"{PROC}/gpus/{card.pci}", "information", "registry", "unbindLock") for card in CARDS),
+        gone(f"{PROC}/gpus/{A40.vfs[0]}"),
+        *(
             tells(
                 f"{PROC}/gpus/{card.pci}/information",
                 _information(card.gpu.board.name, card.pci, card.spec.uuid, minor),
@@ -124,20 +85,15 @@ ROWS = (
             for minor, card in enumerate(CARDS)
         ),
     ),
-    Row(
-        name="/proc/driver/nvidia tells what the module was loaded with, and /sys its version",
-        card="T4 A40 L40S H100",
-        rests=Basis.OPEN_MODULES,
-        source="nv-procfs.c, nv.c",
-        steps=(
-            like(f"{PROC}/params", r'(\w+: .*\n)*RegistryDwords: ""\nRegistryDwordsPerDevice: ""\n(\w+: .*\n)*'),
-            like(
-                f"{PROC}/version",
-                rf"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {HOST.driver_version}  .*\nGCC version: .*\n",
-            ),
-            tells("/sys/module/nvidia/version", f"{HOST.driver_version}\n"),
-            tells("/sys/module/nvidia/initstate", "live\n"),
-            tells(f"{PROC}/gpus/{L40S.pci}/unbindLock", "0\n"),
+    Rows("T4 A40 L40S H100", Basis.OPEN_MODULES, "nv-procfs.c, nv.c")(
+        "/proc/driver/nvidia tells what the module was loaded with, and /sys its version",
+        like(f"{PROC}/params", r'(\w+: .*\n)*RegistryDwords: ""\nRegistryDwordsPerDevice: ""\n(\w+: .*\n)*'),
+        like(
+            f"{PROC}/version",
+            rf"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {HOST.driver_version}  .*\nGCC version: .*\n",
         ),
+        tells("/sys/module/nvidia/version", f"{HOST.driver_version}\n"),
+        tells("/sys/module/nvidia/initstate", "live\n"),
+        tells(f"{PROC}/gpus/{L40S.pci}/unbindLock", "0\n"),
     ),
 )

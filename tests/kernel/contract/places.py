@@ -29,6 +29,7 @@ NVML = "/sys/kernel/debug/nvlab/nvml"  # what the mock libnvidia-ml reads, and w
 A = "9e0d0000-0000-4000-8000-00000000000a"
 B = "9e0d0000-0000-4000-8000-00000000000b"
 C = "9e0d0000-0000-4000-8000-00000000000c"
+D = "9e0d0000-0000-4000-8000-00000000000d"
 
 
 @dataclass(frozen=True)

@@ -296,3 +296,19 @@ class Row:
     source: str = ""
     driver: tuple[Parameter, ...] = ()
     only: LabOnly | KernelOnly | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Makes rows about the same card that rest on the same."""
+
+    card: str
+    rests: Basis
+    source: str = ""
+
+    def __call__(
+        self, name: str, *steps: Step, driver: tuple[Parameter, ...] = (), only: LabOnly | KernelOnly | None = None
+    ) -> Row:
+        return Row(
+            name=name, card=self.card, rests=self.rests, steps=steps, source=self.source, driver=driver, only=only
+        )
