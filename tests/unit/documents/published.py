@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,24 +52,40 @@ def _told(error: Any) -> str:
     return f"{deepest.json_path}: {deepest.message}"
 
 
-def needless(thing: str, document: Any) -> list[str]:
-    """Where an object of that thing lacks a key and is let pass all the same."""
-    return [where for where, without in _shorter(document) if validator(thing).is_valid(without)]
-
-
-def _shorter(document: Any) -> Iterator[tuple[str, Any]]:
-    """(where, the document without that key) for every key of every object in it, maps apart; once for objects that are alike."""
+def needless(thing: str, *documents: Any) -> list[str]:
+    """Where an object of that thing lacks a key and is let pass all the same; asked once for objects within it that are alike, maps apart."""
     seen: set[object] = set()
+    return [where for document in documents for where in _needless_in(thing, document, seen)]
+
+
+def _needless_in(thing: str, document: Any, seen: set[object]) -> Iterator[str]:
     for path in _objects(document, ()):
         part = _at(document, path)
         alike = (*(key for key in path if isinstance(key, str)), *part, part.get("verb"), part.get("kind"))
         if alike in seen:
             continue
         seen.add(alike)
+        # Of the rest of the document as little as will do, since all of it is looked at for each key.
+        least, place = _least(document, path), tuple(0 if isinstance(key, int) else key for key in path)
+        if not validator(thing).is_valid(least):
+            least, place = document, path
         for key in part:
-            copy = json.loads(json.dumps(document))
-            del _at(copy, path)[key]
-            yield ".".join(map(str, (*path, key))), copy
+            without = deepcopy(least)
+            del _at(without, place)[key]
+            if validator(thing).is_valid(without):
+                yield ".".join(map(str, (*path, key)))
+
+
+def _least(value: Any, path: tuple[str | int, ...]) -> Any:
+    """The object at that path with what it stands in; of the lists on the way one item, and of all others none."""
+    if not path:
+        return value
+    if isinstance(value, list):
+        return [_least(value[int(path[0])], path[1:])]
+    return {
+        key: _least(below, path[1:]) if key == path[0] else [] if isinstance(below, list) else below
+        for key, below in value.items()
+    }
 
 
 def _objects(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:

@@ -119,8 +119,9 @@ def objects(value: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("thing", THINGS)
 def test_no_key_may_be_missing(thing: str) -> None:
     """Every object without any one of its keys is refused: a reader may count on each. Unknown keys are let pass."""
-    for example in published.schemas()[thing]["examples"]:
-        assert published.needless(thing, example) == []
+    examples = published.schemas()[thing]["examples"]
+    assert published.needless(thing, *examples) == []
+    for example in examples:
         assert published.problems(thing, {**example, "added_later": 1}) == []
 
 
