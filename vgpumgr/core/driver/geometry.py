@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def has_mixed_size(board: str) -> bool:
     return generation(board) is not Generation.BEFORE_AMPERE
 
 
+@lru_cache(maxsize=1024)
 def of_type(board: str, region_gib: int, size_gib: int, maximum: int | None = None) -> Geometry | None:
     """The geometry of a time-sliced type; None if it has none: an unknown board, or a type below one GiB.
 

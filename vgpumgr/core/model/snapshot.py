@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr.core.driver import admission, profiles
@@ -111,6 +112,13 @@ class Places:
     creatable: tuple[int, ...]
 
 
+@lru_cache(maxsize=256)
+def _commonest_board(type_names: tuple[str, ...]) -> str | None:
+    """A GPU is asked for its board for each of its types, many times in a plan."""
+    codes = Counter(map(profiles.board_code, type_names))
+    return codes.most_common(1)[0][0] if codes else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """A physical function. `problem` says why `framework` is None, in which case it offers no vGPUs.
@@ -145,8 +153,9 @@ class Gpu:
     @property
     def board(self) -> str | None:
         """The code that type names begin with (A40, H100L); None if no type is known."""
-        codes = Counter(vgpu_type.board for vgpu_type in (self.types or {}).values() if vgpu_type.board)
-        return codes.most_common(1)[0][0] if codes else None
+        return _commonest_board(
+            tuple([vgpu_type.name for vgpu_type in (self.types or {}).values() if vgpu_type.parsed])
+        )
 
     @property
     def board_names(self) -> tuple[str, ...]:

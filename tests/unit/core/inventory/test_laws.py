@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from vgpumgr.core.driver.profiles import Wish, attributes
 from vgpumgr.core.inventory import Inventory, SourceFile, Sources, build_inventory
 from vgpumgr.core.inventory.ranges import expand
@@ -163,7 +164,7 @@ TOKENS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=300)
+@settings(max_examples=dose(100, 300))
 @given(text=TREES.map(yaml.safe_dump) | TOKENS, variables=TREES.map(yaml.safe_dump) | TOKENS)
 def test_no_text_makes_anything_but_an_inventory_or_its_error(text: str, variables: str) -> None:
     """Whatever stands in the files, there is an inventory or an InventoryError with lines to correct."""
@@ -172,7 +173,7 @@ def test_no_text_makes_anything_but_an_inventory_or_its_error(text: str, variabl
     assert details is None or (details and all(".yml:" in line or "kvm01:" in line for line in details))
 
 
-@settings(max_examples=300)
+@settings(max_examples=dose(100, 300))
 @given(data=st.data())
 def test_no_variable_makes_anything_but_an_inventory_or_its_error(data: st.DataObject) -> None:
     """The same with every known variable set to anything at all."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from tests.unit.core import builders
 from vgpumgr.core.model.snapshot import MIXED_SIZE, VENDOR_VFIO, Places
 from vgpumgr.core.plan import attach, fits, free_places, places, simulate, targets
@@ -69,7 +70,7 @@ def test_a_place_that_is_awaited_is_not_given_to_another() -> None:
     assert [name for name, _ in lie(builders.attached(gone, "vm02", "24Q"))] == ["24Q"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=dose(15, 40), deadline=None)
 @given(st.lists(st.sampled_from(["1Q", "2Q", "3Q", "4Q", "6Q", "8Q", "12Q", "16Q", "24Q", "48Q"]), max_size=8))
 def test_what_is_free_after_each_vgpu_is_what_geometry_computes(profiles: list[str]) -> None:
     view = host()
@@ -184,7 +185,7 @@ def test_after_a_lost_ledger_what_is_entered_again_is_entered_where_it_lies() ->
 BOARDS = ("A2", "L4", "A10", "A40", "L40S", "A100", "H100")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=dose(60, 200), deadline=None)
 @given(st.sampled_from(BOARDS), st.data())
 def test_of_all_places_it_is_the_best_one_by_exhaustive_search(board: str, data: st.DataObject) -> None:
     """Whatever is on the GPU, by whomever: no other place leaves a larger type possible, or is in a smaller hole."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from vgpumgr import errors
 from vgpumgr.core.reconcile import nightly
 
@@ -49,7 +50,7 @@ def read_by_systemd(line: str) -> list[str]:
 
 
 @given(cron_words)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=dose(20, 60), deadline=None)
 @example(("100%", "it's", 'say "x"', "$HOME `id` %"))
 @example(("", "a b"))
 def test_cron_and_a_real_shell_read_the_words_as_they_were(argv: tuple[str, ...]) -> None:
