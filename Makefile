@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-core test-rest test-lab test-docs sessions pictures test-crash test-collection test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo check test test-suite test-all coverage test-laws test-lab test-docs sessions pictures test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -26,23 +26,32 @@ lint: install
 	$(VENV)/bin/vermin --target=3.9- --no-tips --violations --quiet vgpumgr/host
 	$(VENV)/bin/lint-imports --no-cache
 
-# Lint, the core's tests and the rest run beside each other: the rest waits for hosts half of its time. What CI runs beside it has
-# targets of its own below. Of a proof that is a repetition they do enough (tests/dose.py, docs/testing.md).
-test: install
-	$(MAKE) --no-print-directory -j3 lint test-core test-rest
+# While writing: lint, and the unit tests of what was changed and of its neighbours (tools/changed.py). It proves nothing of the rest.
+check: lint
+	@files=$$($(PY) tools/changed.py) && if [ -n "$$files" ]; then $(VENV)/bin/pytest -q -n 2 --dist loadfile $$files; else echo "no unit test is near what was changed"; fi
 
-# The core's branch coverage is part of the promise (95 %); what lies under tests/unit/core counts for it. The tests that name their
-# cases are enough for it: the laws (hypothesis) go through the same lines a hundred times, and watched they take five times as long.
-test-core: install
-	$(VENV)/bin/pytest tests/unit/core -m "not hypothesis" -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
-	$(VENV)/bin/pytest tests/unit/core -m hypothesis -n 2 -q
+# Of a proof that is a repetition these do enough (tests/dose.py, docs/testing.md). What CI runs after it has targets of its own below.
+test: install
+	$(MAKE) --no-print-directory -j2 lint test-suite
 
 # Each file's tests together because they share a lab; acceptance, which takes longest, first.
 SIMULATOR := tests/lab tests/kernel
 RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test-rest: install
-	$(RUN) tests $(addprefix --ignore=,tests/unit/core tests/pages tests/crash $(SIMULATOR)) --durations=20 $(PYTEST_ARGS)
+test-suite: install
+	$(RUN) tests $(addprefix --ignore=,tests/pages tests/crash $(SIMULATOR)) --durations=20 $(PYTEST_ARGS)
+
+# All that there is, in full doses. It takes hours: docs/testing.md says which part to run before which change.
+test-all: lint coverage test-laws test-suite test-lab test-docs test-kills test-collection test-sanity test-kernel demo
+
+# The core's branch coverage is part of the promise (95 %); what lies under tests/unit/core counts for it. The tests that name their
+# cases are enough for it: the laws (hypothesis) go through the same lines a hundred times, and watched they take five times as long.
+coverage: install
+	$(VENV)/bin/pytest tests/unit/core -m "not hypothesis" -n 2 --cov=vgpumgr.core --cov-branch --cov-report=term:skip-covered --cov-fail-under=95 -q
+
+# Every law, on new examples.
+test-laws: install
+	VGPUMGR_DOSE=full $(VENV)/bin/pytest tests/unit tests/lab -m hypothesis -n 2 -q $(PYTEST_ARGS)
 
 # The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
 test-lab: install
@@ -68,10 +77,13 @@ test-crash: install
 test-gpu: install
 	$(VENV)/bin/pytest tests/gpu -m gpu -s $(PYTEST_ARGS)
 
-# The Ansible collection: the real ansible-playbook against simulated hosts, and the collection built, installed and judged by
-# Ansible's own tools. What ansible-test wants of PyPI is taken once and kept in .cache/collection; after that no network is used.
+# The Ansible collection: the real ansible-playbook against simulated hosts.
 test-collection: install
-	$(VENV)/bin/pytest tests/collection/plays -m collection -n 2 --dist loadfile --durations=5 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests/collection/plays -m collection -n 3 --dist loadfile --durations=5 $(PYTEST_ARGS)
+
+# The collection built, installed and judged by Ansible's own tools. What ansible-test wants of PyPI is taken once and kept in
+# .cache/collection; after that no network is used.
+test-sanity: install
 	$(VENV)/bin/pytest tests/collection/test_collection.py -m collection --durations=5 $(PYTEST_ARGS)
 
 # The product against real kernels: host VMs of Debian 12 and 13 under QEMU, with software emulation only. Their images are made

@@ -1,4 +1,4 @@
-"""How much of a repetitive proof is done: a few repetitions, or with VGPUMGR_DOSE=full all of them (`make test-kills`, `make soak`).
+"""How much of a repetitive proof is done: a few repetitions, or with VGPUMGR_DOSE=full all of them (`make test-all`).
 
 Few means fewer moments tried of a kind, never a kind left out.
 """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(3600)]
 
-KILLS = dose(20, 500)
+KILLS = dose(8, 500)
 SEED = int(os.environ.get("KILLS_SEED", "20261122"))
 IN_THE_MIDDLE = 0.7  # so many are aimed at it; the others anywhere
 WAYS = ("kill", "kill-host-program", "cut")

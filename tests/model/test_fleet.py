@@ -1,6 +1,6 @@
 """Two hosts and anything that can happen to them: the promises hold, and one clean reconcile mends all that it may.
 
-Always the same cases, half of them here and half in test_fleet_more.py, which another process runs beside this one. `make soak` runs others, with worse neighbours, for as long as one likes (test_soak.py).
+Always the same cases. `make soak` runs others, with worse neighbours, for as long as one likes (test_soak.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import unittest
     from collections.abc import Iterator
 
-CASES = dose(50, 250)
+CASES = dose(30, 500)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,8 +43,4 @@ def many(story: type[Story], number: int, cases: int = CASES) -> type[unittest.T
     return pytest.mark.timeout(1200)(case)
 
 
-class First(Story):
-    """Those that are tried here."""
-
-
-TestStory = many(First, 1)
+TestStory = many(Story, 1)

@@ -13,4 +13,4 @@ class Divided(MigStory):
     """Those that are tried here."""
 
 
-TestMig = many(Divided, 3, dose(20, 150))
+TestMig = many(Divided, 3, dose(8, 150))

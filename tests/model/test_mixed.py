@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.model.fleet import Outcome
     from tests.model.wiring import Trouble
 
-CASES = dose(25, 250)
+CASES = dose(8, 250)
 
 
 @pytest.fixture(scope="module", autouse=True)

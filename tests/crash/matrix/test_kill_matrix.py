@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
-EVERY = dose(29, 1)
+EVERY = dose(89, 1)
 _DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
 
 

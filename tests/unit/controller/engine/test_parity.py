@@ -238,7 +238,7 @@ asks = st.builds(
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@settings(max_examples=dose(50, 240), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=dose(20, 240), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     history=st.sampled_from(sorted(HISTORIES)),
     declared=st.sampled_from([None, None, "4Q", "8Q"]),
