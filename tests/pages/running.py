@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LABS = Path(__file__).parent / "labs"
-LONGEST_S = 300
+LONGEST_S = 900  # no part of a page takes a tenth of it on an idle machine
 _MARK = "--- command {} ---"
 _ENDED = re.compile(r"^--- ended (\d+) ---$", re.MULTILINE)
 _SEEN_BY_NOBODY = ("/etc", "/var", "/opt")
@@ -36,7 +36,8 @@ _ASKS = re.compile(
     r"^vgpumgr (?!.*(--yes|--check|-y ))(detach|reconcile|scheduler set|mode set|attach .*--replace|adopt)\b"
 )
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-_PROGRESS = ("reading ", "looking for ", "waiting for ")  # on a terminal it is wiped
+# On a terminal it is wiped; how much there is of it depends on how busy the machine is.
+_PROGRESS = ("reading ", "looking for ", "waiting for ", "still running: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +52,21 @@ class Ran:
 
 def run(page: Sequence[Block], folder: Path, programs: Path = BIN) -> list[Ran]:
     """Run every command of a page's blocks. `folder`: an empty directory for it and its labs; `programs`: where vgpumgr is."""
-    ran: list[Ran] = []
-    parts: list[list[Block]] = [[]]
+    return [ran for number, part in enumerate(parts(page)) for ran in run_part(part, folder / str(number), programs)]
+
+
+def parts(page: Sequence[Block]) -> list[list[Block]]:
+    """A page's blocks by their labs, each with commands in it: they have nothing of one another."""
+    found: list[list[Block]] = [[]]
     for block in page:
         if block.lab:
-            parts.append([])
-        parts[-1].append(block)
-    for number, part in enumerate(parts):
-        if any(block.commands or block.before for block in part):
-            ran += _run_part(part, folder / str(number), programs)
-    return ran
+            found.append([])
+        found[-1].append(block)
+    return [part for part in found if any(block.commands or block.before for block in part)]
 
 
-def _run_part(part: Sequence[Block], folder: Path, programs: Path) -> list[Ran]:
-    """Blocks of one lab, or of none where the page starts its own."""
+def run_part(part: Sequence[Block], folder: Path, programs: Path = BIN) -> list[Ran]:
+    """Run the blocks of one lab, or of none where the page starts its own. `folder`: a directory that is made for it."""
     here, lab = folder / "here", folder / "lab"
     here.mkdir(parents=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("VGPUMGR_", "ANSIBLE_"))}

@@ -1,4 +1,7 @@
-"""README.md and docs/: what they tell a reader to type is run, in the order in which it is met, and prints what they show."""
+"""docs/: what it tells a reader to type is run, in the order in which it is met, and prints what it shows.
+
+Of each page the blocks of one lab are a case, so that several processes share a page. README.md's tour is run by test_wheel.py.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,19 @@ PAGES = {
     str(page.relative_to(ROOT)): reading.blocks(page)
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 }
-RUN = {name: found for name, found in PAGES.items() if any(block.commands for block in found)}
+PARTS = {
+    f"{name}:{part[0].line}": part
+    for name, found in PAGES.items()
+    if name != "README.md" and any(block.commands for block in found)
+    for part in running.parts(found)
+}
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(running.LONGEST_S + 60)]
 
 
-@pytest.mark.parametrize("name", RUN)
-def test_a_page_is_what_a_reader_meets(name: str, tmp_path: Path) -> None:
-    wrong = verdict.complaints(name, running.run(RUN[name], tmp_path))
+@pytest.mark.parametrize("place", PARTS)
+def test_a_page_is_what_a_reader_meets(place: str, tmp_path: Path) -> None:
+    wrong = verdict.complaints(place.partition(":")[0], running.run_part(PARTS[place], tmp_path / "part"))
     assert not wrong, "\n\n".join([*wrong, "`make sessions` writes what is printed into the pages"])
 
 
@@ -29,4 +37,4 @@ def test_what_is_not_run_says_why() -> None:
     left = [block for found in PAGES.values() for block in found if block.is_shell and not block.commands]
     assert [f"{block.page.name}:{block.line}" for block in left if not (block.not_run or block.file)] == []
     assert len([block for block in left if block.not_run]) <= 12
-    assert len(RUN) >= 15
+    assert len({place.partition(":")[0] for place in PARTS}) >= 15

@@ -33,7 +33,7 @@ def clean(tmp_path: Path) -> Path:
         str(wheels),
         str(running.CHECKOUT),
     ]
-    subprocess.run(build, check=True, timeout=120)
+    subprocess.run(build, check=True, timeout=running.LONGEST_S)
     (wheel,) = wheels.glob("vgpumgr-*.whl")
     locked = re.findall(
         r"^([\w.-]+==\S+)", (running.CHECKOUT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE
@@ -42,7 +42,7 @@ def clean(tmp_path: Path) -> Path:
     pinned.write_text("\n".join(locked), encoding="utf-8")
     venv.create(environment, with_pip=False)
     into = [*pip, "--python", str(environment / "bin/python"), "install", "--quiet", "--constraint", str(pinned)]
-    subprocess.run([*into, f"vgpumgr[lab] @ file://{wheel}"], check=True, timeout=300)
+    subprocess.run([*into, f"vgpumgr[lab] @ file://{wheel}"], check=True, timeout=running.LONGEST_S)
     return environment / "bin"
 
 
