@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.dose import dose
 from tests.lab.driver.test_admission_laws import PCI, create, one_gpu, remove
 from vgpumgr.core.driver import admission as core_admission
 from vgpumgr.core.driver import geometry, profiles
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.lab.driver.driver import Driver
     from vgpumgr.lab.driver.model import Gpu, TypeSpec
 
-SEQUENCES = 10_000
+SEQUENCES = dose(2_000, 10_000)
 _SEED = 15
 
 

@@ -165,11 +165,3 @@ def test_virtual_functions_follow_the_physical_one_by_routing_id(index: int) -> 
     assert int(device, 16) * 8 + int(function) == 4 + index
     assert vf_pci(gpu, 0) == "0000:41:00.4"
     assert vf_pci(gpu, 4) == "0000:41:01.0"
-
-
-def test_a_series_may_differ_where_the_size_is_the_same() -> None:
-    driver, gpu = one_gpu("A40", "mdev-vf")
-    by_name = {kind.name: kind for kind in gpu.board.types}
-    assert create(driver, gpu, 0, by_name["NVIDIA A40-4Q"])
-    assert create(driver, gpu, 1, by_name["NVIDIA A40-4C"])
-    assert create(driver, gpu, 2, by_name["NVIDIA A40-8Q"]) is None

@@ -43,24 +43,6 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_a_shell_s_echo_creates_and_removes(sysfs: Mounted) -> None:
-    kind = sysfs.top / KIND
-    device = sysfs.top / "bus/mdev/devices" / A
-    assert not device.exists()
-    subprocess.run(["/bin/bash", "-c", f"echo {A} > {kind}/create"], check=True, timeout=10)
-    assert device.exists()
-    assert (kind / "available_instances").read_text() == "0\n"
-    assert os.listdir(kind / "devices") == [A]
-    again = subprocess.run(
-        ["/bin/bash", "-c", f"echo {A} > {kind}/create"], capture_output=True, text=True, timeout=10, check=False
-    )
-    assert again.returncode != 0
-    assert "File exists" in again.stderr
-    subprocess.run(["/bin/bash", "-c", f"echo 1 > {device}/remove"], check=True, timeout=10)
-    assert not device.exists()
-    assert (kind / "available_instances").read_text() == "1\n"
-
-
 def test_what_is_gone_is_gone_at_once_by_every_call_and_back_again_when_it_is_made_again(sysfs: Mounted) -> None:
     device = sysfs.top / "bus/mdev/devices" / A
     for _ in range(3):
@@ -148,15 +130,3 @@ def test_directories_can_be_bound_over(sysfs: Mounted, tmp_path_factory: pytest.
         assert os.listdir(target) == ["cpu0"]
     finally:
         subprocess.run(["umount", str(target)], check=True)
-
-
-@pytest.mark.parametrize("sysfs", ["vendor-vfio"], indirect=True)
-def test_a_vendor_vfio_type_is_set_and_read_back(sysfs: Mounted) -> None:
-    files = sysfs.top / "bus/pci/devices/0000:41:00.4/nvidia"
-    (files / "current_vgpu_type").write_text("1150\n")
-    assert (files / "current_vgpu_type").read_text() == "1150\n"
-    assert (files / "creatable_vgpu_types").read_text() == "ID    : vGPU Name\n"
-    sysfs.driver.hold("0000:41:00.4", VM, "vm01")
-    with pytest.raises(PermissionError) as caught:
-        (files / "current_vgpu_type").write_text("0")
-    assert caught.value.errno == errno.EPERM
