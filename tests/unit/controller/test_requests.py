@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from tests.model.fleet import Fleet
 from tests.model.pool import Pool
 from tests.model.wiring import Trouble
@@ -217,7 +218,7 @@ slots_of = st.tuples(st.sampled_from(ALL), st.sampled_from(["vgpu0", "vgpu1"]))
 wishes = st.dictionaries(slots_of, st.sampled_from(["4Q", "8Q", None]), min_size=1, max_size=6)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=dose(8, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rounds=st.lists(wishes, min_size=1, max_size=3))
 def test_whatever_is_asked_is_so_afterwards_or_failed_and_the_check_foretold_it(
     pool: Pool, rounds: list[dict[tuple[str, str], str | None]]

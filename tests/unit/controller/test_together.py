@@ -330,7 +330,7 @@ wishes = st.dictionaries(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=dose(8, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=wishes, seed=st.randoms(use_true_random=False), partial=st.booleans())
 def test_the_order_of_names_decides_nothing_and_it_is_all_or_none(
     pool: Pool, asked: dict[tuple[str, str], str], seed: object, *, partial: bool

@@ -8,21 +8,21 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.lab_fixtures import zygote
 from tests.unit.documents import published
 from tests.unit.store.samples_of import GIB, SECOND, failed_round, load, measured_round
+from vgpumgr.cli import main
 from vgpumgr.cli.text import sparkline
 from vgpumgr.store.place import SAMPLES
 from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.controllers import Controller
     from vgpumgr.core.usage.readings import Load
 
 
@@ -51,17 +51,29 @@ def stored(folder: Path) -> int:
     return now
 
 
-def run(folder: Path, *arguments: str, code: int = 0) -> Controller:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("VGPUMGR_")}
-    settings = {"VGPUMGR_STORE": str(folder / "store.sqlite"), "VGPUMGR_INVENTORY": str(folder / "inventory")}
-    one = zygote().start("usage", *arguments, env={**environ, **settings}, text="")
-    assert one.wait() == code, one.out + one.err
-    return one
+class Said(NamedTuple):
+    """What a command printed."""
+
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """`vgpumgr usage ARGUMENTS` with that inventory and store."""
+    monkeypatch.setenv("VGPUMGR_STORE", str(folder / "store.sqlite"))
+    monkeypatch.setenv("VGPUMGR_INVENTORY", str(folder / "inventory"))
+
+    def usage(*arguments: str, code: int = 0) -> Said:
+        assert main.run(["usage", *arguments]) == code
+        return Said(*capsys.readouterr())
+
+    return usage
 
 
 @pytest.mark.usefixtures("stored")
-def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
-    done = run(folder)
+def test_the_table_has_each_vm_and_says_what_it_is_of(run: Callable[..., Said]) -> None:
+    done = run()
     heads, first, second, third = done.out.splitlines()
     assert " ".join(heads.split()) == (
         "VM SLOT HOST GPU TYPE ENTITLED SM P50 P95 MAX OF SHARE FB MAX FB SIZE HEADROOM COVERAGE SM OVER TIME"
@@ -74,13 +86,13 @@ def test_the_table_has_each_vm_and_says_what_it_is_of(folder: Path) -> None:
         "a VM that is off used nothing that is known"
     )
     assert "each bar is 1 h" in done.err
-    assert "each bar" not in run(folder, "--columns", "vm,sm").err
+    assert "each bar" not in run("--columns", "vm,sm").err
     assert "kvm02: the last attempt to read it failed (Unreachable)" in done.err
 
 
 @pytest.mark.usefixtures("stored")
-def test_one_vm_is_told_engine_by_engine(folder: Path) -> None:
-    lines = run(folder, "vm01", "--since", "1h").out.splitlines()
+def test_one_vm_is_told_engine_by_engine(run: Callable[..., Said]) -> None:
+    lines = run("vm01", "--since", "1h").out.splitlines()
     assert lines[0] == "vm01 vgpu0 on kvm01 0000:41:00.0, A40-12Q, running"
     assert lines[2] == "  entitled     25% of the GPU, used 170% of that (SM)"
     assert lines[3] == "  framebuffer  1.0 GiB now, at most 1.0 GiB of 12.0 GiB, 11.0 GiB never used"
@@ -91,9 +103,9 @@ def test_one_vm_is_told_engine_by_engine(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("week")
-def test_one_vm_has_plots_with_axes_in_a_pipe_too(folder: Path) -> None:
+def test_one_vm_has_plots_with_axes_in_a_pipe_too(run: Callable[..., Said]) -> None:
     """vm01 used 60 % of the GPU for three hours; vm03 was off, and what nobody measured has no plot."""
-    lines = run(folder, "vm01", "--since", "3h").out.splitlines()
+    lines = run("vm01", "--since", "3h").out.splitlines()
     first = lines.index("SM, percent of the whole GPU")
     second = lines.index("framebuffer, GiB: the most that was used")
     assert (lines[first + 1][:8], lines[first + 4][:8]) == ("  100% │", "   50% │")
@@ -101,11 +113,11 @@ def test_one_vm_has_plots_with_axes_in_a_pipe_too(folder: Path) -> None:
     assert lines[second + 1].split()[0] == "12.0"
     assert lines[second + 7].split()[0] == "0"
     assert all(len(line) <= 80 for line in lines[first:])
-    assert "SM, percent" not in run(folder, "vm03", "--since", "3h").out
+    assert "SM, percent" not in run("vm03", "--since", "3h").out
 
 
-def test_json_has_numbers_times_and_null_where_nothing_is_known(folder: Path, stored: int) -> None:
-    document = json.loads(run(folder, "-o", "json").out)
+def test_json_has_numbers_times_and_null_where_nothing_is_known(run: Callable[..., Said], stored: int) -> None:
+    document = json.loads(run("-o", "json").out)
     assert published.problems("usage", document) == []
     assert (document["step_s"], document["every_s"]) == (3600, 10)
     assert [finding["kind"] for finding in document["findings"]] == ["unread"]
@@ -120,14 +132,14 @@ def test_json_has_numbers_times_and_null_where_nothing_is_known(folder: Path, st
 
 
 @pytest.mark.usefixtures("stored")
-def test_csv_leaves_empty_what_is_unknown_and_name_lists_vms(folder: Path) -> None:
-    rows = list(csv.DictReader(run(folder, "-o", "csv").out.splitlines()))
+def test_csv_leaves_empty_what_is_unknown_and_name_lists_vms(run: Callable[..., Said]) -> None:
+    rows = list(csv.DictReader(run("-o", "csv").out.splitlines()))
     assert [(row["vm"], row["sm.mean"], row["sm.p95"]) for row in rows] == [
         ("vm01", "42.5", "45"),
         ("vm02", "0.0", "0"),
         ("vm03", "", ""),
     ]
-    assert run(folder, "-o", "name").out.split() == ["vm01", "vm02", "vm03"]
+    assert run("-o", "name").out.split() == ["vm01", "vm02", "vm03"]
 
 
 @pytest.mark.usefixtures("stored")
@@ -162,22 +174,22 @@ def test_bars_stand_on_one_scale_and_a_gap_is_blank() -> None:
     ],
 )
 def test_an_unknown_name_is_told_with_the_nearest_one(
-    folder: Path, arguments: tuple[str, ...], error: str, hint: str | None
+    run: Callable[..., Said], arguments: tuple[str, ...], error: str, hint: str | None
 ) -> None:
-    told = json.loads(run(folder, *arguments, "-o", "json", code=2).err)
+    told = json.loads(run(*arguments, "-o", "json", code=2).err)
     assert told["error"] == error
     assert hint is None or hint in told["hint"]
 
 
 @pytest.mark.usefixtures("stored")
-def test_a_vm_of_the_inventory_that_was_never_sampled_is_no_mistake(folder: Path) -> None:
-    assert run(folder, "vm90").out.startswith("no vGPU existed, or was measured")
-    assert json.loads(run(folder, "vm90", "-o", "json").out)["vgpus"] == []
+def test_a_vm_of_the_inventory_that_was_never_sampled_is_no_mistake(run: Callable[..., Said]) -> None:
+    assert run("vm90").out.startswith("no vGPU existed, or was measured")
+    assert json.loads(run("vm90", "-o", "json").out)["vgpus"] == []
 
 
-def test_without_samples_it_says_how_to_have_some(folder: Path) -> None:
-    assert "`vgpumgr collect` takes one" in run(folder).out
-    assert json.loads(run(folder, "-o", "json").out)["vgpus"] == []
+def test_without_samples_it_says_how_to_have_some(run: Callable[..., Said], folder: Path) -> None:
+    assert "`vgpumgr collect` takes one" in run().out
+    assert json.loads(run("-o", "json").out)["vgpus"] == []
     assert not (folder / SAMPLES).exists()
 
 
@@ -195,17 +207,17 @@ def week(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("week")
-def test_idle_names_what_did_nothing_and_what_is_not_known(folder: Path) -> None:
+def test_idle_names_what_did_nothing_and_what_is_not_known(run: Callable[..., Said]) -> None:
     """One busy sample is enough not to be idle; a vGPU that was off, or not measured, is not known to be."""
-    done = run(folder, "--idle", "2h")
+    done = run("--idle", "2h")
     assert [line.split()[0] for line in done.out.splitlines()] == ["VM", "vm02"]
     assert "not judged, too little measured: vm03/vgpu0 on kvm01 (0%, off), vm04/vgpu0 on kvm01 (" in done.err
-    assert run(folder, "--idle", "2h", "--idle-limit", "30%", "-o", "name").out.split() == ["vm02", "vm05"]
-    document = json.loads(run(folder, "--idle", "2h", "-o", "json").out)
+    assert run("--idle", "2h", "--idle-limit", "30%", "-o", "name").out.split() == ["vm02", "vm05"]
+    document = json.loads(run("--idle", "2h", "-o", "json").out)
     assert published.problems("usage", document) == []
     assert [row["vm"] for row in document["vgpus"]] == ["vm02"]
     assert [(row["vm"], row["state"]) for row in document["not_judged"]] == [("vm03", "off"), ("vm04", "running")]
-    none = run(folder, "vm01", "--idle", "2h")
+    none = run("vm01", "--idle", "2h")
     assert none.out.startswith("no vGPU is known to be idle, ")
 
 
@@ -222,16 +234,16 @@ def test_idle_names_what_did_nothing_and_what_is_not_known(folder: Path) -> None
         (("--on", "kvm01"), "vm01 vm02 vm03 vm04 vm05"),
     ],
 )
-def test_patterns_choose_what_was_measured(folder: Path, arguments: tuple[str, ...], vms: str) -> None:
-    assert run(folder, *arguments, "-o", "name").out.split() == vms.split()
+def test_patterns_choose_what_was_measured(run: Callable[..., Said], arguments: tuple[str, ...], vms: str) -> None:
+    assert run(*arguments, "-o", "name").out.split() == vms.split()
 
 
 @pytest.mark.usefixtures("week")
-def test_over_names_what_uses_more_than_its_share_or_its_framebuffer(folder: Path) -> None:
+def test_over_names_what_uses_more_than_its_share_or_its_framebuffer(run: Callable[..., Said]) -> None:
     """vm01 used 60 % of a GPU of which it has a quarter; the others used 1 of 12 GiB."""
-    assert run(folder, "--over", "90%", "--since", "2h", "-o", "name").out.split() == ["vm01"]
-    assert run(folder, "--over", "250", "--since", "2h", "-o", "name").out.split() == []
-    assert run(folder, "--over", "5%", "--since", "2h", "-o", "name").out.split() == ["vm01", "vm02", "vm04", "vm05"]
+    assert run("--over", "90%", "--since", "2h", "-o", "name").out.split() == ["vm01"]
+    assert run("--over", "250", "--since", "2h", "-o", "name").out.split() == []
+    assert run("--over", "5%", "--since", "2h", "-o", "name").out.split() == ["vm01", "vm02", "vm04", "vm05"]
 
 
 @pytest.mark.usefixtures("week")
@@ -246,9 +258,9 @@ def test_over_names_what_uses_more_than_its_share_or_its_framebuffer(folder: Pat
         ("-OF SHARE", ["vm01", "vm05", "vm02", "vm04", "vm03"]),
     ],
 )
-def test_rows_are_sorted_by_what_the_columns_are_called(folder: Path, columns: str, vms: list[str]) -> None:
+def test_rows_are_sorted_by_what_the_columns_are_called(run: Callable[..., Said], columns: str, vms: list[str]) -> None:
     """As ps does it: a minus puts the largest first. What is unknown is last either way."""
-    assert run(folder, "--sort", columns, "--since", "2h", "-o", "name").out.split() == vms
+    assert run("--sort", columns, "--since", "2h", "-o", "name").out.split() == vms
 
 
 @pytest.mark.parametrize(
@@ -264,5 +276,5 @@ def test_rows_are_sorted_by_what_the_columns_are_called(folder: Path, columns: s
         (["--idle-limit", "101"], "from 0 to 100"),
     ],
 )
-def test_what_cannot_be_selected_is_refused(folder: Path, words: list[str], says: str) -> None:
-    assert says in run(folder, *words, code=2).err
+def test_what_cannot_be_selected_is_refused(run: Callable[..., Said], words: list[str], says: str) -> None:
+    assert says in run(*words, code=2).err

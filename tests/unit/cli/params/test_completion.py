@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
+from vgpumgr.cli.main import main, program
 from vgpumgr.core.driver import profiles
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent
@@ -21,7 +23,9 @@ from vgpumgr.store.place import SAMPLES
 from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Offered = Callable[..., list[str]]
 
 ROOT = Path(__file__).resolve().parents[4]
 _PROGRAM = "import sys; from vgpumgr.cli.main import main; main()"
@@ -89,19 +93,35 @@ def environment(site: Path, **more: str) -> dict[str, str]:
     }
 
 
-def offered(site: Path, line: str, **more: str) -> list[str]:
-    """What the program answers to bash for a line whose cursor is at its end: the bare names."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        env=environment(site, COMP_LINE=line, _VGPUMGR_COMPLETE="bash_complete", **more),
-        cwd=site,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return [row.removeprefix("plain,") for row in done.stdout.splitlines()]
+@pytest.fixture
+def answered(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., list[str]]:
+    """What the program answers a shell that has set these variables: its lines."""
+    monkeypatch.chdir(site)
+
+    def ask(**variables: str) -> list[str]:
+        with monkeypatch.context() as patch:
+            for name, value in environment(site, **variables).items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as end:
+                main()
+        said = capsys.readouterr()
+        assert (end.value.code, said.err) == (0, "")
+        return said.out.splitlines()
+
+    return ask
+
+
+@pytest.fixture
+def offered(answered: Callable[..., list[str]]) -> Offered:
+    """What bash is offered for a line whose cursor is at its end: the bare names."""
+
+    def ask(line: str, **more: str) -> list[str]:
+        answer = answered(COMP_LINE=line, _VGPUMGR_COMPLETE="bash_complete", **more)
+        return [row.removeprefix("plain,") for row in answer]
+
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -147,44 +167,49 @@ def offered(site: Path, line: str, **more: str) -> list[str]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_tab_offers_what_can_stand_there(site: Path, line: str, names: list[str]) -> None:
+def test_tab_offers_what_can_stand_there(offered: Offered, line: str, names: list[str]) -> None:
     """Commands, options, choices, and names from the inventory, narrowed by what the line says already."""
-    assert offered(site, line) == names
+    assert offered(line) == names
 
 
-def test_short_profiles_come_before_those_with_a_board(site: Path) -> None:
-    names = offered(site, "vgpumgr attach vm02 --profile ")
+def test_short_profiles_come_before_those_with_a_board(offered: Offered) -> None:
+    names = offered("vgpumgr attach vm02 --profile ")
     assert {"4Q", "A40-4Q"} <= set(names)
     boards = [profiles.parse_profile(name).board is not None for name in names]
     assert boards == sorted(boards)
 
 
-@pytest.mark.parametrize("line", ["vgpumgr show ", "vgpumgr attach vm02 --gpu-id ", "vgpumgr list "])
-def test_tab_reaches_no_host_and_loads_nothing_that_could(site: Path, line: str) -> None:
+def test_tab_reaches_no_host_and_loads_nothing_that_could(site: Path) -> None:
     """Names come without a socket, without a process, and without paramiko or libvirt; the guard does stop those."""
-    assert offered(site, line)
-    imported = set((site / "imported").read_text(encoding="utf-8").split())
-    assert "vgpumgr.cli.params.candidates" in imported
-    assert imported & {"paramiko", "libvirt", "vgpumgr.store.sql.journal", "vgpumgr.link.connection"} == set()
-    stopped = subprocess.run(
-        [sys.executable, "-c", "import socket; socket.create_connection(('127.0.0.1', 1))"],
-        env=environment(site),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert stopped.returncode == 99
+
+    def ended(program: str, **more: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment(site, **more),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, done.stdout
+
+    for line in ("vgpumgr show ", "vgpumgr attach vm02 --gpu-id ", "vgpumgr list "):
+        code, names = ended(_PROGRAM, COMP_LINE=line, _VGPUMGR_COMPLETE="bash_complete")
+        assert (code, bool(names)) == (0, True)
+        imported = set((site / "imported").read_text(encoding="utf-8").split())
+        assert "vgpumgr.cli.params.candidates" in imported
+        assert imported & {"paramiko", "libvirt", "vgpumgr.store.sql.journal", "vgpumgr.link.connection"} == set()
+    assert ended("import socket; socket.create_connection(('127.0.0.1', 1))")[0] == 99
 
 
-def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Path) -> None:
+def test_a_vm_that_the_journal_has_seen_is_offered_too(offered: Offered, tmp_path: Path) -> None:
     """One that was only ever attached by hand; a journal that is no journal offers nothing more."""
     journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
     journal.begin(Intent(verb="attach", why="", host="kvm01", vm="hand01"), by="anna@ctl1", at="2026-11-21T12:00:00Z")
     (tmp_path / "torn").write_bytes(b"no database at all")
     seen, torn = str(journal.path), str(tmp_path / "torn")
-    assert offered(site, "vgpumgr show h", VGPUMGR_STORE=seen) == ["hand01"]
-    assert offered(site, "vgpumgr history ", VGPUMGR_STORE=seen) == [
+    assert offered("vgpumgr show h", VGPUMGR_STORE=seen) == ["hand01"]
+    assert offered("vgpumgr history ", VGPUMGR_STORE=seen) == [
         "hand01",
         "vm02",
         "vm03",
@@ -193,23 +218,25 @@ def test_a_vm_that_the_journal_has_seen_is_offered_too(site: Path, tmp_path: Pat
         "kvm02",
         "rack1",
     ]
-    assert offered(site, "vgpumgr show ", VGPUMGR_STORE=torn) == ["vm02", "vm03", "web01"]
+    assert offered("vgpumgr show ", VGPUMGR_STORE=torn) == ["vm02", "vm03", "web01"]
 
 
-def test_what_collect_has_seen_is_offered_and_only_the_profiles_of_those_boards(site: Path, tmp_path: Path) -> None:
+def test_what_collect_has_seen_is_offered_and_only_the_profiles_of_those_boards(
+    offered: Offered, tmp_path: Path
+) -> None:
     """Nothing is known of the boards before: then all profiles are offered, but for those of GPU instances."""
     none = str(tmp_path / "none.sqlite")
-    before = offered(site, "vgpumgr attach vm02 --profile 4", VGPUMGR_STORE=none)
+    before = offered("vgpumgr attach vm02 --profile 4", VGPUMGR_STORE=none)
     assert {"4C", "4Q", "48Q"} <= {*before}
     assert not any("-" in name for name in before)
     store = tmp_path / "store.sqlite"
     Samples(tmp_path / SAMPLES).add(
         [measured_round({"vm41": load(10)}, since_us=T0, until_us=T0 + SECOND)], every_s=None
     )
-    assert offered(site, "vgpumgr show vm4", VGPUMGR_STORE=str(store)) == ["vm41"]
-    known = offered(site, "vgpumgr attach vm02 --profile 4", VGPUMGR_STORE=str(store))
+    assert offered("vgpumgr show vm4", VGPUMGR_STORE=str(store)) == ["vm41"]
+    known = offered("vgpumgr attach vm02 --profile 4", VGPUMGR_STORE=str(store))
     assert set(known) == {"4A", "4C", "4Q", "48A", "48C", "48Q"}
-    gpus = offered(site, "vgpumgr attach vm41 --on kvm01 --gpu-id ", VGPUMGR_STORE=str(store))
+    gpus = offered("vgpumgr attach vm41 --on kvm01 --gpu-id ", VGPUMGR_STORE=str(store))
     assert gpus == ["0000:41:00.0", "0000:81:00.0"]
 
 
@@ -218,42 +245,33 @@ EVIL = ("web$(touch PWNED)", "web`id`", "web;id", "web 2", "web'", "web\nplain,w
 
 @pytest.mark.parametrize(("shell", "offers"), [("bash", {"web2"}), ("zsh", {*EVIL} - {EVIL[5]})])
 def test_a_name_that_a_shell_would_run_or_take_for_two_is_not_offered(
-    site: Path, tmp_path: Path, shell: str, offers: set[str]
+    answered: Callable[..., list[str]], tmp_path: Path, shell: str, offers: set[str]
 ) -> None:
     """bash puts an answer into the line as it is; zsh and fish quote it, and only a line break would be two answers."""
     journal = Journal(tmp_path / "store.sqlite", warn=pytest.fail)
     for vm in EVIL:
         journal.begin(Intent(verb="attach", why="", host="kvm01", vm=vm), by="anna@ctl1", at="2026-11-21T12:00:00Z")
-    typed = (
-        {"COMP_LINE": "vgpumgr show web"} if shell == "bash" else {"COMP_WORDS": "vgpumgr show web", "COMP_CWORD": "2"}
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        env=environment(site, VGPUMGR_STORE=str(journal.path), _VGPUMGR_COMPLETE=f"{shell}_complete", **typed),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    answered = {line.removeprefix("plain,") for line in done.stdout.splitlines()} - {"plain", "_", "web01"}
-    assert answered == offers
+    line = "vgpumgr show web"
+    typed = {"COMP_LINE": line} if shell == "bash" else {"COMP_WORDS": line, "COMP_CWORD": "2"}
+    answer = answered(VGPUMGR_STORE=str(journal.path), _VGPUMGR_COMPLETE=f"{shell}_complete", **typed)
+    assert {row.removeprefix("plain,") for row in answer} - {"plain", "_", "web01"} == offers
 
 
 @pytest.mark.parametrize("folder", ["broken", "nosuch"])
-def test_a_broken_inventory_offers_nothing_and_says_nothing(site: Path, folder: str) -> None:
+def test_a_broken_inventory_offers_nothing_and_says_nothing(site: Path, offered: Offered, folder: str) -> None:
     """By the environment and by the line's own -i; commands and options are still completed."""
     path = str(site / folder)
-    assert offered(site, "vgpumgr show ", VGPUMGR_INVENTORY=path) == []
-    assert offered(site, f"vgpumgr -i {path} show ") == []
-    assert offered(site, "vgpumgr sh", VGPUMGR_INVENTORY=path) == ["show"]
+    assert offered("vgpumgr show ", VGPUMGR_INVENTORY=path) == []
+    assert offered(f"vgpumgr -i {path} show ") == []
+    assert offered("vgpumgr sh", VGPUMGR_INVENTORY=path) == ["show"]
 
 
-def test_the_lines_own_inventory_counts(site: Path) -> None:
+def test_the_lines_own_inventory_counts(site: Path, offered: Offered) -> None:
     """-i before or after the command, as the command itself would take it."""
     good, path = str(site / "broken"), site / "inventory"
-    assert offered(site, f"vgpumgr -i {path} discover k", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
-    assert offered(site, "vgpumgr discover -i ~/inventory k", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
-    assert offered(site, "vgpumgr --group rack1 discover k") == ["kvm01"]
+    assert offered(f"vgpumgr -i {path} discover k", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
+    assert offered("vgpumgr discover -i ~/inventory k", VGPUMGR_INVENTORY=good) == ["kvm01", "kvm02"]
+    assert offered("vgpumgr --group rack1 discover k") == ["kvm01"]
 
 
 @pytest.mark.parametrize(
@@ -266,26 +284,19 @@ def test_the_lines_own_inventory_counts(site: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_zsh_and_fish_are_answered_in_their_own_form(site: Path, shell: str, typed: str, answer: list[str]) -> None:
+def test_zsh_and_fish_are_answered_in_their_own_form(
+    answered: Callable[..., list[str]], shell: str, typed: str, answer: list[str]
+) -> None:
     """zsh gives all words and the index of the one at the cursor, fish the word itself; both replace it whole."""
     word = {"zsh": "2", "fish": typed}[shell]
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        env=environment(
-            site, COMP_WORDS=f"vgpumgr show {typed}", COMP_CWORD=word, _VGPUMGR_COMPLETE=f"{shell}_complete"
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, answer, "")
+    found = answered(COMP_WORDS=f"vgpumgr show {typed}", COMP_CWORD=word, _VGPUMGR_COMPLETE=f"{shell}_complete")
+    assert found == answer
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_a_script_that_asks_the_program(site: Path, shell: str) -> None:
+def test_each_shell_has_a_script_that_asks_the_program(shell: str) -> None:
     """It names the program and the variable; a shell that is installed here also finds its grammar right."""
-    script = source(site, shell)
+    script = source(shell)
     assert f"_VGPUMGR_COMPLETE={shell}_complete" in script
     assert "vgpumgr" in script.splitlines()[0]
     program = shutil.which(shell)
@@ -294,16 +305,10 @@ def test_each_shell_has_a_script_that_asks_the_program(site: Path, shell: str) -
         assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def source(site: Path, shell: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, "completion", shell],
-        env=environment(site),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    return done.stdout
+def source(shell: str) -> str:
+    found = CliRunner().invoke(program, ["completion", shell])
+    assert found.exit_code == 0
+    return found.stdout
 
 
 # bash at a terminal: C-g completes, C-t puts every candidate into the line, C-o writes the line to a file.
@@ -325,7 +330,7 @@ class Bash:
         program = site / "bin/vgpumgr"
         program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{_PROGRAM}' \"$@\"\n", encoding="utf-8")
         program.chmod(0o755)
-        (site / "completion.bash").write_text(source(site, "bash"), encoding="utf-8")
+        (site / "completion.bash").write_text(source("bash"), encoding="utf-8")
         (site / "rc").write_text(_RC, encoding="utf-8")
         self._site = site
         self._terminal, inner = pty.openpty()
