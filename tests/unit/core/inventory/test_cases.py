@@ -6,13 +6,21 @@ A new case is a new folder; the expected text beside it is what `inventory check
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.unit.core.declarations import declares
+from vgpumgr import resources
+from vgpumgr.core.driver import catalogue, profiles
+from vgpumgr.core.inventory import Inventory, Location, Member, Value, unserved
+from vgpumgr.core.inventory.report import Report
+from vgpumgr.core.inventory.vms_file import read_vms_file
 from vgpumgr.documents.inventory import document
 from vgpumgr.errors import InventoryError
 from vgpumgr.inventory_files.reader import load
+from vgpumgr.names import Slot, VmName
 
 CASES = Path(__file__).parents[3] / "cases/inventory"
 HOME = Path("/home/anna")
@@ -45,3 +53,71 @@ def test_the_shipped_example_is_valid_and_does_not_declare_vm01() -> None:
     assert found.findings == ()
     assert found.host_of_vm("vm02") is found.host("kvm01.example.net")
     assert found.host_of_vm("vm01") is None
+
+
+# What a file of VMs may say; the words of every problem with its line: tests/unit/inventory_files/test_vms_file.py
+
+
+WHERE = Location("vms.yml", 1)
+SLOTS = {"vgpu0": {"profile": "4Q"}}
+
+
+def located(data: object) -> Value:
+    if isinstance(data, dict):
+        members = {key: Member(Value(WHERE, key, key), located(value)) for key, value in data.items()}
+        return Value(WHERE, members)
+    assert isinstance(data, str)
+    return Value(WHERE, data, data)
+
+
+def test_what_vgpumgr_vms_holds_is_the_same_with_and_without_its_name() -> None:
+    found = []
+    for content in ({"vm02": SLOTS, "vm01": SLOTS}, {"vgpumgr_vms": {"vm02": SLOTS, "vm01": SLOTS}}):
+        report = Report()
+        found.append(read_vms_file(located(content), report))
+        assert report.problems() == ()
+    assert found[0] == found[1]
+    assert [*found[0]] == ["vm01", "vm02"]
+
+
+def test_a_file_that_asks_for_nothing_is_a_mistake() -> None:
+    contents: tuple[object, ...] = ({}, {"vgpumgr_vms": {}}, {"vm01": {}}, {"vm01": SLOTS, "vm02": {}})
+    for content in contents:
+        report = Report()
+        read_vms_file(located(content), report)
+        assert len(report.problems()) == 1, content
+
+
+# What a declaration asks for that no host can serve, as far as that is known without one
+
+
+CATALOGUE = catalogue.parse(resources.catalogue_text())
+VM, SLOT = VmName("vm05"), Slot("vgpu0")
+
+
+def told(profile: str) -> list[str]:
+    host = declares(vm05=profile)
+    return [str(one) for one in unserved.findings(Inventory(root=".", hosts={host.name: host}, findings=()), CATALOGUE)]
+
+
+@pytest.mark.parametrize("profile", ["4Q", "A40-4Q", "NVIDIA A40-4Q", "A100-4C", "A100-1-5C"])
+def test_what_nvidia_lists_is_no_finding(profile: str) -> None:
+    assert told(profile) == []
+
+
+@pytest.mark.parametrize("profile", ["A41-4Q", "99Q"])
+def test_a_profile_that_no_board_has_is_a_finding_with_its_line(profile: str) -> None:
+    assert told(profile) == [
+        f"hosts.yml:1: slot 'vgpu0' of VM 'vm05': NVIDIA's list of vGPU types has no {profile} for any board"
+    ]
+
+
+@pytest.mark.parametrize(("units", "count"), [({}, 1), ({"A40": 2}, 0)])
+def test_an_fgpu_without_any_unit_is_a_finding(units: dict[str, int], count: int) -> None:
+    host = declares(vm05="4Q")
+    slot = replace(host.vms[VM].slots[SLOT], wish=profiles.ByFgpu(fgpu="0.5"))
+    host = replace(host, fgpu_per_gpu=units, vms={VM: replace(host.vms[VM], slots={SLOT: slot})})
+    found = unserved.findings(Inventory(root=".", hosts={host.name: host}, findings=()), CATALOGUE)
+    assert [str(one) for one in found] == [
+        "hosts.yml:1: slot 'vgpu0' of VM 'vm05' asks for fgpu, and vgpumgr_fgpu_per_gpu is not set for kvm01"
+    ] * count

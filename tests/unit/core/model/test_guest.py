@@ -1,4 +1,4 @@
-"""What a VM's definition says of its memory and firmware."""
+"""What a VM's definition says of its memory and firmware, and which of its PCI Express root ports are free."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from vgpumgr.core.model.guest import Guest, read_guest
+from vgpumgr.core.model.guest_ports import free_ports, port_of
 
 GIB = 1024 * 1024
 
@@ -56,3 +57,72 @@ def test_a_limit_that_is_none(limit: str, kib: int | None) -> None:
 )
 def test_firmware(boot: str, *, efi: bool) -> None:
     assert read(boot).efi is efi
+
+
+# Which PCI Express root ports of a VM are free, and on which one a device is
+
+
+# as libvirt 9.0 writes them
+ROOT = "<controller type='pci' index='0' model='pcie-root'/>"
+PORT = (
+    "<controller type='pci' index='{0}' model='pcie-root-port'><model name='pcie-root-port'/><target chassis='{0}' port='0x10'{1}/>"
+    "<address type='pci' domain='0x0000' bus='0x00' slot='0x02' function='0x0' multifunction='on'/></controller>"
+)
+ADDRESS = "<address type='pci' domain='0x0000' bus='{:#04x}' slot='{:#04x}' function='0x0'/>"
+
+
+def definition(*devices: str) -> ET.Element:
+    return ET.fromstring(f"<domain><devices>{ROOT}{''.join(devices)}</devices></domain>")
+
+
+def interface(bus: int, slot: int = 0) -> str:
+    return f"<interface type='network'>{ADDRESS.format(bus, slot)}</interface>"
+
+
+def test_a_port_is_free_until_a_device_is_on_its_bus() -> None:
+    ports = [PORT.format(index, "") for index in (1, 2, 11)]
+    assert free_ports(definition(*ports)) == {1, 2, 11}
+    assert free_ports(definition(*ports, interface(2), interface(11))) == {1}
+
+
+def test_the_bus_of_the_machine_itself_takes_nothing_and_blocks_nothing() -> None:
+    assert free_ports(definition(PORT.format(1, ""), interface(0, 3))) == {1}
+    assert free_ports(definition()) == frozenset()
+
+
+def test_a_port_that_takes_nothing_while_the_vm_runs_is_left_out() -> None:
+    assert free_ports(definition(PORT.format(1, " hotplug='off'"), PORT.format(2, " hotplug='on'"))) == {2}
+
+
+def test_other_controllers_are_no_ports() -> None:
+    others = [
+        "<controller type='pci' index='3' model='pcie-to-pci-bridge'/>",
+        "<controller type='usb' index='4' model='qemu-xhci'/>",
+        "<controller type='pci' index='' model='pcie-root-port'/>",
+        "<controller type='pci' model='pcie-root-port'/>",
+        "<controller type='pci' index='x' model='pcie-root-port'/>",
+    ]
+    assert free_ports(definition(*others)) == frozenset()
+
+
+def test_an_address_of_another_kind_blocks_nothing() -> None:
+    disk = "<disk><address type='drive' controller='0' bus='1' target='0' unit='0'/></disk>"
+    assert free_ports(definition(PORT.format(1, ""), disk)) == {1}
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        (ADDRESS.format(5, 0), 5),
+        (ADDRESS.format(0, 3), None),  # i440fx: every device is on bus 0
+        (ADDRESS.format(7, 1), None),  # behind a pcie-to-pci-bridge
+        ("<address type='pci' domain='0x0001' bus='0x05' slot='0x00' function='0x0'/>", None),
+        ("<address type='pci' bus='0x05' slot='zero'/>", None),
+        ("<address type='drive' bus='5'/>", None),
+        ("<address type='pci' bus=''/>", None),
+        ("", None),
+    ],
+)
+def test_the_port_of_a_device_is_its_bus_where_it_is_alone_there(address: str, port: int | None) -> None:
+    source = "<source><address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/></source>"
+    assert port_of(ET.fromstring(f"<hostdev>{source}{address}</hostdev>")) == port

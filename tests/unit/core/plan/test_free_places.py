@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.dose import dose
 from tests.unit.core import builders
-from vgpumgr.core.model.snapshot import MIXED_SIZE, VENDOR_VFIO, Places
-from vgpumgr.core.plan import attach, fits, free_places, places, simulate, targets
+from vgpumgr.core.driver import geometry
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
+from vgpumgr.core.plan import attach, fits, free_places, lost, places, simulate, targets
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 from vgpumgr.errors import NoCapacity
@@ -228,3 +229,148 @@ def test_of_all_places_it_is_the_best_one_by_exhaustive_search(board: str, data:
 
         chosen = free_places.choose(now, wanted)
         assert chosen == min(free(wanted, used), key=worth)
+
+
+# The driver's placement ids against those that are computed, on a GPU in mixed-size mode
+
+
+def in_mixed_size(gpu: Gpu, *, at: int | None = 0) -> Gpu:
+    """In mixed-size mode, its vGPUs at that id, and the driver's list as it is computed for that."""
+    parents = tuple(
+        replace(parent, vgpus=tuple(replace(vgpu, placement_id=at) for vgpu in parent.vgpus)) for parent in gpu.parents
+    )
+    gpu = replace(gpu, mode=MIXED_SIZE, parents=parents)
+    offered: dict[int, Places] = {}
+    for vgpu_type in (gpu.types or {}).values():
+        known = places.geometry_of(gpu, vgpu_type)
+        assert known is not None
+        ids = geometry.creatable(known.mixed, known.size, [(at or 0, 4) for _ in gpu.vgpus])
+        if ids:
+            offered[vgpu_type.id] = Places(type_id=vgpu_type.id, size=known.size, creatable=ids)
+    return replace(gpu, places=offered)
+
+
+def without_first_place(gpu: Gpu, short: str) -> Gpu:
+    """As if something that nobody sees lay at the type's first free id."""
+    offered = dict(gpu.places or {})
+    wanted = builders.type_of(gpu, short).id
+    offered[wanted] = replace(offered[wanted], creatable=offered[wanted].creatable[1:])
+    return replace(gpu, places=offered)
+
+
+@pytest.fixture
+def view() -> HostView:
+    """One GPU with a 4Q at 8."""
+    attached = builders.attached(builders.host_of("mdev-vf", gpus=1))
+    return builders.change_gpus(attached, lambda gpu: in_mixed_size(gpu, at=8))
+
+
+def test_what_is_computed_is_what_the_driver_offers(view: HostView) -> None:
+    assert places.findings(view.snapshot) == ()
+
+
+def test_a_difference_is_told_and_the_drivers_list_counts(view: HostView) -> None:
+    odd = builders.change_gpus(view, lambda gpu: without_first_place(gpu, "8Q"))
+    (found,) = places.findings(odd.snapshot)
+    assert found.kind == "placements"
+    assert "A40-8Q at 16 24 40, not at 0 16 24 40" in found.text
+    assert "the driver's own list counts" in found.text
+    assert found in findings.of_host(odd)
+
+
+def test_nothing_is_said_where_a_vgpus_place_or_the_list_is_unknown(view: HostView) -> None:
+    odd = builders.change_gpus(view, lambda gpu: without_first_place(gpu, "8Q"))
+    for change in (
+        lambda gpu: replace(gpu, places=None),
+        lambda gpu: replace(gpu, mode="equal-size"),
+        lambda gpu: replace(
+            gpu,
+            parents=tuple(
+                replace(parent, vgpus=tuple(replace(vgpu, placement_id=None) for vgpu in parent.vgpus))
+                for parent in gpu.parents
+            ),
+        ),
+    ):
+        assert places.findings(builders.change_gpus(odd, change).snapshot) == ()
+
+
+def test_many_different_types_are_one_line(view: HostView) -> None:
+    odd = builders.change_gpus(view, lambda gpu: replace(gpu, places={1: Places(type_id=1, size=1, creatable=(0,))}))
+    (found,) = places.findings(odd.snapshot)
+    assert "more types" in found.text
+
+
+# What the driver has lost is told, on every framework; what merely is full, unread or under way is not
+
+
+on_vfs = pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
+each_framework = pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
+
+
+def offering(view: HostView, pci: str, offers: dict[int, int] | None) -> HostView:
+    """The view with other offers of one function."""
+
+    def change(gpu: Gpu) -> Gpu:
+        parents = tuple(replace(item, creatable=offers) if item.pci == pci else item for item in gpu.parents)
+        return replace(gpu, parents=parents)
+
+    return builders.change_gpus(view, change)
+
+
+def free_vf(view: HostView) -> str:
+    return next(parent.pci for parent in view.snapshot.gpus[0].parents if not parent.vgpus)
+
+
+@on_vfs
+@pytest.mark.parametrize("idle", [True, False])
+def test_a_vf_that_offers_nothing_while_its_siblings_do_is_lost(framework: FrameworkName, idle: bool) -> None:
+    view = builders.host_of(framework, gpus=1)
+    view = view if idle else builders.attached(view)
+    vf = free_vf(view)
+    view = offering(view, vf, {})
+    gpu = view.snapshot.gpus[0]
+    (place,) = lost.lost_by_driver(view.snapshot)
+    assert (place.gpu, place.parent, place.instances) == (gpu.pci, vf, 1)
+    assert lost.lost_parents(view.snapshot, gpu) == {vf}
+    (found,) = (item for item in findings.of_host(view) if item.kind == "lost-by-driver")
+    for word in (gpu.pci, vf, "reboot kvm01, or reload its nvidia driver, before any vGPU VM is started there"):
+        assert word in found.text
+
+
+@each_framework
+def test_a_healthy_gpu_has_lost_nothing_idle_or_in_use_or_full(framework: FrameworkName) -> None:
+    view = builders.host_of(framework, gpus=1, vms=40)
+    most = builders.type_of(view.snapshot.gpus[0], "4Q").max or 0
+    for number in range(most + 1):
+        assert lost.lost_by_driver(view.snapshot) == ()
+        if number < most:
+            view = builders.attached(view, f"vm{number + 1:02}")
+
+
+@on_vfs
+def test_what_is_unread_or_where_a_write_is_under_way_is_not_judged(framework: FrameworkName) -> None:
+    view = builders.host_of(framework, gpus=1)
+    vf = free_vf(view)
+    assert lost.lost_by_driver(offering(view, vf, None).snapshot) == ()
+    assert lost.lost_by_driver(builders.with_blocked_writes(offering(view, vf, {})).snapshot) == ()
+
+
+def test_a_physical_function_that_offers_too_few_has_lost_instances_and_takes_others() -> None:
+    view = builders.attached(builders.host_of(MDEV_PF, gpus=1))
+    gpu = view.snapshot.gpus[0]
+    (parent,) = gpu.parents
+    view = offering(view, parent.pci, {type_id: room - 2 for type_id, room in (parent.creatable or {}).items()})
+    (place,) = lost.lost_by_driver(view.snapshot)
+    assert (place.parent, place.instances) == (gpu.pci, 2)
+    assert lost.lost_parents(view.snapshot, view.snapshot.gpus[0]) == frozenset()
+    assert "has lost 2 vGPUs of GPU" in lost.findings(view.snapshot)[0].text
+
+
+def test_what_sriov_off_would_lose_is_told_of_vendor_vfio_alone_and_only_where_there_is_something() -> None:
+    empty = builders.host_of(VENDOR_VFIO, gpus=1)
+    assert lost.at_stake(empty.snapshot) == ()
+    view = builders.attached(empty)
+    (found,) = lost.at_stake(view.snapshot)
+    assert "before SR-IOV is turned off, or a virtual function unbound" in found.text
+    assert builders.hardware_of(view).parent in found.text
+    assert lost.at_stake(builders.attached(builders.host_of(MDEV_VF, gpus=1)).snapshot) == ()
