@@ -114,8 +114,13 @@ class Zygote:
         env: Mapping[str, str],
         interference: Mapping[str, Any] | None = None,
         text: str = "",
+        first: Callable[[Any], None] | None = None,
+        given: object = None,
     ) -> Controller:
-        """Start `vgpumgr ARGV` with `text` on stdin; its temporary files go to a folder of its own, by host (see `litter`)."""
+        """Start `vgpumgr ARGV` with `text` on stdin; its temporary files go to a folder of its own, by host (see `litter`).
+
+        `first`, a function of a module, is called by that process before it, with `given`: anything that JSON can say.
+        """
         named = [argv[at + 1] for at, word in enumerate(argv[:-1]) if word in ("--on", "--limit")]
         host = named[0] if named and re.fullmatch(r"[\w.-]+", named[0]) else "any"
         folder = self._folder / host / str(next(self._numbers))
@@ -128,6 +133,8 @@ class Zygote:
             "out": str(folder / "out"),
             "err": str(folder / "err"),
             "interference": interference,
+            "first": first and f"{first.__module__}:{first.__qualname__}",
+            "given": given,
         }
         assert self._process.stdin is not None
         with self._turn:

@@ -1,9 +1,10 @@
-"""A running lab for tests: `lab_factory("mdev-vf")` gives one, shared by all tests of the session that ask for the same.
+"""A running lab for tests. A host takes seconds to start, so that labs are lent, and wiped between those who use them.
 
 @pytest.mark.lab
 def test_something(lab_factory: LabFactory) -> None:
-    lab = lab_factory("mdev-vf")                    # shared: leave it as you found it
-    own = lab_factory("mdev-vf", shared=False)      # this test's own; taken down by `own.down()`, or at the end
+    with lab_factory.lend(ONE) as lab: ...          # from this worker's pool: leave it as you found it, or it is an error
+    with lab_factory.lend(ONE, wiped=True) as lab:  # the same; whatever is left is wiped away and no error
+    own = lab_factory(SPEC, own="its host keys change")  # for what breaks it for others, or needs another spec
     lab.run("list", "-o", "json")                   # the program, pointed at the lab
     lab.ssh("kvm01", "virsh", "list", "--all")      # on a host
     before = lab.revisions()
@@ -13,6 +14,7 @@ def test_something(lab_factory: LabFactory) -> None:
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import memory
+from tests import lab_state, memory
 from tests.controllers import Zygote
 from vgpumgr.errors import LabError
 from vgpumgr.lab import client, fleet, requirements
@@ -35,15 +37,16 @@ from vgpumgr.lab.layout import Layout
 from vgpumgr.lab.machine import control
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from vgpumgr.lab.sysfs.tree import WriteRecord
 
 _COMMAND_S = 120.0
 _FEW = 8
-# Specs.
+# The specs of the pool.
 SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))
 ONE = str(Path(__file__).with_name("mdev-vf-one.yml"))
+FRAMEWORKS = str(Path(__file__).with_name("frameworks.yml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +88,16 @@ class Lab:
         return done.stdout
 
     def run(
-        self, *arguments: str, text: str | None = None, timeout: float = _COMMAND_S
+        self,
+        *arguments: str,
+        text: str | None = None,
+        timeout: float = _COMMAND_S,
+        first: Callable[[Any], None] | None = None,
+        given: object = None,
+        env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run `vgpumgr ARGUMENTS` with the lab's environment, without a terminal: a process of its own (tests/zygote.py)."""
-        one = zygote().start(*arguments, env=self.env, text=text or "")
+        one = zygote().start(*arguments, env={**self.env, **(env or {})}, text=text or "", first=first, given=given)
         code = one.wait(timeout)
         return subprocess.CompletedProcess(one.argv, code, one.out, one.err)
 
@@ -111,26 +120,62 @@ class Lab:
 
 @dataclass(slots=True, kw_only=True)
 class LabFactory:
-    """Brings labs up below one short temporary folder and remembers them."""
+    """Brings labs up below one short temporary folder and remembers them. `first`: how each host of the pool was at first."""
 
     folder: Path
     count: int = 0
     shared: dict[str, Lab] = field(default_factory=dict)
     all: list[Lab] = field(default_factory=list)
+    first: dict[str, dict[str, lab_state.HostState]] = field(default_factory=dict)
 
-    def __call__(self, spec: str = "mdev-vf", *, shared: bool = True) -> Lab:
-        if shared and spec in self.shared:
-            return self.shared[spec]
+    def __call__(self, spec: str = "mdev-vf", *, shared: bool = True, own: str | None = None) -> Lab:
+        """The pool's lab of that spec, or one of the caller's own: then it says why."""
+        assert own != "", "why does this need a lab of its own?"
+        if own is not None or not shared:
+            return self._up(spec)
+        if spec not in self.shared:
+            lab = self.shared[spec] = self._up(spec)
+            self.first[spec] = {host.name: lab_state.look(lab, host.name) for host in fleet.read(lab.layout).hosts}
+        return self.shared[spec]
+
+    @contextlib.contextmanager
+    def lend(self, spec: str, *, wiped: bool = False) -> Iterator[Lab]:
+        """The pool's lab, for a module or a test. What it leaves is an error, unless it is `wiped`; then it is as at first."""
+        lab = self(spec)
+        yield lab
+        left = self.wipe(spec)
+        assert wiped or left == []
+
+    def wipe(self, spec: str) -> list[str]:
+        """What was left there, and is gone now. Where wiping does not do, the lab goes, and the next one gets a new one."""
+        lab, first = self.shared[spec], self.first[spec]
+        left: list[str] = []
+        try:
+            for host, state in first.items():
+                left += [f"{host}: {what}" for what in lab_state.left(state, lab_state.look(lab, host))]
+                now = lab_state.wipe(lab, host, state)
+                stays = lab_state.left(state, now)
+                assert stays == [], f"{host} cannot be wiped: {stays}"
+                first[host] = now  # libvirt may have written a definition in another way
+        except BaseException:
+            del self.shared[spec], self.first[spec]
+            self.all.remove(lab)
+            lab.down()
+            raise
+        for file in lab.dir.iterdir():
+            if file.name.startswith(("store.", "samples.")):
+                file.unlink()
+        return left
+
+    def _up(self, spec: str) -> Lab:
         self.count += 1
         lab = Lab(layout=Layout(folder=self.folder / str(self.count)))
         fleet.up(lab.layout, spec)
         self.all.append(lab)
-        if shared:
-            self.shared[spec] = lab
         return lab
 
     def end_own(self) -> None:
-        """Take down the labs that are not shared."""
+        """Take down the labs that are not the pool's."""
         for lab in self.all:
             if lab not in self.shared.values():
                 lab.down()

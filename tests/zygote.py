@@ -1,49 +1,53 @@
 """Starts controllers: real processes of `vgpumgr ARGUMENTS`, forked with the imports already done (they cost 0.3 s each).
 
 A child differs from `vgpumgr` on a shell only in that: it has its own session, files for input and output, and
-runs main() to the interpreter's end. Before that it may be given interference (see interference.py).
+runs main() to the program's end. Before that it may be given interference (tests/crash/interference.py), or a function
+that is called `first` (MODULE:NAME), with `given`.
 
-    → {"argv": […], "env": {…}, "in": PATH, "out": PATH, "err": PATH, "interference": {…} | null}      ← {"started": PID}
-                                                                                           ← {"ended": PID, "status": N}
+    → {"argv": […], "env": {…}, "in": PATH, "out": PATH, "err": PATH, "interference": {…} | null, "first": MODULE:NAME, "given": …}
+                                                       ← {"started": PID}      ← {"ended": PID, "status": N}
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 from typing import Any
 
+# What is imported inside functions, and so by none of our modules when it is imported itself.
 _WARM = (
-    *("paramiko", "libvirt", "jinja2", "yaml", "click", "sqlite3"),
-    *(
-        "vgpumgr.cli.main",
-        "vgpumgr.cli.commands.change",
-        "vgpumgr.cli.commands.look",
-        "vgpumgr.cli.wiring",
-        "vgpumgr.cli.text.plan_text",
-    ),
-    *("vgpumgr.controller.attach", "vgpumgr.controller.report", "vgpumgr.link.connection", "tests.crash.interference"),
-    *(
-        "vgpumgr.cli.commands.scheduler",
-        "vgpumgr.controller.scheduler",
-        "vgpumgr.cli.commands.reconcile",
-        "vgpumgr.controller.reconcile",
-    ),
-    *("vgpumgr.store.sql.journal", "vgpumgr.store.sql.samples"),
+    *("paramiko", "libvirt", "jinja2", "yaml", "click", "sqlite3", "tabulate", "wcwidth"),
+    *("concurrent.futures.thread", "tests.crash.interference", "tests.acceptance.altered"),
 )
+# They are not for a controller: what runs on the hosts, and the parts of the lab that are a simulated host.
+_ELSEWHERE = ("vgpumgr.host.", "vgpumgr.lab.machine.host", "vgpumgr.lab.sysfs.", "vgpumgr.lab.nvml.smi.")
+
+
+def _import_all() -> None:
+    """Every module of the program, so that no child imports one again."""
+    for name in _WARM:
+        importlib.import_module(name)
+    import vgpumgr
+
+    for module in pkgutil.walk_packages(vgpumgr.__path__, "vgpumgr."):
+        if not module.name.startswith(_ELSEWHERE):
+            importlib.import_module(module.name)
+    from vgpumgr.link.program import bootstrap
+
+    bootstrap.package(far=False)  # reads the host program's files once for all
 
 
 def main() -> None:
-    for name in _WARM:
-        importlib.import_module(name)
-    importlib.import_module("vgpumgr.link.program.bootstrap").package(
-        far=False
-    )  # reads the host program's files once for all
+    _import_all()
+    gc.collect()
+    gc.freeze()  # a child that collects its garbage leaves alone, and so shares, what is there already
     wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -74,7 +78,7 @@ def main() -> None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """The child: leaves by SystemExit through the top of the program, as the real one does."""
+    """The child: leaves through the top of the program, as the real one does."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     for number, path, flags in ((0, request["in"], os.O_RDONLY), (1, request["out"], _NEW), (2, request["err"], _NEW)):
@@ -90,6 +94,9 @@ def _become(request: dict[str, Any]) -> None:
     faulthandler.enable()
     if request["interference"] is not None:
         interference.install(request["interference"])
+    if request["first"]:
+        module, _, name = request["first"].partition(":")
+        getattr(importlib.import_module(module), name)(request["given"])
     run(request["argv"])
 
 

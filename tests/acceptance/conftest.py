@@ -1,4 +1,4 @@
-"""Labs for one module each, because these tests break hosts and fill GPUs."""
+"""Labs of the pool for one module or test each; labs of a module's own end with it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,21 @@ def own_labs_end_with_their_module(request: pytest.FixtureRequest) -> Iterator[N
 
 
 @pytest.fixture(scope="module")
-def vf_lab(lab_factory: LabFactory) -> Lab:
-    """A lab of this module's own with one host: kvm01, with two A40. What a command does takes as long as the host is read."""
-    return lab_factory(ONE, shared=False)
+def vf_lab(lab_factory: LabFactory) -> Iterator[Lab]:
+    """One host: kvm01, with two A40. What a command does takes as long as the host is read. The module leaves it as it was."""
+    with lab_factory.lend(ONE) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")
-def vf_fleet(lab_factory: LabFactory) -> Lab:
-    """A lab of this module's own with two hosts, as `mdev-vf` with fewer VFs: kvm02 has an A100."""
-    return lab_factory(SMALL, shared=False)
+def vf_fleet(lab_factory: LabFactory) -> Iterator[Lab]:
+    """Two hosts, as `mdev-vf` with fewer VFs: kvm02 has an A100. The module leaves them as they were."""
+    with lab_factory.lend(SMALL) as lab:
+        yield lab
+
+
+@pytest.fixture
+def one_wiped(lab_factory: LabFactory) -> Iterator[Lab]:
+    """The lab of `vf_lab` for one test, which leaves what it likes."""
+    with lab_factory.lend(ONE, wiped=True) as lab:
+        yield lab

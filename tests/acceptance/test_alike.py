@@ -48,10 +48,10 @@ def fleet(lab: Lab, folder: Path, strangers: list[str]) -> Path:
     ],
 )
 def test_forty_unknown_host_keys_are_one_line_and_one_command(
-    mdev_vf_lab: Lab, tmp_path: Path, words: str, label: str
+    vf_fleet: Lab, tmp_path: Path, words: str, label: str
 ) -> None:
     code = 3 if label.startswith("warning") else 4
-    err = vgpumgr(mdev_vf_lab, "-i", str(fleet(mdev_vf_lab, tmp_path, HOSTS)), *words.split(), code=code).err
+    err = vgpumgr(vf_fleet, "-i", str(fleet(vf_fleet, tmp_path, HOSTS)), *words.split(), code=code).err
     lines = err.splitlines()
     assert [line[: len(label)] for line in lines if "kex: " in line] == [label], err
     named = [word for line in lines for word in line.split() if word in HOSTS]

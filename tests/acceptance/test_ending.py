@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.acceptance.altered import unguarded
 from tests.acceptance.command import vgpumgr
-from tests.acceptance.unguarded import unguarded
 from tests.dose import FULL, dose
 
 if TYPE_CHECKING:

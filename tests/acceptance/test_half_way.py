@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance import domains, truth
+from tests.acceptance import altered, domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.lab_fixtures import Lab
 
 pytestmark = pytest.mark.lab
@@ -25,69 +19,18 @@ HOST = "kvm01"
 VM = "vm01"
 ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
 DETACH = ("detach", VM, "--on", HOST, "--yes")
-# The program, whose one step meets bad luck: before it is begun, or (`in`) once libvirt has carried it out and not answered.
-_UNLUCKY = """
-# In the host program: libvirt has attached the device, and nobody hears of it before the connection is lost.
-WITHOUT_ANSWER = b'''
-def _attach_without_answer(domain, step):
-    domain.attach_device(step["xml"], AFFECT_CONFIG)
-    while True:
-        domain.xml()
-_CHANGES[ATTACH_DEVICE] = _attach_without_answer
-'''
-import json, sys, threading
-from pathlib import Path
-from vgpumgr import resources
-from vgpumgr.cli.main import main
-from vgpumgr.controller.engine import executor
-from vgpumgr.lab.machine import control
-from vgpumgr.lab.layout import Layout
-luck = json.loads(sys.argv.pop(1))
-def strike():
-    control.ask(Layout(folder=Path(luck["dir"])).host("kvm01"), luck["op"], luck["fields"])
-really = executor.Executor.execute
-def execute(self, step):
-    if luck["when"] == f"before:{step.verb}":
-        strike()
-    really(self, step)
-executor.Executor.execute = execute
-if luck["when"] == "in:attach_hostdev":
-    really_sources = resources.host_sources
-    def sources():
-        found = really_sources()
-        found["vgpumgr_host/libvirt/definitions.py"] += WITHOUT_ANSWER
-        return found
-    resources.host_sources, sys.dont_write_bytecode = sources, True
-    def hear(event, arguments):
-        if event == "vgpumgr.moment" and arguments[1:] == ("begin", "attach_hostdev"):
-            threading.Timer(2, strike).start()
-    sys.addaudithook(hear)
-sys.exit(main())
-"""
 
 
 @pytest.fixture
-def lab(vf_lab: Lab) -> Iterator[Lab]:
-    """kvm01 with nothing on it, before and after."""
-    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
-    yield vf_lab
-    vf_lab.control(HOST, "clear")
-    vf_lab.control(HOST, "release", vm=VM)
-    vgpumgr(vf_lab, *DETACH, "--all")
-    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
+def lab(one_wiped: Lab) -> Lab:
+    """kvm01 with nothing on it."""
+    return one_wiped
 
 
 def unlucky(lab: Lab, *arguments: str, when: str, op: str, code: int, **fields: str) -> Ran:
     """Run the program; at that point of its plan the host's supervisor is asked for `op`."""
-    luck = json.dumps({"dir": os.fspath(lab.dir), "when": when, "op": op, "fields": fields})
-    done = subprocess.run(
-        [sys.executable, "-c", _UNLUCKY, luck, *arguments, "-o", "json"],
-        env={**lab.env, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    luck = {"dir": os.fspath(lab.dir), "when": when, "op": op, "fields": fields}
+    done = lab.run(*arguments, "-o", "json", first=altered.unlucky, given=luck)
     assert done.returncode == code, done.stdout + done.stderr
     return Ran(arguments=arguments, code=code, out=done.stdout, err=done.stderr)
 

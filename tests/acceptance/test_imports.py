@@ -1,7 +1,8 @@
 """No command imports what it does not use: which packages each of them has imported once it has ended.
 
-A row for each command, in a real process against a lab. What is here is what takes time to import: all that is not Python's own, and
-sqlite3. A package that another one brings along is not named by itself.
+A row for each command, run against a lab. What is here is what takes time to import: all that is not Python's own, and
+sqlite3. A package that another one brings along is not named by itself. Commands that import the same run one after the
+other in one process, which had only the program's entry at first: none of them may add anything else.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
+from tests.lab_fixtures import SMALL
 from vgpumgr.cli.main import program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.lab_fixtures import Lab
+    from tests.lab_fixtures import LabFactory
 
 pytestmark = pytest.mark.lab
 
@@ -36,95 +39,108 @@ STORE = {"sqlite3"}
 TEMPLATE = {"jinja2"}
 TABLE = {"tabulate", "wcwidth"}
 CHANGE = HOST | STORE | TEMPLATE  # a VM is changed: XML for libvirt, a row in the journal
+UNCHANGED = HOST | TEMPLATE
 
-ATTACH = "attach vm02 --profile 4Q --on kvm01"
-OFF = ("attach vm30 --profile 4Q --on kvm01", "lab stop vm30")
+ATTACH = "attach vm01 --profile 4Q --on kvm01"
+# Run before all of them, so that there is something to see.
+BEFORE = (
+    *("attach vm02 vm30 --profile 4Q --on kvm01", "collect", "cordon kvm02 --reason PSU"),
+    *("lab hold vm30", "lab stop vm30"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A command line, run after `before`, and what it imports beside click."""
+    """A command line, and what it imports beside click."""
 
     argv: tuple[str, ...]
     imports: frozenset[str]
     code: int = 0
-    before: tuple[str, ...] = ()
 
 
-def case(argv: str, imports: set[str], *, code: int = 0, before: tuple[str, ...] = ()) -> Case:
-    return Case(argv=tuple(argv.split()), imports=frozenset(imports), code=code, before=before)
+def case(argv: str, imports: set[str], *, code: int = 0) -> Case:
+    return Case(argv=tuple(argv.split()), imports=frozenset(imports), code=code)
 
 
+# By what they import. What is not a command's name alone is another way to call it.
 TABLE_OF_COMMANDS = {
-    "attach": case("attach vm01 --profile 4Q --on kvm01", CHANGE),
-    "detach": case("detach vm02 --yes --on kvm01", CHANGE, before=(ATTACH,)),
+    "attach (--check)": case(f"{ATTACH} --check", UNCHANGED, code=3),
+    "attach": case(ATTACH, CHANGE),
+    "detach": case("detach vm30 --yes --on kvm01", CHANGE),
+    "attach (again)": case(ATTACH, UNCHANGED),
+    "render": case("render vm02", HOST | TEMPLATE),
     "adopt": case("adopt kvm01", HOST),  # there is nothing to adopt
     "cordon": case("cordon kvm01 --reason PSU --check", HOST, code=3),
-    "drain": case("drain kvm01 --check", HOST | TABLE, code=3, before=(ATTACH,)),
     "uncordon": case("uncordon kvm01", HOST),  # there is none
     "plan": case("plan", HOST),
-    "reconcile": case("reconcile --yes", HOST | STORE),  # nothing is declared; for `export`
-    "list": case("list", HOST | TABLE, before=(ATTACH,)),
-    "show": case("show vm02", HOST | TABLE, before=(ATTACH,)),
-    "render": case("render vm02", HOST | TEMPLATE, before=(ATTACH,)),
+    "mig show": case("mig show", HOST),
+    "gc": case("gc --on kvm01", HOST),  # there is nothing to give back
+    "drain": case("drain kvm01 --check", HOST | TABLE, code=3),
+    "list": case("list", HOST | TABLE),
+    "show": case("show vm02", HOST | TABLE),
     "discover": case("discover", HOST | TABLE),
     "capacity": case("capacity", HOST | TABLE),
     "profiles": case("profiles", HOST | TABLE),
-    "host install": case("host install kvm02 --check", HOST | TABLE, code=3),
-    "host uninstall": case("host uninstall kvm02", HOST | TABLE),
-    "host purge": case("host purge kvm02 --yes", HOST | STORE, before=("cordon kvm02 --reason PSU",)),
-    "host status": case("host status", HOST | TABLE),
-    "host check": case("host check kvm02", HOST | TABLE, code=5),
-    "host sudoers": case("host sudoers kvm01 --user vgpumgr", INVENTORY),
     "units": case("units", HOST | TABLE),
-    "mig show": case("mig show", HOST),
-    "gc": case("gc --on kvm01", HOST),  # there is nothing to give back
-    "mig fit": case("mig fit A100 3g.20gb", set()),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
     "scheduler show": case("scheduler show", HOST | TABLE),
-    "scheduler set": case("scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE),
     "mode show": case("mode show", HOST | TABLE),
+    "top": case("top --once", HOST | TABLE),
+    "host install": case("host install kvm02 --check", HOST | TABLE, code=3),
+    "host uninstall": case("host uninstall kvm02", HOST | TABLE),
+    "host status": case("host status", HOST | TABLE),
+    "host check": case("host check kvm02", HOST | TABLE, code=5),
+    "reconcile": case("reconcile --yes", HOST | STORE),  # nothing is declared; for `export`
+    "host purge": case("host purge kvm02 --yes", HOST | STORE),
+    "scheduler set": case("scheduler set --on kvm02 --gpu-id 0000:41:00.0 --policy equal-share --yes", HOST | STORE),
     "mode set": case("mode set mixed-size --on kvm02 --gpu-id 0000:41:00.0 --yes", HOST | STORE),
     "collect": case("collect", HOST | STORE),
-    "top": case("top --once", HOST | TABLE, before=(ATTACH,)),
-    "usage": case("usage", STORE | TABLE, before=(ATTACH, "collect")),
     "forget": case("forget vm36", HOST | STORE),  # nothing is known of it
-    "history": case("history", STORE | TABLE, before=(ATTACH,)),
+    "usage": case("usage", STORE | TABLE),
+    "history": case("history", STORE | TABLE),
     "export textfile": case("export textfile -", STORE | {"prometheus-client"}),
-    "export rules": case("export rules", set()),
     "export prometheus": case("export prometheus --check", {"prometheus-client"}, code=3),
     "inventory check": case("inventory check", INVENTORY),
-    "completion": case("completion bash", set()),
+    "host sudoers": case("host sudoers kvm01 --user vgpumgr", INVENTORY),
     "install cron": case("install cron", INVENTORY | TEMPLATE),
     "install timer": case("install timer", INVENTORY | TEMPLATE),
     "install collect": case("install collect", INVENTORY | TEMPLATE),
-    "install remove": case("install remove --dir /nonexistent", set()),
-    "lab up": case("lab up", set(), code=2),  # it is up already; what starts hosts is processes of their own
-    "lab down": case("lab down --dir nowhere", set()),
     "lab status": case("lab status", TABLE),
-    "lab start": case("lab start vm30", set(), before=OFF),
-    "lab hold": case("lab hold vm30", set(), before=OFF),
-    "lab load": case("lab load vm30 --sm 5", set(), before=(*OFF, "lab hold vm30")),
-    "lab stop": case("lab stop vm30", set()),
-    "lab fault": case("lab fault kvm02 clear", set()),
-    "lab ssh": case("lab ssh kvm02 -- true", set()),
-    "lab reboot": case("lab reboot kvm02", set()),
     "docs": case("docs", TABLE),  # a page on a terminal: rich
     "version": case("version", TABLE),
     "--version": case("--version", set()),
     "--help": case("--help", set()),
+    "mig fit": case("mig fit A100 3g.20gb", set()),
+    "export rules": case("export rules", set()),
+    "completion": case("completion bash", set()),
+    "install remove": case("install remove --dir /nonexistent", set()),
+    "lab up": case("lab up", set(), code=2),  # it is up already; what starts hosts is processes of their own
+    "lab down": case("lab down --dir nowhere", set()),
+    "lab start": case("lab start vm02", set()),
+    "lab stop": case("lab stop vm02", set()),
+    "lab hold": case("lab hold vm02", set()),
+    "lab load": case("lab load vm02 --sm 5", set()),
+    "lab fault": case("lab fault kvm02 clear", set()),
+    "lab reboot": case("lab reboot kvm02", set()),
+    "lab ssh": case("lab ssh kvm02 -- true", set()),  # the last one, as the process becomes ssh
 }
 
+# Each group of command lines in a process forked from one that has imported the entry. A line for each: its code, and all
+# that is imported then. `lab ssh` becomes another program: its line comes before that.
 _TOLD = """
 import json, os, sys
-def tell():
-    with open(os.environ["IMPORTED"], "w") as stream:
-        json.dump([name for name, module in sys.modules.items() if module is not None], stream)
-sys.addaudithook(lambda event, _: event == "os.exec" and tell())
 from vgpumgr.cli import main
-code = main.run(sys.argv[1:])
-tell()
-sys.exit(code)
+def tell(code):
+    with open(told, "a") as stream:
+        stream.write(json.dumps([code, [name for name, module in sys.modules.items() if module is not None]]) + "\\n")
+for told, group in json.load(sys.stdin):
+    if os.fork() == 0:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.addaudithook(lambda event, _: event == "os.exec" and tell(0))
+        for argv in group:
+            tell(main.run(argv))
+        os._exit(0)
+    os.wait()
 """
 
 
@@ -140,38 +156,42 @@ def leaves(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def test_every_command_has_a_row() -> None:
-    assert set(TABLE_OF_COMMANDS) == {*leaves(program), "--version", "--help"}
+    assert {name.partition(" (")[0] for name in TABLE_OF_COMMANDS} == {*leaves(program), "--version", "--help"}
 
 
-@pytest.mark.parametrize("name", TABLE_OF_COMMANDS)
-def test_a_command_imports_what_it_uses(name: str, vf_fleet: Lab, tmp_path: Path) -> None:
-    row = TABLE_OF_COMMANDS[name]
-    for argv in row.before:
-        done = vf_fleet.run(*argv.split())
-        assert done.returncode == 0, done.stderr
-    wanted = {"click", *row.imports, *(more for one in row.imports for more in BROUGHT.get(one, ()))}
-    assert imported(vf_fleet, tmp_path, row) == wanted
-
-
-def imported(lab: Lab, folder: Path, row: Case) -> set[str]:
-    """The distributions, as pyproject.toml writes them, from which the command has imported something, and sqlite3."""
-    told = folder / "imported"
-    done = subprocess.run(
-        [sys.executable, "-c", _TOLD, *row.argv],
-        env={**os.environ, **lab.env, "PYTHONPATH": str(ROOT), "IMPORTED": str(told)},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == row.code, f"{row.argv}: {done.returncode}\n{done.stdout}{done.stderr}"
-    owners = metadata.packages_distributions()
-    tops = {name.partition(".")[0] for name in json.loads(told.read_text())} - idle()
-    return {owner.lower().replace("_", "-") for top in tops for owner in owners.get(top, ())} - {"vgpumgr"} | (
-        tops & STORE
-    )
+@pytest.fixture(scope="module")
+def imported(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
+    """By row: the distributions, as pyproject.toml writes them, from which something is imported by then, and sqlite3."""
+    folder = tmp_path_factory.mktemp("imports")
+    groups = [list(rows) for _, rows in groupby(TABLE_OF_COMMANDS, key=lambda name: TABLE_OF_COMMANDS[name].imports)]
+    wanted = [
+        (str(folder / str(at)), [TABLE_OF_COMMANDS[name].argv for name in group]) for at, group in enumerate(groups)
+    ]
+    with lab_factory.lend(SMALL, wiped=True) as lab:
+        for line in BEFORE:
+            done = lab.run(*line.split())
+            assert done.returncode == 0, done.stderr
+        ran = subprocess.run(
+            [sys.executable, "-c", _TOLD],
+            env={**os.environ, **lab.env, "PYTHONPATH": str(ROOT)},
+            cwd=folder,
+            input=json.dumps(wanted),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=240,
+        )
+        owners, hooks = metadata.packages_distributions(), idle()
+        found: dict[str, set[str]] = {}
+        for (told, _), group in zip(wanted, groups, strict=True):
+            lines = Path(told).read_text(encoding="utf-8").splitlines()
+            for name, line in zip(group, lines[: len(group)], strict=True):  # ssh is sought in several places
+                code, modules = json.loads(line)
+                assert code == TABLE_OF_COMMANDS[name].code, f"{name}: exit {code}\n{ran.stdout}{ran.stderr}"
+                tops = {module.partition(".")[0] for module in modules} - hooks
+                of_tops = {owner.lower().replace("_", "-") for top in tops for owner in owners.get(top, ())}
+                found[name] = of_tops - {"vgpumgr"} | (tops & STORE)
+        yield found
 
 
 def idle() -> set[str]:
@@ -180,3 +200,9 @@ def idle() -> set[str]:
         [sys.executable, "-c", "import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
     return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize("name", TABLE_OF_COMMANDS)
+def test_a_command_imports_what_it_uses(name: str, imported: dict[str, set[str]]) -> None:
+    row = TABLE_OF_COMMANDS[name]
+    assert imported[name] == {"click", *row.imports, *(more for one in row.imports for more in BROUGHT.get(one, ()))}

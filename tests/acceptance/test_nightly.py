@@ -28,10 +28,10 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def night(mdev_vf_lab: Lab, store: Path) -> Iterator[Night]:
+def night(vf_fleet: Lab, store: Path) -> Iterator[Night]:
     """Run what `install cron` prints now, as cron would at night."""
     root = str(Path(__file__).resolve().parents[2])
-    env = {**os.environ, **mdev_vf_lab.env, "VGPUMGR_STORE": str(store), "PYTHONPATH": root}
+    env = {**os.environ, **vf_fleet.env, "VGPUMGR_STORE": str(store), "PYTHONPATH": root}
     argv = [sys.executable, "-m", "vgpumgr.cli.main", "install", "cron", "--jitter", "0", "--timeout", "20"]
     printed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
     line = printed.splitlines()[-1].split(None, 6)[6].replace(r"\%", "%")
@@ -50,7 +50,7 @@ def night(mdev_vf_lab: Lab, store: Path) -> Iterator[Night]:
         )
 
     yield run
-    mdev_vf_lab.run("lab", "fault", "kvm02", "clear")
+    vf_fleet.run("lab", "fault", "kvm02", "clear")
 
 
 def test_a_night_on_which_all_is_as_wanted_sends_no_mail(night: Night, store: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_night_on_which_all_is_as_wanted_sends_no_mail(night: Night, store: Pa
     assert not store.exists()
 
 
-def test_a_host_that_does_not_answer_makes_a_mail_that_names_it(night: Night, mdev_vf_lab: Lab) -> None:
-    assert mdev_vf_lab.run("lab", "fault", "kvm02", "ssh-refused").returncode == 0
+def test_a_host_that_does_not_answer_makes_a_mail_that_names_it(night: Night, vf_fleet: Lab) -> None:
+    assert vf_fleet.run("lab", "fault", "kvm02", "ssh-refused").returncode == 0
     done = night()
     assert done.returncode == 4
     assert "kvm02" in done.stdout + done.stderr

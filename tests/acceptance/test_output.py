@@ -70,8 +70,8 @@ class Printed:
 
 
 @pytest.fixture(scope="module")
-def printed(mdev_vf_lab: Lab) -> Printed:
-    lab = mdev_vf_lab
+def printed(vf_fleet: Lab) -> Printed:
+    lab = vf_fleet
     return Printed(
         check=vgpumgr(lab, *ATTACH, "--check", code=3),
         attach=vgpumgr(lab, *ATTACH),
@@ -221,18 +221,18 @@ def test_render_is_the_xml_that_libvirt_was_passed(printed: Printed) -> None:
     ids=["-o json --check", "--dry-run -ojson"],
 )
 def test_common_options_stand_before_or_after_the_command(
-    mdev_vf_lab: Lab, before: tuple[str, ...], after: tuple[str, ...]
+    vf_fleet: Lab, before: tuple[str, ...], after: tuple[str, ...]
 ) -> None:
     """The same document either way, with every key, and each step with its own."""
-    documents: list[dict[str, Any]] = [vgpumgr(mdev_vf_lab, *words, code=3).document for words in (before, after)]
+    documents: list[dict[str, Any]] = [vgpumgr(vf_fleet, *words, code=3).document for words in (before, after)]
     assert documents[0] == documents[1]
     assert set(documents[0]) == CHANGE
     assert {step["verb"]: set(step) for step in documents[0]["plan"]} == STEP
 
 
-def test_discover_and_profiles_have_the_contracts_keys(mdev_vf_lab: Lab) -> None:
+def test_discover_and_profiles_have_the_contracts_keys(vf_fleet: Lab) -> None:
     """hosts[] with gpus[] with types[], each under its name; profiles --fits lists what the empty cards take."""
-    document = vgpumgr(mdev_vf_lab, "discover", "-o", "json").document
+    document = vgpumgr(vf_fleet, "discover", "-o", "json").document
     assert document["schema"] == "vgpumgr.discover/1"
     assert {host["name"]: [gpu["board"] for gpu in host["gpus"]] for host in document["hosts"]} == {
         "kvm01": ["A40", "A40"],
@@ -241,22 +241,22 @@ def test_discover_and_profiles_have_the_contracts_keys(mdev_vf_lab: Lab) -> None
     for gpu in (gpu for host in document["hosts"] for gpu in host["gpus"]):
         assert {"pci", "uuid", "board", "framework", "mode", "types"} <= set(gpu)
         assert all({"name", "id", "max", "creatable_now"} <= set(kind) for kind in gpu["types"])
-    fits = vgpumgr(mdev_vf_lab, "profiles", HOST, "--fits", "-o", "json").document["profiles"]
+    fits = vgpumgr(vf_fleet, "profiles", HOST, "--fits", "-o", "json").document["profiles"]
     assert [row["fits_now"] for row in fits if row["type_name"] == "A40-4Q"] == [
         6,
         6,
     ]  # as many as it has VFs; test_capacity.py fills a whole card
 
 
-def test_errors_are_one_object_in_json_and_three_parts_for_people(mdev_vf_lab: Lab) -> None:
+def test_errors_are_one_object_in_json_and_three_parts_for_people(vf_fleet: Lab) -> None:
     """What, the candidates, and the hint last, near the prompt; colour only where it was asked for."""
     ask = ("attach", VM, "--profile", "5Q", "--on", HOST)
-    plain = vgpumgr(mdev_vf_lab, *ask, "--color", "never", code=2)
+    plain = vgpumgr(vf_fleet, *ask, "--color", "never", code=2)
     lines = [line for line in plain.err.splitlines() if not line.startswith("reading")]
     assert lines[0].startswith("error: ")
     assert all(line.startswith("  ") for line in lines[1:-1])
     assert lines[-1].startswith("hint: ")
-    scripted = vgpumgr(mdev_vf_lab, *ask, "-o", "json", code=2)
+    scripted = vgpumgr(vf_fleet, *ask, "-o", "json", code=2)
     assert [scripted.error["message"], *scripted.error["details"], scripted.error["hint"]] == [
         lines[0].removeprefix("error: "),
         *(line[2:] for line in lines[1:-1]),

@@ -4,72 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.acceptance import truth
+from tests.acceptance import altered, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
+from tests.controllers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tests.lab_fixtures import Lab
 
 pytestmark = pytest.mark.lab
 
 HOST, VM, OTHER, THIRD = "kvm01", "vm01", "vm02", "vm03"
 DEADLINE_S = 1.0
-# `vgpumgr ARGUMENTS`, with less patience; the VM opens its vGPU while it is taken out of the definition, seen by nobody.
-_RACED = """
-import json, sys
-from pathlib import Path
-from vgpumgr.cli.main import main
-from vgpumgr.controller.engine import executor
-from vgpumgr.lab.machine import control
-from vgpumgr.lab.layout import Layout
-from vgpumgr.link import host
-race = json.loads(sys.argv.pop(1))
-host.STEP_DEADLINE_S = race["deadline_s"]
-really = executor.Executor.execute
-def execute(self, step):
-    if step.verb == "detach_hostdev":
-        control.ask(Layout(folder=Path(race["dir"])).host(race["host"]), "hold", {"vm": race["vm"], "unseen": "yes"})
-    really(self, step)
-executor.Executor.execute = execute
-sys.exit(main())
-"""
 
 
 @pytest.fixture
-def lab(vf_lab: Lab) -> Iterator[Lab]:
-    """kvm01 with a vGPU of vm01 on the first GPU, and one of vm02 on the second; with nothing afterwards."""
-    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
-    for vm in (VM, OTHER):
-        vgpumgr(vf_lab, "attach", vm, "--profile", "4Q", "--on", HOST)
-    yield vf_lab
-    vf_lab.control(HOST, "release", vm=VM)
-    wait_until(lambda: not findings(vf_lab, "list"))
-    for vm in (VM, OTHER, THIRD):
-        vgpumgr(vf_lab, "detach", vm, "--on", HOST, "--all", "--yes")
-    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
-    vf_lab.control(HOST, "reboot")  # the driver has lost what was taken away under a VM
+def lab(one_wiped: Lab) -> Lab:
+    """kvm01 with a vGPU of vm01 on the first GPU, and one of vm02 on the second."""
+    vgpumgr(one_wiped, "attach", VM, OTHER, "--profile", "4Q", "--on", HOST)
+    return one_wiped
 
 
 def raced(lab: Lab, *arguments: str) -> Ran:
-    race = {"dir": os.fspath(lab.dir), "host": HOST, "vm": VM, "deadline_s": DEADLINE_S}
-    done = subprocess.run(
-        [sys.executable, "-c", _RACED, json.dumps(race), *arguments, "-o", "json"],
-        env={**lab.env, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    """With less patience; the VM opens its vGPU while it is taken out of the definition, seen by nobody."""
+    fields = {"vm": VM, "unseen": "yes"}
+    race = {"dir": os.fspath(lab.dir), "when": "before:detach_hostdev", "op": "hold", "fields": fields}
+    done = lab.run(*arguments, "-o", "json", first=altered.unlucky, given={**race, "deadline_s": DEADLINE_S})
     return Ran(arguments=arguments, code=done.returncode, out=done.stdout, err=done.stderr)
 
 
@@ -98,13 +61,6 @@ def findings(lab: Lab, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
     """The findings of that kind that a command tells."""
     ran = vgpumgr(lab, *arguments, "-o", "json", code=code)
     return [finding for finding in json.loads(ran.out)["findings"] if finding["kind"] == "blocked-write"]
-
-
-def wait_until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def refused(lab: Lab, *arguments: str, error: str) -> str:
@@ -144,7 +100,7 @@ def test_whoever_looks_is_told_whom_to_stop_and_once_he_lets_go_all_is_as_before
 
     lab.must(HOST, f"kill {holder}")
     lab.control(HOST, "release", vm=VM)
-    wait_until(lambda: not findings(lab, "list"))
+    wait_until(lambda: not findings(lab, "list"), "nothing blocked")
     vgpumgr(lab, "detach", VM, "--on", HOST, "--yes")
     assert [row["vm"] for row in vgpus(lab, HOST)] == [OTHER]
     assert records(lab) == []

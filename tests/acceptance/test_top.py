@@ -27,11 +27,11 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 
 
 @pytest.mark.parametrize("end", ["q", "SIGTERM"])
-def test_the_hosts_are_read_and_shown_until_it_is_ended_and_nothing_is_written(mdev_vf_lab: Lab, end: str) -> None:
+def test_the_hosts_are_read_and_shown_until_it_is_ended_and_nothing_is_written(vf_fleet: Lab, end: str) -> None:
     """Neither on the hosts nor in the store; the terminal is as it was."""
-    store = mdev_vf_lab.dir / "samples.db"
-    before = mdev_vf_lab.revisions(), _stamp(store)
-    with Terminal(TOP, {**mdev_vf_lab.env, "COLUMNS": "120"}) as terminal:  # a worker of pytest says 80
+    store = vf_fleet.dir / "samples.db"
+    before = vf_fleet.revisions(), _stamp(store)
+    with Terminal(TOP, {**vf_fleet.env, "COLUMNS": "120"}) as terminal:  # a worker of pytest says 80
         terminal.until("reading 2 hosts …")
         terminal.until("every 1 s")  # the foot is drawn last
         head, *gpus = terminal.display.lines[:4]
@@ -50,18 +50,18 @@ def test_the_hosts_are_read_and_shown_until_it_is_ended_and_nothing_is_written(m
             os.kill(terminal.pid, signal.SIGTERM)
         assert terminal.wait() == (0 if end == "q" else 143)
         assert terminal.restored
-    assert (mdev_vf_lab.revisions(), _stamp(store)) == before
+    assert (vf_fleet.revisions(), _stamp(store)) == before
 
 
-def test_without_a_terminal_it_is_one_table_and_ends(mdev_vf_lab: Lab) -> None:
-    done = mdev_vf_lab.run("top", "kvm02")
+def test_without_a_terminal_it_is_one_table_and_ends(vf_fleet: Lab) -> None:
+    done = vf_fleet.run("top", "kvm02")
     assert (done.returncode, done.stderr) == (0, "reading 1 host …\n")
     assert done.stdout.startswith("kvm02  1 GPU at 0%, framebuffer 0.0 of 40.0 GiB")
     assert "\x1b" not in done.stdout
 
 
-def test_an_unknown_name_is_told_and_the_screen_is_given_back(mdev_vf_lab: Lab) -> None:
-    with Terminal([*TOP, "kvm09"], mdev_vf_lab.env) as terminal:
+def test_an_unknown_name_is_told_and_the_screen_is_given_back(vf_fleet: Lab) -> None:
+    with Terminal([*TOP, "kvm09"], vf_fleet.env) as terminal:
         assert terminal.wait() == 2
         assert "no host and no VM 'kvm09'" in terminal.display.text
         assert terminal.restored

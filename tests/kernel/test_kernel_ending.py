@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.acceptance.altered import unguarded
 from tests.acceptance.command import vgpumgr
-from tests.acceptance.unguarded import unguarded
 from tests.dose import FULL, dose
 from tests.kernel import cases, seen
 from tests.kernel.endings import Ending, ends, told

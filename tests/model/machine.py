@@ -104,9 +104,12 @@ class Machine:
         (root / "proc/sys/kernel/hostname").write_text(f"{name}\n")
         (root / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
 
-    def install(self, *, in_mig: bool = False) -> None:
-        """As on its first day: nothing is made, nobody runs, no ledger. `in_mig`: both GPUs are in MIG mode."""
-        small = _mig_board() if in_mig else _board(BOARDS[self.framework])
+    def install(self, *, in_mig: bool = False, board: BoardSpec | None = None) -> None:
+        """As on its first day: nothing is made, nobody runs, no ledger. `in_mig`: both GPUs are in MIG mode.
+
+        `board`: instead of one that has few types and VFs.
+        """
+        small = board or (_mig_board() if in_mig else _board(BOARDS[self.framework]))
         gpus = tuple(
             spec.GpuSpec(
                 pci=pci,
