@@ -17,7 +17,6 @@ from tests.sources import PRODUCT, ROOT
 HERE = Path(__file__)
 # Module → the test, elsewhere, that proves it. The list may only get shorter.
 SCHEMAS = "acceptance/test_schemas.py"  # prints each document and holds it against its schema
-SMI = "lab/nvml/test_nvidia_smi.py"  # runs the program as the one file that it is installed as
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
@@ -40,15 +39,6 @@ ELSEWHERE = {
     "vgpumgr.documents.render": SCHEMAS,
     "vgpumgr.documents.top": "acceptance/test_top.py",
     "vgpumgr.documents.usage": "unit/cli/commands/test_usage.py",
-    "vgpumgr.lab.nvml.smi.gpus": SMI,
-    "vgpumgr.lab.nvml.smi.mig": SMI,
-    "vgpumgr.lab.nvml.smi.mixed_size": SMI,
-    "vgpumgr.lab.nvml.smi.program": SMI,
-    "vgpumgr.lab.nvml.smi.request": SMI,
-    "vgpumgr.lab.nvml.smi.scheduling": SMI,
-    "vgpumgr.lab.nvml.smi.text": SMI,
-    "vgpumgr.lab.nvml.smi.utilization": SMI,
-    "vgpumgr.lab.nvml.smi.vgpus": SMI,
     "vgpumgr.metrics.page": "unit/core/usage/test_metrics.py",
     "vgpumgr.metrics.textfile": "unit/cli/commands/test_export.py",
 }

@@ -5,12 +5,15 @@ NVML_SANITIZE=address,undefined in the environment compiles the mock with these 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -20,6 +23,7 @@ from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.build import build
 from vgpumgr.lab.nvml.nvidia_smi import nvidia_smi_program
+from vgpumgr.lab.nvml.smi import program
 from vgpumgr.lab.nvml.state import PATH_VARIABLE, nvml_text
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
@@ -93,39 +97,52 @@ class Nvml:
 
 
 class Smi:
-    """Runs the simulated nvidia-smi as the host would: one file, and nothing of ours beside it."""
+    """The simulated nvidia-smi: its main() in this process, and the one file that a host has where a test asks for that."""
 
     def __init__(self, folder: Path) -> None:
-        self.script = folder / "nvidia-smi"
-        self.script.write_bytes(nvidia_smi_program())
         self.state = folder / "state"
+        self._folder = folder
 
     def run(self, source: Host | str | None, *arguments: str) -> tuple[str, int]:
-        done = subprocess.run(
-            self._command(source, *arguments), env=self._env(), capture_output=True, check=False, timeout=30
-        )
-        assert done.stderr == b""
-        return done.stdout.decode("utf-8", "surrogateescape"), done.returncode
+        self._keep(source)
+        return smi_at(self.state, *arguments)
+
+    def run_file(self, source: Host, *arguments: str) -> tuple[str, int]:
+        with self._started(source, *arguments) as process:
+            out, _ = process.communicate(timeout=30)
+        return out, process.returncode
 
     def first_lines(self, count: int, source: Host, *arguments: str) -> list[str]:
         """Of a view that does not end."""
-        command = self._command(source, *arguments)
-        with subprocess.Popen(command, env=self._env(), stdout=subprocess.PIPE, text=True) as process:
+        with self._started(source, *arguments) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(count)]
             process.kill()
         return lines
 
-    def _command(self, source: Host | str | None, *arguments: str) -> list[str]:
+    def _started(self, source: Host, *arguments: str) -> subprocess.Popen[str]:
+        """As on a host: one file, and nothing of ours beside it."""
+        self._keep(source)
+        script = self._folder / "nvidia-smi"
+        script.write_bytes(nvidia_smi_program())
+        env = {PATH_VARIABLE: str(self.state), "LC_ALL": "C", "PATH": "/usr/bin:/bin"}
+        argv = [sys.executable, "-I", str(script), *arguments]
+        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def _keep(self, source: Host | str | None) -> None:
         if source is None:
             self.state.unlink(missing_ok=True)
         else:
-            text = source if isinstance(source, str) else source.text
-            self.state.write_text(text, encoding="ascii")
-        return [sys.executable, "-I", str(self.script), *arguments]
+            self.state.write_text(source if isinstance(source, str) else source.text, encoding="ascii")
 
-    def _env(self) -> dict[str, str]:
-        return {PATH_VARIABLE: str(self.state), "LC_ALL": "C", "PATH": "/usr/bin:/bin"}
+
+def smi_at(state: Path, *arguments: str) -> tuple[str, int]:
+    """What nvidia-smi prints of the state at that path, and its exit status."""
+    written = io.BytesIO()
+    with mock.patch.dict(os.environ, {PATH_VARIABLE: str(state)}), redirect_stdout(io.TextIOWrapper(written)) as out:
+        status = program.main(list(arguments))
+        out.flush()
+        return written.getvalue().decode("utf-8", "surrogateescape"), status
 
 
 @pytest.fixture(scope="session")
@@ -179,10 +196,9 @@ def make_host() -> Callable[..., Host]:
 class Live:
     """A host whose /sys is mounted: what is asked reaches its driver."""
 
-    def __init__(self, host: Host, nvml: Nvml, smi: Smi, folder: Path) -> None:
+    def __init__(self, host: Host, nvml: Nvml, folder: Path) -> None:
         self.host = host
         self.nvml = nvml
-        self.smi_program = smi.script
         self.sys = Mounted(folder, host.driver)
 
     def ask(self, code: str) -> Any:
@@ -193,26 +209,17 @@ class Live:
         return self.smi_of_host("vgpu", *arguments)
 
     def smi_of_host(self, *arguments: str) -> tuple[str, int]:
-        done = subprocess.run(
-            [sys.executable, "-I", str(self.smi_program), *arguments],
-            env={PATH_VARIABLE: str(self.sys.nvml_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
-        assert done.stderr == ""
-        return done.stdout, done.returncode
+        return smi_at(self.sys.nvml_path, *arguments)
 
 
 @pytest.fixture
-def live(make_host: Callable[..., Host], nvml: Nvml, smi: Smi, tmp_path: Path) -> Iterator[Callable[..., Live]]:
+def live(make_host: Callable[..., Host], nvml: Nvml, tmp_path: Path) -> Iterator[Callable[..., Live]]:
     mounted = []
 
     def make(spec: str, name: str = "kvm01") -> Live:
         folder = tmp_path / f"{spec}-{name}"
         folder.mkdir()
-        mounted.append(Live(make_host(spec, name), nvml, smi, folder))
+        mounted.append(Live(make_host(spec, name), nvml, folder))
         return mounted[-1]
 
     yield make

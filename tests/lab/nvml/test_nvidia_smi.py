@@ -1,4 +1,4 @@
-"""The simulated nvidia-smi, run as the one file that it is installed as."""
+"""The simulated nvidia-smi, and the one file that it is installed as."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ def values(text: str, name: str) -> list[str]:
     return re.findall(rf"^ *{re.escape(name)} +: (.*)$", text, re.MULTILINE)
 
 
-def test_the_program_is_one_file_for_the_hosts_own_python(smi: Smi) -> None:
+def test_the_program_is_one_file_for_the_hosts_own_python(smi: Smi, make_host: Callable[[str], Host]) -> None:
+    host = make_host("mdev-vf")
     assert nvidia_smi_program().startswith(b"#!/usr/bin/python3\n")
-    assert smi.run(None, "-h")[1] == 0
+    for arguments in ((), ("vgpu", "-i", "7")):
+        assert smi.run_file(host, *arguments) == smi.run(host, *arguments)
 
 
 def test_the_list_names_each_gpu_with_its_uuid(smi: Smi, host: Host) -> None:
