@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Basis(Enum):
@@ -27,122 +30,15 @@ class Basis(Enum):
 # operations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """One write(2) of the whole text to a file. `truncate`: opened with O_TRUNC, as a shell's `>` does."""
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is done on a host: a request to runner.py, in its words. steps.py makes them."""
 
-    path: str
-    text: str
-    truncate: bool = False
+    do: str
+    keys: Mapping[str, object]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A program of the host, by its path; an exit status other than 0 is the error EPROTO."""
-
-    argv: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """The whole content of a file."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListNames:
-    """The names in a directory."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Follow:
-    """Where a path leads, links resolved: the last `parts` names of it."""
-
-    path: str
-    parts: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What is there, without following a link: `file 0200`, `directory 0755`, `link`.
-
-    `within_s`: for so long it is looked for again.
-    """
-
-    path: str
-    within_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """Open a file and, with a `keep`, keep it open under that name."""
-
-    path: str
-    how: Literal["r", "w", "rw"]
-    keep: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadKept:
-    """Read from a file that was kept open."""
-
-    keep: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteKept:
-    """Write to a file that was kept open."""
-
-    keep: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Begin a write that may take long, or without a text a read, and see after a moment whether it has come back."""
-
-    name: str
-    path: str
-    text: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Await:
-    """See whether what was begun has come back, after so many seconds at most."""
-
-    name: str
-    within_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """A VM opens a vGPU: an mdev by its UUID, a VF by its address."""
-
-    device: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetGo:
-    """That VM ends. `waits` until its process is gone; else it is only killed."""
-
-    device: str
-    waits: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
-    """A VM that had the only vGPU of the host has ended, and its plugin is still there, or ends now."""
-
-    device: str
-    there: bool
-
-
-Operation: TypeAlias = (
-    Write | Run | Read | ListNames | Follow | Look | Open | ReadKept | WriteKept | Start | Await | Hold | LetGo | Plugin
-)
+    def __str__(self) -> str:
+        return f"{self.do} {dict(self.keys)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

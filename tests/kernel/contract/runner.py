@@ -171,13 +171,15 @@ class Runner:
         what = request["do"]
         within = request.get("within", _DEFAULT_WITHIN_S)
         if what == "await":
-            return self._calls[request["name"]].answer(within)
+            return self._calls[request["name"]].answer(request["within_s"])
+        if what == "start":
+            what = "read" if request["text"] is None else "write"
         if what == "hold":
             return self._hold(request["device"], lambda: _open_device(request["device"]))
-        if what == "plugin":
+        if what == "plugin" and request["there"]:
             return self._hold(request["device"], _open_plugin)
-        if what == "let_go":
-            return self._let_go(request["device"], waits=request["waits"])
+        if what in ("let_go", "plugin"):
+            return self._let_go(request["device"], waits=request.get("waits", True))
         if what == "end_row":
             return {"value": self.end_row()}
         call = Call(lambda: getattr(self, "do_" + what)(request))
@@ -220,7 +222,7 @@ class Runner:
     # operations, each on its own thread
 
     def do_write(self, request: dict[str, Any]) -> None:
-        truncate = os.O_TRUNC if request["truncate"] else 0
+        truncate = os.O_TRUNC if request.get("truncate") else 0
         _write(request["path"], request["text"], truncate)
 
     def do_run(self, request: dict[str, Any]) -> None:
@@ -242,7 +244,7 @@ class Runner:
         return "/".join(target.split("/")[-request["parts"] :])
 
     def do_look(self, request: dict[str, Any]) -> str:
-        mode = _lstat_within(request["path"], request["until"]).st_mode
+        mode = _lstat_within(request["path"], request.get("within_s", 0.0)).st_mode
         if stat.S_ISLNK(mode):
             return "link"
         kind = next(name for is_it, name in _KINDS if is_it(mode))
@@ -250,7 +252,7 @@ class Runner:
 
     def do_open(self, request: dict[str, Any]) -> None:
         descriptor = os.open(request["path"], _FLAGS[request["how"]])
-        if request["keep"]:
+        if "keep" in request:
             self._kept[request["keep"]] = descriptor
         else:
             os.close(descriptor)

@@ -12,30 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.kernel.contract.places import A40, H100, L40S, NVML, PCI, A, B
-from tests.kernel.contract.row import (
-    Await,
-    Follow,
-    Hold,
-    LetGo,
-    ListNames,
-    Look,
-    Observed,
-    Open,
-    Plugin,
-    Read,
-    ReadKept,
-    Run,
-    Start,
-    Write,
-    WriteKept,
-)
+from tests.kernel.contract.row import Observed, Operation
 from vgpumgr.errors import LabError
 from vgpumgr.lab import client, fleet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.kernel.contract.row import Operation, Parameter
+    from tests.kernel.contract.row import Parameter
     from tests.kernel.vm import Vm
     from tests.lab_fixtures import Lab
 
@@ -45,6 +29,7 @@ _PARAMETERS = "/sys/module/nvidia/parameters"
 _CURRENT_TYPES = [f"{PCI}/{vf}/nvidia/current_vgpu_type" for card in (L40S, H100) for vf in card.vfs]
 _EQUAL_SIZE = [f"mixed pci={card.pci} on=0\n" for card in (A40, L40S)]
 _LAB_HOST = "kvm01"
+_BY_VMS = ("hold", "let_go", "plugin")
 _LONG = "slow-plugin:600"
 # Who holds what in the lab: a VM's definition names its vGPU, so each device that a row holds has its VM.
 _LAB_VMS = {A: "vm01", B: "vm02", L40S.vfs[0]: "vm03"}
@@ -136,36 +121,8 @@ class Connection:
         self._answers.put(b"")
 
     def _request(self, operation: Operation) -> dict[str, Any]:
-        match operation:
-            case Write(path=path, text=text, truncate=truncate):
-                return {"do": "write", "path": path, "text": text, "truncate": truncate}
-            case Run(argv=argv):
-                return {"do": "run", "argv": argv}
-            case Start(name=name, path=path, text=text):
-                request = {"do": "read" if text is None else "write", "path": path, "text": text, "truncate": False}
-                return {**request, "name": name, "within": self._moment_s}
-            case Await(name=name, within_s=within_s):
-                return {"do": "await", "name": name, "within": within_s}
-            case Read(path=path):
-                return {"do": "read", "path": path}
-            case ListNames(path=path):
-                return {"do": "list", "path": path}
-            case Follow(path=path, parts=parts):
-                return {"do": "follow", "path": path, "parts": parts}
-            case Look(path=path, within_s=within_s):
-                return {"do": "look", "path": path, "until": within_s}
-            case Open(path=path, how=how, keep=keep):
-                return {"do": "open", "path": path, "how": how, "keep": keep}
-            case ReadKept(keep=keep):
-                return {"do": "read_kept", "keep": keep}
-            case WriteKept(keep=keep, text=text):
-                return {"do": "write_kept", "keep": keep, "text": text}
-            case Hold(device=device):
-                return {"do": "hold", "device": device}
-            case LetGo(device=device, waits=waits):
-                return {"do": "let_go", "device": device, "waits": waits}
-            case Plugin(device=device, there=there):
-                return {"do": "plugin" if there else "let_go", "device": device, "waits": True}
+        moment = {"within": self._moment_s} if operation.do == "start" else {}
+        return {"do": operation.do, **operation.keys, **moment}
 
 
 class LabTarget:
@@ -184,31 +141,29 @@ class LabTarget:
 
     def do(self, operations: Sequence[Operation]) -> list[Observed]:
         seen: list[Observed] = []
-        for by_lab, group in itertools.groupby(operations, lambda each: isinstance(each, Hold | LetGo | Plugin)):
+        for by_lab, group in itertools.groupby(operations, lambda each: each.do in _BY_VMS):
             some = list(group)
             seen += [self._do(each) for each in some] if by_lab else self._connection.do(some)
         return seen
 
     def _do(self, operation: Operation) -> Observed:
         """What VMs do."""
-        match operation:
-            case Hold(device=device):
-                try:
-                    self._lab.control(_LAB_HOST, "hold", vm=_LAB_VMS[device])
-                except LabError as error:
-                    return Observed(errno=str(error))
-                self._held.append(device)
-            case LetGo(device=device):
-                self._let_go(device)
-            case Plugin(device=device, there=True):
-                self._lab.control(_LAB_HOST, "fault", name=_LONG)
-                self._faulty = True
+        device = str(operation.keys["device"])
+        if operation.do == "let_go":
+            self._let_go(device)
+        elif operation.do == "hold":
+            try:
                 self._lab.control(_LAB_HOST, "hold", vm=_LAB_VMS[device])
-                self._lab.control(_LAB_HOST, "release", vm=_LAB_VMS[device])
-            case Plugin():
-                self._lab.control(_LAB_HOST, "clear")
-            case _:
-                raise AssertionError(operation)
+            except LabError as error:
+                return Observed(errno=str(error))
+            self._held.append(device)
+        elif operation.keys["there"]:
+            self._lab.control(_LAB_HOST, "fault", name=_LONG)
+            self._faulty = True
+            self._lab.control(_LAB_HOST, "hold", vm=_LAB_VMS[device])
+            self._lab.control(_LAB_HOST, "release", vm=_LAB_VMS[device])
+        else:
+            self._lab.control(_LAB_HOST, "clear")
         return Observed()
 
     def begin(self, parameters: Sequence[Parameter]) -> None:
@@ -249,7 +204,9 @@ class KernelTarget:
     def begin(self, parameters: Sequence[Parameter]) -> None:
         for parameter in parameters:
             path = f"{_PARAMETERS}/{parameter.name}"
-            before, put = self._connection.do([Read(path=path), Write(path=path, text=parameter.value)])
+            before, put = self._connection.do(
+                [Operation("read", {"path": path}), Operation("write", {"path": path, "text": parameter.value})]
+            )
             assert isinstance(before.value, str), f"no parameter {parameter.name}: {before}"
             assert put.errno is None, f"{parameter}: {put.errno}"
             self._defaults[parameter.name] = before.value.strip()
