@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,8 +87,13 @@ WISHES: tuple[dict[str, str | bool], ...] = (
 )
 
 
-def printed() -> Iterator[str]:
+@cache
+def printed() -> frozenset[str]:
     """Everything that the two tables have: their heads, the cells, and the help."""
+    return frozenset(_printed())
+
+
+def _printed() -> Iterator[str]:
     for column in (*EXPLAIN.columns, *MECHANISMS.table):
         yield column.head
     for view in views():
@@ -100,9 +106,9 @@ def printed() -> Iterator[str]:
 
 
 def test_every_word_is_a_term_of_ours_or_plain_english() -> None:
-    text = set(printed())
-    words = {word.lower(): line for line in text for word in _PARTS.findall(_NAMES.sub(" ", line))}
-    assert {word: line for word, line in words.items() if word not in known() | EVERYDAY} == {}
+    words = {word.lower(): line for line in printed() for word in _PARTS.findall(_NAMES.sub(" ", line))}
+    there = known() | EVERYDAY
+    assert {word: line for word, line in words.items() if word not in there} == {}
 
 
 def test_the_everyday_words_are_used_and_are_no_terms() -> None:

@@ -6,26 +6,22 @@ import json  # noqa: F401 -- to be there already
 import subprocess
 import sys
 
-import pytest
-
 from vgpumgr.lean_imports import lean_imports
 
 _IMPORTED = """
 import sys
 from vgpumgr.lean_imports import lean_imports
 with lean_imports("invoke"):
-    import {library}
+    import paramiko, tabulate
 print("invoke" in sys.modules, "importlib.metadata" in sys.modules, "email" in sys.modules)
 import importlib.metadata, invoke
-print(invoke.__name__, importlib.metadata.version("{library}") == "unknown")
+print(invoke.__name__, importlib.metadata.version("paramiko") == "unknown", importlib.metadata.version("tabulate") == "unknown")
 """
 
 
-@pytest.mark.parametrize("library", ["paramiko", "tabulate"])
-def test_a_library_comes_alone_and_the_rest_can_still_be_imported(library: str) -> None:
-    code = _IMPORTED.format(library=library)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["False", "False", "False", "invoke", "False"]
+def test_a_library_comes_alone_and_the_rest_can_still_be_imported() -> None:
+    done = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["False", "False", "False", "invoke", "False", "False"]
 
 
 def test_a_module_that_is_there_already_stays() -> None:

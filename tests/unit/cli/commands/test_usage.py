@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import os
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.unit.documents import published
-from tests.unit.store.samples_of import GIB, SECOND, failed_round, load, measured_round
+from tests.unit.store.samples_of import GIB, SECOND, T0, failed_round, load, measured_round
 from vgpumgr.cli import main
 from vgpumgr.cli.text import sparkline
 from vgpumgr.store.place import SAMPLES
@@ -25,10 +24,13 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.usage.readings import Load
 
+NOW_S = T0 / SECOND + 12 * 3600 + 10 * 60
+
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """An inventory with one host and a declared VM, and no store yet."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An inventory with one host and a declared VM, and no store yet; time stands still."""
+    monkeypatch.setattr(time, "time", lambda: NOW_S)
     inventory = tmp_path / "inventory"
     (inventory / "host_vars").mkdir(parents=True)
     (inventory / "hosts.yml").write_text("hypervisors: {hosts: {kvm01: }}\n", encoding="utf-8")
@@ -41,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def stored(folder: Path) -> int:
     """vm01 and vm02 measured for a minute up to now, in microseconds, vm03 off, a second host dead."""
-    now = int(time.time()) * SECOND
+    now = int(NOW_S) * SECOND
     samples = Samples(folder / SAMPLES)
     for number in range(6):
         since = now - (60 - number * 10) * SECOND
@@ -143,11 +145,15 @@ def test_csv_leaves_empty_what_is_unknown_and_name_lists_vms(run: Callable[..., 
 
 
 @pytest.mark.usefixtures("stored")
-def test_where_stdout_is_not_unicode_the_bars_are_marks(folder: Path) -> None:
-    """A process of its own: what stdout's encoding is, Python decides when it starts."""
-    environ = {**os.environ, "VGPUMGR_STORE": str(folder / "store.sqlite"), "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "vgpumgr.cli.main", "usage", "vm01"]
-    out = subprocess.run(command, env=environ, capture_output=True, check=True).stdout.decode("ascii")
+def test_where_stdout_is_not_unicode_the_bars_are_marks(
+    run: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding="ascii") as plain:
+        monkeypatch.setattr(sys, "stdout", plain)
+        run("vm01")
+        plain.flush()
+        out = raw.getvalue().decode("ascii")
     assert [line.split()[-1][-1] for line in out.splitlines()[6:10]] == [
         sparkline.ASCII[level] for level in (3, 0, 0, 0)
     ]
@@ -196,7 +202,7 @@ def test_without_samples_it_says_how_to_have_some(run: Callable[..., Said], fold
 @pytest.fixture
 def week(folder: Path) -> None:
     """Two hours of five vGPUs: vm01 busy, vm02 idle, vm03 off all the time, vm04 idle but seen for half of it, vm05 once at 30 %."""
-    now = int(time.time()) * SECOND
+    now = int(NOW_S) * SECOND
     samples = Samples(folder / SAMPLES)
     start, half = now - 3 * 3600 * SECOND, now - 3600 * SECOND
     all_the_time: dict[str | None, Load | None] = {"vm01": load(60), "vm02": load(0), "vm03": None, "vm05": load(1)}
