@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo check test test-suite test-all coverage test-laws test-lab test-docs sessions pictures test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo check test test-suite test-all test-shuffled coverage test-laws test-lab test-docs sessions pictures test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -40,6 +40,11 @@ RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 test-suite: install
 	$(RUN) tests $(addprefix --ignore=,tests/pages tests/crash $(SIMULATOR)) --durations=20 $(PYTEST_ARGS)
+
+# The same tests in another order: no test may need what another one left. SEED=N to see a run again.
+test-shuffled: install
+	@seed=$${SEED:-$$RANDOM}; echo "make test-shuffled SEED=$$seed"; \
+	$(MAKE) --no-print-directory test-suite PYTEST_ARGS="--random-order-bucket=module --random-order-seed=$$seed $(PYTEST_ARGS)"
 
 # All that there is, in full doses. It takes hours: docs/testing.md says which part to run before which change.
 test-all: lint coverage test-laws test-suite test-lab test-docs test-kills test-collection test-sanity test-kernel demo
