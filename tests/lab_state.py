@@ -170,11 +170,12 @@ def wipe(lab: Lab, host: str, first: HostState) -> HostState:
     _free(home, first, now)
     for name in sorted(_changed(first, now), reverse=True):  # a folder's files before the folder
         _restore(home.root / name, first.files.get(name))
-    if look(lab, host).settings() != first.settings():
+    then = look(lab, host)
+    if then.settings() != first.settings():
         if any(" mig=1" in line for line in first.driver):
             _end_instances(lab, host)
         lab.control(host, "reboot")
-    elif now.lost or not _have_followed(home, first):
+    elif then.lost or not _have_followed(home, first):
         lab.control(host, "reboot")
     return look(lab, host)
 

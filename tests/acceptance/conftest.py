@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.acceptance import near
+from tests.acceptance.near import pool
 from tests.lab_fixtures import FACTORY, ONE, SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from tests.acceptance.near import Near
     from tests.lab_fixtures import Lab, LabFactory
+    from tests.model.pool import Pool
 
+__all__ = ["pool"]
 # Their asserts speak as those of a test do.
 pytest.register_assert_rewrite("tests.acceptance.command", "tests.acceptance.domains", "tests.acceptance.truth")
 
@@ -44,3 +50,17 @@ def one_wiped(lab_factory: LabFactory) -> Iterator[Lab]:
     """The lab of `vf_lab` for one test, which leaves what it likes."""
     with lab_factory.lend(ONE, wiped=True) as lab:
         yield lab
+
+
+@pytest.fixture
+def near_host(pool: Pool, tmp_path: Path) -> Iterator[Near]:
+    """The host of `vf_lab` within this process, on its first day."""
+    with near.site(pool, near.ONE, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def near_fleet(pool: Pool, tmp_path: Path) -> Iterator[Near]:
+    """The hosts of `vf_fleet` within this process, on their first day; kvm02 has two A100."""
+    with near.site(pool, near.SMALL, tmp_path) as found:
+        yield found

@@ -35,8 +35,21 @@ _VFS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NearHost:
+    """A host with two GPUs of one board."""
+
+    vms: tuple[str, ...]
+    board: str = "A40"
+    framework: str = MDEV_VF
+
+
+ONE = {"kvm01": NearHost(vms=tuple(f"vm{number:02}" for number in range(1, 31)))}
+SMALL = {**ONE, "kvm02": NearHost(vms=tuple(f"vm{number}" for number in range(31, 37)), board="A100")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """Hosts as those of tests/mdev-vf-small.yml, with an inventory, and a store beside it."""
+    """Hosts, an inventory, and a store beside it."""
 
     machines: Mapping[str, Machine]
     inventory: Path
@@ -52,24 +65,29 @@ class Near:
         """What host_vars says of the host."""
         (self.inventory / f"host_vars/{host}.yml").write_text(json.dumps(told), encoding="utf-8")
 
-    def devices(self, host: str) -> set[str]:
-        """The vGPUs that are in the host's /sys."""
-        folder = self.machines[host].root / "sys/bus/mdev/devices"
-        return {path.name for path in folder.iterdir()} if folder.exists() else set()
+    def xml(self, host: str, vm: str) -> str:
+        """The VM's inactive definition."""
+        return self.machines[host].libvirt.vms[vm_uuid(host, vm)].inactive
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Pool]:
+    """The machines' files, used again by each test."""
+    found = Pool()
+    with found:
+        yield found
 
 
 @contextlib.contextmanager
-def site(vms: Mapping[str, int], folder: Path) -> Iterator[Near]:
-    """Host → how many VMs it has: vm01, vm02 …, on kvm02 from vm31 on. kvm01 has two A40, kvm02 two A100."""
-    pool = Pool()
-    with pool, pytest.MonkeyPatch.context() as patch:
-        machines = {host: pool.machine(host, MDEV_VF) for host in vms}
-        for host, machine in machines.items():
-            kind = "A40" if host == "kvm01" else "A100"
-            machine.install(board=replace(boards.board(kind, "near"), vfs=_VFS))
-            first = 1 if host == "kvm01" else 31
-            for number in range(first, first + vms[host]):
-                machine.libvirt.define(f"vm{number:02}", vm_uuid(host, f"vm{number:02}"))
+def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Near]:
+    """These hosts, on their first day. Once for each test: an inventory and a store in `folder`."""
+    with pytest.MonkeyPatch.context() as patch:
+        machines = {name: pool.machine(name, host.framework) for name, host in hosts.items()}
+        for name, host in hosts.items():
+            board = boards.board(host.board, "near")
+            machines[name].install(board=replace(board, vfs=_VFS if board.vfs else 0))
+            for vm in host.vms:
+                machines[name].libvirt.define(vm, vm_uuid(name, vm))
 
         def reach(endpoint: Endpoint, *, catalogue: Catalogue | None = None, **_: Any) -> Host:
             return connect(machines[endpoint.host], None, [], catalogue)
@@ -77,8 +95,8 @@ def site(vms: Mapping[str, int], folder: Path) -> Iterator[Near]:
         patch.setattr(connection, "connect", reach)
         inventory = folder / "inventory"
         (inventory / "host_vars").mkdir(parents=True)
-        hosts = {host: {"ansible_host": "127.0.0.1"} for host in vms}
-        (inventory / "hosts.yml").write_text(json.dumps({"hypervisors": {"hosts": hosts}}), encoding="utf-8")
+        plain = {"hypervisors": {"hosts": {name: {"ansible_host": "127.0.0.1"} for name in hosts}}}
+        (inventory / "hosts.yml").write_text(json.dumps(plain), encoding="utf-8")
         patch.setenv("VGPUMGR_INVENTORY", str(inventory))
         patch.setenv("VGPUMGR_STORE", str(folder / "store.sqlite"))
         yield Near(machines=machines, inventory=inventory)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.acceptance.command import vgpumgr
 
 if TYPE_CHECKING:
-    from tests.lab_fixtures import Lab
-
-pytestmark = pytest.mark.lab
+    from tests.acceptance.near import Near
 
 
-def test_a_vm_is_forgotten_once_it_has_nothing(vf_lab: Lab) -> None:
-    lab = vf_lab
+def test_a_vm_is_forgotten_once_it_has_nothing(near_host: Near) -> None:
+    lab = near_host
     vgpumgr(lab, "attach", "vm01", "--profile", "4Q")
     vgpumgr(lab, "attach", "vm02", "--profile", "4Q")
     refused = vgpumgr(lab, "forget", "vm01", "--yes", code=5)
@@ -31,7 +27,7 @@ def test_a_vm_is_forgotten_once_it_has_nothing(vf_lab: Lab) -> None:
     assert "no record of a VM 'vm01'. Nothing to do." in vgpumgr(lab, "forget", "vm01", "--yes").out
 
 
-def test_a_host_of_the_inventory_is_not_forgotten(vf_lab: Lab) -> None:
-    refused = vgpumgr(vf_lab, "forget", "kvm01", "--yes", code=5)
+def test_a_host_of_the_inventory_is_not_forgotten(near_host: Near) -> None:
+    refused = vgpumgr(near_host, "forget", "kvm01", "--yes", code=5)
     assert "error: kvm01 is in the inventory" in refused.err
     assert "`vgpumgr host purge kvm01`" in refused.err

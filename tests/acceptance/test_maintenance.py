@@ -5,35 +5,32 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.acceptance.command import vgpumgr
 
 if TYPE_CHECKING:
-    from tests.lab_fixtures import Lab
-
-pytestmark = pytest.mark.lab
+    from tests.acceptance.near import Near
 
 HOST, GPU = "kvm01", "0000:41:00.0"
-LEDGER = "/var/lib/vgpumgr/ledger.json"
+LEDGER = "var/lib/vgpumgr/ledger.json"
 
 
-def json_of(lab: Lab, *words: str, code: int = 0) -> Any:
+def json_of(lab: Near, *words: str, code: int = 0) -> Any:
     return vgpumgr(lab, *words, "-o", "json", code=code).document
 
 
-def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(vf_lab: Lab) -> None:
-    lab = vf_lab
+def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: Near) -> None:
+    lab = near_host
     vgpumgr(lab, "attach", "vm01", "--profile", "4Q")
-    before = lab.must(HOST, "cat", LEDGER)
+    ledger = lab.machines[HOST].root / LEDGER
+    before = ledger.read_bytes()
     vgpumgr(lab, "cordon", HOST, "--reason", "new  PSU", "--check", code=3)
-    assert lab.must(HOST, "cat", LEDGER) == before
+    assert ledger.read_bytes() == before
     done = vgpumgr(lab, "cordon", HOST, "--reason", "new  PSU")
     assert "kvm01 gets no new vGPU; what is there stays." in done.out
     again = vgpumgr(lab, "cordon", HOST, "--reason", "new PSU")
     assert "is cordoned already: new PSU (" in again.out
-    lab.must(HOST, "test", "!", "-e", LEDGER + ".new")
-    vgpumgr(lab, "lab", "reboot", HOST)
+    assert [path.name for path in ledger.parent.iterdir() if path.name != "ledger.json"] == []
+    lab.machines[HOST].reboot()
 
     refused = vgpumgr(lab, "attach", "vm02", "--profile", "4Q", code=5)
     assert "error: kvm01 is cordoned: new PSU (" in refused.err
@@ -57,6 +54,6 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(vf_lab: Lab)
     (elsewhere,) = json_of(lab, "list", "vm02")["vgpus"]
     assert elsewhere["gpu"] != GPU
     vgpumgr(lab, "uncordon", HOST, "--gpu-id", GPU)
-    written = json.loads(lab.must(HOST, "cat", LEDGER))
+    written = json.loads(ledger.read_bytes())
     assert ("cordons" in written, len(written["entries"])) == (False, 2)
     assert [one["verb"] for one in json_of(lab, "history", HOST)["runs"]].count("cordon") == 2

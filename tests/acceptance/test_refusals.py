@@ -13,11 +13,14 @@ import pytest
 
 from tests.acceptance import domains, inventories, truth
 from tests.acceptance.command import vgpumgr
+from tests.model.fleet import vm_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.acceptance.command import Runs
+    from tests.acceptance.near import Near
     from tests.lab_fixtures import Lab
 
 pytestmark = pytest.mark.lab
@@ -33,7 +36,7 @@ def broken(vf_fleet: Lab) -> Iterator[Lab]:
         vf_fleet.control(host, "clear")
 
 
-def fail(lab: Lab, *arguments: str, code: int, error: str) -> dict[str, Any]:
+def fail(lab: Runs, *arguments: str, code: int, error: str) -> dict[str, Any]:
     """Run it with `-o json`: the exit code, the class of the error, and nothing on stdout."""
     ran = vgpumgr(lab, *arguments, "-o", "json", code=code)
     assert ran.out == ""
@@ -44,69 +47,69 @@ def fail(lab: Lab, *arguments: str, code: int, error: str) -> dict[str, Any]:
 # What was asked
 
 
-def test_an_unknown_vm_gets_the_nearest_name(vf_fleet: Lab) -> None:
+def test_an_unknown_vm_gets_the_nearest_name(near_fleet: Near) -> None:
     """Exit 2, and the hint names the VM that was likely meant."""
-    ran = vgpumgr(vf_fleet, "attach", "vm001", "--profile", "4Q", code=2)
+    ran = vgpumgr(near_fleet, "attach", "vm001", "--profile", "4Q", code=2)
     assert ran.out == ""
     assert ran.err.splitlines()[-2:] == ["error: none of 2 hosts has a VM 'vm001'", "hint: did you mean vm01?"]
 
 
-def test_an_unknown_vm_without_a_near_one_gets_a_way_to_look(vf_fleet: Lab) -> None:
+def test_an_unknown_vm_without_a_near_one_gets_a_way_to_look(near_fleet: Near) -> None:
     """Exit 2; where no name is near, the hint says where the names are."""
-    error = fail(vf_fleet, "attach", "nosuchvm", "--profile", "4Q", code=2, error="UnknownVm")
+    error = fail(near_fleet, "attach", "nosuchvm", "--profile", "4Q", code=2, error="UnknownVm")
     assert "nosuchvm" in error["message"]
     assert "virsh list" in error["hint"]
 
 
-def test_a_profile_that_nobody_has_is_an_unknown_name(vf_fleet: Lab) -> None:
+def test_a_profile_that_nobody_has_is_an_unknown_name(near_fleet: Near) -> None:
     """Exit 2, with a line per GPU, and where to see what there is."""
-    error = fail(vf_fleet, "attach", "vm01", "--profile", "5Q", "--on", HOST, code=2, error="UnknownProfile")
+    error = fail(near_fleet, "attach", "vm01", "--profile", "5Q", "--on", HOST, code=2, error="UnknownProfile")
     assert "5Q" in error["message"]
     assert len(error["details"]) == 2
     assert "vgpumgr profiles" in error["hint"]
 
 
-def test_a_boards_profile_on_a_host_without_it_is_no_capacity(vf_fleet: Lab) -> None:
+def test_a_boards_profile_on_a_host_without_it_is_no_capacity(near_fleet: Near) -> None:
     """Exit 5 for A40-4Q on the host with an A100: NVIDIA has that type, this host has not."""
-    error = fail(vf_fleet, "attach", "vm31", "--profile", "A40-4Q", "--on", OTHER, code=5, error="ProfileNotHere")
-    assert error["details"] == ["0000:41:00.0  A100  has no A40-4Q"]
+    error = fail(near_fleet, "attach", "vm31", "--profile", "A40-4Q", "--on", OTHER, code=5, error="ProfileNotHere")
+    assert error["details"][0] == "0000:41:00.0  A100  has no A40-4Q"
 
 
-def test_a_short_profile_that_only_another_host_has_is_no_capacity(vf_fleet: Lab) -> None:
+def test_a_short_profile_that_only_another_host_has_is_no_capacity(near_fleet: Near) -> None:
     """Exit 5, and the hint names the host that could, and why that does not help."""
-    error = fail(vf_fleet, "attach", "vm31", "--profile", "4Q", "--on", OTHER, code=5, error="NoCapacity")
+    error = fail(near_fleet, "attach", "vm31", "--profile", "4Q", "--on", OTHER, code=5, error="NoCapacity")
     assert error["hint"].startswith(HOST)
 
 
-def test_what_is_no_profile_says_how_one_is_written(vf_fleet: Lab) -> None:
-    error = fail(vf_fleet, "attach", "vm01", "--profile", "banana", code=2, error="BadName")
+def test_what_is_no_profile_says_how_one_is_written(near_fleet: Near) -> None:
+    error = fail(near_fleet, "attach", "vm01", "--profile", "banana", code=2, error="BadName")
     assert "4Q" in error["hint"]
 
 
-def test_an_ambiguous_vm_names_the_hosts_and_the_option(vf_fleet: Lab) -> None:
+def test_an_ambiguous_vm_names_the_hosts_and_the_option(near_fleet: Near) -> None:
     """Exit 2 for a name that two hosts have; --on decides it."""
     for host in (HOST, OTHER):
-        domains.define(vf_fleet, host, domains.new_vm("twin"))
-    error = fail(vf_fleet, "attach", "twin", "--profile", "4C", code=2, error="AmbiguousVm")
+        near_fleet.machines[host].libvirt.define("twin", vm_uuid(host, "twin"))
+    error = fail(near_fleet, "attach", "twin", "--profile", "4C", code=2, error="AmbiguousVm")
     assert (HOST in error["message"], OTHER in error["message"], "--on" in error["hint"]) == (True, True, True)
-    vgpumgr(vf_fleet, "attach", "twin", "--profile", "4C", "--on", OTHER, "--check", code=3)
+    vgpumgr(near_fleet, "attach", "twin", "--profile", "4C", "--on", OTHER, "--check", code=3)
 
 
-def test_on_the_wrong_host_the_vm_is_unknown(vf_fleet: Lab) -> None:
+def test_on_the_wrong_host_the_vm_is_unknown(near_fleet: Near) -> None:
     """--on says where to look: a VM of another host is not found there, exit 2."""
-    error = fail(vf_fleet, "attach", "vm31", "--profile", "4C", "--on", HOST, code=2, error="UnknownVm")
+    error = fail(near_fleet, "attach", "vm31", "--profile", "4C", "--on", HOST, code=2, error="UnknownVm")
     assert "kvm01 has no VM 'vm31'" in error["message"]
 
 
-def test_an_unknown_host_gets_the_nearest_name(vf_fleet: Lab) -> None:
-    error = fail(vf_fleet, "attach", "vm01", "--profile", "4Q", "--on", "kwm01", code=2, error="UnknownHost")
+def test_an_unknown_host_gets_the_nearest_name(near_fleet: Near) -> None:
+    error = fail(near_fleet, "attach", "vm01", "--profile", "4Q", "--on", "kwm01", code=2, error="UnknownHost")
     assert HOST in error["hint"]
 
 
-def test_an_unknown_gpu_is_told_what_there_is(vf_fleet: Lab) -> None:
+def test_an_unknown_gpu_is_told_what_there_is(near_fleet: Near) -> None:
     """Exit 2; each GPU of the host is one line."""
     ask = ("attach", "vm01", "--profile", "4Q", "--on", HOST, "--gpu-id", "0000:99:00.0")
-    error = fail(vf_fleet, *ask, code=2, error="UnknownGpu")
+    error = fail(near_fleet, *ask, code=2, error="UnknownGpu")
     assert [line.split()[0] for line in error["details"]] == ["0000:41:00.0", "0000:81:00.0"]
 
 
@@ -115,33 +118,33 @@ def test_an_unknown_gpu_is_told_what_there_is(vf_fleet: Lab) -> None:
     [("attach", "vm01"), ("attch", "vm01"), ("list", "--output", "jsn"), ("list", "-x")],
     ids=" ".join,
 )
-def test_what_the_command_line_does_not_know_is_exit_2(vf_fleet: Lab, arguments: tuple[str, ...]) -> None:
+def test_what_the_command_line_does_not_know_is_exit_2(near_fleet: Near, arguments: tuple[str, ...]) -> None:
     """A missing or unknown word: an error and a hint on stderr, nothing on stdout; with json one error object."""
-    plain = vgpumgr(vf_fleet, *arguments, code=2)
+    plain = vgpumgr(near_fleet, *arguments, code=2)
     assert (plain.out, [line.split()[0] for line in plain.err.splitlines()]) == ("", ["error:", "hint:"])
-    assert vgpumgr(vf_fleet, "-o", "json", *arguments, code=2).error["error"] == "UsageError"
+    assert vgpumgr(near_fleet, "-o", "json", *arguments, code=2).error["error"] == "UsageError"
 
 
 @pytest.mark.parametrize("command", [("attach", "--profile", "4Q"), ("detach",)], ids=" ".join)
-def test_a_command_without_a_vm_says_how_vms_are_named(vf_fleet: Lab, command: tuple[str, ...]) -> None:
-    error = fail(vf_fleet, *command, code=2, error="UsageError")
+def test_a_command_without_a_vm_says_how_vms_are_named(near_fleet: Near, command: tuple[str, ...]) -> None:
+    error = fail(near_fleet, *command, code=2, error="UsageError")
     assert error["message"] == "no VM is named"
     assert "-f" in error["hint"]
 
 
-def test_what_removes_needs_a_yes(vf_fleet: Lab) -> None:
+def test_what_removes_needs_a_yes(near_fleet: Near) -> None:
     """Without a terminal detach does nothing and leaves with 2, saying that --yes is wanted; attach never asks."""
-    vgpumgr(vf_fleet, "attach", "vm03", "--profile", "4Q", "--on", HOST)
-    before = truth.hardware(vf_fleet, HOST)
-    assert "--yes" in fail(vf_fleet, "detach", "vm03", "--on", HOST, code=2, error="UsageError")["hint"]
-    assert truth.hardware(vf_fleet, HOST) == before
-    vgpumgr(vf_fleet, "--yes", "detach", "vm03", "--on", HOST)
+    vgpumgr(near_fleet, "attach", "vm03", "--profile", "4Q", "--on", HOST)
+    before = near_fleet.machines[HOST].hardware()
+    assert "--yes" in fail(near_fleet, "detach", "vm03", "--on", HOST, code=2, error="UsageError")["hint"]
+    assert near_fleet.machines[HOST].hardware() == before
+    vgpumgr(near_fleet, "--yes", "detach", "vm03", "--on", HOST)
 
 
 # The inventory
 
 
-def test_an_inventory_with_three_mistakes_is_told_all_three(vf_fleet: Lab, tmp_path: Path) -> None:
+def test_an_inventory_with_three_mistakes_is_told_all_three(near_fleet: Near, tmp_path: Path) -> None:
     """Exit 2 and three lines, each with its file and line, before any host is asked."""
     (tmp_path / "host_vars").mkdir()
     (tmp_path / "hosts.yml").write_text(
@@ -150,27 +153,27 @@ def test_an_inventory_with_three_mistakes_is_told_all_three(vf_fleet: Lab, tmp_p
     (tmp_path / "host_vars/kvm01.yml").write_text(
         "vgpumgr_polcy: spread\nvgpumgr_vms:\n  vm01: {vgpu0: {profile: banana}}\n", encoding="utf-8"
     )
-    error = fail(vf_fleet, "-i", str(tmp_path), "list", code=2, error="InventoryError")
+    error = fail(near_fleet, "-i", str(tmp_path), "list", code=2, error="InventoryError")
     assert "3 problems" in error["message"]
     places = {re.sub(r"^(\S+?:\d+).*", r"\1", line) for line in error["details"]}
     assert places == {"hosts.yml:4", "host_vars/kvm01.yml:1", "host_vars/kvm01.yml:3"}
 
 
-def test_a_declared_slot_is_decided_in_the_inventory(vf_fleet: Lab, tmp_path: Path) -> None:
+def test_a_declared_slot_is_decided_in_the_inventory(near_fleet: Near) -> None:
     """Another wish than the declared one is a ConflictingClaim (5) naming file:line; another host is a usage error (2)."""
-    inventory = str(inventories.declaring(vf_fleet, tmp_path, HOST, "vm06: {vgpu0: {profile: 8Q}}"))
-    error = fail(vf_fleet, "-i", inventory, "attach", "vm06", "--profile", "4Q", code=5, error="ConflictingClaim")
-    assert "host_vars/kvm01.yml:2" in error["message"]
-    asked = ("-i", inventory, "attach", "vm06", "--profile", "8Q", "--on", OTHER)
-    assert "host_vars/kvm01.yml:2" in fail(vf_fleet, *asked, code=2, error="UsageError")["message"]
+    near_fleet.declare(HOST, vgpumgr_vms={"vm06": {"vgpu0": {"profile": "8Q"}}})
+    error = fail(near_fleet, "attach", "vm06", "--profile", "4Q", code=5, error="ConflictingClaim")
+    assert "host_vars/kvm01.yml:1" in error["message"]
+    asked = ("attach", "vm06", "--profile", "8Q", "--on", OTHER)
+    assert "host_vars/kvm01.yml:1" in fail(near_fleet, *asked, code=2, error="UsageError")["message"]
 
 
-def test_without_a_host_the_inventory_is_the_error(vf_fleet: Lab, tmp_path: Path) -> None:
+def test_without_a_host_the_inventory_is_the_error(near_fleet: Near, tmp_path: Path) -> None:
     """Exit 2 where the inventory has no host, and where there is no inventory."""
     (tmp_path / "hosts.yml").write_text("hypervisors: {hosts: {}}\n", encoding="utf-8")
-    error = fail(vf_fleet, "-i", str(tmp_path), "attach", "vm01", "--profile", "4Q", code=2, error="InventoryError")
+    error = fail(near_fleet, "-i", str(tmp_path), "attach", "vm01", "--profile", "4Q", code=2, error="InventoryError")
     assert "no host" in error["details"][0]
-    missing = fail(vf_fleet, "-i", str(tmp_path / "none"), "list", code=2, error="InventoryError")
+    missing = fail(near_fleet, "-i", str(tmp_path / "none"), "list", code=2, error="InventoryError")
     assert str(tmp_path / "none") in missing["message"]
 
 

@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.acceptance import inventories
 from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.acceptance.command import Ran
-    from tests.lab_fixtures import Lab
-
-pytestmark = pytest.mark.lab
+    from tests.acceptance.near import Near
 
 HOST, VM, OTHER = "kvm01", "vm01", "vm02"
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
@@ -28,28 +23,24 @@ DOCS = Path(__file__).parents[2] / "docs" / "asking.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A lab whose inventory says what one fGPU is, and may declare slots."""
+    """A host whose inventory says what one fGPU is, and may declare slots."""
 
-    lab: Lab
-    inventory: Path
+    near: Near
 
     def run(self, *arguments: str) -> Any:
-        return self.lab.run("-i", str(self.inventory), *arguments)
+        return self.near.run(*arguments)
 
     def declare(self, *, unit: object = 2, **slot: object) -> None:
         """The slot of VM, or none; and how many fGPUs an A40 is."""
-        told = {"vgpumgr_fgpu_per_gpu": {"A40": unit}} | ({"vgpumgr_vms": {VM: {"vgpu0": slot}}} if slot else {})
-        (self.inventory / f"host_vars/{HOST}.yml").write_text(json.dumps(told), encoding="utf-8")
+        vms = {"vgpumgr_vms": {VM: {"vgpu0": slot}}} if slot else {}
+        self.near.declare(HOST, vgpumgr_fgpu_per_gpu={"A40": unit}, **vms)
 
 
 @pytest.fixture
-def site(vf_lab: Lab, tmp_path: Path) -> Iterator[Site]:
-    found = Site(lab=vf_lab, inventory=inventories.copy(vf_lab, tmp_path))
+def site(near_host: Near) -> Site:
+    found = Site(near=near_host)
     found.declare()
-    yield found
-    found.declare()
-    for row in vgpus(vf_lab):
-        vgpumgr(vf_lab, "detach", row["vm"], "--yes")
+    return found
 
 
 def words(asked: dict[str, object]) -> list[str]:
@@ -63,7 +54,7 @@ def words(asked: dict[str, object]) -> list[str]:
 
 def row_of(site: Site) -> dict[str, Any]:
     """What `list` says of VM's vGPU."""
-    (row,) = (row for row in vgpus(site.lab) if row["vm"] == VM)
+    (row,) = (row for row in vgpus(site) if row["vm"] == VM)
     return dict(row)
 
 
@@ -200,10 +191,7 @@ def test_compute(site: Site) -> None:
     ran = refused(site, profile="4Q", compute="fixed-share")
     assert ran.error["details"][0] == f"{FIRST}  A40  its scheduler is best-effort, not fixed-share"
     vgpumgr(site, "scheduler", "set", "--policy", "fixed-share", "--on", HOST, "--gpu-id", SECOND, "--yes")
-    try:
-        assert both(site, gpu_memory="4G", compute="fixed-share")["gpu"] == SECOND
-    finally:
-        vgpumgr(site, "scheduler", "set", "--policy", "best-effort", "--on", HOST, "--gpu-id", SECOND, "--yes")
+    assert both(site, gpu_memory="4G", compute="fixed-share")["gpu"] == SECOND
 
 
 def test_only(site: Site) -> None:
@@ -227,13 +215,13 @@ def test_count(site: Site) -> None:
     """All slots or none, undone by one command; the second time nothing changes."""
     full = vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "5", "-o", "json", code=5)
     assert full.error["message"].endswith(": 4 of 5 slots could have it, so none is made")
-    assert vgpus(site.lab) == []
+    assert vgpus(site) == []
     vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "2")
     assert "Undo" not in vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "3").out
     vgpumgr(site, "detach", VM, "--all", "--yes")
     done = vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "4")
     assert f"Undo: vgpumgr detach {VM} --all" in done.out
-    assert [(row["slot"], row["type_name"]) for row in vgpus(site.lab)] == [(f"vgpu{at}", "A40-24C") for at in range(4)]
+    assert [(row["slot"], row["type_name"]) for row in vgpus(site)] == [(f"vgpu{at}", "A40-24C") for at in range(4)]
     again = vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "4")
     assert f"{VM} already has them: vgpu0 A40-24C on " in again.out
     vgpumgr(site, "detach", VM, "--all", "--yes")
