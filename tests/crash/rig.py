@@ -23,7 +23,7 @@ HOSTS = {"p": "pf01", "a": "vf01", "b": "vf02", "c": "vf03", "d": "vd01"}  # by 
 IN_MIG = "mig01"  # no 2Q fits there
 HALTED = (1, 4, 6)  # failed, not reached, busy: how a controller may end to which something was done
 _PROBE = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
-_QUIET_S = 10.0  # for what a dead controller started on a host to end
+_QUIET_S = 120.0  # at most, for what a dead controller started on a host to end
 # Everything away at once, between tests: by the host's own means and none of the product's.
 _WIPE = r"""
 set -e; shopt -s nullglob

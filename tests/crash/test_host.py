@@ -58,8 +58,7 @@ def test_sshd_stopped(rig: Rig) -> None:
     rig.lab.control("vf03", "fault", name="ssh-hang")
     try:
         one = must(rig.attach("c01", "--timeout", "1"), 4)
-        assert "banner" in one.err
-        assert one.seconds < 10
+        assert "no SSH banner within 1 s" in one.err
     finally:
         rig.lab.control("vf03", "clear")
     must(rig.attach("c01"))
