@@ -382,6 +382,25 @@ def change_gpus(view: HostView, change: Callable[[Gpu], Gpu]) -> HostView:
     return with_snapshot(view, gpus=tuple(change(item) for item in view.snapshot.gpus))
 
 
+def with_vgpus(item: Gpu, **said: Any) -> Gpu:
+    """The GPU with this said of each of its vGPUs."""
+    parents = tuple(
+        replace(parent, vgpus=tuple(replace(vgpu, **said) for vgpu in parent.vgpus)) for parent in item.parents
+    )
+    return replace(item, parents=parents)
+
+
+def change_vgpus(view: HostView, **said: Any) -> HostView:
+    """The view with this said of each vGPU, and with what its GPU offers beside it then."""
+    return change_gpus(view, lambda item: simulate.with_creatable(with_vgpus(item, **said)))
+
+
+def with_clone(view: HostView) -> HostView:
+    """vm02 is what virt-clone makes of vm01: its claim and its hostdev, under another uuid."""
+    original = find(view, "vm01")
+    return change_domain(view, "vm02", lambda found: replace(found, claims=original.claims, inactive=original.inactive))
+
+
 def with_snapshot(
     view: HostView,
     *,

@@ -171,12 +171,6 @@ def test_reconcile_refuses_the_jobs_that_need_it_and_does_the_rest() -> None:
     assert [finding.kind for finding in made.findings].count("blocked-write") == 1
 
 
-def test_reconcile_puts_a_new_vgpu_on_the_other_gpu() -> None:
-    made = host_plan.plan_host(builders.with_blocked_writes(two()), declares(vm01="4Q", vm02="4Q", vm03="4Q"), RUN)
-    assert [step.vgpu.gpu for step in made.steps if isinstance(step, steps.CreateVgpu)] == [SECOND]
-    assert not any(planned.refused for planned in made.tasks)
-
-
 # what a person is told
 
 

@@ -115,11 +115,7 @@ def test_a_driver_that_took_another_place_is_told_of_and_nothing_else_happens(fo
 
 def moved(gpu: Gpu, place: int) -> Gpu:
     """Its one vGPU lies elsewhere."""
-    parents = [
-        replace(parent, vgpus=tuple(replace(vgpu, placement_id=place) for vgpu in parent.vgpus))
-        for parent in gpu.parents
-    ]
-    there = replace(gpu, parents=tuple(parents))
+    there = builders.with_vgpus(gpu, placement_id=place)
     return simulate.with_creatable(replace(there, places=free_places.computed(there)))
 
 
@@ -236,10 +232,7 @@ def test_of_all_places_it_is_the_best_one_by_exhaustive_search(board: str, data:
 
 def in_mixed_size(gpu: Gpu, *, at: int | None = 0) -> Gpu:
     """In mixed-size mode, its vGPUs at that id, and the driver's list as it is computed for that."""
-    parents = tuple(
-        replace(parent, vgpus=tuple(replace(vgpu, placement_id=at) for vgpu in parent.vgpus)) for parent in gpu.parents
-    )
-    gpu = replace(gpu, mode=MIXED_SIZE, parents=parents)
+    gpu = replace(builders.with_vgpus(gpu, placement_id=at), mode=MIXED_SIZE)
     offered: dict[int, Places] = {}
     for vgpu_type in (gpu.types or {}).values():
         known = places.geometry_of(gpu, vgpu_type)
@@ -283,13 +276,7 @@ def test_nothing_is_said_where_a_vgpus_place_or_the_list_is_unknown(view: HostVi
     for change in (
         lambda gpu: replace(gpu, places=None),
         lambda gpu: replace(gpu, mode="equal-size"),
-        lambda gpu: replace(
-            gpu,
-            parents=tuple(
-                replace(parent, vgpus=tuple(replace(vgpu, placement_id=None) for vgpu in parent.vgpus))
-                for parent in gpu.parents
-            ),
-        ),
+        lambda gpu: builders.with_vgpus(gpu, placement_id=None),
     ):
         assert places.findings(builders.change_gpus(odd, change).snapshot) == ()
 

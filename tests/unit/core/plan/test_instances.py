@@ -183,12 +183,6 @@ def test_a_mixed_host_serves_an_amount_on_either_kind_as_asked(only: str, gpu: s
             plan(full, "vm01", gpu_memory="4G", only="mig")
 
 
-def test_a_time_sliced_profile_is_not_for_a_gpu_in_mig_mode() -> None:
-    with pytest.raises(errors.NoCapacity) as caught:
-        plan(a100(), "vm01", profile="4C")
-    assert "4C is time-sliced, and the GPU is in MIG mode" in caught.value.details[0]
-
-
 def test_on_rtx_pro_several_vgpus_of_one_size_share_an_instance() -> None:
     view = builders.host(builders.mig_gpu("RTXPRO6000", vfs=16, framework="vendor-vfio"), vms=12)
     for number in range(1, 4):
@@ -204,15 +198,7 @@ def test_where_a_vgpu_does_not_say_in_which_instance_it_is_nothing_is_idle() -> 
     view = builders.detached(
         given_to(given_to(a100(), "vm01", mig_profile="1g.5gb"), "vm02", mig_profile="1g.5gb"), "vm02"
     )
-
-    def unsure(item: Gpu) -> Gpu:
-        parents = tuple(
-            replace(parent, vgpus=tuple(replace(vgpu, gpu_instance=None) for vgpu in parent.vgpus))
-            for parent in item.parents
-        )
-        return replace(item, parents=parents)
-
-    unread = builders.change_gpus(view, unsure)
+    unread = builders.change_vgpus(view, gpu_instance=None)
     assert instances.cached(unread.snapshot, unread.snapshot.gpus[0]) == ()
 
 

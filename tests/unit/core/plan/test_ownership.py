@@ -151,32 +151,17 @@ CASES = [
         detach=["leave_claim", "drop_claim"],
     ),
     # Somebody else names it too: left, and told.
-    Case(
-        name="clone",
-        change=cloned,
-        state="unknown",
-        finding=["unsure", "shared"],
-        attach="Unsure",
-        nightly=None,
-        detach=OUT,
-    ),
-    Case(
-        name="other's snapshot",
-        change=snapped,
-        state="unknown",
-        finding=["unsure", "shared"],
-        attach="Unsure",
-        nightly=None,
-        detach=OUT,
-    ),
-    Case(
-        name="other's image",
-        change=imaged,
-        state="unknown",
-        finding=["unsure", "shared"],
-        attach="Unsure",
-        nightly=None,
-        detach=OUT,
+    *(
+        Case(
+            name=name,
+            change=change,
+            state="unknown",
+            finding=["unsure", "shared"],
+            attach="Unsure",
+            nightly=None,
+            detach=OUT,
+        )
+        for name, change in (("clone", cloned), ("other's snapshot", snapped), ("other's image", imaged))
     ),
     # Nothing is there: the ledger, or its entry, was lost, and the host booted since (or was installed anew). It is wanted still.
     Case(name="gone", change=booted, state="gone", finding=["gone"], attach=MAKE, nightly=MAKE, detach=OUT),
@@ -359,16 +344,9 @@ def test_an_mdev_with_another_uuid_than_the_computed_one_is_not_entered_unasked(
 @pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF])
 def test_a_generation_whose_uuid_exists_is_skipped(framework: FrameworkName) -> None:
     """mdevctl started one with our first UUID, after it was detached."""
-    view = builders.with_foreign(builders.host_of(framework), parent_at=0)
     first = names.compute_mdev_uuid(builders.vm_uuid("vm01"), DEFAULT_SLOT, 1)
-
-    def renamed(gpu: Gpu) -> Gpu:
-        parents = tuple(
-            replace(parent, vgpus=tuple(replace(vgpu, uuid=first) for vgpu in parent.vgpus)) for parent in gpu.parents
-        )
-        return replace(gpu, parents=parents)
-
-    end = builders.attached(builders.change_gpus(view, renamed))
+    view = builders.change_vgpus(builders.with_foreign(builders.host_of(framework), parent_at=0), uuid=first)
+    end = builders.attached(view)
     assert builders.claim_of(end).generation == 2
     assert builders.entry_of(end).vgpu.uuid == names.compute_mdev_uuid(builders.vm_uuid("vm01"), DEFAULT_SLOT, 2)
 
@@ -378,15 +356,7 @@ def elsewhere(*, gpu_at: int) -> HostView:
     view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF)))
     uuid = builders.entry_of(view).vgpu.uuid
     assert uuid is not None
-    view = builders.with_foreign(view, gpu_at=gpu_at, parent_at=3)
-
-    def renamed(gpu: Gpu) -> Gpu:
-        parents = tuple(
-            replace(parent, vgpus=tuple(replace(vgpu, uuid=uuid) for vgpu in parent.vgpus)) for parent in gpu.parents
-        )
-        return replace(gpu, parents=parents)
-
-    return builders.change_gpus(view, renamed)
+    return builders.change_vgpus(builders.with_foreign(view, gpu_at=gpu_at, parent_at=3), uuid=uuid)
 
 
 @pytest.mark.parametrize("gpu_at", [0, 1])

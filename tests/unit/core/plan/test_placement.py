@@ -15,7 +15,6 @@ from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import EntryState, Vf
 from vgpumgr.core.plan import attach, fits, placement, resolve, room, simulate
-from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu
@@ -177,45 +176,27 @@ def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_els
     assert caught.value.hint == "nothing else fits either. See `vgpumgr capacity`"
 
 
-def no_uuid(gpu: Gpu) -> Gpu:
-    return replace(gpu, uuid=None)
+def offering(gpu: Gpu, offers: dict[int, int] | None) -> Gpu:
+    """Each of its functions offers this; None: that could not be read."""
+    return replace(gpu, parents=tuple(replace(parent, creatable=offers) for parent in gpu.parents))
 
 
-def other_mode(gpu: Gpu) -> Gpu:
-    return replace(gpu, mode="mig")
-
-
-def no_types(gpu: Gpu) -> Gpu:
-    return replace(gpu, types=None)
-
-
-def no_vfs(gpu: Gpu) -> Gpu:
-    return replace(gpu, parents=())
-
-
-def unread_offers(gpu: Gpu) -> Gpu:
-    return replace(gpu, parents=tuple(replace(parent, creatable=None) for parent in gpu.parents))
-
-
-def empty_offers(gpu: Gpu) -> Gpu:
-    return replace(gpu, parents=tuple(replace(parent, creatable={}) for parent in gpu.parents))
+FOUR = builders.gpu(vfs=4)
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("gpu", "reason"),
     [
-        (no_uuid, "its GPU UUID cannot be read, so nothing is written to it"),
-        (other_mode, "4Q is time-sliced, and the GPU is in MIG mode"),
-        (no_types, "its vGPU types cannot be read"),
-        (no_vfs, "has no virtual function"),
-        (unread_offers, "the types that 0000:41:00.7 offers could not be read"),
-        (empty_offers, "the driver offers no A40-4Q on 0000:41:00.7 now (likely another size, or full)"),
+        (replace(FOUR, uuid=None), "its GPU UUID cannot be read, so nothing is written to it"),
+        (replace(FOUR, mode="mig"), "4Q is time-sliced, and the GPU is in MIG mode"),
+        (replace(FOUR, types=None), "its vGPU types cannot be read"),
+        (replace(FOUR, parents=()), "has no virtual function"),
+        (offering(FOUR, None), "the types that 0000:41:00.7 offers could not be read"),
+        (offering(FOUR, {}), "the driver offers no A40-4Q on 0000:41:00.7 now (likely another size, or full)"),
     ],
 )
-def test_each_gpu_that_cannot_says_why(change: object, reason: str) -> None:
-    assert callable(change)
-    view = builders.change_gpus(builders.host_of(MDEV_VF, gpus=1, vfs=4), change)
-    assert reasons(view) == [reason]
+def test_each_gpu_that_cannot_says_why(gpu: Gpu, reason: str) -> None:
+    assert reasons(builders.host(gpu)) == [reason]
 
 
 def test_a_mode_that_could_not_be_read_leaves_the_judgement_to_the_driver() -> None:
@@ -231,12 +212,8 @@ def test_with_every_vf_taken_the_reason_is_that() -> None:
 
 def test_a_size_of_which_nothing_is_known_keeps_a_gpu_closed() -> None:
     view = builders.with_foreign(builders.host_of(VENDOR_VFIO, gpus=1), "4Q")
-
-    def unread(gpu: Gpu) -> Gpu:
-        vgpu = replace(gpu.vgpus[0], type_id=None, type_name=None)
-        return replace(gpu, parents=(replace(gpu.parents[0], vgpus=(vgpu,)), *gpu.parents[1:]))
-
-    assert reasons(builders.change_gpus(view, unread)) == ["holds ? (foreign), whose size is unknown"]
+    view = builders.change_gpus(view, lambda gpu: builders.with_vgpus(gpu, type_id=None, type_name=None))
+    assert reasons(view) == ["holds ? (foreign), whose size is unknown"]
 
 
 def test_sizes_that_are_no_whole_gib_are_said_in_mib() -> None:
@@ -289,12 +266,6 @@ def test_a_vf_that_another_slots_hostdev_names_is_not_given_to_this_slot() -> No
     assert builders.created(builders.plan_attach(view)).vgpu.parent == "0000:41:00.5"
 
 
-def test_a_gpu_that_was_asked_for_is_the_only_candidate() -> None:
-    view = builders.host_of(MDEV_VF)
-    second = view.snapshot.gpus[1]
-    assert builders.created(builders.plan_attach(view, gpus=(second.uuid or "",))).vgpu.gpu == "0000:81:00.0"
-
-
 def test_equal_type_names_of_two_ids_go_to_the_lower_one() -> None:
     view = builders.host()
     vgpu_type = builders.type_of(view.snapshot.gpus[0], "4Q")
@@ -324,8 +295,8 @@ def test_fits_counts_what_is_left_and_leaves_an_unknown_maximum_to_the_driver() 
 
 def test_what_a_gpu_would_take_is_unknown_where_one_function_does_not_tell() -> None:
     gpu = builders.gpu()
-    assert unread_offers(gpu).creatable_now(560) is None
-    assert no_vfs(gpu).creatable_now(560) is None
+    assert offering(gpu, None).creatable_now(560) is None
+    assert replace(gpu, parents=()).creatable_now(560) is None
     assert gpu.creatable_now(1) == 0
 
 
@@ -334,8 +305,7 @@ def test_the_hint_leaves_the_count_out_where_it_is_unknown() -> None:
 
     def open_ended(gpu: Gpu) -> Gpu:
         vgpu_types = {key: replace(vgpu_type, max=None) for key, vgpu_type in (gpu.types or {}).items()}
-        parents = tuple(replace(parent, creatable={232: 4}) for parent in gpu.parents)
-        return replace(gpu, types=vgpu_types, parents=parents, pci=PciAddress(gpu.pci))
+        return replace(offering(gpu, {232: 4}), types=vgpu_types)
 
     found = place(builders.change_gpus(view, open_ended), "5Q")
     assert isinstance(found, placement.NoPlace)

@@ -42,11 +42,6 @@ def said(view: HostView) -> list[str]:
     return [one.text for one in findings.of_host(view) if one.kind == "pending-restart"]
 
 
-def started_again(view: HostView, vm: str = "vm01") -> HostView:
-    """The VM is shut down and started: its live definition is what the inactive one was."""
-    return builders.change_domain(view, vm, lambda found: replace(found, active=True, live=found.inactive))
-
-
 def without_hostdevs(view: HostView, vm: str = "vm01") -> HostView:
     return builders.change_domain(view, vm, lambda found: replace(found, inactive=()))
 
@@ -66,7 +61,7 @@ def test_a_vm_that_got_a_vgpu_while_it_ran_waits_until_it_was_started_again(
     again = [one.text for one in builders.plan_attach(view).findings if one.kind == "pending-restart"]
     assert again == told
 
-    after = started_again(view)
+    after = builders.running(view)
     assert ([row.state for row in listing.rows(after)], said(after), waits(after)) == (["in_use"], [], [])
 
 

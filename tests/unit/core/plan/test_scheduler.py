@@ -108,10 +108,6 @@ def test_any_other_refusal_moves_nothing(code: int) -> None:
     assert refused_for_idle(plan(busy()), code) == list(plan(busy()).steps)
 
 
-def test_an_empty_gpu_needs_no_parking() -> None:
-    assert verbs(plan(busy(vms=0))) == ["set_scheduler", "write_modprobe"]
-
-
 @LAW
 @given(frameworks, st.sampled_from([1, 2]), st.integers(0, 3), wishes)
 def test_after_a_plan_there_is_nothing_to_do_and_the_same_vgpus_are_there(

@@ -65,22 +65,6 @@ def same_vgpus(one: HostView, other: HostView) -> bool:
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_there_and_back_and_the_second_time_nothing_changes(framework: FrameworkName) -> None:
-    view = busy(framework, "4Q", "4Q", "4Q")
-    there = simulate.apply(view, plan(view).steps)
-    assert not plan(there).changed
-    assert None not in where(there)
-    assert same_vgpus(there, view)
-    back = simulate.apply(there, plan(there, EQUAL_SIZE).steps)
-    assert back.snapshot.gpus[0].mode == EQUAL_SIZE
-    assert where(back) == [None] * 3
-    assert back.snapshot.ledger == view.snapshot.ledger
-    assert [vgpu.device for vgpu in back.snapshot.gpus[0].vgpus] == [
-        vgpu.device for vgpu in view.snapshot.gpus[0].vgpus
-    ]
-
-
-@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
 def test_broken_off_after_each_step_the_same_plan_ends_it(framework: FrameworkName) -> None:
     view = busy(framework, "4Q", "4Q", "4Q")
     steps = done_instead(plan(view))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.core import builders
-from vgpumgr.core.model import claims, endpoint, snapshot
+from vgpumgr.core.model import snapshot
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Gpu
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.link.values import snapshot_facts
-from vgpumgr.names import HostName, PciAddress, VmUuid
+from vgpumgr.names import VmUuid
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
@@ -55,12 +55,6 @@ def test_the_inverse_of_an_inverse_is_the_step(framework: FrameworkName) -> None
         assert plan_steps.inverse(plan_steps.inverse(step)) == step
 
 
-def test_only_hardware_that_is_there_counts_as_destroyed() -> None:
-    view = builders.attached(builders.host())
-    assert builders.destroyed(builders.plan_detach(view)) == 1
-    assert builders.destroyed(builders.plan_detach(builders.rebooted(view))) == 0
-
-
 def impossible(view: HostView, step: plan_steps.Step) -> str:
     with pytest.raises(simulate.ImpossibleStepError) as caught:
         simulate.apply_one(view, step)
@@ -79,12 +73,6 @@ def test_no_step_can_be_done_twice_in_a_row() -> None:
 def test_a_step_for_a_vm_that_is_not_there_is_impossible() -> None:
     step = builders.plan_attach(builders.host()).steps[0]
     assert impossible(replace(builders.host(), domains=()), step) == f"no VM {builders.vm_uuid('vm01')}"
-
-
-def test_a_place_of_another_entry_is_refused() -> None:
-    step = builders.created(builders.plan_attach(builders.host()))
-    view = builders.rebooted(builders.attached(builders.host(), "vm02"))
-    assert impossible(view, step) == "0000:41:00.4 is another entry's"
 
 
 def test_a_place_that_is_not_there_is_refused() -> None:
@@ -199,15 +187,6 @@ def test_simulate_offers_nothing_on_a_vf_that_is_taken() -> None:
     assert taken.creatable == {}
     assert 560 in (free.creatable or {})
     assert 562 not in (free.creatable or {})
-
-
-def test_values_that_only_carry_others_hold_what_they_are_given() -> None:
-    where = endpoint.Endpoint(
-        host=HostName("kvm01"), address="10.0.0.1", port=22, user="root", key_file=None, known_hosts="/dev/null"
-    )
-    assert where.address == "10.0.0.1"
-    assert PciAddress("x") == "x"
-    assert claims.ClaimDocument(vm=builders.vm_uuid("vm01")).claims == ()
 
 
 def test_a_gpu_in_a_mode_whose_rules_are_not_simulated_is_an_impossible_step_and_no_crash() -> None:

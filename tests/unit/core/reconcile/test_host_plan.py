@@ -185,16 +185,6 @@ def test_an_attach_that_was_killed_is_a_finding_and_left_to_its_own_command() ->
     assert (kinds(made), made.steps) == (["pending"], ())
 
 
-def test_a_reconcile_that_was_killed_is_finished_by_the_next_one() -> None:
-    view = builders.host()
-    steps = plan(view, vm01="4Q").steps
-    for count in range(1, len(steps)):
-        killed = simulate.apply(view, steps[:count])
-        done = simulate.apply(killed, plan(killed, NEXT_RUN, vm01="4Q").steps)
-        assert plan(done, vm01="4Q").steps == ()
-        assert len(done.snapshot.ledger or ()) == 1
-
-
 def test_a_definition_that_went_back_is_a_finding_and_nothing_is_destroyed() -> None:
     old = builders.attached(builders.host_of("mdev-vf"))
     new = builders.attached(old, profile="8Q", replace_it=True)

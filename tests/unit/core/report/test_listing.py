@@ -30,7 +30,6 @@ from vgpumgr.core.model.snapshot import (
 )
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan import attach, cached, detach, fits, plan, room, simulate
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import findings, instances, listing, modes
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, Slot, VmName
 
@@ -140,10 +139,6 @@ def test_a_holder_without_vm_name_is_its_command_and_pid() -> None:
     assert row(replace(view, snapshot=replace(view.snapshot, handles=(handle,)))).holder == "fio (7)"
 
 
-def test_a_running_vm_without_its_vgpu_takes_it_at_the_next_start() -> None:
-    assert row(builders.attached(builders.running(builders.host()))).state == "pending_restart"
-
-
 @EVERY_FRAMEWORK
 def test_after_a_reboot_it_is_gone(framework: FrameworkName) -> None:
     view = builders.rebooted(builders.attached(builders.host_of(framework)))
@@ -238,13 +233,6 @@ def test_a_vm_that_cannot_be_read_has_a_vgpu_in_unknown_state() -> None:
         assert kinds(broken) == ["unreadable"]
 
 
-def test_under_a_ledger_that_cannot_be_read_nothing_is_called_foreign() -> None:
-    view = builders.attached(builders.with_foreign(builders.host()))
-    rows = listing.rows(replace(view, snapshot=replace(view.snapshot, ledger=None)))
-    assert {found.state for found in rows} == {"unknown"}
-    assert {found.origin for found in rows if found.slot is None} == {None}
-
-
 def test_a_gpu_that_does_not_tell_its_uuid_makes_its_vgpus_unknown_not_gone() -> None:
     view = builders.attached(builders.host_of(MDEV_VF, gpus=1))
     view = builders.change_gpus(view, lambda gpu: replace(gpu, uuid=None))
@@ -276,11 +264,7 @@ def test_rows_stand_by_vm_and_slot_and_foreign_ones_last() -> None:
 
 
 def clone() -> HostView:
-    view = builders.attached(builders.host())
-    original = builders.find(view, "vm01")
-    return builders.change_domain(
-        view, "vm02", lambda found: replace(found, claims=original.claims, inactive=original.inactive)
-    )
+    return builders.with_clone(builders.attached(builders.host()))
 
 
 def test_a_copy_is_a_finding_and_its_row_claims_nothing() -> None:
@@ -326,11 +310,6 @@ def test_what_has_begun_and_not_ended_names_the_command_that_ends_it(
     view = with_claim(builders.attached(builders.host()), state)
     assert kinds(view) == [kind]
     assert findings.of_host(view)[0].text.endswith(command)
-
-
-def test_a_vf_that_libvirt_will_not_start_is_a_finding_each_time_it_is_shown() -> None:
-    view = replace(builders.attached(builders.host_of(VENDOR_VFIO)), libvirt_version=9_000_000)
-    assert kinds(view) == ["will-not-start"]
 
 
 def test_a_host_without_machine_id_calls_nothing_moved() -> None:
@@ -683,12 +662,6 @@ def test_without_the_ledger_what_is_given_and_what_fits_is_unknown() -> None:
     assert room.known_share(blind, gpu) is None
     assert {fit.left for fit in fits.fits(blind, gpu)} == {None}
     assert room.known_share(view.snapshot, replace(gpu, framework=None)) is None
-
-
-def test_an_alias_change_in_a_plan_that_frees_is_still_asked_about() -> None:
-    """Only a device that comes straight back is not taken away."""
-    view = builders.attached(builders.host())
-    assert isinstance(builders.plan_detach(view).takes_away[0], steps.DetachHostdev)
 
 
 # `mode show`: what a GPU's mode is compared with

@@ -103,13 +103,6 @@ def test_only_what_means_something_else_is_shown() -> None:
     )  # 35 GB are a quarter of 141
 
 
-def test_a_change_of_the_unit_plans_nothing_for_the_same_wish() -> None:
-    view = attached(site(2), fgpu="0.5")
-    wish, _ = asking.read({"fgpu": "0.50"}, about="vm01", spelt=str)
-    for unit in (4, 1, None, FgpuMemory(mib=1024), FgpuMemory(mib=200 * 1024)):
-        assert attach.plan_attach(now(view, unit), replace(builders.ask(), wish=wish)).steps == ()
-
-
 def test_boards_of_the_inventory_need_no_host() -> None:
     found = {row.board: row for row in on_paper({"A40": 2, "NVIDIA L40S": FgpuMemory(mib=12288), "X1": 3}).boards}
     assert means(found["A40"]) == [(24576, "A40-24C"), (4916, "A40-6C"), (4096, "A40-4C")]
