@@ -9,26 +9,17 @@ import pytest
 from tests.model import promises
 from tests.model.fleet import SLOTS, Fleet, vm_uuid
 from tests.model.machine import GPUS, TYPES
-from tests.model.pool import Pool
 from vgpumgr import errors
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.results import DrainResult
 from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.model.fleet import Outcome
+    from tests.model.pool import Pool
 
 HOST, VM, OTHER, SLOT = "kvm01", "1vm01", "1vm02", SLOTS[0]
 FIRST, SECOND = GPUS
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    found = Pool()
-    with found:
-        yield found
 
 
 @pytest.fixture(params=[MDEV_VF, VENDOR_VFIO])

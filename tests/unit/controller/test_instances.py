@@ -8,7 +8,6 @@ import pytest
 
 from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
-from tests.model.pool import Pool
 from vgpumgr import errors
 from vgpumgr.controller.instances import GcOptions, give_back
 from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
@@ -17,21 +16,13 @@ from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.model.fleet import Outcome
     from tests.model.machine import Machine
+    from tests.model.pool import Pool
 
 HOST, VM, OTHER = "kvm01", "1vm01", "1vm02"
 SECOND, SLICED = "kvm02", "kvm03"
 SMALL, LARGEST = "1-5C", "7-40C"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    found = Pool()
-    with found:
-        yield found
 
 
 @pytest.fixture

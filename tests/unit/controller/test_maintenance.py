@@ -8,7 +8,6 @@ import pytest
 
 from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
-from tests.model.pool import Pool
 from vgpumgr import errors
 from vgpumgr.controller.maintenance import CordonOptions
 from vgpumgr.controller.results import ChangeResult
@@ -17,18 +16,11 @@ from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.model.pool import Pool
 
 HOST, VM, OTHER = "kvm01", "1vm01", "1vm02"
 FIRST, SECOND = GPUS
 WHY = "ECC errors"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    found = Pool()
-    with found:
-        yield found
 
 
 @pytest.fixture

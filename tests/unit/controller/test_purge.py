@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.model.fleet import SLOTS, Fleet, vm_uuid
-from tests.model.pool import Pool
 from vgpumgr import errors
 from vgpumgr.controller import purge  # noqa: F401 -- what is tried; the fleet calls it
 from vgpumgr.controller.maintenance import CordonOptions
@@ -15,18 +14,10 @@ from vgpumgr.controller.results import PurgeResult
 from vgpumgr.host.protocol import LEDGER_PATH, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.model.fleet import Outcome
+    from tests.model.pool import Pool
 
 HOST, VM, OTHER = "kvm01", "1vm01", "1vm02"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    found = Pool()
-    with found:
-        yield found
 
 
 @pytest.fixture(params=[MDEV_VF, VENDOR_VFIO])

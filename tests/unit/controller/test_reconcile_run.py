@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.model.fleet import Fleet
-from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.cli.main import run
@@ -20,19 +19,12 @@ from vgpumgr.documents import change
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.model.pool import Pool
     from vgpumgr.controller.results import HostResult
 
 CALLS = 60  # more than a run over two VMs makes
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 def fleet_of(pool: Pool, vms: int, *hosts: str) -> Fleet:

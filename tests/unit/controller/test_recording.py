@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.model.fleet import Fleet
-from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.recording import Recording
@@ -17,17 +16,10 @@ from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.sql import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.model.pool import Pool
     from vgpumgr.core.usage.runs import Kind
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.dose import dose
 from tests.model.fleet import Fleet
-from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.requests import RequestsResult, SlotRequest, SlotResult, apply_requests
@@ -20,18 +19,12 @@ from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.names import DEFAULT_SLOT, HostName, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from tests.model.pool import Pool
     from vgpumgr.core.model.domain_xml import Hostdev
 
 ALL = ("1vm01", "2vm01", "1vm02", "2vm02", "1vm03", "2vm03")
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from tests.dose import dose
 from tests.model import promises
 from tests.model.fleet import Fleet
 from tests.model.machine import VFS
-from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.requests import RequestsResult, SlotRequest
@@ -27,7 +26,9 @@ from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.names import DEFAULT_SLOT, HostName, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from tests.model.pool import Pool
 
 
 HOSTS = ("kvm01", "kvm02")
@@ -36,13 +37,6 @@ VMS = PLACES + 2  # likewise
 ONE = tuple(f"1vm{number:02}" for number in range(1, VMS + 1))
 TWO = tuple(f"2vm{number:02}" for number in range(1, VMS + 1))
 FEW = (*ONE[:2], *TWO[:2])
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from vgpumgr.core.inventory import Member, Value
 from vgpumgr.documents.inventory import document
 from vgpumgr.errors import InventoryError
 from vgpumgr.inventory_files.ini import read_ini
 from vgpumgr.inventory_files.reader import load
 
-SITES = 30
+SITES = dose(12, 60)
 HOSTS = [f"kvm{number:02}" for number in range(1, 9)]
 GROUPS = ("lab", "hypervisors", "prod", "rack1", "rack2")
 

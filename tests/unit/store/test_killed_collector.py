@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.dose import dose
 from tests.unit.store.samples_of import PCI, SECOND, T0
 from vgpumgr.core.usage.tally import ENGINES, Tally
 from vgpumgr.core.usage.usage_window import window
@@ -23,6 +24,7 @@ VMS = 20
 _WRITER = """
 import sys
 from pathlib import Path
+from tests.dose import dose
 from tests.unit.store.samples_of import PCI, SECOND, T0, load, measured_round
 from vgpumgr.store.sql.samples import Samples
 samples = Samples(Path(sys.argv[1]))
@@ -59,7 +61,7 @@ def acknowledged(path: Path, seconds: float) -> int | None:
     return int(whole.splitlines()[-1]) if whole else None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(dose(2, 8)))
 def test_a_killed_collector_loses_at_most_the_round_in_flight(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "samples.db"
     samples = Samples(path)

@@ -11,7 +11,6 @@ import pytest
 from tests.model import promises
 from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
-from tests.model.pool import Pool
 from vgpumgr import errors
 from vgpumgr.cli.params import plan_files
 from vgpumgr.controller.attach import AttachOptions, attach
@@ -24,20 +23,14 @@ from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.only_one import only_one
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.model.pool import Pool
     from vgpumgr.controller.results import ChangeResult, FleetPlan, FleetResult
     from vgpumgr.core.plan.plan import Plan
 
 HOST, VM = "kvm01", "1vm01"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 @pytest.fixture(params=["mdev-vf", "vendor-vfio"])

@@ -8,7 +8,6 @@ import pytest
 
 from tests.model.fleet import Fleet
 from tests.model.libvirt_double import Libvirt
-from tests.model.pool import Pool
 from vgpumgr.controller.attach import AttachOptions, attach
 from vgpumgr.controller.results import Consent
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
@@ -16,17 +15,11 @@ from vgpumgr.errors import NotConverged
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
+    from tests.model.pool import Pool
+
 HOST, VM = "kvm01", "1vm01"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 @pytest.mark.parametrize("framework", ["mdev-vf", "vendor-vfio"])

@@ -14,7 +14,6 @@ from tests.dose import dose
 from tests.model import promises
 from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
-from tests.model.pool import Pool
 from vgpumgr.controller import attach as one
 from vgpumgr.controller import requests as many
 from vgpumgr.controller import together
@@ -25,8 +24,7 @@ from vgpumgr.errors import Outcome, VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT, VmName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.model.pool import Pool
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.report.listing import VgpuRow
@@ -58,13 +56,6 @@ class End:
     changed: bool = False
     row: VgpuRow | None = None  # the slot's, afterwards; a list foretells it with --check as well, which is left out
     findings: tuple[Finding, ...] = ()
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 # What befell the host before, each from a host of two VMs without any vGPU.

@@ -9,7 +9,6 @@ import pytest
 
 from tests.model import promises
 from tests.model.fleet import Fleet
-from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.engine.stale import judged
@@ -20,18 +19,10 @@ from vgpumgr.host.steps.hardware import changed
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.model.pool import Pool
     from vgpumgr.core.plan.step import Step
 
 HOST, VM = "kvm01", "1vm01"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 def fleet_of(pool: Pool) -> Fleet:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.model.fleet import Fleet
-from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr.controller.context import Done, Progress, Steps
 from vgpumgr.controller.engine.step_count import StepCount
@@ -18,17 +17,10 @@ from vgpumgr.controller.results import FleetResult
 from vgpumgr.names import DEFAULT_SLOT, HostName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.model.pool import Pool
 
 HOSTS = ("kvm01", "kvm02")
 VMS = ("1vm01", "1vm02", "2vm01")
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 @pytest.fixture

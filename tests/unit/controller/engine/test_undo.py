@@ -10,7 +10,6 @@ import pytest
 
 from tests.model import promises
 from tests.model.fleet import Fleet
-from tests.model.pool import Pool
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.host import files
@@ -19,20 +18,12 @@ from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.model.fleet import Outcome
+    from tests.model.pool import Pool
 
 CALLS = 40  # more than a command makes inside the lock
 HOST, VM = "kvm01", "1vm01"
 each_framework = pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 def fleet_of(pool: Pool, framework: str, *, attached: bool = False) -> Fleet:

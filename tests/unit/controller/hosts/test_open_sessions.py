@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.model.fleet import Fleet
-from tests.model.pool import Pool
 from vgpumgr import errors
 from vgpumgr.controller import environment
 from vgpumgr.controller.hosts import locate
@@ -19,20 +18,12 @@ from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.model.pool import Pool
     from vgpumgr.controller.context import Context
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
 
 HOSTS = ("kvm01", "kvm02")
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    with pool:
-        yield pool
 
 
 class Watched:
