@@ -1,4 +1,4 @@
-"""The built-in specs are what the contract says, and a spec file's mistakes are named with their place."""
+"""What a spec file may say, and that its mistakes are named with their place."""
 
 from __future__ import annotations
 
@@ -21,41 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def boards_of(spec: str) -> dict[str, list[str]]:
-    return {host.name: [f"{gpu.board.code} {gpu.framework}" for gpu in host.gpus] for host in load_spec(spec).hosts}
-
-
-def test_the_built_in_hosts_have_the_contract_s_boards() -> None:
-    assert boards_of("mdev-pf") == {"kvm01": ["T4 mdev-pf"] * 2}
-    assert boards_of("mdev-vf") == {"kvm01": ["A40 mdev-vf"] * 2, "kvm02": ["A100 mdev-vf"]}
-    assert boards_of("vendor-vfio") == {"kvm01": ["L40S vendor-vfio"] * 2, "kvm02": ["H100 vendor-vfio"]}
-    assert boards_of("mixed-fleet") == {
-        "kvm01": ["A40 mdev-vf"] * 2,
-        "kvm02": ["L40S vendor-vfio", "L40S vendor-vfio", "H100 vendor-vfio"],
-        "kvm03": ["T4 mdev-pf", "A40 mdev-vf"],
-    }
-    assert boards_of("default") == {
-        "kvm01": ["A40 mdev-vf"] * 2,
-        "kvm02": ["A100 mdev-vf"],
-        "kvm03": ["L40S vendor-vfio"] * 2,
-        "kvm04": ["H100 vendor-vfio"],
-        "kvm05": ["T4 mdev-pf"],
-    }
-
-
-@pytest.mark.parametrize("name", BUILTIN)
-def test_every_built_in_has_vm01_to_vm30_on_kvm01_and_vm31_to_vm36_on_the_others_in_turn(name: str) -> None:
-    hosts = load_spec(name).hosts
-    ours = {host.name: {vm.name for vm in host.vms if vm.name != "legacy01"} for host in hosts}
-    others = [host.name for host in hosts[1:]] or ["kvm01"]
-    expected: dict[str, set[str]] = {host.name: set() for host in hosts}
-    expected["kvm01"] |= {f"vm{number:02}" for number in range(1, 31)}
-    for index, number in enumerate(range(31, 37)):
-        expected[others[index % len(others)]].add(f"vm{number}")
-    assert ours == expected
-    assert all(vm.machine == "q35" for host in hosts for vm in host.vms)
-
-
 @pytest.mark.parametrize("name", BUILTIN)
 def test_every_identifier_of_a_lab_is_valid_and_its_own_host_s_alone(name: str) -> None:
     hosts = load_spec(name).hosts
@@ -68,36 +33,6 @@ def test_every_identifier_of_a_lab_is_valid_and_its_own_host_s_alone(name: str) 
     assert all(parse_pci_address(gpu.pci) == gpu.pci for host in hosts for gpu in host.gpus)
     assert hosts[0].gpus[0].pci == "0000:41:00.0"
     assert load_spec(name) == load_spec(name)
-
-
-@pytest.mark.parametrize("name", BUILTIN)
-def test_kvm01_has_only_boards_with_4q_and_nothing_foreign(name: str) -> None:
-    first = load_spec(name).hosts[0]
-    assert not first.foreign
-    assert not any(gpu.instances for gpu in first.gpus)
-    smallest = "-4C" if name == "mig" else "-4Q"
-    assert all(any(kind.name.endswith(smallest) for kind in gpu.board.types) for gpu in first.gpus)
-
-
-def test_the_mig_spec_has_one_gpu_of_each_mode_and_a_foreign_instance() -> None:
-    spec = load_spec("mig")
-    assert boards_of("mig") == {"kvm01": ["A100 mdev-vf"] * 2, "kvm02": ["H100 vendor-vfio"]}
-    assert [[gpu.mig for gpu in host.gpus] for host in spec.hosts] == [[True, False], [True]]
-    driver = Driver(host_state(spec.host("kvm02"), boot_id="b"))
-    driver.make_foreign()
-    gpu = driver.gpu("0000:41:00.0")
-    assert [(one.profile.name, one.start, len(one.compute)) for one in gpu.instances] == [("2g.20gb", 0, 1)]
-    assert gpu.vfs_on
-
-
-def test_the_mixed_fleet_declares_vms_and_has_a_foreign_vgpu_and_vm_on_kvm03() -> None:
-    spec = load_spec("mixed-fleet")
-    assert list(spec.declared["kvm01"]) == ["vm01", "vm02", "vm03", "vm04"]
-    assert {host: len(vms) for host, vms in spec.declared.items()} == {"kvm01": 4, "kvm02": 3, "kvm03": 1}
-    kvm03 = spec.host("kvm03")
-    assert len(kvm03.foreign) == 1
-    assert kvm03.foreign[0].vm == "legacy01"
-    assert [host.name for host in spec.hosts if host.foreign] == ["kvm03"]
 
 
 def test_types_carry_the_driver_s_prefix_and_public_ids() -> None:

@@ -52,18 +52,6 @@ def test_known_tables() -> None:
     assert rows["RTXPRO6000"][47] == ("1g.24gb+gfx", (0, 3, 6, 9), 3, 4)
 
 
-def test_an_instance_is_made_where_it_is_asked_for_and_nowhere_twice() -> None:
-    driver, gpu = mig_gpu("A100")
-    cut(driver, gpu, "3g.20gb", 4)
-    assert mig.free_starts(gpu, profile(gpu, "2g.10gb")) == (0, 2)
-    assert error_of(lambda: cut(driver, gpu, "2g.10gb", 4)) == "ENOSPC"
-    assert error_of(lambda: cut(driver, gpu, "2g.10gb", 1)) == "EINVAL"
-    assert error_of(lambda: driver.create_instance(PCI, 77)) == "EINVAL"
-    cut(driver, gpu, "4g.20gb")
-    assert error_of(lambda: cut(driver, gpu, "1g.5gb")) == "ENOSPC"
-    assert [(one.profile.name, one.start, one.end) for one in gpu.instances] == [("3g.20gb", 4, 8), ("4g.20gb", 0, 4)]
-
-
 def test_a_profile_has_its_maximum() -> None:
     driver, gpu = mig_gpu("A100")
     cut(driver, gpu, "1g.5gb+me", 0)

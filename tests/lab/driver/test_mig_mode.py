@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.lab.driver.migs import MIG_BOARDS, backed, cut, error_of, mig_gpu, put
-from tests.lab.driver.test_admission_laws import PCI, create, one_gpu
+from tests.lab.driver.test_admission_laws import PCI, one_gpu
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab.driver import admission
 from vgpumgr.lab.driver.boards import board
 from vgpumgr.lab.driver.model import ModuleOptions
 
@@ -50,13 +49,6 @@ def test_with_vfs_neither_the_mode_changes_nor_is_the_gpu_reset(code: str) -> No
     assert error_of(lambda: driver.set_mig(PCI, on=True)) == "EBUSY"
     assert error_of(lambda: driver.reset(PCI)) == "EBUSY"
     assert (gpu.mig_on, gpu.mig_pending) == (False, False)
-
-
-def test_a_board_without_mig_has_no_mode() -> None:
-    for code, framework in (("A40", VENDOR_VFIO), ("T4", MDEV_PF)):
-        driver, gpu = one_gpu(code, framework)
-        assert error_of(lambda driver=driver: driver.set_mig(PCI, on=True)) == "EOPNOTSUPP"  # type: ignore[misc]
-        assert gpu.board.mig_types == ()
 
 
 @pytest.mark.parametrize(("code", "name"), [("A100", "2g.10gb"), ("H100", "2g.20gb")])
@@ -102,22 +94,6 @@ def test_reloading_the_modules_wipes_instances_and_loading_options_alone_does_no
     assert len(gpu.instances) == 1
     driver.reload()
     assert gpu.instances == []
-
-
-def test_each_mode_has_types_of_its_own() -> None:
-    driver, gpu = one_gpu("H100", VENDOR_VFIO)
-    assert set(admission.creatable_on(gpu, 0)) == set(gpu.board.types)
-    assert create(driver, gpu, 0, backed(gpu, "1-10C")) is None
-    driver, gpu = mig_gpu("H100")
-    assert admission.creatable_on(gpu, 0) == ()
-    cut(driver, gpu, "7g.80gb")
-    assert [kind.name.split()[-1] for kind in admission.creatable_on(gpu, 0)] == ["H100-7-80C"]
-    assert create(driver, gpu, 0, gpu.board.types[0]) is None
-
-
-def test_mixed_size_mode_and_schedulers_are_not_for_a_gpu_in_mig_mode() -> None:
-    driver, _ = mig_gpu("H100")
-    assert error_of(lambda: driver.set_mixed(PCI, mixed=True)) == "EOPNOTSUPP"
 
 
 def test_turning_vfs_off_takes_idle_vgpus_with_it_and_stops_at_one_that_a_vm_has() -> None:

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from tests.lab.driver.migs import cut
-from tests.lab.driver.test_tree import VF0, VF1, Sys, failed
+from tests.lab.driver.test_tree import VF0, VF1, Sys
 
 A = "9e0d0000-0000-4000-8000-00000000000a"
 HEADER = "ID    : vGPU Name\n"
-
-
-def test_a_vendor_vf_offers_types_while_an_instance_is_free_and_tells_the_one_it_got() -> None:
-    sysfs = Sys("mig", "kvm02")
-    files, other = (f"/bus/pci/devices/{vf}/nvidia" for vf in (VF0, VF1))
-    assert sysfs.read(f"{files}/creatable_vgpu_types") == HEADER
-    gpu = sysfs.driver.gpu("0000:41:00.0")
-    instance = cut(sysfs.driver, gpu, "2g.20gb", 0)
-    assert sysfs.read(f"{files}/creatable_vgpu_types") == f"{HEADER}822   : NVIDIA H100-2-20C\n"
-    assert failed(sysfs, f"{files}/gpu_instance_id") == "ENXIO"
-    sysfs.write(f"{files}/current_vgpu_type", "822\n")
-    assert sysfs.read(f"{files}/gpu_instance_id") == f"{instance.id}\n"
-    assert failed(sysfs, f"{files}/placement_id") == "ENXIO"
-    assert sysfs.read(f"{other}/creatable_vgpu_types") == HEADER
-    assert failed(sysfs, f"{other}/current_vgpu_type", "822\n") == "EIO"
 
 
 def test_an_mdev_parent_has_the_types_of_both_modes_and_those_of_the_other_mode_are_not_available() -> None:

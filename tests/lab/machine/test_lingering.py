@@ -30,10 +30,9 @@ done 2>/dev/null"""
 
 @pytest.fixture(scope="module")
 def own(lab_factory: LabFactory) -> Iterator[Lab]:
-    lab = lab_factory(SMALL, shared=False)
-    make_mdev(lab, "vm01")
-    yield lab
-    lab.down()
+    with lab_factory.lend(SMALL, wiped=True) as lab:
+        make_mdev(lab, "vm01")
+        yield lab
 
 
 @pytest.fixture(autouse=True)

@@ -27,9 +27,8 @@ HOST, VM = "kvm01", "vm01"
 
 @pytest.fixture(scope="module")
 def own(lab_factory: LabFactory) -> Iterator[Lab]:
-    lab = lab_factory(SMALL, shared=False)
-    yield lab
-    lab.down()
+    with lab_factory.lend(SMALL, wiped=True) as lab:
+        yield lab
 
 
 def run(lab: Lab, *arguments: str, code: int = 0) -> str:

@@ -86,25 +86,6 @@ def test_a_board_without_mig_knows_none_of_it(live: Callable[..., Live]) -> None
     assert [one.ask(code) for code in calls] == [NOT_SUPPORTED] * len(calls)
 
 
-def test_a_null_pointer_is_an_invalid_argument(nvml: Nvml, make_host: Callable[..., Host]) -> None:
-    names = (
-        "nvmlDeviceGetMigMode(gpus[0], None, None)",
-        "nvmlDeviceSetMigMode(gpus[0], 1, None)",
-        "nvmlDeviceGetGpuInstanceProfileInfo(gpus[0], 0, None)",
-        "nvmlDeviceGetGpuInstanceProfileInfoV(gpus[0], 0, None)",
-        "nvmlDeviceGetGpuInstancePossiblePlacements_v2(gpus[0], 19, None, None)",
-        "nvmlDeviceGetGpuInstanceRemainingCapacity(gpus[0], 19, None)",
-        "nvmlDeviceCreateGpuInstance(gpus[0], 19, None)",
-        "nvmlDeviceCreateGpuInstanceWithPlacement(gpus[0], 19, None, None)",
-        "nvmlDeviceGetGpuInstances(gpus[0], 19, None, None)",
-        "nvmlGpuInstanceGetInfo(None, None)",
-        "nvmlGpuInstanceDestroy(None)",
-        "nvmlComputeInstanceDestroy(None)",
-        "nvmlComputeInstanceGetInfo_v2(None, None)",
-    )
-    assert nvml.ask(make_host("mig"), f"[{', '.join(f'lib.{name}' for name in names)}]") == [2] * len(names)
-
-
 # profiles and places
 
 
@@ -242,23 +223,6 @@ def test_an_instance_with_a_vgpu_is_in_use(live: Callable[..., Live]) -> None:
     one.host.make_vgpu("1-10C")
     one.host.driver.destroy_compute(one.host.gpu.pci, one.host.gpu.instances[0].compute[0].serial)
     assert one.ask(of_profile(19, then="attempt(nvmlGpuInstanceDestroy, i)")) == [IN_USE]
-
-
-@pytest.mark.parametrize(
-    ("function", "code"),
-    [
-        ("DeviceGetMigMode", MODE),
-        ("DeviceCreateGpuInstance", create(19)),
-        ("DeviceGetGpuInstances", of_profile(19)),
-        ("GpuInstanceGetInfo", of_profile(19, then="attempt(nvmlGpuInstanceGetInfo, i)")),
-        ("ComputeInstanceDestroy", of_profile(19, then=computes(0, "attempt(nvmlComputeInstanceDestroy, c)"))),
-    ],
-)
-def test_each_call_can_be_made_to_fail(live: Callable[..., Live], function: str, code: str) -> None:
-    one = live("mig")
-    cut(one.host.driver, one.host.gpu, "1g.5gb", 0)
-    one.host.driver.set_fault(f"nvml:{function}:999:{one.host.gpu.pci}")
-    assert "999" in str(one.ask(code))
 
 
 # types and vGPUs

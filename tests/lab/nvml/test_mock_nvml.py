@@ -244,44 +244,6 @@ def test_a_text_buffer_too_small_is_refused_and_left_alone(nvml: Nvml, make_host
     assert seen == [SUCCESS, 14, b"NVIDIA A40-4Q\0".hex()]
 
 
-def test_null_pointers_are_invalid_arguments(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    """Every function with a place to write to refuses NULL for it, and NULL for a device."""
-    host = make_host("mdev-vf")
-    host.start_vm()
-    host.gpu.links = (host.gpus[1].pci,)
-    calls = (
-        "lib.nvmlSystemGetDriverVersion(None, 80)",
-        "lib.nvmlSystemGetNVMLVersion(None, 80)",
-        "lib.nvmlDeviceGetCount_v2(None)",
-        "lib.nvmlDeviceGetHandleByIndex_v2(0, None)",
-        "lib.nvmlDeviceGetHandleByPciBusId_v2(None, None)",
-        "lib.nvmlDeviceGetHandleByUUID(None, None)",
-        *(f"lib.nvmlDeviceGet{name}(gpus[0], None)" for name in ("Index", "PciInfo_v3", "MemoryInfo", "MemoryInfo_v2")),
-        *(f"lib.nvmlDeviceGet{name}(gpus[0], None, 96)" for name in ("Name", "UUID")),
-        *(
-            f"lib.nvmlDeviceGet{name}(gpus[0], None)"
-            for name in ("VirtualizationMode", "HostVgpuMode", "VgpuHeterogeneousMode", "PersistenceMode")
-        ),
-        *(f"lib.nvmlDeviceGet{name}(gpus[0], 0, None)" for name in ("NvLinkState", "NvLinkRemotePciInfo_v2")),
-        *(f"lib.nvmlDeviceGet{name}(gpus[0], None, None)" for name in ("MigMode", "SupportedVgpus", "ActiveVgpus")),
-        *(f"lib.nvmlVgpuTypeGet{name}(560, None, None)" for name in ("Name", "Class", "DeviceID")),
-        *(f"lib.nvmlVgpuTypeGet{name}(560, None)" for name in ("FramebufferSize", "NumDisplayHeads", "FrameRateLimit")),
-        *(f"lib.nvmlVgpuTypeGet{name}(560, None)" for name in ("MaxInstancesPerVm", "GpuInstanceProfileId")),
-        "lib.nvmlVgpuTypeGetResolution(560, 0, None, None)",
-        "lib.nvmlVgpuTypeGetLicense(560, None, 128)",
-        "lib.nvmlVgpuTypeGetMaxInstances(gpus[0], 560, None)",
-        *(f"lib.nvmlVgpuInstanceGet{name}(v, None, 80)" for name in ("UUID", "MdevUUID", "VmDriverVersion")),
-        *(f"lib.nvmlVgpuInstanceGet{name}(v, None)" for name in ("Type", "FbUsage", "PlacementId", "GpuInstanceId")),
-        *(f"lib.nvmlVgpuInstanceGet{name}(v, None)" for name in ("FrameRateLimit", "LicenseInfo_v2", "EccMode")),
-        "lib.nvmlVgpuInstanceGetVmID(v, None, 80, None)",
-        "lib.nvmlVgpuInstanceGetGpuPciId(v, None, None)",
-        "lib.nvmlDeviceGetIndex(None, ctypes.byref(ctypes.c_uint()))",
-        "lib.nvmlDeviceGetIndex(ctypes.c_void_p(4711), ctypes.byref(ctypes.c_uint()))",
-    )
-    code = f"[(lambda v: [{', '.join(calls)}])(nvmlDeviceGetActiveVgpus(gpus[0])[0])][0]"
-    assert dict(zip(calls, nvml.ask(host, code), strict=True)) == dict.fromkeys(calls, INVALID_ARGUMENT)
-
-
 def test_a_struct_of_another_version_is_refused(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
     host = make_host("vendor-vfio")
     host.start_vm()

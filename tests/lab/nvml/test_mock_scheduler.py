@@ -109,30 +109,6 @@ def test_a_bad_policy_and_mig_are_not_supported(live: Callable[[str], Live]) -> 
         assert one.ask(code) == NOT_SUPPORTED
 
 
-def test_a_null_pointer_is_an_invalid_argument(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    functions = ("GetVgpuSchedulerCapabilities", "GetVgpuSchedulerState", "SetVgpuSchedulerState")
-    names = [f"nvmlDevice{name}" for name in functions] + [f"nvmlDevice{name}_v2" for name in functions[1:]]
-    code = f"[getattr(lib, name)(gpus[0], None) for name in {names}]"
-    assert nvml.ask(make_host("vendor-vfio"), code) == [INVALID_ARGUMENT["nvml"]] * len(names)
-
-
-@pytest.mark.parametrize(
-    ("function", "code"),
-    [
-        ("DeviceGetVgpuSchedulerCapabilities", CAPS),
-        ("DeviceGetVgpuSchedulerState", GET),
-        ("DeviceSetVgpuSchedulerState", set_v1(2)),
-        ("DeviceGetVgpuSchedulerState_v2", get_v2(1)),
-        ("DeviceSetVgpuSchedulerState_v2", set_v2(1, 2)),
-    ],
-)
-def test_a_fault_of_the_function_comes_before_the_driver(live: Callable[[str], Live], function: str, code: str) -> None:
-    one = live("vendor-vfio")
-    one.host.driver.set_fault(f"nvml:{function}:999")
-    assert one.ask(code) == {"nvml": 999}
-    assert one.sys.writes == []
-
-
 @pytest.mark.parametrize(("branch", "caps_there", "set_there"), [(525, False, False), (530, True, False)])
 def test_earlier_branches_do_not_have_the_calls(
     nvml: Nvml, make_host: Callable[[str], Host], branch: int, caps_there: bool, set_there: bool

@@ -196,41 +196,6 @@ def test_the_two_calls_of_the_protocol(nvml: Nvml, make_host: Callable[[str], Ho
     assert nvml.ask(host, call.format(1, room)) == [INSUFFICIENT_SIZE, 2, UNSIGNED_INT]
     assert nvml.ask(host, call.format(5, room)) == [SUCCESS, 2, UNSIGNED_INT]
     assert nvml.ask(host, call.format(0, room))[0] == INVALID_ARGUMENT
-    for nothing in (
-        "lib.nvmlDeviceGetVgpuUtilization(gpus[0], ctypes.c_ulonglong(0), None, ctypes.byref(ctypes.c_uint()), None)",
-        "lib.nvmlDeviceGetVgpuUtilization(gpus[0], ctypes.c_ulonglong(0), ctypes.byref(ctypes.c_uint()), None, None)",
-        "lib.nvmlDeviceGetVgpuInstancesUtilizationInfo(gpus[0], None)",
-        "lib.nvmlDeviceGetUtilizationRates(gpus[0], None)",
-    ):
-        assert nvml.ask(host, nothing) == INVALID_ARGUMENT
-
-
-def test_with_mig_utilization_is_not_supported(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    host = make_host("mdev-vf")
-    run_vm(host, host.vm_uuid, host.mdev_uuid)
-    host.clock_us += SECOND_US
-    host.gpu.mig_on = True
-    text = host.text.replace(" sriov=1", " mig=1 sriov=1", 1)  # an A40 has no MIG; NVML's answer is the same
-    asked = [nvml.ask(text, code) for code in (SAMPLES.format(0), INFOS.format(0), RATES)]
-    assert asked == [{"nvml": NOT_SUPPORTED}] * 3
-
-
-@pytest.mark.parametrize(
-    ("function", "code"),
-    [
-        ("DeviceGetVgpuUtilization", SAMPLES.format(0)),
-        ("DeviceGetVgpuInstancesUtilizationInfo", INFOS.format(0)),
-        ("DeviceGetUtilizationRates", RATES),
-        ("VgpuInstanceGetFbUsage", "nvmlVgpuInstanceGetFbUsage(nvmlDeviceGetActiveVgpus(gpus[0])[0])"),
-    ],
-)
-def test_each_call_can_be_made_to_fail(nvml: Nvml, make_host: Callable[[str], Host], function: str, code: str) -> None:
-    host = make_host("mdev-vf")
-    run_vm(host, host.vm_uuid, host.mdev_uuid)
-    host.clock_us += SECOND_US
-    assert "nvml" not in nvml.ask(host, f"[{code}]")
-    host.driver.set_fault(f"nvml:{function}:999:{host.gpu.pci}")
-    assert nvml.ask(host, code) == {"nvml": 999}
 
 
 @pytest.mark.parametrize("used", [0, 1, 4 * GIB - 1, 4 * GIB, 20 * GIB, 20 * GIB + 1, 48 * GIB])
