@@ -47,6 +47,7 @@ _FEW = 8
 SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))
 ONE = str(Path(__file__).with_name("mdev-vf-one.yml"))
 FRAMEWORKS = str(Path(__file__).with_name("frameworks.yml"))
+MIG = str(Path(__file__).with_name("mig-small.yml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

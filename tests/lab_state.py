@@ -171,11 +171,10 @@ def wipe(lab: Lab, host: str, first: HostState) -> HostState:
     for name in sorted(_changed(first, now), reverse=True):  # a folder's files before the folder
         _restore(home.root / name, first.files.get(name))
     then = look(lab, host)
-    if then.settings() != first.settings():
-        if any(" mig=1" in line for line in first.driver):
-            _end_instances(lab, host)
-        lab.control(host, "reboot")
-    elif then.lost or not _have_followed(home, first):
+    if then.settings() != first.settings() and any(" mig=1" in line for line in first.driver):
+        _end_instances(lab, host)
+        then = look(lab, host)
+    if then.settings() != first.settings() or then.lost or not _have_followed(home, first):
         lab.control(host, "reboot")
     return look(lab, host)
 

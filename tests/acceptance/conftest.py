@@ -12,7 +12,6 @@ from tests.lab_fixtures import FACTORY, ONE, SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.acceptance.near import Near
     from tests.lab_fixtures import Lab, LabFactory
@@ -53,14 +52,14 @@ def one_wiped(lab_factory: LabFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def near_host(pool: Pool, tmp_path: Path) -> Iterator[Near]:
+def near_host(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
     """The host of `vf_lab` within this process, on its first day."""
-    with near.site(pool, near.ONE, tmp_path) as found:
+    with near.site(pool, near.ONE, tmp_path_factory.mktemp("near")) as found:
         yield found
 
 
 @pytest.fixture
-def near_fleet(pool: Pool, tmp_path: Path) -> Iterator[Near]:
+def near_fleet(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
     """The hosts of `vf_fleet` within this process, on their first day; kvm02 has two A100."""
-    with near.site(pool, near.SMALL, tmp_path) as found:
+    with near.site(pool, near.SMALL, tmp_path_factory.mktemp("near")) as found:
         yield found

@@ -9,8 +9,10 @@ import contextlib
 import io
 import json
 import subprocess
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -41,6 +43,7 @@ class NearHost:
     vms: tuple[str, ...]
     board: str = "A40"
     framework: str = MDEV_VF
+    vfs: int = _VFS
 
 
 ONE = {"kvm01": NearHost(vms=tuple(f"vm{number:02}" for number in range(1, 31)))}
@@ -53,17 +56,29 @@ class Near:
 
     machines: Mapping[str, Machine]
     inventory: Path
+    links: list[Host] = field(default_factory=list)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `vgpumgr ARGUMENTS`, without a terminal."""
+    def run(self, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        """Run `vgpumgr ARGUMENTS`, without a terminal. `links` are then the connections that it has opened."""
+        self.links.clear()
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()))),
+        ):
             code = main.run(list(arguments))
         return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
     def declare(self, host: str, **told: object) -> None:
         """What host_vars says of the host."""
         (self.inventory / f"host_vars/{host}.yml").write_text(json.dumps(told), encoding="utf-8")
+
+    def trace(self, host: str) -> tuple[object, ...]:
+        """All that a host keeps of vGPUs and VMs: its ledger, what is in /sys, every definition."""
+        machine = self.machines[host]
+        definitions = {vm.name: vm.inactive for vm in machine.libvirt.vms.values()}
+        return machine.ledger(), machine.hardware().keys(), definitions
 
     def xml(self, host: str, vm: str) -> str:
         """The VM's inactive definition."""
@@ -85,12 +100,15 @@ def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Ne
         machines = {name: pool.machine(name, host.framework) for name, host in hosts.items()}
         for name, host in hosts.items():
             board = boards.board(host.board, "near")
-            machines[name].install(board=replace(board, vfs=_VFS if board.vfs else 0))
+            machines[name].install(board=replace(board, vfs=host.vfs if board.vfs else 0))
             for vm in host.vms:
                 machines[name].libvirt.define(vm, vm_uuid(name, vm))
 
+        links: list[Host] = []
+
         def reach(endpoint: Endpoint, *, catalogue: Catalogue | None = None, **_: Any) -> Host:
-            return connect(machines[endpoint.host], None, [], catalogue)
+            links.append(connect(machines[endpoint.host], None, [], catalogue))
+            return links[-1]
 
         patch.setattr(connection, "connect", reach)
         inventory = folder / "inventory"
@@ -99,4 +117,4 @@ def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Ne
         (inventory / "hosts.yml").write_text(json.dumps(plain), encoding="utf-8")
         patch.setenv("VGPUMGR_INVENTORY", str(inventory))
         patch.setenv("VGPUMGR_STORE", str(folder / "store.sqlite"))
-        yield Near(machines=machines, inventory=inventory)
+        yield Near(machines=machines, inventory=inventory, links=links)

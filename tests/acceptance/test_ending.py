@@ -14,6 +14,7 @@ import pytest
 from tests.acceptance.altered import unguarded
 from tests.acceptance.command import vgpumgr
 from tests.dose import FULL, dose
+from tests.lab_fixtures import FRAMEWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-FRAMEWORKS = {
+KINDS = {
     "mdev-pf": "{driver: 535, boards: [T4], vms: [%s]}",
     "mdev-vf": "{driver: 570, boards: [{board: A40, vfs: 4}], vms: [%s]}",
     "vendor-vfio": "{driver: 595, framework: vendor-vfio, boards: [{board: L40S, vfs: 4}], vms: [%s]}",
@@ -32,24 +33,26 @@ OPERATIONS = ("detach", "replace", "scheduler")
 # What is left of the VM after its stop: its plugin, a QEMU in state D with an empty fd table, one after the other.
 ENDINGS = (("slow-plugin:1",), ("slow-exit:4",), ("slow-exit:1", "slow-plugin:4"))
 ALL_ENDINGS = (*ENDINGS, ("slow-plugin:4",), ("slow-plugin:12",), ("slow-exit:1", "slow-plugin:12"))
-# Each host's framework; with VGPUMGR_DOSE=full there is one of each for each ending.
-HOSTS = {
-    f"kvm{10 * at + number}": framework
-    for at, framework in enumerate(FRAMEWORKS, start=1)
-    for number in range(dose(1, len(ALL_ENDINGS)))
-}
-VMS = {host: f"vm-{host}" for host in HOSTS}
-MDEV_HOSTS = tuple(host for host in HOSTS if host in ("kvm10", "kvm20"))
+# Each host's framework; with VGPUMGR_DOSE=full there is one of each for each ending, else those of the pool.
+HOSTS = (
+    {f"kvm{10 * at + number}": kind for at, kind in enumerate(KINDS, start=1) for number in range(len(ALL_ENDINGS))}
+    if FULL
+    else dict(zip(("kvm01", "kvm02", "kvm03"), KINDS, strict=True))
+)
+VMS = {host: f"vm-{host}" if FULL else f"{letter}1" for host, letter in zip(HOSTS, "pfv" * len(HOSTS), strict=False)}
+MDEV_HOSTS = ("kvm10", "kvm20") if FULL else ("kvm01", "kvm02")
 
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    if not FULL:
+        with lab_factory.lend(FRAMEWORKS, wiped=True) as pooled:
+            yield pooled
+        return
     spec = tmp_path_factory.mktemp("spec") / "spec.yml"
-    hosts = (f"  {host}: {FRAMEWORKS[framework] % VMS[host]}" for host, framework in HOSTS.items())
+    hosts = (f"  {host}: {KINDS[framework] % VMS[host]}" for host, framework in HOSTS.items())
     spec.write_text("\n".join(["hosts:", *hosts, ""]), encoding="utf-8")
-    own = lab_factory(str(spec), shared=False)
-    yield own
-    own.down()
+    yield lab_factory(str(spec), own="a host for each framework and way to end")
 
 
 def stopped(lab: Lab, host: str, faults: tuple[str, ...]) -> None:
@@ -86,7 +89,7 @@ def clean(lab: Lab, host: str) -> None:
 def endings_of(host: str, operation: str) -> tuple[str, ...]:
     """What is left of the host's VM: its own way to end, or (one host for a framework) another one for each command."""
     number = int(host.removeprefix("kvm"))
-    return ALL_ENDINGS[number % 10] if FULL else ENDINGS[(OPERATIONS.index(operation) + number // 10) % len(ENDINGS)]
+    return ALL_ENDINGS[number % 10] if FULL else ENDINGS[(OPERATIONS.index(operation) + number) % len(ENDINGS)]
 
 
 def go_through(lab: Lab, host: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.acceptance.command import vgpumgr
-from tests.lab_fixtures import fewer_vfs
+from tests.lab_fixtures import MIG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,15 +25,14 @@ UNREAD = f"nvml:DeviceGetGpuInstances:999:{GPU}"
 
 
 @pytest.fixture
-def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(lab_factory: LabFactory) -> Iterator[Lab]:
     """An instance with a vGPU, a cached one, and one that somebody made by hand, side by side."""
-    lab = lab_factory(fewer_vfs("mig", tmp_path_factory.mktemp("mig")), shared=False)
-    for vm, profile in (("vm01", "3g.20gb"), ("vm02", "2g.10gb")):
-        vgpumgr(lab, "attach", vm, "--mig-profile", profile, "--on", HOST)
-    vgpumgr(lab, "detach", "vm02", "--yes")
-    lab.must(HOST, "nvidia-smi", "mig", "-i", "0", "-cgi", FOREIGN)
-    yield lab
-    lab.down()
+    with lab_factory.lend(MIG, wiped=True) as lab:
+        for vm, profile in (("vm01", "3g.20gb"), ("vm02", "2g.10gb")):
+            vgpumgr(lab, "attach", vm, "--mig-profile", profile, "--on", HOST)
+        vgpumgr(lab, "detach", "vm02", "--on", HOST, "--yes")
+        lab.must(HOST, "nvidia-smi", "mig", "-i", "0", "-cgi", FOREIGN)
+        yield lab
 
 
 def shown(lab: Lab, *more: str) -> dict[str, tuple[str, list[str]]]:
@@ -84,12 +83,12 @@ def test_exactly_the_cached_instance_goes_and_the_second_time_nothing_does(lab: 
 
 def test_without_a_host_the_whole_fleet_gives_back_and_a_dead_host_is_told(lab: Lab) -> None:
     assert of_gpus(vgpumgr(lab, "gc", "--check", "-o", "json", code=3).document) == {(HOST, GPU): "would_change"}
-    vgpumgr(lab, "lab", "fault", OTHER, "ssh-refused")
+    lab.control(OTHER, "fault", name="ssh-refused")
     ran = vgpumgr(lab, "gc", code=4)
     assert ran.out.splitlines()[:2] == [HOST, f"  - instance 2g.10gb on GPU {GPU}, memory slices 2-3      cached"]
     assert "1 changed; 1 host not read. 1 GPU instance stays, since it holds a vGPU." in ran.out.splitlines()[-1]
     assert OTHER in ran.err
-    vgpumgr(lab, "lab", "fault", OTHER, "clear")
+    lab.control(OTHER, "clear")
     assert vgpumgr(lab, "gc").out == (
         "2 hosts have no cached GPU instance. Nothing to do. 1 GPU instance stays, since it holds a vGPU.\n"
     )
@@ -99,7 +98,7 @@ def test_without_a_host_the_whole_fleet_gives_back_and_a_dead_host_is_told(lab: 
 
 def test_instances_that_cannot_be_read_are_unknown_everywhere_and_keep_gc_and_purge_from_their_work(lab: Lab) -> None:
     before, ledger = made(lab), lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json")
-    vgpumgr(lab, "lab", "fault", HOST, UNREAD)
+    lab.control(HOST, "fault", name=UNREAD)
     drawn = vgpumgr(lab, "mig", "show", HOST).out
     assert drawn.splitlines() == [
         f"{HOST}  {GPU}  A100",
@@ -116,12 +115,14 @@ def test_instances_that_cannot_be_read_are_unknown_everywhere_and_keep_gc_and_pu
     assert (refused["error"], refused["message"]) == ("Unsure", why)
     assert why in vgpumgr(lab, "host", "purge", HOST, "--yes", code=5).err
     assert gc(lab, "--gpu-id", SLICED)["outcomes"] == ["unchanged"]
-    vgpumgr(lab, "lab", "fault", HOST, "clear")
+    lab.control(HOST, "clear")
     assert made(lab) == before
     assert lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json") == ledger
 
 
-def test_what_is_there_is_told_by_discover_profiles_and_mig_show_alike(lab: Lab) -> None:
+def test_what_is_there_is_told_by_discover_profiles_and_mig_show_alike_and_mig_show_draws_what_is_asked_for(
+    lab: Lab,
+) -> None:
     (host,) = vgpumgr(lab, "discover", HOST, "-o", "json").document["hosts"]
     of_mig, sliced = host["gpus"]
     (drawn,) = vgpumgr(lab, "mig", "show", HOST, "-o", "json").document["hosts"]
@@ -134,12 +135,10 @@ def test_what_is_there_is_told_by_discover_profiles_and_mig_show_alike(lab: Lab)
     assert told[GPU, "1-5CME"] == "1g.5gb+me"
     assert {told[gpu, "4C"] for gpu in (GPU, SLICED)} == {None}
 
-
-def test_mig_show_draws_the_gpu_that_is_asked_for_and_says_where_there_is_none(lab: Lab) -> None:
+    # One GPU is drawn where it is asked for.
     assert vgpumgr(lab, "mig", "show", "--gpu-id", GPU, HOST).out.splitlines()[0] == f"{HOST}  {GPU}  A100"
     assert vgpumgr(lab, "mig", "show", "--gpu-id", SLICED).out == "no such GPU is in MIG mode\n"
-    vgpumgr(lab, "lab", "fault", OTHER, "ssh-refused")
+    lab.control(OTHER, "fault", name="ssh-refused")
     ran = vgpumgr(lab, "mig", "show", "--gpu-id", SLICED, code=4)
     assert ran.out == "no such GPU is in MIG mode on the hosts that could be read\n"
-    assert shown(lab)
     assert vgpumgr(lab, "mig", "show", OTHER, code=4).out == ""

@@ -13,6 +13,7 @@ import pytest
 
 from tests.acceptance import domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
+from tests.lab_fixtures import FRAMEWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-HOST = "kvm01"
-SPECS = ("mdev-pf", "mdev-vf", "vendor-vfio")
+HOSTS = {"mdev-pf": "kvm01", "mdev-vf": "kvm02", "vendor-vfio": "kvm03"}
+LETTERS = {"mdev-pf": "p", "mdev-vf": "f", "vendor-vfio": "v"}  # their VMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,23 +38,11 @@ class Seen:
     writes: int
 
 
-def look(lab: Lab, vm: str, rows: list[dict[str, Any]] | None = None) -> Seen:
-    """Everything at once. `rows` spares a `list` where another command has just printed the same."""
-    return Seen(
-        xml=domains.dump(lab, HOST, vm),
-        rows=vgpus(lab, HOST) if rows is None else rows,
-        hardware=truth.hardware(lab, HOST),
-        smi=truth.nvidia_smi(lab, HOST),
-        ledger=truth.ledger(lab, HOST),
-        writes=len(truth.writes(lab, HOST)),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journey:
     """A VM with a VNC password: before, attached, attached again, detached."""
 
-    spec: str
+    framework: str
     before: Seen
     attach: Ran
     attached: Seen
@@ -76,41 +65,58 @@ class Journey:
         return device
 
 
-@pytest.fixture(scope="module", params=SPECS)
-def spec(request: pytest.FixtureRequest) -> str:
-    """The built-in lab spec, named as the framework of its kvm01."""
-    return str(request.param)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A host of that framework."""
+
+    lab: Lab
+    framework: str
+
+    @property
+    def host(self) -> str:
+        return HOSTS[self.framework]
+
+
+@pytest.fixture(scope="module", params=HOSTS)
+def site(request: pytest.FixtureRequest, lab_factory: LabFactory) -> Iterator[Site]:
+    with lab_factory.lend(FRAMEWORKS, wiped=True) as lab:
+        yield Site(lab=lab, framework=str(request.param))
+
+
+def look(site: Site, vm: str, rows: list[dict[str, Any]] | None = None) -> Seen:
+    """Everything at once. `rows` spares a `list` where another command has just printed the same."""
+    lab, host = site.lab, site.host
+    return Seen(
+        xml=domains.dump(lab, host, vm),
+        rows=vgpus(lab, host) if rows is None else rows,
+        hardware=truth.hardware(lab, host),
+        smi=truth.nvidia_smi(lab, host),
+        ledger=truth.ledger(lab, host),
+        writes=lab.revisions()[host],
+    )
 
 
 @pytest.fixture(scope="module")
-def lab(spec: str, lab_factory: LabFactory) -> Iterator[Lab]:
-    lab = lab_factory(spec, shared=False)
-    yield lab
-    lab.down()
-
-
-@pytest.fixture(scope="module")
-def journey(lab: Lab, spec: str) -> Journey:
-    vm = "vnc01"
-    domains.define(lab, HOST, domains.new_vm(vm))
-    domains.settle(lab, HOST, vm)
-    before = look(lab, vm)
-    attach = vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
-    attached = look(lab, vm)
-    show = vgpumgr(lab, "show", vm, "--on", HOST)
-    again = vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST, "-o", "json")
-    after_again = look(lab, vm, again.document["result"]["vgpus"])
-    vgpumgr(lab, "detach", vm, "--on", HOST, "--yes")
-    detached = look(lab, vm)
+def journey(site: Site) -> Journey:
+    lab, host, vm = site.lab, site.host, "vnc01"
+    domains.define(lab, host, domains.new_vm(vm))
+    domains.settle(lab, host, vm)
+    before = look(site, vm)
+    attach = vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", host)
+    attached = look(site, vm)
+    show = vgpumgr(lab, "show", vm, "--on", host)
+    again = vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", host, "-o", "json")
+    after_again = look(site, vm, again.document["result"]["vgpus"])
+    vgpumgr(lab, "detach", vm, "--on", host, "--yes")
     return Journey(
-        spec=spec,
+        framework=site.framework,
         before=before,
         attach=attach,
         attached=attached,
         show=show,
         again=again,
         after_again=after_again,
-        detached=detached,
+        detached=look(site, vm),
     )
 
 
@@ -118,7 +124,7 @@ def test_libvirt_holds_the_very_device_that_list_names(journey: Journey) -> None
     """`virsh dumpxml --inactive` over plain ssh has one hostdev, with our alias, for the device of `list -o json`."""
     hostdevs = domains.hostdevs(journey.attached.xml)
     assert {alias: domains.device_of(device) for alias, device in hostdevs.items()} == {"ua-vgpu0": journey.device}
-    kind = {"vendor-vfio": ("pci", None)}.get(journey.spec, ("mdev", "vfio-pci"))
+    kind = {"vendor-vfio": ("pci", None)}.get(journey.framework, ("mdev", "vfio-pci"))
     assert (hostdevs["ua-vgpu0"].get("type"), hostdevs["ua-vgpu0"].get("model")) == kind
     assert hostdevs["ua-vgpu0"].get("managed") == "no"
 
@@ -126,12 +132,12 @@ def test_libvirt_holds_the_very_device_that_list_names(journey: Journey) -> None
 def test_list_says_whose_it_is_and_what(journey: Journey) -> None:
     """The row names VM, slot, host, framework, the short type name and the state bound."""
     row = journey.row
-    assert (row["vm"], row["slot"], row["host"], row["profile"]) == ("vnc01", "vgpu0", HOST, "4Q")
-    assert (row["framework"], row["state"], row["origin"], row["holder"]) == (journey.spec, "bound", "ours", None)
+    assert (row["vm"], row["slot"], row["host"], row["profile"]) == ("vnc01", "vgpu0", HOSTS[journey.framework], "4Q")
+    assert (row["framework"], row["state"], row["origin"], row["holder"]) == (journey.framework, "bound", "ours", None)
     assert row["type_name"] == f"{row['board']}-4Q"
     assert row["framebuffer_mib"] == 4096
-    assert (row["uuid"] is None) == (journey.spec == "vendor-vfio")
-    assert (row["vf"] is None) == (journey.spec == "mdev-pf")
+    assert (row["uuid"] is None) == (journey.framework == "vendor-vfio")
+    assert (row["vf"] is None) == (journey.framework == "mdev-pf")
 
 
 def test_sysfs_has_that_vgpu_and_no_other(journey: Journey) -> None:
@@ -165,7 +171,7 @@ def test_a_vm_that_libvirt_will_not_start_is_told_so_each_time(journey: Journey)
     """libvirt 9.0 starts no VM with a VF of vendor-vfio: a warning and exit 0, and `show` keeps saying it."""
     said = [item["text"] for item in journey.again.document["findings"]]
     assert journey.attach.warnings == journey.show.warnings == said
-    if journey.spec == "vendor-vfio":
+    if journey.framework == "vendor-vfio":
         (text,) = said
         assert text.startswith("vnc01 will not start on libvirt 9.0.0, needs 9.7 or newer")
     else:
@@ -193,20 +199,21 @@ def test_the_vnc_password_stays(journey: Journey) -> None:
         assert graphics.get("passwd") == domains.VNC_PASSWORD
 
 
-def test_what_another_client_edits_in_between_survives(lab: Lab) -> None:
+def test_what_another_client_edits_in_between_survives(site: Site) -> None:
     """Description, foreign metadata and a device that came after our attach are untouched by our detach."""
-    vm = "vm02"
-    domains.settle(lab, HOST, vm)
-    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
-    lab.must(HOST, "virsh", "desc", vm, "--config", "--new-desc", "'kept by another tool'")
-    lab.must(HOST, f"virsh metadata {vm} --config --uri urn:other:1 --key other --set '<backup day=\"mon\"/>'")
+    lab, host = site.lab, site.host
+    vm = f"{LETTERS[site.framework]}2"
+    domains.settle(lab, host, vm)
+    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", host)
+    lab.must(host, "virsh", "desc", vm, "--config", "--new-desc", "'kept by another tool'")
+    lab.must(host, f"virsh metadata {vm} --config --uri urn:other:1 --key other --set '<backup day=\"mon\"/>'")
     rng = "<rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>"
-    lab.must(HOST, f"cat > /root/rng.xml && virsh attach-device {vm} /root/rng.xml --config", text=rng)
-    edited = domains.dump(lab, HOST, vm)
+    lab.must(host, f"cat > /root/rng.xml && virsh attach-device {vm} /root/rng.xml --config", text=rng)
+    edited = domains.dump(lab, host, vm)
 
-    vgpumgr(lab, "detach", vm, "--on", HOST, "--yes")
+    vgpumgr(lab, "detach", vm, "--on", host, "--yes")
 
-    after = domains.dump(lab, HOST, vm)
+    after = domains.dump(lab, host, vm)
     domains.assert_equivalent(domains.without_ours(edited), after)
     root = ET.fromstring(after)
     assert root.findtext("description") == "kept by another tool"
@@ -215,14 +222,14 @@ def test_what_another_client_edits_in_between_survives(lab: Lab) -> None:
     assert domains.hostdevs(after) == {}
 
 
-def test_on_i440fx_the_domain_is_byte_identical(lab: Lab) -> None:
+def test_on_i440fx_the_domain_is_byte_identical(site: Site) -> None:
     """On machine `pc` libvirt leaves nothing behind but an empty <metadata/>."""
-    vm = "pc01"
-    domains.define(lab, HOST, domains.new_vm(vm, machine="pc"))
-    before = domains.settle(lab, HOST, vm)
-    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", HOST)
-    assert domains.dump(lab, HOST, vm) != before
+    lab, host, vm = site.lab, site.host, "pc01"
+    domains.define(lab, host, domains.new_vm(vm, machine="pc"))
+    before = domains.settle(lab, host, vm)
+    vgpumgr(lab, "attach", vm, "--profile", "4Q", "--on", host)
+    assert domains.dump(lab, host, vm) != before
 
-    vgpumgr(lab, "detach", vm, "--on", HOST, "--yes")
+    vgpumgr(lab, "detach", vm, "--on", host, "--yes")
 
-    assert domains.dump(lab, HOST, vm).replace("  <metadata/>\n", "") == before
+    assert domains.dump(lab, host, vm).replace("  <metadata/>\n", "") == before

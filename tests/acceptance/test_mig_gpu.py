@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance import loads
 from tests.acceptance.command import vgpumgr
-from tests.lab_fixtures import fewer_vfs
+from tests.lab_fixtures import MIG
 from tests.unit.metrics import reading
 
 if TYPE_CHECKING:
@@ -25,18 +25,17 @@ ENGINES = ("sm", "memory", "encoder", "decoder")
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(lab_factory: LabFactory) -> Iterator[Lab]:
     """vm01 has a GPU instance for itself, vm02 shares the other GPU; both work."""
-    lab = lab_factory(fewer_vfs("mig", tmp_path_factory.mktemp("mig")), shared=False)
-    for vm, wish in (("vm01", ("--mig-profile", "1g.5gb")), ("vm02", ("--profile", "4C"))):
-        vgpumgr(lab, "attach", vm, *wish, "--on", HOST)
-        vgpumgr(lab, "lab", "hold", vm)
-        vgpumgr(lab, "lab", "load", vm, "--sm", "60", "--fb", "2G")
-    loads.wait_for_tick()
-    for _ in range(2):
-        assert vgpumgr(lab, "collect").err == ""  # nothing is missing: NVML has no more to tell
-    yield lab
-    lab.down()
+    with lab_factory.lend(MIG, wiped=True) as lab:
+        for vm, wish in (("vm01", ("--mig-profile", "1g.5gb")), ("vm02", ("--profile", "4C"))):
+            vgpumgr(lab, "attach", vm, *wish, "--on", HOST)
+            lab.control(HOST, "hold", vm=vm)
+            vgpumgr(lab, "lab", "load", vm, "--sm", "60", "--fb", "2G")
+        loads.wait_for_tick()
+        for _ in range(2):
+            assert vgpumgr(lab, "collect", HOST).err == ""  # nothing is missing: NVML has no more to tell
+        yield lab
 
 
 def usage(lab: Lab, *arguments: str) -> dict[str, Any]:

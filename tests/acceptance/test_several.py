@@ -8,50 +8,38 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance import truth
+from tests.acceptance import near
 from tests.acceptance.command import vgpumgr, vgpus
-from tests.acceptance.test_cost import requests
 from tests.unit.documents import published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.lab_fixtures import Lab, LabFactory
-
-pytestmark = pytest.mark.lab
+    from tests.acceptance.near import Near
+    from tests.model.pool import Pool
 
 PER_GPU = 12  # of 4Q on an A40
 RANGE = "vm[01:20]"
 TWENTY = [f"vm{number:02}" for number in range(1, 21)]
 ATTACH = ("attach", RANGE, "--profile", "4Q")
-SPEC = {
-    "kvm01": {
-        "driver": 570,
-        "boards": [{"board": "A40", "vfs": PER_GPU}, {"board": "A40", "vfs": PER_GPU}],
-        "vms": [RANGE, "big"],
-    },
-    "kvm02": {"driver": 570, "boards": [{"board": "A100", "vfs": 4}], "vms": ["vm[31:32]"]},
+HOSTS = {
+    "kvm01": near.NearHost(vms=(*TWENTY, "big"), vfs=PER_GPU),
+    "kvm02": near.NearHost(vms=("vm31", "vm32"), board="A100"),
 }
 
 
-@pytest.fixture(scope="module")
-def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """kvm01 has room for 24 of them."""
-    spec = tmp_path_factory.mktemp("spec") / "several.yml"
-    spec.write_text(json.dumps({"hosts": SPEC}), encoding="utf-8")
-    lab = lab_factory(str(spec), shared=False)
-    yield lab
-    lab.down()
-
-
 @pytest.fixture
-def clean(lab: Lab) -> Lab:
-    """The lab without any vGPU."""
-    held = {row["vm"] for row in vgpus(lab)}
-    if held:
-        vgpumgr(lab, "detach", *held, "--all", "--yes")
-    return lab
+def clean(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
+    """kvm01 has room for 24 of them."""
+    with near.site(pool, HOSTS, tmp_path_factory.mktemp("near")) as found:
+        yield found
+
+
+def requests(site: Near, *arguments: str) -> list[int]:
+    """How many each connection took that the command opened."""
+    vgpumgr(site, *arguments)
+    return [link.program.requests for link in site.links]
 
 
 def outcomes(document: dict[str, object]) -> dict[str, str]:
@@ -61,7 +49,7 @@ def outcomes(document: dict[str, object]) -> dict[str, str]:
     return {row["vm"]: row["outcome"] for row in result["vms"]}
 
 
-def test_a_file_attaches_and_frees_the_slots_that_it_names(clean: Lab, tmp_path: Path) -> None:
+def test_a_file_attaches_and_frees_the_slots_that_it_names(clean: Near, tmp_path: Path) -> None:
     """On two hosts, from a file and from stdin, with a plan that is kept; a detach asks, and without a terminal says so."""
     file = tmp_path / "vms.yml"
     file.write_text("vm03: {vgpu0: {profile: 4Q}}\nvm31: {vgpu0: {gpu_memory: 8G}, vgpu1: {profile: 8C}}\n")
@@ -83,41 +71,41 @@ def test_a_file_attaches_and_frees_the_slots_that_it_names(clean: Lab, tmp_path:
     assert [(row["vm"], row["slot"]) for row in vgpus(clean)] == [("vm31", "other")]
 
 
-def test_unknown_vms_are_all_named_and_nothing_is_made(clean: Lab) -> None:
+def test_unknown_vms_are_all_named_and_nothing_is_made(clean: Near) -> None:
     ran = vgpumgr(clean, "attach", "vm01", "nosuch", "vm[33:34]", "--profile", "4Q", code=2)
     assert all(f"has a VM '{vm}'" in ran.err for vm in ("nosuch", "vm33", "vm34"))
     assert ran.err.count("error: ") == 1
     assert vgpus(clean) == []
 
 
-def test_a_host_that_dies_half_way_leaves_what_was_made_and_the_same_command_goes_on(clean: Lab) -> None:
+def test_a_host_that_dies_half_way_leaves_what_was_made_and_the_same_command_goes_on(clean: Near) -> None:
     """kvm02 refuses to make anything once it is locked; kvm01's VMs are served all the same."""
-    vgpumgr(clean, "lab", "fault", "kvm02", "create-eio")
+    clean.machines["kvm02"].fail_creates(True)
     attach = ("attach", "vm01", "vm31", "--profile", "8C", "-o", "json")
     ran = vgpumgr(clean, *attach, code=1)
     assert outcomes(json.loads(ran.out)) == {"vm01": "done", "vm31": "failed"}
     assert [row["vm"] for row in vgpus(clean)] == ["vm01"]
-    vgpumgr(clean, "lab", "fault", "kvm02", "clear")
+    clean.machines["kvm02"].fail_creates(False)
     assert outcomes(vgpumgr(clean, *attach).document) == {"vm01": "unchanged", "vm31": "done"}
 
 
-def test_twenty_are_made_in_one_look_and_again_nothing_changes(clean: Lab) -> None:
+def test_twenty_are_made_in_one_look_and_again_nothing_changes(clean: Near) -> None:
     """Each host is connected to once; the VMs' names, the lock, four steps for each of twenty, the last look."""
     made = requests(clean, *ATTACH)
     assert sorted(made) == [1, 3 + 4 * len(TWENTY)]
     assert Counter(row["vm"] for row in vgpus(clean)) == Counter(TWENTY)
-    before = truth.trace(clean, "kvm01")
+    before = clean.trace("kvm01")
     assert sorted(requests(clean, *ATTACH)) == [1, 2]
-    assert truth.differing(before, truth.trace(clean, "kvm01")) == []
+    assert clean.trace("kvm01") == before
 
 
-def test_with_room_for_twelve_none_is_made_and_with_partial_twelve_are(clean: Lab) -> None:
+def test_with_room_for_twelve_none_is_made_and_with_partial_twelve_are(clean: Near) -> None:
     """One card holds another size. Without --partial the host is left as it is; with it the eight others are named."""
     vgpumgr(clean, "attach", "big", "--profile", "24Q")
-    before = truth.trace(clean, "kvm01")
+    before = clean.trace("kvm01")
     checked = vgpumgr(clean, *ATTACH, "--check", code=5)
     none = vgpumgr(clean, *ATTACH, "-o", "json", code=5)
-    assert truth.differing(before, truth.trace(clean, "kvm01")) == []
+    assert clean.trace("kvm01") == before
     assert checked.out == "nothing was changed. 12 of 20 could be served: --partial does that.\n"
     assert "error: 8 of 20 VMs cannot be served" in checked.err
     assert all(f"for {vm}\n" in checked.err for vm in TWENTY[PER_GPU:])
@@ -133,7 +121,7 @@ def test_with_room_for_twelve_none_is_made_and_with_partial_twelve_are(clean: La
     assert [row["vm"] for row in vgpus(clean, "kvm01") if row["vm"] != "big"] == TWENTY[:PER_GPU]
 
 
-def test_patterns_choose_vms_that_are_there(clean: Lab) -> None:
+def test_patterns_choose_vms_that_are_there(clean: Near) -> None:
     """list and top show what they match, detach frees it; attach serves only VMs that are named."""
     vgpumgr(clean, "attach", "vm01,vm02", "vm[04:05]", "vm31", "--profile", "8C", "--yes")
     assert [row["vm"] for row in vgpus(clean, "vm0*", "!vm02", "vm31")] == ["vm01", "vm04", "vm05", "vm31"]

@@ -13,7 +13,6 @@ from tests.acceptance import domains, inventories, truth
 from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.lab_fixtures import Lab
@@ -25,13 +24,16 @@ ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
 
 
 @pytest.fixture
-def given(vf_lab: Lab) -> Iterator[str]:
-    """A VM that has a vGPU (slot vgpu0); whatever a test leaves of it is taken away."""
+def vf_lab(one_wiped: Lab) -> Lab:
+    """kvm01, which each test leaves as it likes."""
+    return one_wiped
+
+
+@pytest.fixture
+def given(vf_lab: Lab) -> str:
+    """A VM that has a vGPU (slot vgpu0)."""
     vgpumgr(vf_lab, *ATTACH)
-    yield VM
-    for vm in {row["vm_uuid"] for row in vgpus(vf_lab, HOST)}:
-        vgpumgr(vf_lab, "detach", vm, "--on", HOST, "--all", "--yes")
-    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
+    return VM
 
 
 def findings(lab: Lab, *, code: int = 0) -> list[dict[str, Any]]:
@@ -66,9 +68,9 @@ def test_what_a_person_changed_in_the_definition_is_drift_that_attach_mends(
     """`list` shows it as made with a finding, never as bound; the command that the finding prints puts it right."""
     whole = domains.hostdevs(domains.dump(vf_lab, HOST, given))
     domains.define(vf_lab, HOST, re.sub(pattern, text, domains.dump(vf_lab, HOST, given)))
-    (row,) = vgpus(vf_lab, HOST)
-    assert row["state"] == "made"
-    (finding,) = findings(vf_lab)
+    listed = vgpumgr(vf_lab, "list", HOST, "-o", "json").document
+    assert [row["state"] for row in listed["vgpus"]] == ["made"]
+    (finding,) = listed["findings"]
     assert (finding["kind"], finding["vm"], finding["slot"]) == ("drift", given, "vgpu0")
     vgpumgr(vf_lab, *ATTACH, "--check", code=3)
 
@@ -77,9 +79,8 @@ def test_what_a_person_changed_in_the_definition_is_drift_that_attach_mends(
     assert {alias: domains.device_of(device) for alias, device in mended.items()} == {
         alias: domains.device_of(device) for alias, device in whole.items()
     }
-    (row,) = vgpus(vf_lab, HOST)
-    assert (row["state"], findings(vf_lab)) == ("bound", [])
-    vgpumgr(vf_lab, *ATTACH, "--check")
+    listed = vgpumgr(vf_lab, "list", HOST, "-o", "json").document
+    assert ([row["state"] for row in listed["vgpus"]], listed["findings"]) == (["bound"], [])
 
 
 def test_an_alias_is_put_back_without_a_question(vf_lab: Lab, given: str) -> None:
@@ -158,13 +159,11 @@ def test_what_a_vm_had_that_was_defined_anew_is_freed_by_its_old_uuid(vf_lab: La
 
 
 def test_what_an_undefined_vm_had_is_freed_by_its_name_on_whichever_host(vf_lab: Lab, given: str) -> None:
-    document = domains.dump(vf_lab, HOST, given)
     vf_lab.must(HOST, f"virsh undefine {given}")
     out = vgpumgr(vf_lab, "detach", given, "--yes").out
     assert f"{given} on {HOST} (no longer defined), detach" in out
     assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
     vgpumgr(vf_lab, "detach", given, "--yes", code=2)
-    domains.define(vf_lab, HOST, domains.without_ours(document))
 
 
 # Declarations
@@ -193,11 +192,8 @@ def test_a_claim_says_where_it_comes_from(vf_lab: Lab, given: str, tmp_path: Pat
 def test_without_libvirt_the_gpus_are_shown_all_the_same(vf_lab: Lab, given: str) -> None:
     """`discover` shows what /sys and NVML tell and names libvirt as what failed (4); `list` says where to look."""
     vf_lab.control(HOST, "fault", name="libvirtd-down")
-    try:
-        discovered = vgpumgr(vf_lab, "discover", HOST, "-o", "json", code=4)
-        listed = vgpumgr(vf_lab, "list", HOST, code=4)
-    finally:
-        vf_lab.control(HOST, "clear")
+    discovered = vgpumgr(vf_lab, "discover", HOST, "-o", "json", code=4)
+    listed = vgpumgr(vf_lab, "list", HOST, code=4)
     document = json.loads(discovered.out)
     (host,) = document["hosts"]
     assert [(gpu["board"], gpu["vgpus"]) for gpu in host["gpus"]] == [("A40", 1), ("A40", 0)]
