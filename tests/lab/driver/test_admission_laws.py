@@ -132,18 +132,6 @@ def test_a_removal_undoes_a_create_exactly(
     assert (gpu.vgpus, driver.creatable(PCI)) == before
 
 
-@settings(deadline=None)
-@given(setup=setups, script=moves)
-def test_nvml_lists_a_type_as_creatable_exactly_where_some_parent_does(
-    setup: tuple[str, str], script: list[tuple[bool, int, int]]
-) -> None:
-    driver, gpu = one_gpu(*setup)
-    play(driver, gpu, script)
-    parents = [PCI] if gpu.framework == MDEV_PF else [vf_pci(gpu, vf) for vf in range(gpu.board.vfs)]
-    somewhere = {kind.id for parent in parents for kind in admission.creatable_on(*driver.parent(parent))}
-    assert set(driver.creatable(PCI)) == somewhere
-
-
 @pytest.mark.parametrize("code", board_codes())
 def test_every_type_of_every_board_fills_its_board_to_its_maximum_and_no_further(code: str) -> None:
     framework = VENDOR_VFIO if board(code, "test").vfs else MDEV_PF
@@ -154,14 +142,3 @@ def test_every_type_of_every_board_fills_its_board_to_its_maximum_and_no_further
             assert create(driver, gpu, index if gpu.board.vfs else None, kind) is not None
         assert create(driver, gpu, min(most, gpu.board.vfs - 1) if gpu.board.vfs else None, kind) is None
         assert kind.id not in driver.creatable(PCI)
-
-
-@settings(max_examples=20, deadline=None)
-@given(index=st.integers(0, 31))
-def test_virtual_functions_follow_the_physical_one_by_routing_id(index: int) -> None:
-    _, gpu = one_gpu("A40", "mdev-vf")
-    address = vf_pci(gpu, index)
-    device, function = address.split(":")[2].split(".")
-    assert int(device, 16) * 8 + int(function) == 4 + index
-    assert vf_pci(gpu, 0) == "0000:41:00.4"
-    assert vf_pci(gpu, 4) == "0000:41:01.0"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-HOST, JUMP, VM = "kvm01", "jump01", "vm1"
+HOST, VM = "kvm01", "vm1"
 SPEC = """
 certificates: [hosts, users]
 jumps: [jump01]

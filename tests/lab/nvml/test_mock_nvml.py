@@ -17,6 +17,79 @@ NOT_SUPPORTED = {"nvml": 3}
 SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, INSUFFICIENT_SIZE, VERSION_MISMATCH = 0, 1, 2, 7, 25
 
 
+VGPU = "nvmlDeviceGetActiveVgpus(gpus[0])[0]"
+MODES = (
+    "[nvmlDeviceGetVirtualizationMode(gpus[0]), nvmlDeviceGetHostVgpuMode(gpus[0]),"
+    " attempt(nvmlDeviceGetVgpuHeterogeneousMode, gpus[0]), attempt(nvmlDeviceGetMigMode, gpus[0])]"
+)
+PLACE = f"attempt(nvmlVgpuInstanceGetPlacementId, {VGPU})"
+FUNCTION_NOT_FOUND, DRIVER_NOT_LOADED = {"nvml": 13}, {"nvml": 9}
+HOST_VGPU = 3
+# By spec: T4 on R535, A40 on R570, L40S on R595; a VM runs with a 4Q. What it is about, the expression, its value.
+ANSWERS = [
+    (
+        "mdev-vf PCI info: eight upper-case digits of domain in busId, four in the legacy one, the vendor in the id's low half",
+        "[[p.busId, p.busIdLegacy, p.domain, p.bus, p.device, hex(p.pciDeviceId)] for p in [nvmlDeviceGetPciInfo(gpus[0])]][0]",
+        ["00000000:41:00.0", "0000:41:00.0", 0, 0x41, 0, "0x223510de"],
+    ),
+    (
+        "mdev-pf modes of a board without SR-IOV, and R535 has no mixed-size mode",
+        MODES,
+        [HOST_VGPU, 0, {"nvml": 13}, NOT_SUPPORTED],
+    ),
+    ("mdev-vf modes", MODES, [HOST_VGPU, 1, 0, NOT_SUPPORTED]),
+    ("vendor-vfio modes", MODES, [HOST_VGPU, 1, 0, NOT_SUPPORTED]),
+    (
+        "mdev-vf a Q type is a workstation's",
+        (
+            "[nvmlVgpuTypeGetClass(560), nvmlVgpuTypeGetNumDisplayHeads(560), nvmlVgpuTypeGetResolution(560),"
+            " nvmlVgpuTypeGetFrameRateLimit(560), hex(nvmlVgpuTypeGetDeviceID(560)[0]), nvmlVgpuTypeGetGpuInstanceProfileId(560),"
+            " nvmlVgpuTypeGetLicense(560).split(',')[0], nvmlVgpuTypeGetMaxInstancesPerVm(560)]"
+        ),
+        ["Quadro", 4, [7680, 4320], 60, "0x223510de", 0xFFFFFFFF, "Quadro-Virtual-DWS", 16],
+    ),
+    ("mdev-pf placement ids came later", PLACE, FUNCTION_NOT_FOUND),
+    ("mdev-vf placement ids are told from Ada on", PLACE, 0xFFFF),
+    ("vendor-vfio placement ids", PLACE, 0),
+    (
+        "mdev-vf a guest without driver has no version and no licence",
+        (
+            f"[[nvmlVgpuInstanceGetVmDriverVersion(v), nvmlVgpuInstanceGetGpuPciId(v),"
+            f" attempt(nvmlVgpuInstanceGetLicenseInfo_v2, v), attempt(nvmlVgpuInstanceGetEccMode, v)] for v in [{VGPU}]][0]"
+        ),
+        ["Not Available", "00000000:00:00.0", DRIVER_NOT_LOADED, NOT_SUPPORTED],
+    ),
+    (
+        "vendor-vfio a struct of another version is refused",
+        (
+            "[lib.nvmlDeviceGetMemoryInfo_v2(gpus[0], ctypes.byref(c_nvmlMemory_v2_t(version=1))),"
+            " lib.nvmlDeviceGetVgpuHeterogeneousMode(gpus[0], ctypes.byref(c_nvmlVgpuHeterogeneousMode_v1_t())),"
+            f" lib.nvmlVgpuInstanceGetPlacementId({VGPU}, ctypes.byref(c_nvmlVgpuPlacementId_v1_t()))]"
+        ),
+        [VERSION_MISMATCH] * 3,
+    ),
+    (
+        "mdev-vf error strings",
+        "[str(NVMLError(n)) for n in (1, 2, 3, 6, 9, 15)]",
+        ["Uninitialized", "Invalid Argument", "Not Supported", "Not Found", "Driver Not Loaded", "GPU is lost"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("about", "code", "wanted"), ANSWERS, ids=[about for about, *_ in ANSWERS])
+def test_an_answer(nvml: Nvml, make_host: Callable[[str], Host], about: str, code: str, wanted: object) -> None:
+    host = make_host(about.split(maxsplit=1)[0])
+    host.start_vm()
+    assert nvml.ask(host, code) == wanted
+
+
+def test_without_sriov_mixed_size_mode_is_not_supported_where_nvml_knows_it(
+    nvml: Nvml, make_host: Callable[[str], Host]
+) -> None:
+    on_r550 = make_host("mdev-pf").text.replace("=535.", "=550.")
+    assert nvml.ask(on_r550, MODES) == [HOST_VGPU, 0, NOT_SUPPORTED, NOT_SUPPORTED]
+
+
 def test_gpus_have_the_names_uuids_and_order_of_the_driver_state(nvml: Nvml, host: Host) -> None:
     wanted = [[gpu.board.name, gpu.uuid, gpu.pci] for gpu in host.gpus]
     seen = nvml.ask(
@@ -25,18 +98,6 @@ def test_gpus_have_the_names_uuids_and_order_of_the_driver_state(nvml: Nvml, hos
     )
     assert seen == wanted
     assert nvml.ask(host, "[nvmlDeviceGetIndex(gpu) for gpu in gpus]") == list(range(len(wanted)))
-
-
-def test_pci_info_is_written_as_nvml_writes_it(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    """busId has eight upper-case digits of domain, busIdLegacy four; the device id has the vendor in its low half."""
-    seen = nvml.ask(
-        make_host("mdev-vf"),
-        "[[p.busId, p.busIdLegacy, p.domain, p.bus, p.device, hex(p.pciDeviceId)] for p in [nvmlDeviceGetPciInfo(gpus[0])]]",
-    )[0]
-    assert re.fullmatch(r"0000[0-9A-F]{4}:[0-9A-F]{2}:[0-9A-F]{2}\.0", seen[0])
-    assert seen[1] == seen[0][4:]
-    assert seen[2:5] == [int(part, 16) for part in re.split("[:.]", seen[0])[:3]]
-    assert seen[5] == "0x223510de"
 
 
 def test_each_nvlink_says_what_is_at_its_other_end(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
@@ -81,20 +142,6 @@ def test_what_is_not_there_is_refused_with_nvmls_error(
     assert nvml.ask(make_host("mdev-vf"), call) == {"nvml": number}
 
 
-def test_modes_are_those_of_the_board(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    """A T4 has no SR-IOV and no mixed-size mode, and R535 has no such function; A40 and L40S have both, off."""
-    code = (
-        "[nvmlDeviceGetVirtualizationMode(gpus[0]), nvmlDeviceGetHostVgpuMode(gpus[0]),"
-        " attempt(nvmlDeviceGetVgpuHeterogeneousMode, gpus[0]), attempt(nvmlDeviceGetMigMode, gpus[0])]"
-    )
-    host_vgpu = 3
-    assert nvml.ask(make_host("mdev-pf"), code) == [host_vgpu, 0, {"nvml": 13}, NOT_SUPPORTED]
-    on_r550 = make_host("mdev-pf").text.replace("=535.", "=550.")
-    assert nvml.ask(on_r550, code) == [host_vgpu, 0, NOT_SUPPORTED, NOT_SUPPORTED]
-    assert nvml.ask(make_host("mdev-vf"), code) == [host_vgpu, 1, 0, NOT_SUPPORTED]
-    assert nvml.ask(make_host("vendor-vfio"), code) == [host_vgpu, 1, 0, NOT_SUPPORTED]
-
-
 def test_versions_are_the_drivers(nvml: Nvml, host: Host) -> None:
     assert nvml.ask(host, "nvmlSystemGetDriverVersion()") == host.version
     cuda = "13" if host.version.startswith("59") else "12"
@@ -109,16 +156,6 @@ def test_types_are_those_of_the_board_with_all_their_properties(nvml: Nvml, host
         " for t in nvmlDeviceGetSupportedVgpus(gpus[0])]"
     )
     assert nvml.ask(host, code) == wanted
-
-
-def test_a_q_type_has_a_workstations_properties(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    code = (
-        "[[nvmlVgpuTypeGetClass(t), nvmlVgpuTypeGetNumDisplayHeads(t), nvmlVgpuTypeGetResolution(t),"
-        " nvmlVgpuTypeGetFrameRateLimit(t), hex(nvmlVgpuTypeGetDeviceID(t)[0]), nvmlVgpuTypeGetGpuInstanceProfileId(t),"
-        " nvmlVgpuTypeGetLicense(t).split(',')[0], nvmlVgpuTypeGetMaxInstancesPerVm(t)] for t in [560]][0]"
-    )
-    seen = nvml.ask(make_host("mdev-vf"), code)
-    assert seen == ["Quadro", 4, [7680, 4320], 60, "0x223510de", 0xFFFFFFFF, "Quadro-Virtual-DWS", 16]
 
 
 def test_creatable_shrinks_to_types_of_the_same_size_and_then_to_none(nvml: Nvml, host: Host) -> None:
@@ -167,27 +204,6 @@ def test_the_vgpus_own_uuid_is_not_the_mdevs_and_stays(nvml: Nvml, host: Host) -
     assert re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", seen)
     assert seen != host.mdev_uuid
     assert nvml.ask(host, code) == seen
-
-
-def test_placement_ids_are_told_from_ada_on(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    code = "attempt(nvmlVgpuInstanceGetPlacementId, nvmlDeviceGetActiveVgpus(gpus[0])[0])"
-    none, function_not_found = 0xFFFF, {"nvml": 13}
-    for spec, wanted in (("mdev-pf", function_not_found), ("mdev-vf", none), ("vendor-vfio", 0)):
-        host = make_host(spec)
-        host.start_vm()
-        assert nvml.ask(host, code) == wanted
-
-
-def test_a_guest_without_driver_has_no_version_and_no_licence(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    host = make_host("mdev-vf")
-    host.start_vm()
-    code = (
-        "[[nvmlVgpuInstanceGetVmDriverVersion(v), nvmlVgpuInstanceGetGpuPciId(v),"
-        " attempt(nvmlVgpuInstanceGetLicenseInfo_v2, v), attempt(nvmlVgpuInstanceGetEccMode, v)]"
-        " for v in nvmlDeviceGetActiveVgpus(gpus[0])][0]"
-    )
-    driver_not_loaded = {"nvml": 9}
-    assert nvml.ask(host, code) == ["Not Available", "00000000:00:00.0", driver_not_loaded, NOT_SUPPORTED]
 
 
 def test_a_guest_with_driver_and_licence_shows_both(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
@@ -242,18 +258,6 @@ def test_a_text_buffer_too_small_is_refused_and_left_alone(nvml: Nvml, make_host
     assert seen == [INSUFFICIENT_SIZE, len("NVIDIA A40-4Q") + 1, "00" * 13]
     seen = nvml.ask(make_host("mdev-vf"), f"{code}(ctypes.create_string_buffer(14), ctypes.c_uint(14))")
     assert seen == [SUCCESS, 14, b"NVIDIA A40-4Q\0".hex()]
-
-
-def test_a_struct_of_another_version_is_refused(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    host = make_host("vendor-vfio")
-    host.start_vm()
-    code = (
-        "[lib.nvmlDeviceGetMemoryInfo_v2(gpus[0], ctypes.byref(c_nvmlMemory_v2_t(version=1))),"
-        " lib.nvmlDeviceGetVgpuHeterogeneousMode(gpus[0], ctypes.byref(c_nvmlVgpuHeterogeneousMode_v1_t())),"
-        " lib.nvmlVgpuInstanceGetPlacementId("
-        "nvmlDeviceGetActiveVgpus(gpus[0])[0], ctypes.byref(c_nvmlVgpuPlacementId_v1_t()))]"
-    )
-    assert nvml.ask(host, code) == [VERSION_MISMATCH] * 3
 
 
 def test_threads_do_not_disturb_one_another(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
@@ -315,15 +319,3 @@ def test_a_lost_gpu_does_not_take_the_others_along(nvml: Nvml, make_host: Callab
 def test_a_driver_that_is_down_stops_init(nvml: Nvml, host: Host) -> None:
     host.driver.set_fault("nvml-down")
     assert nvml.ask(host, "1") == {"nvml": 9}
-
-
-def test_error_strings_are_nvmls(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
-    code = "[str(NVMLError(n)) for n in (1, 2, 3, 6, 9, 15)]"
-    assert nvml.ask(make_host("mdev-vf"), code) == [
-        "Uninitialized",
-        "Invalid Argument",
-        "Not Supported",
-        "Not Found",
-        "Driver Not Loaded",
-        "GPU is lost",
-    ]
