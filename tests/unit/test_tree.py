@@ -3,10 +3,12 @@
 A room is a folder of `vgpumgr/` (of `vgpumgr/core/`: the next one), its tests lie in the folder of the same name below tests/unit
 (tests/lab for the simulator). A module counts that one of them imports, itself or through another module of that room: what is
 reached only from far away is tested by nobody in particular.
-"""
+
+Programs that tests and tools hold as text name modules of ours; a module that moves must not leave them behind."""
 
 from __future__ import annotations
 
+import importlib
 import re
 from functools import cache
 from pathlib import Path
@@ -93,3 +95,49 @@ def test_every_module_is_imported_by_the_tests_of_its_room() -> None:
 def test_the_list_of_exceptions_has_none_that_is_no_longer_one() -> None:
     assert [module for module in ELSEWHERE if module not in modules() or module in reached(room(module))] == []
     assert [test for test in ELSEWHERE.values() if not (ROOT / "tests" / test).is_file()] == []
+
+
+ROOMS = "|".join(sorted(path.stem for path in PRODUCT.iterdir() if path.suffix in ("", ".py") and path.name[0] != "_"))
+MADE_UP = "test_changed.py"  # has a tree of its own, with modules that nobody has
+_TEXT = re.compile(r'"""(.*?)"""|"([^"\n]*)"|\'([^\'\n]*)\'', re.DOTALL)
+_FROM = re.compile(r"\bfrom (vgpumgr(?:\.[\w.]+)?) import ([\w, ]+)")
+_DOTTED = re.compile(rf"vgpumgr\.(?:{ROOMS})(?:\.\w+)+")
+
+
+def named(text: str) -> set[str]:
+    """What a text names as ours: all that it imports, and itself where it is a dotted name."""
+    found = {
+        f"{module}.{name.split()[0]}"
+        for module, names in _FROM.findall(text)
+        for name in names.split(",")
+        if name.strip()
+    }
+    return found | ({text} if _DOTTED.fullmatch(text) else set())
+
+
+def is_there(dotted: str) -> bool:
+    parts = dotted.split(".")
+    for at in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:at]))
+        except ImportError:
+            continue
+        for name in parts[at:]:
+            if not hasattr(found, name):
+                return False
+            found = getattr(found, name)
+        return True
+    return False
+
+
+def test_what_a_program_in_a_text_imports_is_there() -> None:
+    named_by: dict[str, list[str]] = {}
+    for file in sources.files("tests", "tools", "benchmarks", "vgpumgr"):
+        if file.name == MADE_UP:
+            continue
+        for name in {
+            name for parts in _TEXT.findall(sources.text(file).replace("\\n", ";")) for name in named("".join(parts))
+        }:
+            named_by.setdefault(name, []).append(str(file.relative_to(ROOT)))
+    assert len(named_by) > 20
+    assert {name: files for name, files in sorted(named_by.items()) if not is_there(name)} == {}

@@ -1,15 +1,19 @@
-"""The collector's loop on a real store: what is stored is stored once, and of what cannot be stored the newest is held."""
+"""Samples on a real store: what the collector's loop stores and holds, what top is told of the past, and a host that says what nobody foresaw."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from tests.model.fleet import Fleet
+from tests.model.pool import Pool
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
 from vgpumgr import errors
-from vgpumgr.controller import collect
+from vgpumgr.controller import collect, sampling, usage
+from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.link.values import sampling_facts
 from vgpumgr.store.place import SAMPLES
 from vgpumgr.store.sql.samples import Samples
 
@@ -18,8 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vgpumgr.controller.sampling import Sampler
-    from vgpumgr.core.usage.readings import Round
+    from vgpumgr.core.usage.readings import HostReading, Round
     from vgpumgr.names import HostName
+
 
 KEEPING = collect.Retention(every_s=0.001, keep_s=400 * 86400, max_bytes=1 << 30)
 STEP = 10 * SECOND
@@ -129,3 +134,41 @@ def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:
     rounds = Rounds(1000)
     collect.serve(cast("Sampler", rounds), Samples(tmp_path / SAMPLES), KEEPING, Told(), until=time.monotonic() - 1)
     assert len(rounds.left) == 999
+
+
+DAY_S = 86400.0
+
+
+def test_the_means_of_each_vgpu_are_there_while_samples_are_fresh(tmp_path: Path) -> None:
+    samples = Samples(tmp_path / "samples.db")
+    assert usage.past(samples, now_s=T0 / SECOND, since_s=DAY_S) is None
+    assert not samples.path.exists()
+    end = T0 + 3600 * SECOND
+    samples.add([measured_round({"vm1": load(40), "vm2": None}, since_us=T0, until_us=end)], every_s=10)
+    found = usage.past(samples, now_s=end / SECOND + 20, since_s=DAY_S)
+    assert found is not None
+    ((key, values),) = found.sm.items()
+    assert (key.host, key.vm, key.slot, found.step_s) == ("kvm01", "vm1", "vgpu0", 3600)
+    assert {value for value in values if value is not None} == {40}
+    assert usage.past(samples, now_s=end / SECOND + 3600, since_s=DAY_S) is None, "nobody collects any more"
+
+
+def test_what_nobody_foresaw_at_one_host_is_its_failed_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sampling_facts.parse
+
+    def odd(host: HostName, facts: Any) -> HostReading:
+        if host == "kvm02":
+            raise ZeroDivisionError("odd")
+        return real(host, facts)
+
+    monkeypatch.setattr(sampling_facts, "parse", odd)
+    pool = Pool()
+    with pool:
+        fleet = Fleet.install(
+            {host: pool.machine(host, MDEV_VF) for host in ("kvm01", "kvm02")}, {"kvm01": 1, "kvm02": 1}
+        )
+        context = fleet.context(None, [], by="cron@ctl1")
+        with sampling.Sampler(context, list(context.inventory.hosts.values())) as sampler:
+            first, second = sampler.round()
+    assert (first.error, second.error) == (None, "Unexpected")
+    assert "kvm02: unexpected ZeroDivisionError: odd" in str(second.failure)

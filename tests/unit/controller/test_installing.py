@@ -1,29 +1,39 @@
-"""host install and uninstall: what each host needs, and nothing more."""
+"""Use cases that hosts do not decide: what host install needs, what forget asks of the whole inventory, and what mode set says of it."""
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from tests.unit.core import builders
 from tests.unit.core.declarations import declares
-from vgpumgr.controller import installing
+from vgpumgr import errors
+from vgpumgr.controller import forget, installing, mode, report
 from vgpumgr.controller.context import Context
+from vgpumgr.controller.results import Consent, Fleet, ForgetPlan
 from vgpumgr.core.driver import catalogue
-from vgpumgr.core.inventory import Inventory
+from vgpumgr.core.inventory import GpuDeclaration, Inventory
+from vgpumgr.core.inventory.located import Location
+from vgpumgr.core.inventory.model import Whose
+from vgpumgr.core.inventory.whose import VARIABLE
 from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.errors import Outcome, UnknownHost
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from vgpumgr.controller.results import Fleet, HostInstallation
+    from vgpumgr.controller.results import HostInstallation
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.model.snapshot import Mode, SizeMode
     from vgpumgr.link.host import Host
+
 
 HOST = HostName("kvm01")
 NOTHING = Installation(
@@ -119,3 +129,66 @@ def test_a_host_that_the_inventory_does_not_have_is_refused_before_any_is_change
     with pytest.raises(UnknownHost):
         installing.install(context, (HOST, "kvm02"), pinned=False, check=False)
     assert link.changes == []
+
+
+KVM01 = HostName("kvm01")
+UUID = "11111111-0000-4000-8000-000000000001"
+YES: Consent[ForgetPlan] = Consent(check=False, show=lambda _plan: None, ask=lambda _plan: None)
+
+
+def inventory_of(whose: Whose | None = None, **vms: str) -> Context:
+    inventory = Inventory(root="inventory", hosts={KVM01: declares(**vms)}, findings=(), whose=whose or Whose(by="all"))
+    return cast("Context", SimpleNamespace(inventory=inventory))
+
+
+def views(monkeypatch: pytest.MonkeyPatch, *domains: tuple[str, str]) -> None:
+    """What hosts say: these VMs, none with a vGPU."""
+    view = SimpleNamespace(domains=[SimpleNamespace(name=name, uuid=uuid) for name, uuid in domains])
+    monkeypatch.setattr(forget, "_has", lambda _view, _name: None)
+    monkeypatch.setattr(report, "look_over", lambda _context, _hosts, keep: Fleet(views=(keep(view),), errors=()))
+
+
+@pytest.mark.parametrize("name", ["kvm02", "vm05"])
+def test_a_part_of_the_hosts_is_not_enough(tmp_path: Path, name: str) -> None:
+    part = Whose(by="group", group="rack1", named_by="--group", left_out=(HostName("kvm02"),))
+    with pytest.raises(errors.UsageError, match="--group rack1 leaves out kvm02"):
+        forget.forget(inventory_of(part), tmp_path / "store.sqlite", name, YES)
+
+
+def test_the_sites_own_choice_of_hypervisors_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    views(monkeypatch)
+    site = Whose(by="group", group="gpu", named_by=VARIABLE, left_out=(HostName("web01"),))
+    assert forget.forget(inventory_of(site), tmp_path / "store.sqlite", "vm05", YES).outcome is errors.Outcome.UNCHANGED
+
+
+@pytest.mark.parametrize("name", ["vm01", UUID])
+def test_a_declared_vm_is_refused_by_either_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    views(monkeypatch, ("vm01", UUID))
+    with pytest.raises(errors.RefusedPlan, match="vm01 is declared on kvm01"):
+        forget.forget(inventory_of(vm01="4Q"), tmp_path / "store.sqlite", name, YES)
+
+
+class Declares:
+    """The part of a host's declaration that counts here."""
+
+    name = builders.HOST
+
+    def __init__(self, wanted: Mode | None) -> None:
+        where = Location(file="host_vars/kvm01.yml", line=3)
+        self.of_gpus = (GpuDeclaration(gpu_id=builders.gpu().pci, mode=wanted, scheduler=None, where=where),)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "declared", "said"),
+    [
+        ("mixed-size", None, ["lasts until the host's next boot"]),
+        ("equal-size", None, []),
+        ("mixed-size", "mixed-size", []),
+        ("equal-size", "mixed-size", ["the next reconcile will restore that"]),
+    ],
+)
+def test_a_mode_that_does_not_last_is_said(wanted: SizeMode, declared: Mode | None, said: list[str]) -> None:
+    host = cast("HostDeclaration", Declares(declared))
+    found = mode.about_declaration(host, builders.gpu(), wanted)
+    assert len(found) == len(said)
+    assert all(text in finding.text for text, finding in zip(said, found, strict=True))

@@ -1,11 +1,22 @@
-"""What a host says moves no cursor and begins no line."""
+"""What goes to a terminal: no word of a host moves its cursor or begins a line, no sentence is wider than it, and no command is cut."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpumgr.cli.text import words
+from vgpumgr.cli.text.wrapping import cell_width, sentence, wrapped
 
 HOSTILE = "why\x1b[2K\r\nerror: forged line"
 
@@ -28,3 +39,67 @@ def test_a_forged_line_is_seen_for_what_it_is() -> None:
 def test_plain_text_stays_as_it_is(text: str) -> None:
     if text.isprintable():
         assert words.folded(text) == text
+
+
+SENTENCES = st.lists(st.text("ab漢é", min_size=1, max_size=30), min_size=1, max_size=20)
+
+
+@given(SENTENCES, st.integers(0, 8), st.integers(10, 80))
+def test_no_line_is_wider_than_the_terminal_and_all_is_said(words: list[str], indent: int, width: int) -> None:
+    line = " " * indent + " ".join(words)
+    parts = sentence(line, width)
+    assert max(map(cell_width, parts)) <= width
+    assert "".join("".join(parts).split()) == "".join(words)
+    if len(parts) > 1:
+        assert all(part.startswith(" ") for part in parts[1:])
+
+
+@given(SENTENCES)
+def test_without_a_terminal_a_line_is_one(words: list[str]) -> None:
+    assert sentence(" ".join(words), None) == [" ".join(words)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hint: `vgpumgr detach vm01 --keep-snapshots` frees it, and its snapshots are not touched",
+        "undo: vgpumgr detach vm01 --yes --on kvm01 -i /etc/vgpumgr/inventory",
+        "next: systemctl daemon-reload && systemctl enable --now vgpumgr-reconcile.timer",
+    ],
+)
+def test_a_command_is_never_cut_in_two(line: str) -> None:
+    assert sentence(line, 60) == [line]
+
+
+def test_words_are_kept_whole_where_they_fit() -> None:
+    assert wrapped("equal-size GPU takes A40-4Q", 14) == ["equal-size GPU", "takes A40-4Q"]
+    assert sentence("  + vGPU  A40-4Q on 0000:41:00.4", 24) == ["  + vGPU  A40-4Q on", "      0000:41:00.4"]
+
+
+_TOLD = """
+from vgpumgr import errors
+from vgpumgr.cli.settings import Settings
+from vgpumgr.cli.text import output
+output.echo("none of the hosts that are meant has a GPU that anybody could divide into parts of that size")
+output.plan_lines(Settings(), ["  + vGPU     A40-4Q on 0000:41:00.4, GPU 0000:41:00.0, which no other VM of this host uses"])
+output.progress(Settings(), "not shown: UUID, PLACEMENT, HOLDER, REQUESTED AT; they have no room here at all")
+output.print_error(Settings(), errors.NoCapacity("no GPU has room for it " * 4, details=["0000:41:00.0 is full " * 5], hint="ask for less " * 9))
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_what_is_told_on_a_terminal_fits_it(columns: int) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    subprocess.run([sys.executable, "-c", _TOLD], stdout=theirs, stderr=theirs, check=True, timeout=60)
+    os.close(theirs)
+    told = b""
+    try:
+        while more := os.read(ours, 65536):
+            told += more
+    except OSError:  # a pseudo-terminal that nobody writes to
+        pass
+    os.close(ours)
+    lines = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", told.decode()).split("\n")
+    assert len(lines) > 6
+    assert max(map(len, lines)) <= columns

@@ -1,17 +1,27 @@
-"""A step that waits for the end of a VM: asked again each second, told once, ended by an interrupt, refused when its time is over."""
+"""A step that waits, for the end of a VM or for a guest: asked again, told once, ended by an interrupt, refused when its time is over."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit.core import builders
 from vgpumgr import errors
+from vgpumgr.controller.engine.unplugging import UNPLUG_S, wait_until_gone
 from vgpumgr.controller.engine.waiting import BUSY_S, ENDING_S, wait_for_end
+from vgpumgr.core.model.domain_xml import Hostdev
+from vgpumgr.core.model.vgpu import Mdev
+from vgpumgr.core.plan.step import UnplugHostdev
+from vgpumgr.names import DEFAULT_SLOT, MdevUuid, VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from vgpumgr.core.model.domain_xml import Domain
+
 
 PLUGIN = "the vGPU plugin of a VM that ended has /dev/nvidia-vgpu0 open (pid 50, vgpu)"
 CURRENT = "/sys/bus/pci/devices/0000:41:00.4/nvidia/current_vgpu_type"
@@ -134,3 +144,48 @@ def test_what_goes_to_and_fro_gets_new_time_once_only() -> None:
     with pytest.raises(errors.VgpumgrError) as caught:
         run(answer)
     assert caught.value.details[-1] == "waited 35 s"
+
+
+MDEV = MdevUuid("85c7fd2f-ddf6-5079-9c79-7423c57e32e3")
+DEVICE = Hostdev(source=Mdev(MDEV), alias="ua-vgpu0", managed=False, port=5)
+STEP = UnplugHostdev(vm=builders.vm_uuid("vm01"), vm_name=VmName("vm01"), slot=DEFAULT_SLOT, device=DEVICE, port=5)
+WITH = replace(builders.domain("vm01"), active=True, live=(replace(DEVICE, alias="hostdev0"),))
+WITHOUT = replace(WITH, live=())
+
+
+def unplugged(answer: Callable[[float], Domain | None], stop: Pauses | None = None) -> tuple[list[str], float]:
+    """What was told, and when it ended. `answer` gets the time."""
+    pauses = stop or Pauses()
+    told: list[str] = []
+    wait_until_gone(lambda: answer(pauses.now), STEP, tell=told.append, stop=pauses, clock=lambda: pauses.now)
+    return told, pauses.now
+
+
+@pytest.mark.parametrize(
+    "gone", [WITHOUT, replace(WITH, active=False, live=None), None], ids=["let go", "shut off", "undefined"]
+)
+def test_it_is_over_as_soon_as_the_vm_no_longer_has_it(gone: Domain | None) -> None:
+    assert unplugged(lambda _: gone) == ([], 0.0)
+    told, ended = unplugged(lambda now: WITH if now < 7 else gone)
+    assert ended == 7.0
+    assert told == [f"waiting up to 30 s for the guest of vm01 to release mdev {MDEV}"]
+
+
+@pytest.mark.parametrize("there", [WITH, replace(WITHOUT, problem="its XML cannot be parsed")])
+def test_what_stays_or_cannot_be_read_is_not_taken_for_gone(there: Domain) -> None:
+    pauses = Pauses()
+    with pytest.raises(errors.NotWhileRunning) as caught:
+        unplugged(lambda _: there, pauses)
+    assert UNPLUG_S - 2 < pauses.now <= UNPLUG_S
+    assert "still runs with it" in caught.value.message
+    assert caught.value.details == (
+        "its guest was asked, and may still follow: `vgpumgr list` shows what it runs with",
+    )
+
+
+def test_an_interrupt_ends_the_wait() -> None:
+    pauses = Pauses()
+    pauses.set()
+    with pytest.raises(errors.NotWhileRunning):
+        unplugged(lambda _: WITH, pauses)
+    assert pauses.now == 0.0

@@ -1,0 +1,173 @@
+"""Tables: columns by key or head, widths that no line exceeds, and rows that come one after the other."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpumgr import names
+from vgpumgr.cli.rows import chosen, fit, layout
+from vgpumgr.cli.rows.column import Column, View
+from vgpumgr.cli.rows.gpus import DISCOVER
+from vgpumgr.cli.rows.growing import GrowingTable
+from vgpumgr.cli.rows.usage import USAGE
+from vgpumgr.cli.settings import Settings
+from vgpumgr.cli.text import output, wrapping
+from vgpumgr.errors import UsageError
+
+
+def test_a_column_is_named_by_its_key_or_its_head() -> None:
+    named = chosen.columns(USAGE, "vm, sm.p95,P95,OF SHARE,of_share")
+    assert [column.key for column in named] == ["vm", "sm.p95", "sm.p95", "used_of_share", "used_of_share"]
+
+
+def test_a_head_that_is_another_columns_key_means_that_key() -> None:
+    """GPU is the head of `pci` here; there is no key of that name."""
+    assert [column.key for column in chosen.columns(DISCOVER, "gpu,pci,name,board")] == ["pci", "pci", "name", "board"]
+
+
+def test_a_minus_puts_the_largest_first() -> None:
+    assert [(column.key, is_reverse) for column, is_reverse in chosen.sort_keys(USAGE, "-sm,vm")] == [
+        ("sm.mean", True),
+        ("vm", False),
+    ]
+
+
+def test_a_column_that_is_none_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UsageError) as error:
+        chosen.sort_keys(USAGE, "-covrage")
+    assert error.value.hint is not None
+    assert error.value.hint.startswith("did you mean coverage? columns: vm, slot,")
+
+
+def test_rows_of_a_nested_document_are_sorted_within_each_host() -> None:
+    gpus = [{"pci": "b", "vgpus": 1}, {"pci": "c", "vgpus": None}, {"pci": "a", "vgpus": 3}]
+    found = chosen.arranged(DISCOVER, {"schema": "x", "hosts": [{"name": "kvm01", "gpus": gpus}]}, "-vgpus")
+    assert found["schema"] == "x"
+    assert [gpu["pci"] for gpu in found["hosts"][0]["gpus"]] == ["a", "b", "c"]
+
+
+def test_profiles_are_sorted_by_their_size() -> None:
+    profiles = ["10C", "2A", "1A", "12A"]
+    assert chosen.in_order(profiles, [(str, False)]) == ["1A", "2A", "10C", "12A"]
+
+
+CELL = st.none() | st.integers(0, 5) | st.floats(0, 5)
+
+
+@given(st.lists(st.tuples(CELL, st.none() | st.text(max_size=2))), st.booleans(), st.booleans())
+def test_rows_are_sorted_by_each_key_and_unknown_comes_last(
+    rows: list[tuple[float | None, str | None]], first: bool, second: bool
+) -> None:
+    found = chosen.in_order(rows, [(lambda one: one[0], first), (lambda one: one[1], second)])
+    assert sorted(map(repr, found)) == sorted(map(repr, rows))
+    numbers = [number for number, _ in found]
+    known = [number for number in numbers if number is not None]
+    assert numbers == [*known, *[None] * (len(numbers) - len(known))]
+    assert known == sorted(known, reverse=first)
+    for value in set(numbers):
+        texts = [text for number, text in found if number == value]
+        words = [text for text in texts if text is not None]
+        assert texts == [*words, *[None] * (len(texts) - len(words))]
+        assert words == sorted(words, key=names.natural_order, reverse=second)
+
+
+TEXT = st.text(st.sampled_from("ab 仮想e\u0301ש-"), max_size=60).map(str.strip)
+CELLS = st.lists(st.lists(TEXT, min_size=5, max_size=5), min_size=1, max_size=6)
+WIDTH = st.integers(20, 150)
+
+
+def columns(prose: tuple[bool, ...]) -> list[Column]:
+    return [Column(key=str(at), head=f"H{at}", is_prose=one, is_number=at == 2) for at, one in enumerate(prose)]
+
+
+@given(CELLS, st.tuples(*[st.booleans()] * 5), st.permutations(["0", "1", "2", "3"]), WIDTH)
+def test_no_line_is_wider_and_no_character_is_lost(
+    cells: list[list[str]], prose: tuple[bool, ...], gives_way: list[str], width: int
+) -> None:
+    there = columns(prose)
+    natural = layout.natural(there, cells)
+    fitted = fit.fit(there, natural, gives_way, width)
+    kept = [[row[int(column.key)] for column in fitted.columns] for row in cells]
+    assert all(wrapping.cell_width(line) <= width for line in layout.lines(fitted, kept))
+    for row in kept:
+        for column, text in zip(fitted.columns, row, strict=True):
+            parts = wrapping.wrapped(text, fitted.widths[column.key])
+            assert "".join(parts).replace(" ", "") == text.replace(" ", "")
+    left = [column.key for column in fitted.left_out]
+    assert sorted(left) == sorted(gives_way[: len(left)])
+    if sum(natural.values()) + 2 * 4 <= width:
+        assert (left, fitted.widths) == ([], natural)
+
+
+def test_sentences_are_folded_before_a_column_goes_and_a_column_goes_before_a_name_is_folded() -> None:
+    there = [Column(key="vm", head="VM"), Column(key="gpu", head="GPU"), Column(key="why", head="WHY", is_prose=True)]
+    natural = {"vm": 36, "gpu": 12, "why": 90}
+    wide, narrow, narrower = (fit.fit(there, natural, ["gpu"], width) for width in (80, 75, 50))
+    assert (wide.left_out, wide.widths) == ((), {"vm": 36, "gpu": 12, "why": 28})
+    assert ([column.key for column in narrow.left_out], narrow.widths) == (["gpu"], {"vm": 36, "why": 37})
+    assert narrower.widths == {"vm": 24, "why": 24}
+
+
+def test_without_a_terminal_nothing_is_limited() -> None:
+    there = columns((True,) * 5)
+    assert fit.fit(there, dict.fromkeys("01234", 500), ["0"], None).widths == dict.fromkeys("01234", 500)
+
+
+VIEW = View(
+    path=("vgpus",),
+    names=("vm",),
+    gives_way=("state", "host"),
+    columns=tuple(Column(key=key, head=key.upper(), in_table=True) for key in ("vm", "host", "state")),
+)
+
+
+def row(vm: str, host: str, state: str) -> dict[str, object]:
+    return {"vm": vm, "host": host, "state": state}
+
+
+def test_what_may_come_has_room_from_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    table = GrowingTable(Settings(), VIEW, {"vm": ["database01"], "host": ["kvm01", "kvm02"]})
+    table.add([])
+    assert capsys.readouterr().out == ""
+    table.add([row("vm1", "kvm02", "bound")])
+    table.add([row("database01", "kvm01", "made"), row("vm2", "kvm01", "in_use")])
+    assert capsys.readouterr().out.splitlines() == [
+        "VM          HOST   STATE",
+        "vm1         kvm02  bound",
+        "database01  kvm01  made",
+        "vm2         kvm01  in_use",
+    ]
+
+
+def test_a_wider_cell_widens_its_column_from_there_on(capsys: pytest.CaptureFixture[str]) -> None:
+    table = GrowingTable(Settings(), VIEW, {})
+    table.add([row("vm1", "kvm01", "bound")])
+    table.add([row("a-longer-name", "kvm02", "bound"), row("vm3", "kvm02", "bound")])
+    assert capsys.readouterr().out.splitlines() == [
+        "VM   HOST   STATE",
+        "vm1  kvm01  bound",
+        "a-longer-name  kvm02  bound",
+        "vm3            kvm02  bound",
+    ]
+
+
+def test_a_hosts_words_move_no_cursor_and_begin_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    GrowingTable(Settings(), VIEW, {"vm": ["\x1b[2J"]}).add([row("\x1b]0;x\x07\nerror: forged", "kvm01", "bound")])
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert len(said.splitlines()) == 2
+
+
+def test_on_a_narrow_terminal_columns_give_way_once_and_a_wider_cell_is_folded(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "width", lambda _=None: 13)
+    table = GrowingTable(Settings(), VIEW, {"vm": ["vm01"], "host": ["kvm01"]})
+    table.add([row("vm01", "kvm01", "bound")])
+    table.add([row("abcdefgh", "kvm01", "bound")])
+    table.end()
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["VM    HOST", "vm01  kvm01", "abcdef  kvm01", "gh"]
+    assert " ".join(said.err.split()) == "not shown: STATE; -o wide or --columns shows them"
