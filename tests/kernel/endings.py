@@ -6,10 +6,11 @@ QEMU was gone, and when it ended itself.
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from tests.controllers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,8 +91,5 @@ def ends(vm: Vm, guest: str, device: str, ending: Ending) -> Iterator[None]:
 
 def told(vm: Vm) -> str:
     """What was seen while the VM ended, once it has."""
-    until = time.monotonic() + _PATIENCE_S
-    while not (text := vm.must("cat /run/plugin.out")).endswith("ended\n"):
-        assert time.monotonic() < until, text
-        time.sleep(0.2)
-    return text
+    wait_until(lambda: vm.must("cat /run/plugin.out").endswith("ended\n"), "the end of the plugin", _PATIENCE_S)
+    return vm.must("cat /run/plugin.out")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tests.acceptance.command import vgpus
 from tests.acceptance.truth import LIST_SYSFS
+from tests.controllers import wait_until
 
 if TYPE_CHECKING:
     from tests.kernel.vm import Vm
@@ -40,6 +42,12 @@ def kept(vm: Vm) -> str:
     return "\n".join(line.strip() for line in vm.must("bash -s", text=_KEPT).splitlines())
 
 
+def row_of(vm: Vm, guest: str) -> dict[str, Any]:
+    """The guest's one row of `list`."""
+    (found,) = [row for row in vgpus(vm) if row["vm"] == guest]
+    return found
+
+
 def definition(vm: Vm, guest: str) -> str:
     """The definition as libvirt has it for the next start."""
     return vm.must("virsh -q dumpxml --inactive", guest)
@@ -58,6 +66,11 @@ def ledger(vm: Vm) -> list[dict[str, Any]]:
 def open_vfio(vm: Vm, guest: str) -> set[str]:
     """The VFIO files that the guest's QEMU has open, from /proc: groups, the container, and device descriptors."""
     return set(vm.must("bash -s", text=_OPEN_VFIO.format(guest=guest)).splitlines())
+
+
+def wait_until_closed(vm: Vm, guest: str) -> None:
+    """Until the guest's QEMU has nothing of VFIO open."""
+    wait_until(lambda: not open_vfio(vm, guest), f"{guest} has let go")
 
 
 def group(vm: Vm, device: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
+from tests.controllers import wait_until
 from tests.kernel import cases, seen
 from tests.kernel.contract.places import H100
 from tests.kernel.marks import each_commit, on
@@ -24,15 +24,10 @@ pytestmark = pytest.mark.kernel
 mediated = pytest.mark.parametrize("case", cases.MDEV, ids=lambda case: case.framework)
 
 
-def row_of(vm: Vm, case: Case) -> dict[str, Any]:
-    (found,) = [row for row in vgpus(vm) if row["vm"] == case.guest]
-    return found
-
-
 def attached(vm: Vm, case: Case) -> dict[str, Any]:
     """The guest has its vGPU; the row of `list` about it."""
     vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
-    return row_of(vm, case)
+    return seen.row_of(vm, case.guest)
 
 
 @each_commit(*RELEASES)
@@ -66,7 +61,7 @@ def holds_and_is_left_alone(vm: Vm, case: Case, end: str) -> None:
     vm.start_guest(case.guest)
     running = seen.open_vfio(vm, case.guest)
     assert {group, "/dev/vfio/vfio"} <= running
-    held = row_of(vm, case)
+    held = seen.row_of(vm, case.guest)
     assert held["state"] == "in_use"
     assert held["holder"] == case.guest
     there = seen.kept(vm)
@@ -75,10 +70,8 @@ def holds_and_is_left_alone(vm: Vm, case: Case, end: str) -> None:
     assert seen.kept(vm) == there
     assert seen.open_vfio(vm, case.guest) == running
     vm.must(end.format(guest=case.guest))
-    until = time.monotonic() + 60
-    while seen.open_vfio(vm, case.guest):
-        assert time.monotonic() < until
-    idle = row_of(vm, case)
+    seen.wait_until_closed(vm, case.guest)
+    idle = seen.row_of(vm, case.guest)
     assert (idle["state"], idle["holder"]) == ("bound", None)
     vgpumgr(vm, "detach", case.guest, "--yes")
     assert (seen.hardware(vm), seen.ledger(vm)) == ({}, [])
@@ -136,7 +129,7 @@ def test_after_a_host_reboot_every_vgpu_is_gone_and_attach_makes_the_same_ones_a
         guest: ("bound", row["uuid"], row["vf"]) for guest, row in before.items()
     }
     vm.start_guest(cases.VF.guest)
-    assert row_of(vm, cases.VF)["state"] == "in_use"
+    assert seen.row_of(vm, cases.VF.guest)["state"] == "in_use"
 
 
 def test_a_guest_keeps_its_vgpu_while_its_libvirt_daemon_is_restarted(vm: Vm) -> None:
@@ -146,7 +139,7 @@ def test_a_guest_keeps_its_vgpu_while_its_libvirt_daemon_is_restarted(vm: Vm) ->
     running = seen.open_vfio(vm, case.guest)
     vm.must("systemctl restart libvirtd.service")
     assert seen.open_vfio(vm, case.guest) == running
-    assert row_of(vm, case)["state"] == "in_use"
+    assert seen.row_of(vm, case.guest)["state"] == "in_use"
     vgpumgr(vm, "detach", case.guest, "--yes", code=5)
     assert len(seen.hardware(vm)) == 1
 
@@ -157,9 +150,7 @@ def test_an_attach_that_loses_libvirt_in_the_middle_is_finished_by_the_next(vm: 
     case = cases.VF
     vm.parameter("slow_ms", 3000)
     attach = vm.start("attach", case.guest, "--profile", case.profile, "-o", "json")
-    until = time.monotonic() + 60
-    while not seen.ledger(vm):
-        assert time.monotonic() < until, "the ledger has no entry yet"
+    wait_until(lambda: bool(seen.ledger(vm)), "the ledger has an entry")
     vm.must("systemctl kill --signal=KILL libvirtd.service")
     code = attach.wait(120)
     assert code in (1, 4), attach.out + attach.err

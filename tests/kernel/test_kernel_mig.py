@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.acceptance.command import vgpumgr, vgpus
+from tests.acceptance.command import vgpumgr
 from tests.kernel import seen
 from tests.kernel.contract.places import H100, NVML
 from tests.kernel.marks import each_commit, on
@@ -46,14 +45,9 @@ def ours(vm: Vm) -> list[Instance]:
     return [one for one in instances(vm) if one.profile == H100.profile(PROFILE)]
 
 
-def row_of(vm: Vm, guest: str) -> dict[str, Any]:
-    (found,) = [row for row in vgpus(vm) if row["vm"] == guest]
-    return found
-
-
 def instance_of(vm: Vm, guest: str) -> int:
     """The id that the driver tells of the guest's vGPU."""
-    return int(vm.must(f"cat /sys/bus/pci/devices/{row_of(vm, guest)['vf']}/nvidia/gpu_instance_id"))
+    return int(vm.must(f"cat /sys/bus/pci/devices/{seen.row_of(vm, guest)['vf']}/nvidia/gpu_instance_id"))
 
 
 @pytest.fixture
@@ -72,22 +66,20 @@ def test_a_guest_holds_its_vf_and_the_instance_outlives_the_vgpu_and_is_made_aga
     vm = mig
     (foreign,) = instances(vm)
     vgpumgr(vm, "attach", GUEST, "--mig-profile", PROFILE)
-    row = row_of(vm, GUEST)
+    row = seen.row_of(vm, GUEST)
     (made,) = ours(vm)
     assert (row["state"], row["gpu"], row["mig_profile"], row["mig_start"]) == ("bound", H100.pci, PROFILE, made.start)
     assert instance_of(vm, GUEST) == made.id
     device = seen.hardware(vm)
     vm.start_guest(GUEST)
-    assert row_of(vm, GUEST)["state"] == "in_use"
+    assert seen.row_of(vm, GUEST)["state"] == "in_use"
     assert vgpumgr(vm, "detach", GUEST, "--yes", "-o", "json", code=5).error["error"] == "InUse"
     assert vgpumgr(vm, "mode", "set", "equal-size", *ASKED, code=5).error["error"] == "RefusedPlan"  # somebody else's
     assert "Nothing to do" in vgpumgr(vm, "gc", "--on", HOST, "--yes").out
     assert (seen.hardware(vm), instances(vm)) == (device, [foreign, made])
 
     vm.must(f"virsh -q destroy {GUEST}")
-    until = time.monotonic() + 60
-    while seen.open_vfio(vm, GUEST):
-        assert time.monotonic() < until
+    seen.wait_until_closed(vm, GUEST)
     vgpumgr(vm, "detach", GUEST, "--yes")
     assert (seen.hardware(vm), instances(vm)) == ({}, [foreign, made])
     vgpumgr(vm, "attach", GUEST, "--mig-profile", PROFILE)
@@ -95,12 +87,12 @@ def test_a_guest_holds_its_vf_and_the_instance_outlives_the_vgpu_and_is_made_aga
 
     vm.power_cycle()
     assert (seen.hardware(vm), instances(vm)) == ({}, [])
-    assert row_of(vm, GUEST)["state"] == "gone"
+    assert seen.row_of(vm, GUEST)["state"] == "gone"
     vgpumgr(vm, "reconcile", "--yes")
     (again,) = instances(vm)
     assert (again.profile, again.start) == (made.profile, made.start)
     assert seen.hardware(vm) == device
-    assert (row_of(vm, GUEST)["state"], instance_of(vm, GUEST)) == ("bound", again.id)
+    assert (seen.row_of(vm, GUEST)["state"], instance_of(vm, GUEST)) == ("bound", again.id)
 
     vgpumgr(vm, "detach", GUEST, "--yes")
     vgpumgr(vm, "gc", "--on", HOST, "--yes")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance.command import vgpumgr, vgpus
+from tests.acceptance.command import vgpumgr
 from tests.controllers import wait_until
 from tests.kernel import cases, seen
 from vgpumgr.core.model.endpoint import Endpoint
@@ -22,7 +22,6 @@ from vgpumgr.names import HostName
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.kernel.cases import Case
     from tests.kernel.vm import Vm
     from vgpumgr.link.connection import HostLink
 
@@ -85,11 +84,6 @@ def session(vm: Vm) -> Iterator[HostLink]:
         yield link
 
 
-def row_of(vm: Vm, case: Case) -> dict[str, Any]:
-    (found,) = [row for row in vgpus(vm) if row["vm"] == case.guest]
-    return found
-
-
 def test_this_host_has_virtqemud_of_the_very_libvirt_that_debian_ships(
     modular_vm: Vm, note_versions: Callable[[Vm], None]
 ) -> None:
@@ -112,7 +106,7 @@ def test_a_vgpus_whole_life_goes_through_virtqemud(modular_vm: Vm) -> None:
     """Of a VF here; of mdevs in the tests below."""
     vm, case = modular_vm, cases.VENDOR
     vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
-    row = row_of(vm, case)
+    row = seen.row_of(vm, case.guest)
     device = case.device(row)
     assert (row["state"], row["gpu"], row["type_name"]) == ("bound", case.gpu, case.profile)
     assert seen.hardware(vm) == {device: (row["vf"] or case.gpu, case.type_id)}
@@ -120,7 +114,7 @@ def test_a_vgpus_whole_life_goes_through_virtqemud(modular_vm: Vm) -> None:
     vm.must(_START, case.guest)
     running = seen.open_vfio(vm, case.guest)
     assert group in running
-    assert (row_of(vm, case)["state"], row_of(vm, case)["holder"]) == ("in_use", case.guest)
+    assert (seen.row_of(vm, case.guest)["state"], seen.row_of(vm, case.guest)["holder"]) == ("in_use", case.guest)
     there = seen.kept(vm)
     refused = vgpumgr(vm, "detach", case.guest, "--yes", "-o", "json", code=5)
     assert case.guest in refused.error["message"]
@@ -150,7 +144,7 @@ def test_a_virtqemud_that_has_ended_for_idleness_is_started_by_the_next_command(
         vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
         first = daemon(vm)
         wait_until(lambda: daemon(vm) is None, "virtqemud ends for idleness", _WAIT_S)
-        assert row_of(vm, case)["state"] == "bound"
+        assert seen.row_of(vm, case.guest)["state"] == "bound"
         assert daemon(vm) not in {None, first}
         wait_until(lambda: daemon(vm) is None, "virtqemud ends again", _WAIT_S)
         vgpumgr(vm, "detach", case.guest, "--yes")
@@ -181,7 +175,7 @@ def test_a_guest_keeps_its_vgpu_while_no_client_is_there_and_while_virtqemud_is_
         vm.must("systemctl restart virtqemud.service")
         assert daemon(vm) not in {None, before}
         assert seen.open_vfio(vm, case.guest) == running
-        assert (row_of(vm, case)["state"], row_of(vm, case)["holder"]) == ("in_use", case.guest)
+        assert (seen.row_of(vm, case.guest)["state"], seen.row_of(vm, case.guest)["holder"]) == ("in_use", case.guest)
         vgpumgr(vm, "detach", case.guest, "--yes", code=5)
         assert len(seen.hardware(vm)) == 1
 
@@ -196,7 +190,7 @@ def test_an_attach_that_loses_virtqemud_in_the_middle_is_finished_by_the_next(mo
     assert attach.wait(120) in {1, 4}, attach.out + attach.err
     vm.parameter("slow_ms", 0)
     vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
-    row = row_of(vm, case)
+    row = seen.row_of(vm, case.guest)
     assert row["state"] == "bound"
     assert list(seen.hardware(vm)) == [row["uuid"]]
     assert len(seen.ledger(vm)) == 1
