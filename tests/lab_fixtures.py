@@ -48,6 +48,7 @@ SMALL = str(Path(__file__).with_name("mdev-vf-small.yml"))
 ONE = str(Path(__file__).with_name("mdev-vf-one.yml"))
 FRAMEWORKS = str(Path(__file__).with_name("frameworks.yml"))
 MIG = str(Path(__file__).with_name("mig-small.yml"))
+POOL = (ONE, SMALL, FRAMEWORKS, MIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +141,12 @@ class LabFactory:
         return self.shared[spec]
 
     @contextlib.contextmanager
-    def lend(self, spec: str, *, wiped: bool = False) -> Iterator[Lab]:
-        """The pool's lab, for a module or a test. What it leaves is an error, unless it is `wiped`; then it is as at first."""
+    def lend(self, spec: str, *, wiped: bool = False, own: str = "") -> Iterator[Lab]:
+        """The pool's lab, for a module or a test. What it leaves is an error, unless it is `wiped`; then it is as at first.
+
+        `own`: why a module lends its tests a lab of another spec, which ends with the module.
+        """
+        assert spec in POOL or own, "why is this no lab of the pool?"
         lab = self(spec)
         yield lab
         left = self.wipe(spec)
@@ -177,6 +182,8 @@ class LabFactory:
 
     def end_own(self) -> None:
         """Take down the labs that are not the pool's."""
+        for spec in self.shared.keys() - {*POOL}:
+            del self.shared[spec], self.first[spec]
         for lab in self.all:
             if lab not in self.shared.values():
                 lab.down()

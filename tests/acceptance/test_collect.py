@@ -21,7 +21,6 @@ from vgpumgr.store.place import SAMPLES
 from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.controllers import Controller
@@ -53,15 +52,14 @@ LOADS = {
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     spec = tmp_path_factory.mktemp("spec") / "spec.yml"
     spec.write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(spec), shared=False)
+    lab = lab_factory(str(spec), own="its scheduler counts no idle vGPU")
     for vm, ask in VMS.items():
         done = lab.run("attach", vm, *ask)
         assert done.returncode == 0, done.stderr
-    yield lab
-    lab.down()
+    return lab
 
 
 class Site:
@@ -159,11 +157,11 @@ def test_once_reads_twice_and_says_how_many(site: Site) -> None:
 
 
 def test_a_dead_host_is_named_and_the_others_are_stored(site: Site) -> None:
-    site.lab.run("lab", "fault", "kvm02", "ssh-refused")
+    site.lab.control("kvm02", "fault", name="ssh-refused")
     try:
         done = site.run("collect", "-o", "json", code=4)
     finally:
-        site.lab.run("lab", "fault", "kvm02", "clear")
+        site.lab.control("kvm02", "clear")
     document = json.loads(done.out)
     assert document["outcomes"] == ["done", "unreached"]
     assert [(host["name"], host["error"]) for host in document["hosts"]] == [("kvm01", None), ("kvm02", "Unreachable")]
@@ -177,7 +175,7 @@ def test_the_service_outlives_a_dead_host_and_tells_it_once(site: Site) -> None:
     service = site.start("collect", "--every", "1s", "--log-format", "json")
     wait_until(lambda: site.rounds("kvm02") > 0, "a first round is stored")
     assert "another run is under way" in site.run("collect", code=6).err
-    site.lab.run("lab", "fault", "kvm02", "ssh-refused")
+    site.lab.control("kvm02", "fault", name="ssh-refused")
     try:
         # The connection that is open stays so: it has to be cut for the host to be dead.
         site.lab.control("kvm02", "reboot")
@@ -185,7 +183,7 @@ def test_the_service_outlives_a_dead_host_and_tells_it_once(site: Site) -> None:
         at = site.rounds("kvm01")
         wait_until(lambda: site.rounds("kvm01") > at + 2, "the other one is read on")
     finally:
-        site.lab.run("lab", "fault", "kvm02", "clear")
+        site.lab.control("kvm02", "clear")
     wait_until(lambda: "read again" in service.err, "it is back")
     service.kill(signal.SIGTERM)
     assert service.wait() == 143
@@ -226,11 +224,11 @@ def measured(samples: Samples) -> dict[str, int]:
 
 
 def test_nvml_that_tells_nothing_is_told_with_its_reason_and_nothing_is_0(site: Site) -> None:
-    site.lab.run("lab", "fault", "kvm01", "nvml-down")
+    site.lab.control("kvm01", "fault", name="nvml-down")
     try:
         done = site.run("collect")
     finally:
-        site.lab.run("lab", "fault", "kvm01", "clear")
+        site.lab.control("kvm01", "clear")
     assert "kvm01  ? running, 0 measured" in done.out
     assert "warning: kvm01: incomplete: nvml: NVML: Driver Not Loaded" in done.err
     assert "incomplete: nvml" in site.run("usage").err

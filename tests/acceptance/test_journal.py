@@ -67,7 +67,7 @@ def test_what_changes_a_host_is_one_line_and_what_does_not_is_none(program: Prog
 
 
 def test_a_step_that_the_driver_refuses_is_the_runs_end_and_reason(program: Program) -> None:
-    assert program.lab.run("lab", "fault", "kvm01", "create-eio").returncode == 0
+    program.lab.control("kvm01", "fault", name="create-eio")
     assert program(*ATTACH).returncode == 1
     (run,) = program.runs()
     assert (run["outcome"], run["error"]) == ("failed", "SysfsRefused")

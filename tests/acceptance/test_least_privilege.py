@@ -72,10 +72,10 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("least")
     (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(folder / "spec.yml"), shared=False)
+    lab = lab_factory(str(folder / "spec.yml"), own="it has a jump host and certificates")
     inventory = inventories.copy(lab, folder)
     hosts = inventory / "hosts.yml"
     said = hosts.read_text(encoding="utf-8")
@@ -86,8 +86,7 @@ def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> I
     key = folder / "login.pub"
     everything = {file: lab.must(HOST, f"cat {file}") for file in (SUDOERS, KEYS)}
     key.write_text(everything[KEYS], encoding="ascii")
-    yield Site(lab=lab, inventory=inventory, key=key, everything=everything)
-    lab.down()
+    return Site(lab=lab, inventory=inventory, key=key, everything=everything)
 
 
 @pytest.fixture

@@ -232,7 +232,7 @@ def start_all(lab: Lab, ports: dict[str, int]) -> None:
 def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("troubles")
     (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(folder / "spec.yml"), shared=False)
+    lab = lab_factory(str(folder / "spec.yml"), own="its host has users and sshds of all kinds")
     with contextlib.ExitStack() as stack:
         reserved = {name: stack.enter_context(sshd.reserve_port()) for name in SSHDS}
         ports: dict[str, int] = {name: one.getsockname()[1] for name, one in reserved.items()}
@@ -254,7 +254,6 @@ def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> I
             sshd.wait_banner(port)
         stack.enter_context(occupied(ports["full"]))
         yield Site(lab=lab, inventory=folder / "hosts.yml", known_hosts=known_hosts, port=ports["plain"])
-    lab.down()
 
 
 @contextlib.contextmanager

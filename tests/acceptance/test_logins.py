@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance import inventories
 from tests.acceptance.command import vgpumgr, vgpus
+from tests.lab_fixtures import ONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-HOST, VM = "kvm01", "vm1"
-SPEC = """
-hosts:
-  kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"]}
-"""
+HOST, VM = "kvm01", "vm01"
 SUDOERS = "/etc/sudoers.d/ops"
 EVERYTHING = "ops ALL=(ALL:ALL) NOPASSWD: ALL"
 
@@ -41,17 +38,15 @@ class Site:
 @pytest.fixture(scope="module")
 def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("logins")
-    (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(folder / "spec.yml"), shared=False)  # its sudoers change
-    inventory = inventories.copy(lab, folder)
-    hosts = inventory / "hosts.yml"
-    said = hosts.read_text(encoding="utf-8")
-    assert "ansible_user: root" in said
-    hosts.write_text(
-        said.replace("ansible_user: root", "ansible_user: ops\n    ansible_become: true"), encoding="utf-8"
-    )
-    yield Site(lab=lab, inventory=inventory)
-    lab.down()
+    with lab_factory.lend(ONE, wiped=True) as lab:
+        inventory = inventories.copy(lab, folder)
+        hosts = inventory / "hosts.yml"
+        said = hosts.read_text(encoding="utf-8")
+        assert "ansible_user: root" in said
+        hosts.write_text(
+            said.replace("ansible_user: root", "ansible_user: ops\n    ansible_become: true"), encoding="utf-8"
+        )
+        yield Site(lab=lab, inventory=inventory)
 
 
 def test_a_user_with_sudo_can_do_everything_and_nothing_is_left_on_the_host(site: Site) -> None:

@@ -50,7 +50,7 @@ def night(vf_fleet: Lab, store: Path) -> Iterator[Night]:
         )
 
     yield run
-    vf_fleet.run("lab", "fault", "kvm02", "clear")
+    vf_fleet.control("kvm02", "clear")
 
 
 def test_a_night_on_which_all_is_as_wanted_sends_no_mail(night: Night, store: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_night_on_which_all_is_as_wanted_sends_no_mail(night: Night, store: Pa
 
 
 def test_a_host_that_does_not_answer_makes_a_mail_that_names_it(night: Night, vf_fleet: Lab) -> None:
-    assert vf_fleet.run("lab", "fault", "kvm02", "ssh-refused").returncode == 0
+    vf_fleet.control("kvm02", "fault", name="ssh-refused")
     done = night()
     assert done.returncode == 4
     assert "kvm02" in done.stdout + done.stderr

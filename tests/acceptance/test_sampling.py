@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 KVM01, KVM02 = HostName("kvm01"), HostName("kvm02")
+HOSTS = {"vm01": KVM01, "vm02": KVM01, "vm31": KVM02}
 TWENTY_GB = 20 * (1 << 30) + 4096
 
 
 @pytest.fixture(scope="module")
 def lab(lab_factory: LabFactory) -> Iterator[Lab]:
     """vm01 and vm31 run with a load, vm02 has a vGPU and is off."""
-    lab = lab_factory(SMALL, shared=False)
-    for vm, profile in (("vm01", "24Q"), ("vm02", "4Q"), ("vm31", "4C")):
-        assert lab.run("attach", vm, "--profile", profile).returncode == 0
-    load(lab, "vm01", "--sm", "60", "--encoder", "10", "--fb", str(TWENTY_GB))
-    load(lab, "vm31", "--sm", "30", "--fb", "1G")
-    loads.wait_for_tick()
-    yield lab
-    lab.down()
+    with lab_factory.lend(SMALL, wiped=True) as lab:
+        for vm, profile in (("vm01", "24Q"), ("vm02", "4Q"), ("vm31", "4C")):
+            assert lab.run("attach", vm, "--profile", profile, "--on", HOSTS[vm]).returncode == 0
+        load(lab, "vm01", "--sm", "60", "--encoder", "10", "--fb", str(TWENTY_GB))
+        load(lab, "vm31", "--sm", "30", "--fb", "1G")
+        loads.wait_for_tick()
+        yield lab
 
 
 def load(lab: Lab, vm: str, *what: str) -> None:
-    lab.run("lab", "hold", vm)
+    lab.control(HOSTS[vm], "hold", vm=vm)
     done = lab.run("lab", "load", vm, *what)
     assert done.returncode == 0, done.stderr
 

@@ -43,7 +43,7 @@ def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> La
     """Each host's first GPU has two idle vGPUs; no test takes them away."""
     spec = tmp_path_factory.mktemp("spec") / "spec.yml"
     spec.write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(spec), shared=False)
+    lab = lab_factory(str(spec), own="its drivers read the rule of idle vGPUs in two ways")
 
     def attach(host: str) -> None:
         for vm in VMS[host]:

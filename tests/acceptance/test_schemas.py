@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
+from tests.acceptance import inventories
 from tests.acceptance.command import Ran, vgpumgr
 from tests.lab_fixtures import SMALL
 from tests.unit.documents import published
@@ -120,17 +121,14 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    lab = lab_factory(SMALL, shared=False)  # its schedulers do not stay as they were
-    inventory = tmp_path_factory.mktemp("schemas") / "inventory"
-    shutil.copytree(lab.layout.inventory, inventory)
-    (inventory / "host_vars").mkdir(exist_ok=True)
-    (inventory / f"host_vars/{HOST}.yml").write_text(KVM01, encoding="utf-8")
-    printed = {
-        name: vgpumgr(lab, "-i", str(inventory), "-o", "json", *arguments, code=code)
-        for name, (arguments, _, code) in RUNS.items()
-    }
-    yield Site(lab=lab, inventory=inventory, printed=printed)
-    lab.down()
+    with lab_factory.lend(SMALL, wiped=True) as lab:
+        inventory = inventories.copy(lab, tmp_path_factory.mktemp("schemas"))
+        (inventory / f"host_vars/{HOST}.yml").write_text(KVM01, encoding="utf-8")
+        printed = {
+            name: vgpumgr(lab, "-i", str(inventory), "-o", "json", *arguments, code=code)
+            for name, (arguments, _, code) in RUNS.items()
+        }
+        yield Site(lab=lab, inventory=inventory, printed=printed)
 
 
 @pytest.mark.parametrize("name", RUNS)

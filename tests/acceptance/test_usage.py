@@ -12,14 +12,16 @@ import pytest
 
 from tests.acceptance import loads
 from tests.acceptance.command import vgpumgr
+from tests.lab_fixtures import SMALL
 from tests.unit.metrics import reading
 from tests.unit.metrics.prometheus import scraping
 from tests.unit.metrics.serving import Site
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.lab_fixtures import Lab
+    from tests.lab_fixtures import Lab, LabFactory
 
 pytestmark = pytest.mark.lab
 
@@ -42,6 +44,7 @@ GUESTS = {
     "vm02": Guest(60, 0, 11 * GIB + 12345),
     "vm03": Guest(90, 5, 4 * GIB),
 }
+HOSTS = {**dict.fromkeys(GUESTS, "kvm01"), "vm31": "kvm02"}
 BIG = Guest(37, 0, 20 * GIB)  # vm31, alone on an A100 with the 20 GiB type
 # Three A40-12Q, of which a GPU takes four.
 SM: dict[str, dict[str, float]] = {
@@ -53,12 +56,12 @@ BOUGHT = {"best-effort": 25, "equal-share": 100 / 3, "fixed-share": 25}
 
 
 @pytest.fixture(scope="module")
-def fleet(vf_fleet: Lab) -> Lab:
+def fleet(lab_factory: LabFactory) -> Iterator[Lab]:
     """vm01 to vm03 share one A40, vm04 has a vGPU there and is off, vm31 has 20 GiB of an A100."""
-    for vm in (*GUESTS, "vm04"):
-        vgpumgr(vf_fleet, "attach", vm, "--profile", "12Q", "--gpu-id", GPU)
-    vgpumgr(vf_fleet, "attach", "vm31", "--profile", "20C")
-    return vf_fleet
+    with lab_factory.lend(SMALL, wiped=True) as lab:
+        vgpumgr(lab, "attach", *GUESTS, "vm04", "--profile", "12Q", "--gpu-id", GPU)
+        vgpumgr(lab, "attach", "vm31", "--profile", "20C")
+        yield lab
 
 
 @pytest.fixture(scope="module", params=SM)
@@ -66,10 +69,10 @@ def collected(request: pytest.FixtureRequest, fleet: Lab) -> tuple[str, Lab, Sit
     """The policy, and a store with one look at the guests under it."""
     policy: str = request.param
     for vm in (*GUESTS, "vm31"):
-        vgpumgr(fleet, "lab", "stop", vm)
+        fleet.control(HOSTS[vm], "release", vm=vm)
     vgpumgr(fleet, "scheduler", "set", "--on", "kvm01", "--gpu-id", GPU, "--policy", policy, "--yes")
     for vm, guest in {**GUESTS, "vm31": BIG}.items():
-        vgpumgr(fleet, "lab", "hold", vm)
+        fleet.control(HOSTS[vm], "hold", vm=vm)
         wants = ["--sm", str(guest.sm), "--fb", str(guest.framebuffer)]
         vgpumgr(fleet, "lab", "load", vm, *wants, *(["--encoder", str(guest.encoder)] if guest.encoder else []))
     loads.wait_for_tick()
