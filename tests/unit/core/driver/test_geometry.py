@@ -183,10 +183,6 @@ def test_every_board_of_the_list_has_a_generation() -> None:
     assert geometry.of_type("X999", 48, 4) is None
 
 
-def test_a_type_below_one_gib_has_no_geometry() -> None:
-    assert geometry.of_type("M10", 8, 0) is None
-
-
 def test_what_overlaps_nothing_can_be_created() -> None:
     assert geometry.creatable(_GB_48[8], 8, [(16, 8)]) == (0, 24, 40)
     assert geometry.creatable(_GB_48[24], 24, [(23, 1)]) == (24,)

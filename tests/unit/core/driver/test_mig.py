@@ -126,20 +126,6 @@ def test_as_many_more_as_are_counted_fit_and_no_more(case: tuple[str, list[Insta
         assert isinstance(mig.arrange([profile] * (count + 1), taken), Blocked)
 
 
-def test_two_3g_leave_no_room_for_a_1g_on_an_a100() -> None:
-    """Six of seven compute slices are used, but all eight memory slices."""
-    found = mig.arrange([A100["3g.20gb"], A100["3g.20gb"], A100["1g.5gb"]])
-    assert isinstance(found, Blocked)
-    assert (found.profile.name, found.at_most) == ("1g.5gb", False)
-    assert [(piece.profile.name, piece.start) for piece in found.in_the_way] == [("3g.20gb", 0), ("3g.20gb", 4)]
-
-
-def test_a_second_media_instance_is_one_too_many() -> None:
-    found = mig.arrange([A100["1g.5gb+me"], A100["1g.5gb+me"]])
-    assert isinstance(found, Blocked)
-    assert found.at_most
-
-
 def test_what_is_small_begins_at_the_end_where_no_4g_can_be() -> None:
     assert mig.best_start(BOARDS["A100"], A100["1g.5gb"], ()) == 6
     assert mig.best_start(BOARDS["A100"], A100["3g.20gb"], ()) == 4

@@ -16,7 +16,7 @@ from tests.dose import dose
 from tests.unit.core import builders
 from vgpumgr.core.driver import geometry
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
-from vgpumgr.core.plan import attach, fits, free_places, lost, places, simulate, targets
+from vgpumgr.core.plan import attach, free_places, lost, places, simulate, targets
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 from vgpumgr.errors import NoCapacity
@@ -52,14 +52,6 @@ def test_four_sizes_fill_one_gpu() -> None:
     with pytest.raises(NoCapacity) as caught:
         builders.attached(view, "vm05", "1Q")
     assert "no place for 1Q is free in mixed-size mode (vm01 vm02 … vm04)" in str(caught.value.details)
-
-
-def test_the_largest_type_that_could_still_come_stays_possible() -> None:
-    view = builders.attached(host(), "vm01", "4Q")
-    assert {fit.type.short for fit in fits.fits(view.snapshot, view.snapshot.gpus[0])} >= {"24Q", "12Q"}
-    view = builders.attached(view, "vm02", "4Q")
-    view = builders.attached(view, "vm03", "8Q")
-    assert "24Q" in {fit.type.short for fit in fits.fits(view.snapshot, view.snapshot.gpus[0])}
 
 
 def test_a_place_that_is_awaited_is_not_given_to_another() -> None:
@@ -256,10 +248,6 @@ def view() -> HostView:
     """One GPU with a 4Q at 8."""
     attached = builders.attached(builders.host_of("mdev-vf", gpus=1))
     return builders.change_gpus(attached, lambda gpu: in_mixed_size(gpu, at=8))
-
-
-def test_what_is_computed_is_what_the_driver_offers(view: HostView) -> None:
-    assert places.findings(view.snapshot) == ()
 
 
 def test_a_difference_is_told_and_the_drivers_list_counts(view: HostView) -> None:

@@ -223,12 +223,6 @@ def test_it_is_taken_from_the_running_vm_before_its_definition_and_the_hardware(
 
 
 @EVERY_FRAMEWORK
-def test_without_the_request_it_stays(framework: FrameworkName) -> None:
-    with pytest.raises(errors.InUse):
-        builders.plan_detach(seen_in_use(attached(host(framework))))
-
-
-@EVERY_FRAMEWORK
 def test_a_detach_that_ended_half_way_goes_on_with_or_without_live(framework: FrameworkName) -> None:
     view = seen_in_use(attached(host(framework)))
     made = plan_detach(view).steps

@@ -386,13 +386,6 @@ def test_what_is_at_our_place_after_a_boot_and_was_not_made_by_us_is_unsure(fram
     assert [type(planned.refused) for planned in plan(view).tasks] == [errors.Unsure]
 
 
-@EVERY_FRAMEWORK
-def test_what_we_made_again_after_a_boot_is_ours_as_before(framework: FrameworkName) -> None:
-    view = builders.attached(builders.rebooted(builders.attached(builders.host_of(framework))))
-    assert (state(view), kinds(view)) == ("bound", [])
-    assert builders.detached(view).snapshot.ledger == ()
-
-
 # Where a new one is said to be
 
 

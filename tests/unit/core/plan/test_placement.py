@@ -204,12 +204,6 @@ def test_a_mode_that_could_not_be_read_leaves_the_judgement_to_the_driver() -> N
     assert placed(view).gpu.pci == "0000:41:00.0"
 
 
-def test_with_every_vf_taken_the_reason_is_that() -> None:
-    view = builders.host_of(MDEV_VF, gpus=1, vfs=2)
-    view = builders.attached(builders.attached(view), "vm02")
-    assert reasons(view) == ["every virtual function is taken (2)"]
-
-
 def test_a_size_of_which_nothing_is_known_keeps_a_gpu_closed() -> None:
     view = builders.with_foreign(builders.host_of(VENDOR_VFIO, gpus=1), "4Q")
     view = builders.change_gpus(view, lambda gpu: builders.with_vgpus(gpu, type_id=None, type_name=None))

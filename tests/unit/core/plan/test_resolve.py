@@ -120,15 +120,6 @@ def test_an_emptier_gpu_with_a_closer_fit_comes_first_and_says_why() -> None:
     assert made.placed.why == f"the closest fit: {FIRST} holds 8Q and would give 8C, 37.5 % waste"
 
 
-def test_a_gpu_that_is_bound_to_a_size_takes_what_is_smaller_as_that_size() -> None:
-    view = builders.attached(fleet("A40"), "vm02", "8Q")
-    made = plan(view, gpu_memory="5G")
-    assert builders.created(made).vgpu.type_name == "A40-8C"
-    assert made.placed is not None
-    assert made.placed.grant is not None
-    assert made.placed.grant.waste_pct == 37.5
-
-
 @pytest.mark.parametrize(
     ("given", "why"),
     [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid as uuid_module
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +15,10 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import task_plan, tasks
-from vgpumgr.names import VmName, VmUuid
+from vgpumgr.names import VmName
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.view import HostView
 
 
 def test_declared_vms_are_served_and_then_there_is_nothing_left_to_do() -> None:
@@ -158,13 +161,40 @@ def test_a_declaration_of_what_a_person_attached_takes_the_claim_over() -> None:
     assert words(made) == [("claim", "now in the inventory")]
 
 
-def test_a_clone_is_a_finding_and_nothing_is_destroyed() -> None:
-    view = after(builders.host(), vm01="4Q")
-    source = builders.find(view, "vm01")
-    clone = replace(source, name=VmName("vm01-clone"), uuid=VmUuid(str(uuid_module.uuid4())))
-    made = plan(replace(view, domains=(*view.domains, clone)), vm01="4Q")
-    assert kinds(made) == ["copied", "shared"]
-    assert made.steps == ()
+DECLARED = after(builders.host(), vm01="4Q")
+BY_HAND = builders.attached(builders.host())
+BEFORE = builders.attached(builders.host_of("mdev-vf"))
+EXCHANGED = builders.attached(BEFORE, profile="8Q", replace_it=True)
+ABROAD = builders.change_claim(
+    DECLARED, lambda claim: replace(claim, binding=replace(claim.binding, host=builders.OTHER_MACHINE))
+)
+LEFT_ALONE: dict[str, tuple[HostView, dict[str, str], list[str]]] = {
+    "a clone": (builders.with_clone(DECLARED), {"vm01": "4Q"}, ["copied", "shared"]),
+    "an attach that was killed": (
+        simulate.apply(builders.host(), builders.plan_attach(builders.host()).steps[:2]),
+        {},
+        ["pending"],
+    ),
+    "a definition that went back": (
+        builders.change_domain(EXCHANGED, "vm01", lambda _: builders.find(BEFORE, "vm01")),
+        {},
+        ["reverted"],
+    ),
+    "a claim of another host": (builders.with_snapshot(ABROAD, ledger=[]), {}, ["moved"]),
+    "a detach that a person began": (simulate.apply(BY_HAND, builders.plan_detach(BY_HAND).steps[:1]), {}, ["leaving"]),
+    "a VM that cannot be read": (
+        builders.change_domain(DECLARED, "vm01", lambda found: replace(found, problem="XML: no element found")),
+        {"vm01": "4Q"},
+        ["unreadable"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_what_its_own_command_or_a_person_mends_is_a_finding_and_left_alone(name: str) -> None:
+    view, declared, told = LEFT_ALONE[name]
+    made = plan(view, **declared)
+    assert (kinds(made), made.steps) == (told, ())
 
 
 def test_a_redefined_vm_without_metadata_is_a_finding_or_mended_where_it_is_declared() -> None:
@@ -176,37 +206,6 @@ def test_a_redefined_vm_without_metadata_is_a_finding_or_mended_where_it_is_decl
     assert declared.destroys == 0
     assert words(declared) == [("claim", "the VM was redefined without its claim; the host's ledger still has it")]
     assert builders.entry_of(simulate.apply(bare, declared.steps)) == replace(builders.entry_of(bare), state="made")
-
-
-def test_an_attach_that_was_killed_is_a_finding_and_left_to_its_own_command() -> None:
-    view = builders.host()
-    killed = simulate.apply(view, builders.plan_attach(view).steps[:2])
-    made = plan(killed)
-    assert (kinds(made), made.steps) == (["pending"], ())
-
-
-def test_a_definition_that_went_back_is_a_finding_and_nothing_is_destroyed() -> None:
-    old = builders.attached(builders.host_of("mdev-vf"))
-    new = builders.attached(old, profile="8Q", replace_it=True)
-    reverted = builders.change_domain(new, "vm01", lambda _: builders.find(old, "vm01"))
-    made = plan(reverted)
-    assert (kinds(made), made.steps) == (["reverted"], ())
-
-
-def test_a_claim_of_another_host_is_a_finding_and_left_alone() -> None:
-    view = after(builders.host(), vm01="4Q")
-    moved = builders.change_claim(
-        view, lambda claim: replace(claim, binding=replace(claim.binding, host=builders.OTHER_MACHINE))
-    )
-    made = plan(builders.with_snapshot(moved, ledger=[]))
-    assert (kinds(made), made.steps) == (["moved"], ())
-
-
-def test_a_detach_that_a_person_began_is_reported_and_never_undone() -> None:
-    view = builders.attached(builders.host())
-    begun = simulate.apply(view, builders.plan_detach(view).steps[:1])
-    made = plan(begun)
-    assert (kinds(made), made.steps) == (["leaving"], ())
 
 
 def test_a_running_vm_keeps_what_is_no_longer_declared_and_the_others_are_served() -> None:
@@ -261,14 +260,6 @@ def test_a_ledger_that_cannot_be_read_leaves_the_host_out_whole() -> None:
     view = after(builders.host(), vm01="4Q")
     with pytest.raises(errors.LedgerBroken):
         plan(replace(view, snapshot=replace(view.snapshot, ledger=None)), vm01="4Q")
-
-
-def test_an_unreadable_vm_is_a_finding_and_its_vgpu_stays() -> None:
-    view = after(builders.host(), vm01="4Q")
-    broken = builders.change_domain(view, "vm01", lambda found: replace(found, problem="XML: no element found"))
-    made = plan(broken)
-    assert kinds(made) == ["unreadable"]
-    assert made.steps == ()
 
 
 def test_a_gpu_of_a_declaration_is_the_one_it_lands_on() -> None:

@@ -92,10 +92,6 @@ def test_a_gpu_whose_vfs_are_off_is_listed_if_its_board_may_have_the_profile(
     assert found.left == capacity.Left(fits_now=0, at_least=False)
 
 
-def test_a_wish_that_needs_mig_says_so() -> None:
-    assert {row.why for row in ask(fleet(), mig_profile="1g.5gb").rows} == {"is not in MIG mode"}
-
-
 def test_a_profile_that_no_host_has_is_unknown_unless_nvidia_lists_it_or_a_host_was_not_read() -> None:
     host = capacity.of_host(fleet(), [], NVIDIA)
 
