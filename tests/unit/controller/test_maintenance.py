@@ -1,4 +1,4 @@
-"""cordon and uncordon, with the real host program: what one controller says, the next one hears."""
+"""Maintenance of a host, with the real host program: cordon, drain and purge. What runs is never touched, what is idle is out of the way, the rest is said."""
 
 from __future__ import annotations
 
@@ -6,25 +6,187 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.model.fleet import Fleet
-from tests.model.machine import GPUS
+from tests.model import promises
+from tests.model.fleet import SLOTS, Fleet, vm_uuid
+from tests.model.machine import GPUS, TYPES
 from vgpumgr import errors
+from vgpumgr.controller import purge  # noqa: F401 -- what is tried; the fleet calls it
+from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.maintenance import CordonOptions
-from vgpumgr.controller.results import ChangeResult
+from vgpumgr.controller.results import ChangeResult, DrainResult, PurgeResult
 from vgpumgr.core.plan.cordons import CordonPlan
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol import LEDGER_PATH, MDEV_VF, VENDOR_VFIO
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
+    from tests.model.fleet import Outcome
     from tests.model.pool import Pool
 
-HOST, VM, OTHER = "kvm01", "1vm01", "1vm02"
+
+HOST, VM, OTHER, SLOT = "kvm01", "1vm01", "1vm02", SLOTS[0]
 FIRST, SECOND = GPUS
+
+
+@pytest.fixture(params=[MDEV_VF, VENDOR_VFIO])
+def fleet(pool: Pool, request: pytest.FixtureRequest) -> Fleet:
+    """Two VMs, each with a 4Q on a GPU of its own."""
+    found = Fleet.install({HOST: pool.machine(HOST, request.param)}, {HOST: 2})
+    for vm in (VM, OTHER):
+        assert found.attach(HOST, vm, SLOT, "4Q").word == "done"
+    return found
+
+
+def options(gpu: str | None = None, *, wait_s: float = 0) -> DrainOptions:
+    return DrainOptions(host=HOST, gpu_id=gpu, reason="new PSU", wait_s=wait_s)
+
+
+def result(end: Outcome) -> DrainResult:
+    assert end.error is None
+    assert isinstance(end.result, DrainResult)
+    return end.result
+
+
+def start(fleet: Fleet, vm: str) -> None:
+    assert fleet.start(HOST, fleet.machines[HOST].libvirt.vms[vm_uuid(HOST, vm)])
+
+
+def stop(fleet: Fleet, vm: str) -> None:
+    fleet.stop(HOST, fleet.machines[HOST].libvirt.vms[vm_uuid(HOST, vm)])
+
+
+def next_of(found: DrainResult) -> dict[str | None, str]:
+    return {row.vm: row.next for row in found.rows}
+
+
+def test_a_host_is_free_where_nothing_runs_and_its_idle_vgpus_stay(fleet: Fleet) -> None:
+    before = fleet.machines[HOST].ledger()
+    assert fleet.drain(options(), check=True).word == "would_change"
+    found = result(fleet.drain(options()))
+    assert (found.outcome, found.error, next_of(found)) == ("done", None, {VM: "stays", OTHER: "stays"})
+    assert fleet.machines[HOST].ledger() == before
+    assert fleet.drain(options()).word == "unchanged"
+    assert type(fleet.attach(HOST, VM, SLOTS[1], "4Q").error) is errors.Cordoned
+
+
+def test_what_runs_is_named_and_waited_for(fleet: Fleet) -> None:
+    start(fleet, VM)
+    foretold = result(fleet.drain(options(), check=True)).error
+    assert isinstance(foretold, errors.NotDrained)
+    assert foretold.message == f"{HOST} would be cordoned, but not free: 1 of 2 vGPUs there would be in the way"
+    found = result(fleet.drain(options()))
+    assert isinstance(found.error, errors.NotDrained)
+    assert found.error.message == f"{HOST} is cordoned, but not free: 1 of 2 vGPUs there are in the way"
+    assert next_of(found) == {VM: "blocks", OTHER: "stays"}
+    assert any(f"{VM} runs with it" in line for line in found.error.details)
+    assert fleet.drain(options(wait_s=60), meanwhile=lambda: stop(fleet, VM)).word == "unchanged"
+
+
+def test_of_a_gpu_what_is_idle_goes_to_another_and_what_runs_follows_once_it_has_stopped(fleet: Fleet) -> None:
+    """The claims go on saying what they said; a person is asked for all that is removed."""
+    start(fleet, VM)
+    assert fleet.attach(HOST, VM, SLOTS[1], "4Q").word == "done"
+    (gpu,) = {
+        entry["gpu"] for entry in fleet.machines[HOST].ledger() if (entry["vm_name"], entry["slot"]) == (VM, SLOT)
+    }
+    ours = {entry["slot"] for entry in fleet.machines[HOST].ledger() if entry["gpu"] == gpu}
+    foretold = result(fleet.drain(options(gpu), check=True))
+    assert foretold.fleet.changed
+    end = fleet.drain(options(gpu, wait_s=60), meanwhile=lambda: stop(fleet, VM))
+    found = result(end)
+    assert (found.error, found.rows) == (None, ())
+    assert ours
+    assert {entry["gpu"] for entry in fleet.machines[HOST].ledger()} == {FIRST, SECOND} - {gpu}
+    for vm, slot in ((VM, SLOT), (VM, SLOTS[1]), (OTHER, SLOT)):
+        promises.check_attached(fleet.machines[HOST], vm_uuid(HOST, vm), slot, "4Q")
+    assert fleet.drain(options(gpu)).word == "unchanged"
+
+
+def test_a_check_of_what_is_cordoned_already_says_that_it_is(fleet: Fleet) -> None:
+    start(fleet, VM)
+    assert isinstance(result(fleet.drain(options())).error, errors.NotDrained)
+    again = result(fleet.drain(options(), check=True)).error
+    assert again is not None
+    assert again.message.startswith(f"{HOST} is cordoned, but not free")
+
+
+def test_what_fits_nowhere_else_stays_and_is_told_with_the_way_out(fleet: Fleet) -> None:
+    """The other GPU has an 8Q of somebody else's, beside which no 4Q can be."""
+    assert fleet.detach(HOST, OTHER, SLOT).word == "done"
+    (entry,) = fleet.machines[HOST].ledger()
+    other = GPUS.index(({FIRST, SECOND} - {entry["gpu"]}).pop())
+    assert fleet.make_by_hand(HOST, other, 2, sorted(TYPES).index("8Q"))
+    waited: list[None] = []
+    found = result(fleet.drain(options(entry["gpu"], wait_s=3600), meanwhile=lambda: waited.append(None)))
+    assert waited == []  # nothing that is in the way ends by itself
+    assert isinstance(found.error, errors.NotDrained)
+    (row,) = found.rows
+    assert (row.next, row.vm) == ("blocks", VM)
+    assert row.why.endswith(f"`vgpumgr detach {VM} --slot {SLOT}` frees it")
+    assert fleet.machines[HOST].ledger() == [entry]
+
+
+@pytest.fixture
+def cordoned(fleet: Fleet) -> Fleet:
+    """The same, and a cordon."""
+    assert fleet.cordon(CordonOptions(host=HOST, gpu_id=None, reason="it goes")).word == "done"
+    return fleet
+
+
+def purged(end: Outcome) -> PurgeResult:
+    assert end.error is None
+    assert isinstance(end.result, PurgeResult)
+    return end.result
+
+
+def has_ledger(cordoned: Fleet) -> bool:
+    return (cordoned.machines[HOST].root / LEDGER_PATH[1:]).exists()
+
+
+def test_all_that_is_ours_goes_once_it_was_foretold(cordoned: Fleet) -> None:
+    foretold = purged(cordoned.purge(HOST, check=True))
+    assert (foretold.outcome, foretold.files) == (errors.Outcome.WOULD_CHANGE, (LEDGER_PATH,))
+    assert len(cordoned.machines[HOST].ledger()) == 2
+    end = cordoned.purge(HOST)
+    found = purged(end)
+    assert (found.outcome, found.files, found.errors) == (errors.Outcome.DONE, (LEDGER_PATH,), ())
+    assert len(end.agreed) >= 4  # two vGPUs, two hostdevs
+    assert not has_ledger(cordoned)
+    assert cordoned.purge(HOST).word == "unchanged"
+    assert cordoned.attach(HOST, VM, SLOTS[0], "4Q").word == "done"  # nothing is in the way of coming back
+
+
+def test_while_one_is_in_use_nothing_is_changed(cordoned: Fleet) -> None:
+    machine = cordoned.machines[HOST]
+    vm = machine.libvirt.vms[vm_uuid(HOST, VM)]
+    assert cordoned.start(HOST, vm)
+    before = machine.ledger()
+    found = purged(cordoned.purge(HOST))
+    assert [type(error) for error in found.errors] == [errors.InUse]
+    assert (found.outcome, found.files) == (errors.Outcome.UNCHANGED, ())
+    assert machine.ledger() == before
+    cordoned.stop(HOST, vm)
+    assert purged(cordoned.purge(HOST)).outcome is errors.Outcome.DONE
+    assert not has_ledger(cordoned)
+
+
+def test_a_vm_that_is_started_while_the_question_stands_keeps_everything_as_it_is(cordoned: Fleet) -> None:
+    machine = cordoned.machines[HOST]
+    before = machine.ledger()
+
+    def start() -> None:
+        assert cordoned.start(HOST, machine.libvirt.vms[vm_uuid(HOST, VM)])
+
+    found = purged(cordoned.purge(HOST, meanwhile=start))
+    assert [type(error) for error in found.errors] == [errors.InUse]
+    assert (found.outcome, found.files) == (errors.Outcome.UNCHANGED, ())
+    assert machine.ledger() == before
+
+
 WHY = "ECC errors"
 
 
 @pytest.fixture
-def fleet(pool: Pool) -> Fleet:
+def empty(pool: Pool) -> Fleet:
     return Fleet.install({HOST: pool.machine(HOST, MDEV_VF)}, {HOST: 2})
 
 
@@ -32,39 +194,39 @@ def about(reason: str | None, gpu: str | None = None) -> CordonOptions:
     return CordonOptions(host=HOST, gpu_id=gpu, reason=reason)
 
 
-def test_a_cordon_of_one_controller_is_honoured_and_lifted_by_another(fleet: Fleet) -> None:
-    said = fleet.cordon(about(WHY))
+def test_a_cordon_of_one_controller_is_honoured_and_lifted_by_another(empty: Fleet) -> None:
+    said = empty.cordon(about(WHY))
     assert said.word == "done"
-    refused = fleet.attach(HOST, VM, DEFAULT_SLOT, "4Q", by="bob@ctl2")
+    refused = empty.attach(HOST, VM, DEFAULT_SLOT, "4Q", by="bob@ctl2")
     assert isinstance(refused.error, errors.Cordoned)
     assert refused.error.message.startswith(f"{HOST} is cordoned: {WHY} (anna@ctl1, ")
-    again = fleet.cordon(about(WHY), by="bob@ctl2")
+    again = empty.cordon(about(WHY), by="bob@ctl2")
     assert again.word == "unchanged"
     assert isinstance(again.result, ChangeResult)
     assert isinstance(again.result.planned.plan, CordonPlan)
     assert again.result.planned.plan.cordon is not None
     assert again.result.planned.plan.cordon.by == "anna@ctl1"
-    assert fleet.cordon(about(None), by="bob@ctl2").word == "done"
-    assert fleet.cordon(about(None)).word == "unchanged"
-    assert fleet.attach(HOST, VM, DEFAULT_SLOT, "4Q").word == "done"
+    assert empty.cordon(about(None), by="bob@ctl2").word == "done"
+    assert empty.cordon(about(None)).word == "unchanged"
+    assert empty.attach(HOST, VM, DEFAULT_SLOT, "4Q").word == "done"
 
 
-def test_check_writes_nothing(fleet: Fleet) -> None:
-    before = fleet.machines[HOST].ledger()
-    assert fleet.cordon(about(WHY), check=True).word == "would_change"
-    assert fleet.machines[HOST].ledger() == before
-    assert fleet.cordon(about(None)).word == "unchanged"
+def test_check_writes_nothing(empty: Fleet) -> None:
+    before = empty.machines[HOST].ledger()
+    assert empty.cordon(about(WHY), check=True).word == "would_change"
+    assert empty.machines[HOST].ledger() == before
+    assert empty.cordon(about(None)).word == "unchanged"
 
 
-def test_reconcile_serves_a_declared_vm_elsewhere_or_says_why_not(fleet: Fleet) -> None:
+def test_reconcile_serves_a_declared_vm_elsewhere_or_says_why_not(empty: Fleet) -> None:
     """The GPU that would have been first is cordoned; then the other one, too. What was made stays."""
-    assert fleet.cordon(about(WHY, FIRST)).word == "done"
-    fleet.declared = {(HOST, VM): {DEFAULT_SLOT: "4Q"}}
-    assert fleet.reconcile(HOST).error is None
-    (entry,) = fleet.machines[HOST].ledger()
+    assert empty.cordon(about(WHY, FIRST)).word == "done"
+    empty.declared = {(HOST, VM): {DEFAULT_SLOT: "4Q"}}
+    assert empty.reconcile(HOST).error is None
+    (entry,) = empty.machines[HOST].ledger()
     assert entry["gpu"] == SECOND
-    assert fleet.cordon(about(WHY, SECOND)).word == "done"
-    fleet.declared[HOST, OTHER] = {DEFAULT_SLOT: "4Q"}
-    after = fleet.reconcile(HOST)
+    assert empty.cordon(about(WHY, SECOND)).word == "done"
+    empty.declared[HOST, OTHER] = {DEFAULT_SLOT: "4Q"}
+    after = empty.reconcile(HOST)
     assert after.word == "refused"
-    assert len(fleet.machines[HOST].ledger()) == 1
+    assert len(empty.machines[HOST].ledger()) == 1

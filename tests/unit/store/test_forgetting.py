@@ -1,4 +1,4 @@
-"""What the controller's files say of a VM or host: told, removed, and of nobody else."""
+"""What the controller's files say of a VM, host or run: replaced by the next one, told, removed, and of nobody else."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vgpumgr import errors
+from vgpumgr.core.usage.runs import NO_RUNS, LastRun, PlannedHost
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent, Question
-from vgpumgr.store.sql import file, forgetting
+from vgpumgr.store.sql import file, forgetting, runs
 from vgpumgr.store.sql.sample_tables import SCHEMA
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from vgpumgr.store.sql.forgetting import Kind
+
 
 UUID = "11111111-0000-4000-8000-000000000001"
 
@@ -74,3 +77,33 @@ def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:
     assert known(store, "vm", "vm01") == {}
     assert forgetting.forget(store, place.samples_beside(store), "vm", "vm01") == ()
     assert [*tmp_path.iterdir()] == []
+
+
+def host(name: str, at: float, drift: int = 0) -> PlannedHost:
+    return PlannedHost(host=name, at=at, reached=True, drift=drift, refused={"NoCapacity": drift} if drift else {})
+
+
+def test_a_run_over_some_hosts_renews_those_and_one_over_all_forgets_who_left(tmp_path: Path) -> None:
+    path = tmp_path / "samples.db"
+    assert runs.last(path) == NO_RUNS
+    assert not path.exists()
+    first = LastRun(kind="reconcile", at=1.0, seconds=2.0, exit_code=5)
+    runs.put(path, first, [host("kvm01", 1, 3), host("kvm02", 1)], fleet={"kvm01", "kvm02"})
+    runs.put(path, None, [host("kvm01", 2)], fleet=None)
+    assert runs.last(path).runs == (first,)
+    assert runs.last(path).hosts == (host("kvm01", 2), host("kvm02", 1))
+    second = LastRun(kind="reconcile", at=3.0, seconds=1.0, exit_code=0)
+    planned = LastRun(kind="plan", at=4.0, seconds=1.0, exit_code=3)
+    runs.put(path, second, [host("kvm02", 3)], fleet={"kvm02"})
+    runs.put(path, planned, [], fleet=None)
+    assert runs.last(path).runs == (planned, second)
+    assert runs.last(path).hosts == (host("kvm02", 3),)
+
+
+def test_a_file_that_is_not_ours_is_an_error_and_no_end_of_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "samples.db"
+    path.write_bytes(b"not a database, but long enough to look at" * 40)
+    with pytest.raises(errors.SamplesCorrupt):
+        runs.last(path)
+    with pytest.raises(errors.StoreError):
+        runs.put(path, None, [host("kvm01", 1)], fleet=None)

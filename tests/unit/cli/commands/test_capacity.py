@@ -1,4 +1,4 @@
-"""`vgpumgr capacity`: what it refuses, and what it says where no host answers."""
+"""`vgpumgr capacity` and `explain`: what they refuse, and what they say where no host answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vgpumgr.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 HOSTS = "hypervisors:\n  hosts:\n    kvm01: {ansible_host: 127.0.0.1, ansible_port: 1, ansible_user: root}\n"
 
@@ -33,6 +34,11 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["capacity", "--compute", "fixed-share"], "conditions need a wish"),
         (["capacity", "8Q", "--on", "kvm99"], "no host 'kvm99'"),
         (["profiles", "8Q"], "`vgpumgr capacity 8Q` says where it fits"),
+        (["explain"], "say which vGPU is wanted"),
+        (["explain", "--gpu", "0.5", "--fgpu", "1"], "cannot be combined"),
+        (["explain", "--profile", "4Q", "--usable"], "--usable cannot be combined with --profile"),
+        (["explain", "--gpu", "0.5", "--on", "kvm99"], "no host 'kvm99'"),
+        (["explain", "--gpu", "0.5", "--gpu-id", "x"], "x"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_a_host_is(
@@ -52,9 +58,22 @@ def test_where_no_host_answers_nothing_is_known(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "profile,board,type_name,framebuffer_mib,max,gpus,fits_now,at_least\n"
 
 
-@pytest.mark.parametrize("words", [[], ["4Q"]])
+@pytest.mark.parametrize("words", [["capacity"], ["capacity", "4Q"], ["explain", "--gpu-memory", "4G", "--compare"]])
 def test_people_see_the_error_and_no_empty_table(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["capacity", *words]) == 4
+    assert main.run(words) == 4
     out, err = capsys.readouterr()
     assert out == ""
     assert "connection refused" in err
+
+
+def test_where_no_host_answers_the_mechanisms_fit_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["explain", "--gpu-memory", "4096M", "--compare", "-o", "json"]) == 4
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert published.problems("explain", document) == []
+    assert (document["requested"], document["hosts"]) == ("--gpu-memory 4G", [])
+    assert {(one["key"], *one["fits"], one["why_not"]) for one in document["mechanisms"]} == {
+        (key, "no host was read")
+        for key in ("best-effort", "equal-share", "fixed-share", "mixed-size", "mig", "whole-gpu")
+    }
+    assert json.loads(err)["error"] == "Unreachable"

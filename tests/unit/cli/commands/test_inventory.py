@@ -1,15 +1,15 @@
-"""`vgpumgr inventory check` as its user sees it."""
+"""Commands that ask no host: the inventory's check, its units, and the types of a board."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.unit.documents import published
+from vgpumgr.cli import main
 from vgpumgr.cli.main import run
-
-if TYPE_CHECKING:
-    import pytest
 
 GOOD = Path(__file__).parents[3] / "cases/inventory" / "good"
 BAD = Path(__file__).parents[3] / "cases/inventory" / "bad"
@@ -59,3 +59,96 @@ def test_problems_are_listed_and_end_in_exit_2(capsys: pytest.CaptureFixture[str
     told = capsys.readouterr()
     assert told.out == ""
     assert "group_vars/all.yml:1: unknown variable 'vgpumgr_vm'; did you mean 'vgpumgr_vms'?" in told.err
+
+
+NOBODY = "{ansible_host: 127.0.0.1, ansible_port: 1, ansible_user: root}"
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VGPUMGR_INVENTORY", str(tmp_path))
+    return tmp_path
+
+
+def declare(inventory: Path, units: str) -> None:
+    text = f"hypervisors:\n  hosts:\n    kvm01: {NOBODY}\n  vars: {{vgpumgr_fgpu_per_gpu: {units}}}\n"
+    (inventory / "hosts.yml").write_text(text, encoding="utf-8")
+
+
+def test_boards_of_the_inventory(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    declare(inventory, "{A40: 2, M10: {memory: 24G}, X1: 3}")
+    assert main.run(["units", "--offline"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "BOARD  NOMINAL FB  UNIT       1 FGPU             0.1 GPU               4G                BEFORE  HOSTS",
+        "A40        48 GiB  2 per GPU  24 GiB: 24C        4.8 GiB: 6C           4 GiB: 4C         -       -",
+        "M10         8 GiB  24G        24 GiB: no C type  0.801 GiB: no C type  4 GiB: no C type  -       -",
+        "X1              ?  3 per GPU  ?                  ?                     4 GiB: no C type  -       -",
+    ]
+    assert main.run(["units", "--offline", "-o", "csv"]) == 0
+    head, a40, *_ = capsys.readouterr().out.splitlines()
+    assert head == (
+        "board,framebuffer_mib,unit,fgpu.mib,fgpu.type_name,fgpu.waste_pct,tenth.mib,tenth.type_name,tenth.waste_pct,"
+        "4g.mib,4g.type_name,4g.waste_pct,before,hosts"
+    )
+    assert a40 == "A40,49152,2 per GPU,24576,A40-24C,0.0,4916,A40-6C,20.0,4096,A40-4C,0.0,,"
+    assert main.run(["units", "--offline", "-o", "json"]) == 0
+    assert published.problems("units", json.loads(capsys.readouterr().out)) == []
+
+
+def test_a_host_that_does_not_answer_leaves_the_inventorys_boards(
+    inventory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(inventory, "{A40: 2}")
+    assert main.run(["units", "-o", "json"]) == 4
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert published.problems("units", document) == []
+    assert [row["board"] for row in document["boards"]] == ["A40"]
+    assert [row["host"] for row in document["unreached"]] == ["kvm01"]
+    assert json.loads(err)["error"] == "Unreachable"
+
+
+def test_an_inventory_without_a_unit_says_so(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    declare(inventory, "{}")
+    assert main.run(["units", "--offline"]) == 0
+    assert capsys.readouterr().out == "the inventory has no unit: vgpumgr_fgpu_per_gpu is not set\n"
+
+
+def test_the_types_of_a_board_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VGPUMGR_INVENTORY", "/nowhere")
+    assert main.run(["profiles", "--offline", "--board", "L40S", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert published.problems("types", document) == []
+    (found,) = [kind for kind in document["types"] if kind["name"] == "L40S-24Q"]
+    assert found == {
+        "name": "L40S-24Q",
+        "board": "L40S",
+        "profile": "24Q",
+        "series": "Q",
+        "framebuffer_mib": 24576,
+        "max": 2,
+        "max_mixed": 2,
+        "placements_equal": [0, 24],
+        "placements_mixed": [0, 24],
+        "mig_profile": None,
+    }
+
+
+def test_every_type_of_every_board_is_what_the_schema_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["profiles", "--offline", "-o", "json"]) == 0
+    assert published.problems("types", json.loads(capsys.readouterr().out)) == []
+
+
+def test_the_table_has_placement_ids_with_wide(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["profiles", "--offline", "--board", "A40", "-o", "wide"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["A40-16Q", "A40", "16Q", "Q", "16", "GiB", "3", "2", "0", "16", "32", "0", "32", "-"] in lines
+
+
+@pytest.mark.parametrize(
+    "words", [["--board", "A40"], ["--offline", "kvm01"], ["--offline", "--fits"], ["--offline", "--board", "X1"]]
+)
+def test_what_does_not_combine_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["profiles", *words]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ from vgpumgr.link import stages
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from vgpumgr.errors import VgpumgrError
@@ -31,6 +33,20 @@ ERRORS = [
     errors.Unreachable("kvm01", "tcp", "refused"),
     errors.NoCapacity("refused"),
 ]
+
+
+@contextmanager
+def logging_as(settings: Settings) -> Iterator[None]:
+    """Log lines go to stderr as these settings say, and afterwards where they went before."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers.clear()
+    try:
+        log_lines.start(settings)
+        yield
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -64,15 +80,8 @@ def test_a_hosts_words_move_no_cursor_and_forge_no_line(capsys: pytest.CaptureFi
 
 def test_what_is_logged_is_cleaned_as_well(capsys: pytest.CaptureFixture[str]) -> None:
     """A server's version line is logged before any key of it is checked."""
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    root.handlers.clear()
-    try:
-        log_lines.start(Settings(verbose=2))
+    with logging_as(Settings(verbose=2)):
         logging.getLogger("paramiko").debug("Remote version %s", HOSTILE)
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
     said = capsys.readouterr().err
     assert "PWNED" in said
     assert "\x1b" not in said
@@ -110,36 +119,22 @@ def test_progress_findings_and_errors_are_lines(capsys: pytest.CaptureFixture[st
 
 def test_people_read_the_time_the_host_and_what_is_done_there(capsys: pytest.CaptureFixture[str]) -> None:
     """The SSH library's own lines take -vv; what a host says is cleaned."""
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    root.handlers.clear()
-    try:
-        log_lines.start(Settings(verbose=1))
+    with logging_as(Settings(verbose=1)):
         stages.enter("kvm01", "auth")
         stages.leave("kvm01")
         logging.getLogger("vgpumgr.x").info("says \x1b[2J", extra={"host": "kvm01"})
         logging.getLogger("paramiko.transport").info("Connected")
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
     times, texts = zip(*(line.split(" ", 1) for line in capsys.readouterr().err.splitlines()), strict=True)
     assert texts == ("kvm01: logging in", "kvm01: done", r"kvm01: says \x1b[2J")
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", time) for time in times)
 
 
 def test_a_log_record_is_a_line_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    root.handlers.clear()
-    try:
-        log_lines.start(Settings(log_format="json", verbose=1))
+    with logging_as(Settings(log_format="json", verbose=1)):
         try:
             int("two\nlines")
         except ValueError:
             logging.getLogger("vgpumgr.x").exception("at %s", "once", extra={"host": "kvm01"})
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
     (line,) = told(capsys)
     assert (line["level"], line["message"], line["host"], line["logger"]) == ("error", "at once", "kvm01", "vgpumgr.x")
     assert "\nValueError: invalid literal" in line["traceback"]
