@@ -128,12 +128,6 @@ def test_each_card_takes_twelve(filled: Filled) -> None:
     assert {row["state"] for row in filled.rows} == {"bound"}
 
 
-def test_spread_fills_both_cards_at_the_same_pace(filled: Filled) -> None:
-    """After each pair of attaches both cards hold as many."""
-    gpus = [filled.gpus[vm] for vm in FIT]
-    assert [set(pair) for pair in zip(gpus[::2], gpus[1::2], strict=True)] == [set(GPUS)] * PER_GPU
-
-
 @pytest.mark.parametrize("vm", [vm for vm in CHECKED if vm in OVER])
 def test_what_does_not_fit_is_refused_with_a_reason_for_every_gpu(filled: Filled, vm: str) -> None:
     """NoCapacity, exit 5, and one line per GPU that says full, how many of how many, and by whom."""
@@ -194,18 +188,3 @@ def test_a_check_of_detach_writes_nothing_either(vf_lab: Lab, filled: Filled) ->
         ("drop_claim", "leave_claim"),
     ]
     assert truth.differing(before, truth.trace(vf_lab, HOST)) == []
-
-
-def test_a_check_that_finds_no_place_says_so(filled: Filled) -> None:
-    """--check of what does not fit fails as the attach would."""
-    assert filled.checked["vm25"].error == filled.attached["vm25"].error
-
-
-def test_what_was_freed_is_room_again_on_the_function_after_the_newest(vf_lab: Lab, filled: Filled) -> None:
-    """After one detach the next attach fits on that GPU; not on the freed function first, which may be what failed its VM."""
-    freed = next(row for row in filled.rows if row["vm"] == "vm07")
-    vgpumgr(vf_lab, "detach", "vm07", "--on", HOST, "--yes")
-    result = vgpumgr(vf_lab, "attach", "vm25", "--profile", "4Q", "--on", HOST, "-o", "json").document["result"]
-    (row,) = result["vgpus"]
-    assert row["gpu"] == freed["gpu"]
-    assert row["vf"] not in [one["vf"] for one in filled.rows]

@@ -15,7 +15,6 @@ from tests.acceptance import loads
 from tests.controllers import wait_until
 from tests.lab_fixtures import zygote
 from tests.unit.store.samples_of import SECOND
-from vgpumgr.lab.driver.model import Policy
 from vgpumgr.names import HostName
 from vgpumgr.store.place import SAMPLES
 from vgpumgr.store.sql.samples import Samples
@@ -92,11 +91,9 @@ def site(lab: Lab, tmp_path: Path) -> Site:
     return Site(lab, tmp_path)
 
 
-def load_all(lab: Lab, policy: Policy) -> None:
+def load_all(lab: Lab) -> None:
     for vm in LOADS:
         lab.control("kvm01", "release", vm=vm)
-    for gpu in GPUS:
-        lab.must("kvm01", f"nvidia-smi vgpu set-scheduler-state -i {gpu} -p {int(policy)}")
     for vm in LOADS:
         lab.control("kvm01", "hold", vm=vm)
     for vm, load in LOADS.items():
@@ -105,48 +102,8 @@ def load_all(lab: Lab, policy: Policy) -> None:
     loads.wait_for_tick()
 
 
-def truth(lab: Lab) -> dict[str, dict[str, Any]]:
-    """What the simulated driver gives each VM."""
-    hosts = json.loads(lab.run("lab", "status", "-o", "json").stdout)["hosts"]
-    return {one["vm"]: one for host in hosts for one in host["loads"]}
-
-
-@pytest.mark.parametrize("policy", Policy)
-def test_usage_is_the_simulated_truth_under_each_policy(site: Site, policy: Policy) -> None:
-    """Shares within 2 points, framebuffer to the byte, one of more than 4 GiB too; a VM that is off is null throughout."""
-    load_all(site.lab, policy)
-    site.run("collect", "kvm01", "--every", "1s", "--for", "8s", "-q")
-    found = site.usage()
-    for vm, gets in truth(site.lab).items():
-        row = found[vm]
-        for engine, share in gets["gets"].items():
-            assert row[engine]["mean"] == pytest.approx(share, abs=2), (vm, engine)
-            assert row[engine]["max"] == pytest.approx(share, abs=2)
-        assert row["framebuffer_used_bytes"] == row["framebuffer_max_bytes"] == gets["framebuffer"]
-        assert row["samples"] >= 2
-    off = found["vm04"]
-    assert (off["state"], off["samples"], off["framebuffer_used_bytes"], off["used_of_share"]) == (
-        "off",
-        0,
-        None,
-        None,
-    )
-    assert {value for name in ("sm", "memory", "encoder", "decoder") for value in flat(off[name])} == {None}
-    shares = {vm: row["entitled_percent"] for vm, row in found.items()}
-    if policy is Policy.EQUAL_SHARE:
-        assert shares == {"vm01": 33.33, "vm02": 33.33, "vm03": 33.33, "vm04": None, "vm05": 100}
-    else:
-        assert shares == {**dict.fromkeys(("vm01", "vm02", "vm03", "vm04"), 8.33), "vm05": 50}
-    line = next(line for line in site.run("usage").out.splitlines() if line.startswith("vm04"))
-    assert line.split()[6:11] == ["?"] * 5
-
-
-def flat(engine: dict[str, Any]) -> list[float | None]:
-    return [engine["mean"], engine["p50"], engine["p95"], engine["max"], *engine["series"]]
-
-
 def test_once_reads_twice_and_says_how_many(site: Site) -> None:
-    load_all(site.lab, Policy.BEST_EFFORT)
+    load_all(site.lab)
     lines = site.run("collect").out.splitlines()
     assert [line.rpartition(", ")[0] for line in lines] == [
         "kvm01  4 running, 4 measured",
@@ -198,7 +155,7 @@ def errors(site: Site, host: str) -> dict[str, int]:
 
 def test_what_cannot_be_stored_is_held_and_stored_later(site: Site) -> None:
     """Another file lies in the store's place for a while: told once, nothing lost, no crash."""
-    load_all(site.lab, Policy.BEST_EFFORT)
+    load_all(site.lab)
     service = site.start("collect", "kvm01", "--every", "1s")
     wait_until(lambda: site.rounds("kvm01") > 0, "a first round is stored")
     place, aside = site.samples.path, site.samples.path.with_name("aside")

@@ -81,21 +81,6 @@ def test_exactly_the_cached_instance_goes_and_the_second_time_nothing_does(lab: 
     assert (last["verb"], last["outcome"], last["verbs"], last["gpu"]) == ("gc", "done", ["destroy_instance"], GPU)
 
 
-def test_without_a_host_the_whole_fleet_gives_back_and_a_dead_host_is_told(lab: Lab) -> None:
-    assert of_gpus(vgpumgr(lab, "gc", "--check", "-o", "json", code=3).document) == {(HOST, GPU): "would_change"}
-    lab.control(OTHER, "fault", name="ssh-refused")
-    ran = vgpumgr(lab, "gc", code=4)
-    assert ran.out.splitlines()[:2] == [HOST, f"  - instance 2g.10gb on GPU {GPU}, memory slices 2-3      cached"]
-    assert "1 changed; 1 host not read. 1 GPU instance stays, since it holds a vGPU." in ran.out.splitlines()[-1]
-    assert OTHER in ran.err
-    lab.control(OTHER, "clear")
-    assert vgpumgr(lab, "gc").out == (
-        "2 hosts have no cached GPU instance. Nothing to do. 1 GPU instance stays, since it holds a vGPU.\n"
-    )
-    refused = vgpumgr(lab, "gc", "--gpu-id", GPU, code=2).err
-    assert "--gpu-id needs --on HOST" in refused
-
-
 def test_instances_that_cannot_be_read_are_unknown_everywhere_and_keep_gc_and_purge_from_their_work(lab: Lab) -> None:
     before, ledger = made(lab), lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json")
     lab.control(HOST, "fault", name=UNREAD)

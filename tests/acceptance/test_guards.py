@@ -86,20 +86,6 @@ def test_several_slots_want_a_name_or_all(vf_lab: Lab, given: str) -> None:
     assert (again["changed"], again["outcomes"], vf_lab.revisions()) == (False, ["unchanged"], writes)
 
 
-def test_another_wish_in_a_slot_is_a_conflict(vf_lab: Lab, given: str) -> None:
-    """The same slot with another profile is refused (5) with the ways on; --replace exchanges it, new one first."""
-    said = refuse(vf_lab, "attach", given, "--profile", "8Q", code=5, error="ConflictingClaim")
-    assert ("--replace" in said, "--slot" in said) == (True, True)
-    plan = vgpumgr(
-        vf_lab, "attach", given, "--profile", "8Q", "--replace", "--on", HOST, "--yes", "-o", "json"
-    ).document["plan"]
-    verbs = [step["verb"] for step in plan]
-    assert verbs.index("create_vgpu") < verbs.index("destroy_vgpu")
-    (row,) = vgpus(vf_lab, HOST)
-    assert (row["type_name"], row["state"]) == ("A40-8Q", "bound")
-    assert domains.device_of(domains.hostdevs(domains.dump(vf_lab, HOST, given))["ua-vgpu0"]) == row["uuid"]
-
-
 # What could come back
 
 

@@ -72,16 +72,6 @@ def test_a_vgpu_that_a_definition_may_name_is_not_taken_from_under_it(lab: Lab) 
     assert (row["vm"], row["state"]) == (VM, "bound")
 
 
-def test_libvirt_that_goes_before_the_claim_is_bound_leaves_what_the_definition_names(lab: Lab) -> None:
-    error = unlucky(lab, *ATTACH, when="before:bind_claim", op="fault", name="libvirtd-down", code=1).error
-    assert "left: put_claim, create_vgpu, attach_hostdev" in error["message"]
-    assert len(truth.hardware(lab, HOST)) == 1
-    lab.control(HOST, "clear")
-    vgpumgr(lab, *ATTACH)
-    (row,) = vgpus(lab, HOST)
-    assert row["state"] == "bound"
-
-
 def test_who_takes_it_at_the_last_moment_has_it_in_use(lab: Lab) -> None:
     """5 as in a plan, naming the holder; the hostdev and the claim are put back."""
     vgpumgr(lab, *ATTACH)

@@ -66,14 +66,6 @@ def test_what_changes_a_host_is_one_line_and_what_does_not_is_none(program: Prog
     assert (detached["verb"], detached["outcome"]) == ("detach", "done")
 
 
-def test_a_step_that_the_driver_refuses_is_the_runs_end_and_reason(program: Program) -> None:
-    program.lab.control("kvm01", "fault", name="create-eio")
-    assert program(*ATTACH).returncode == 1
-    (run,) = program.runs()
-    assert (run["outcome"], run["error"]) == ("failed", "SysfsRefused")
-    assert "EIO" in run["message"]
-
-
 def test_a_killed_run_never_ended_and_the_next_one_did(program: Program) -> None:
     """SIGKILL before the first write: the line is there already."""
     assert program(*ATTACH, struck=9).returncode == -9

@@ -140,21 +140,13 @@ def test_list_says_whose_it_is_and_what(journey: Journey) -> None:
     assert (row["vf"] is None) == (journey.framework == "mdev-pf")
 
 
-def test_sysfs_has_that_vgpu_and_no_other(journey: Journey) -> None:
-    """/sys holds the device, on the parent and of the type that `list` names; before there was nothing."""
+def test_sysfs_nvidia_smi_and_the_ledger_have_that_vgpu_and_no_other(journey: Journey) -> None:
+    """On the parent and of the type that `list` names; before there was nothing. In the ledger it is made, of generation 1."""
     assert journey.before.hardware == {}
     parent = journey.row["vf"] or journey.row["gpu"]
     assert journey.attached.hardware == {journey.device: (parent, journey.row["type_id"])}
-
-
-def test_nvidia_smi_shows_it_on_that_gpu(journey: Journey) -> None:
-    """`nvidia-smi vgpu` shows one vGPU of that type on that GPU, and none on the other."""
     shown = {gpu: types for gpu, types in journey.attached.smi.items() if types}
     assert shown == {journey.row["gpu"]: [journey.row["type_name"]]}
-
-
-def test_the_ledger_names_it(journey: Journey) -> None:
-    """The host's ledger has one entry, made, of generation 1, for this device."""
     (entry,) = journey.attached.ledger
     assert (entry["vm_name"], entry["slot"], entry["generation"], entry["state"]) == ("vnc01", "vgpu0", 1, "made")
     assert (entry["uuid"] or entry["parent"]) == journey.device
@@ -187,12 +179,8 @@ def test_detach_leaves_host_and_list_as_before(journey: Journey) -> None:
 
 
 def test_detach_leaves_the_domain_equivalent(journey: Journey) -> None:
-    """The definition, passwords included, is what it was; no device changed its guest address."""
+    """The definition is what it was, with the password that libvirt only tells who asks for it; no guest address changed."""
     domains.assert_equivalent(journey.before.xml, journey.detached.xml)
-
-
-def test_the_vnc_password_stays(journey: Journey) -> None:
-    """A password that libvirt only tells who asks for it is there after attach and after detach."""
     for seen in (journey.attached, journey.detached):
         graphics = ET.fromstring(seen.xml).find("devices/graphics")
         assert graphics is not None

@@ -9,11 +9,9 @@ import pytest
 from tests.acceptance import loads
 from tests.acceptance.command import vgpumgr
 from tests.lab_fixtures import MIG
-from tests.unit.metrics import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.lab_fixtures import Lab, LabFactory
 
@@ -60,14 +58,6 @@ def test_the_use_of_a_mig_backed_vgpu_is_its_framebuffer_and_all_else_is_unknown
     assert other["sm"]["max"] == 60
 
 
-def test_it_is_neither_idle_nor_busy_by_what_nobody_measured(lab: Lab) -> None:
-    idle = usage(lab, HOST, "--idle", "1h")
-    assert "vm01" in [row["vm"] for row in idle["not_judged"]]
-    assert "vm01" not in [row["vm"] for row in idle["vgpus"]]
-    assert "vm01" in [row["vm"] for row in usage(lab, HOST, "--over", "30%")["vgpus"]]  # by its framebuffer
-    assert "vm01" in [row["vm"] for row in usage(lab, HOST, "--over", "50%")["not_judged"]]
-
-
 def test_the_tables_have_question_marks_and_the_framebuffer(lab: Lab) -> None:
     told = next(line for line in vgpumgr(lab, "usage", "vm01").out.splitlines() if "framebuffer " in line)
     assert "2.0 GiB now, at most 2.0 GiB of 5.0 GiB, 3.0 GiB never used" in told
@@ -75,15 +65,6 @@ def test_the_tables_have_question_marks_and_the_framebuffer(lab: Lab) -> None:
     head, shown = (next(line for line in table if line.startswith(word)) for word in ("VM ", "vm01 "))
     assert head.split()[3:5] == ["SM", "FB"]
     assert shown.split()[3:6] == ["?", "2.0", "GiB"]
-
-
-def test_an_export_has_no_series_of_what_is_unknown(lab: Lab, tmp_path: Path) -> None:
-    file = tmp_path / "vgpu.prom"
-    vgpumgr(lab, "export", "textfile", str(file))
-    lines = reading.parse(file.read_bytes())
-    of_mig = {line.name for line in lines if (line.labels.get("host"), line.labels.get("gpu")) == (HOST, IN_MIG)}
-    assert "vgpumgr_vgpu_framebuffer_used_bytes" in of_mig
-    assert not [name for name in of_mig if "utilization" in name or "busy" in name]
 
 
 def test_a_gpu_in_mig_mode_has_no_scheduler_to_show_or_to_set(lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """A GPU in mixed-size mode, filled by command line on both frameworks that have the mode.
 
-That hosts do what these plans say, through the real driver's interfaces, is said by test_mixed_size.py and tests/kernel.
+What is decided is said by tests/unit/core/plan/test_size_mode.py and test_free_places.py; test_mixed_size.py and
+tests/kernel say that hosts do it.
 """
 
 from __future__ import annotations
@@ -35,15 +36,6 @@ SIZES = {"24Q": 24, "12Q": 12, "8Q": 8, "4Q": 4}
 def lab(pool: Pool, host: str, tmp_path: Path) -> Iterator[Near]:
     with near.site(pool, {host: HOSTS[host]}, tmp_path) as found:
         yield found
-
-
-@pytest.fixture
-def filled(lab: Near, host: str) -> dict[str, Any]:
-    """The GPU in mixed-size mode, with a vGPU of each size: what `list` says of their places."""
-    set_mode(lab, host, "mixed-size")
-    for vm, profile in zip(HOSTS[host].vms, SIZES, strict=False):
-        attach(lab, vm, profile)
-    return places(lab, host)
 
 
 def attach(lab: Near, vm: str, profile: str, code: int = 0) -> Ran:
@@ -102,7 +94,7 @@ def test_idle_vgpus_are_moved_out_and_back_and_one_that_a_vm_has_is_in_the_way(l
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_one_gpu_takes_24q_12q_8q_and_4q(lab: Near, host: str) -> None:
+def test_one_gpu_takes_24q_12q_8q_and_4q_and_has_them_again_after_a_reboot(lab: Near, host: str) -> None:
     set_mode(lab, host, "mixed-size")
     assert set_mode(lab, host, "mixed-size").document["outcomes"] == ["unchanged"]
     vms, told = HOSTS[host].vms, {}
@@ -123,68 +115,14 @@ def test_one_gpu_takes_24q_12q_8q_and_4q(lab: Near, host: str) -> None:
     assert refused["error"] == "RefusedPlan"
     assert "its vGPUs would not all find room again" in refused["message"]
 
-
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("declared", [True, False])
-def test_after_a_reboot_the_mode_and_the_vgpus_come_back(
-    lab: Near, host: str, filled: dict[str, Any], *, declared: bool
-) -> None:
-    """Where the mode is not declared, the vGPUs are why it is restored."""
-    if declared:
-        lab.declare(host, vgpumgr_gpus={GPU: {"mode": "mixed-size"}})
+    # After a reboot the mode and the vGPUs come back. It is not declared: the vGPUs are why it is restored.
     again = ("reconcile", "--yes", "-o", "json")
     lab.machines[host].reboot()
     assert mode(lab, host)["mode"] == "equal-size"
-    told = vgpumgr(lab, "list", host).warnings
+    warned = vgpumgr(lab, "list", host).warnings
     hint = f"`vgpumgr mode set mixed-size --on {host} --gpu-id {GPU}` brings both back"
-    assert sum(hint in line for line in told) == len(SIZES)
+    assert sum(hint in line for line in warned) == len(SIZES)
     vgpumgr(lab, *again)
     assert mode(lab, host)["mode"] == "mixed-size"
-    assert places(lab, host) == filled
+    assert places(lab, host) == found
     assert vgpumgr(lab, *again).document["changed"] is False
-
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_each_comes_back_to_its_place_although_the_driver_would_put_it_elsewhere(
-    lab: Near, host: str, filled: dict[str, Any]
-) -> None:
-    """As it would without the 24Q at the start of the GPU. A driver that moves nothing has the last word, and is told of."""
-    again = ("reconcile", "--yes", "-o", "json")
-    vgpumgr(lab, "detach", HOSTS[host].vms[0], "--yes")
-    lab.machines[host].reboot()
-    vgpumgr(lab, *again)
-    assert filled.pop("24Q") == 0
-    assert places(lab, host) == filled
-    assert vgpumgr(lab, *again).document["changed"] is False
-
-    lab.machines[host].driver.set_fault("own-places")
-    lab.machines[host].reboot()
-    assert vgpumgr(lab, *again).document["outcomes"] == ["done"]
-    listed = vgpumgr(lab, "list", host, "-o", "json").document
-    found = {row["type_name"].partition("-")[2]: row["placement_id"] for row in listed["vgpus"]}
-    assert found.keys() == filled.keys()
-    told = [row for row in listed["findings"] if row["kind"] == "placements"]
-    assert {row["vm"] for row in told} == {
-        row["vm"] for row in listed["vgpus"] if row["placement_id"] != filled[row["type_name"].partition("-")[2]]
-    }
-    assert len(told) >= 1
-    assert "as vgpumgr chose: what the driver shows counts" in told[0]["text"]
-    assert vgpumgr(lab, *again).document["changed"] is False
-    lab.machines[host].driver.clear_faults()
-    for row in told:
-        vgpumgr(lab, "detach", row["vm"], "--yes")
-    for row in told:
-        profile = next(one["profile"] for one in listed["vgpus"] if one["vm"] == row["vm"])
-        said = attach(lab, row["vm"], profile)
-        assert "not at" not in said.out + said.err
-    places(lab, host)
-
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_fixed_share_and_mixed_size_do_not_combine(lab: Near, host: str) -> None:
-    set_mode(lab, host, "mixed-size")
-    asked = ("--on", host, "--gpu-id", GPU, "--policy", "fixed-share", "--yes", "-o", "json")
-    assert vgpumgr(lab, "scheduler", "set", *asked, code=5).error["error"] == "RefusedPlan"
-    set_mode(lab, host, "equal-size")
-    vgpumgr(lab, "scheduler", "set", *asked)
-    assert "fixed-share" in set_mode(lab, host, "mixed-size", code=5).error["message"]

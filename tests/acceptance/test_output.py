@@ -22,34 +22,6 @@ pytestmark = pytest.mark.lab
 HOST, VM = "kvm01", "vm01"
 ATTACH = ("attach", VM, "--profile", "4Q", "--on", HOST)
 
-# The contract's keys (docs: the JSON that scripts read); every key is always there.
-VGPU = {
-    "vm", "slot", "host", "gpu", "board", "profile", "type_id", "type_name", "framework", "uuid", "vf",
-    "placement_id", "mig_profile", "mig_start", "framebuffer_mib", "requested", "requested_at", "asked_mib", "waste_pct", "guest_mib", "state", "holder", "origin", "vm_uuid",
-}  # fmt: skip
-CHANGE = {"schema", "changed", "outcomes", "unreached", "fingerprint", "findings", "plan", "result"}
-LIST = {"schema", "outcomes", "unreached", "findings", "vgpus"}
-GRANTED = {"requested", "asked_mib", "framebuffer_mib", "guest_mib", "waste_pct"}
-STEP = {
-    "put_claim": {"verb", "vm", "slot", *GRANTED, "inverse"},
-    "create_vgpu": {
-        "verb",
-        "host",
-        "vm",
-        "slot",
-        "gpu",
-        "parent",
-        "type_id",
-        "type_name",
-        "uuid",
-        "placement_id",
-        "mig",
-        "inverse",
-    },
-    "attach_hostdev": {"verb", "vm", "slot", "alias", "where", "inverse"},
-    "bind_claim": {"verb", "vm", "slot", *GRANTED, "inverse"},
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
@@ -166,12 +138,6 @@ def test_progress_stays_off_stdout(printed: Printed) -> None:
     assert printed.table.err == f"reading {HOST} …\n"
 
 
-def test_json_rows_have_every_key_of_the_contract(printed: Printed) -> None:
-    document = printed.json_list.document
-    assert (document["schema"], set(document)) == ("vgpumgr.list/1", LIST)
-    assert [set(row) for row in document["vgpus"]] == [VGPU]
-
-
 def csv_field(value: object) -> str:
     """As a spreadsheet keeps it: what it would take for a formula begins with an apostrophe."""
     text = "" if value is None else str(value)
@@ -191,12 +157,7 @@ def test_yaml_csv_and_names_say_what_json_says(printed: Printed) -> None:
 
 def test_show_has_the_vm_its_claims_and_its_vgpus(printed: Printed) -> None:
     document = printed.show.document
-    assert (document["schema"], set(document)) == (
-        "vgpumgr.show/1",
-        {"schema", "outcomes", "unreached", "findings", "vm"},
-    )
     vm = document["vm"]
-    assert set(vm) == {"name", "uuid", "host", "state", "claims", "vgpus"}
     assert vm["vgpus"] == printed.json_list.document["vgpus"]
     (claim,) = vm["claims"]
     assert (claim["slot"], claim["requested"], claim["state"], claim["from"]) == (
@@ -223,29 +184,9 @@ def test_render_is_the_xml_that_libvirt_was_passed(printed: Printed) -> None:
 def test_common_options_stand_before_or_after_the_command(
     vf_fleet: Lab, before: tuple[str, ...], after: tuple[str, ...]
 ) -> None:
-    """The same document either way, with every key, and each step with its own."""
+    """The same document either way."""
     documents: list[dict[str, Any]] = [vgpumgr(vf_fleet, *words, code=3).document for words in (before, after)]
     assert documents[0] == documents[1]
-    assert set(documents[0]) == CHANGE
-    assert {step["verb"]: set(step) for step in documents[0]["plan"]} == STEP
-
-
-def test_discover_and_profiles_have_the_contracts_keys(vf_fleet: Lab) -> None:
-    """hosts[] with gpus[] with types[], each under its name; profiles --fits lists what the empty cards take."""
-    document = vgpumgr(vf_fleet, "discover", "-o", "json").document
-    assert document["schema"] == "vgpumgr.discover/1"
-    assert {host["name"]: [gpu["board"] for gpu in host["gpus"]] for host in document["hosts"]} == {
-        "kvm01": ["A40", "A40"],
-        "kvm02": ["A100"],
-    }
-    for gpu in (gpu for host in document["hosts"] for gpu in host["gpus"]):
-        assert {"pci", "uuid", "board", "framework", "mode", "types"} <= set(gpu)
-        assert all({"name", "id", "max", "creatable_now"} <= set(kind) for kind in gpu["types"])
-    fits = vgpumgr(vf_fleet, "profiles", HOST, "--fits", "-o", "json").document["profiles"]
-    assert [row["fits_now"] for row in fits if row["type_name"] == "A40-4Q"] == [
-        6,
-        6,
-    ]  # as many as it has VFs; test_capacity.py fills a whole card
 
 
 def test_errors_are_one_object_in_json_and_three_parts_for_people(vf_fleet: Lab) -> None:

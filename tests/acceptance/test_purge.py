@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.acceptance.command import vgpumgr, vgpus
+from tests.acceptance.command import vgpumgr
 
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
@@ -66,18 +66,6 @@ def test_a_host_is_left_as_it_was(one_wiped: Lab) -> None:
     rows = vgpumgr(lab, "history", HOST, "-o", "json").document["runs"]
     assert rows[0]["verb"] == "purge"
     assert rows[0]["outcome"] == "done"
-
-
-def test_while_a_vm_runs_with_one_nothing_is_changed(one_wiped: Lab) -> None:
-    lab = one_wiped
-    vgpumgr(lab, "attach", "vm01", "vm02", "--profile", "4Q")
-    lab.control(HOST, "hold", vm="vm01")
-    before = files(lab)
-    refused = purge(lab, "--yes", code=5)
-    assert "vm01" in refused.err
-    assert "is in use" in refused.err
-    assert files(lab) == before
-    assert {row["vm"] for row in vgpus(lab)} == {"vm01", "vm02"}
 
 
 def test_what_is_not_ours_stays_and_is_named(one_wiped: Lab) -> None:

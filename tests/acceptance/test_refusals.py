@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 HOST, OTHER = "kvm01", "kvm02"
+GPUS = ("0000:41:00.0", "0000:81:00.0")
 
 
 @pytest.fixture
@@ -54,36 +55,28 @@ def test_an_unknown_vm_gets_the_nearest_name(near_fleet: Near) -> None:
     assert ran.err.splitlines()[-2:] == ["error: none of 2 hosts has a VM 'vm001'", "hint: did you mean vm01?"]
 
 
-def test_an_unknown_vm_without_a_near_one_gets_a_way_to_look(near_fleet: Near) -> None:
-    """Exit 2; where no name is near, the hint says where the names are."""
-    error = fail(near_fleet, "attach", "nosuchvm", "--profile", "4Q", code=2, error="UnknownVm")
-    assert "nosuchvm" in error["message"]
-    assert "virsh list" in error["hint"]
-
-
-def test_a_profile_that_nobody_has_is_an_unknown_name(near_fleet: Near) -> None:
-    """Exit 2, with a line per GPU, and where to see what there is."""
-    error = fail(near_fleet, "attach", "vm01", "--profile", "5Q", "--on", HOST, code=2, error="UnknownProfile")
-    assert "5Q" in error["message"]
-    assert len(error["details"]) == 2
-    assert "vgpumgr profiles" in error["hint"]
-
-
-def test_a_boards_profile_on_a_host_without_it_is_no_capacity(near_fleet: Near) -> None:
-    """Exit 5 for A40-4Q on the host with an A100: NVIDIA has that type, this host has not."""
-    error = fail(near_fleet, "attach", "vm31", "--profile", "A40-4Q", "--on", OTHER, code=5, error="ProfileNotHere")
-    assert error["details"][0] == "0000:41:00.0  A100  has no A40-4Q"
-
-
-def test_a_short_profile_that_only_another_host_has_is_no_capacity(near_fleet: Near) -> None:
-    """Exit 5, and the hint names the host that could, and why that does not help."""
-    error = fail(near_fleet, "attach", "vm31", "--profile", "4Q", "--on", OTHER, code=5, error="NoCapacity")
-    assert error["hint"].startswith(HOST)
-
-
-def test_what_is_no_profile_says_how_one_is_written(near_fleet: Near) -> None:
-    error = fail(near_fleet, "attach", "vm01", "--profile", "banana", code=2, error="BadName")
-    assert "4Q" in error["hint"]
+@pytest.mark.parametrize(
+    ("line", "code", "error", "says"),
+    [
+        ("attach nosuchvm --profile 4Q", 2, "UnknownVm", ("nosuchvm", "virsh list")),
+        ("attach vm31 --profile 4C --on kvm01", 2, "UnknownVm", ("kvm01 has no VM 'vm31'",)),
+        ("attach vm01 --profile 4Q --on kwm01", 2, "UnknownHost", (HOST,)),
+        ("attach vm01 --profile 5Q --on kvm01", 2, "UnknownProfile", ("5Q", *GPUS, "vgpumgr profiles")),
+        ("attach vm01 --profile banana", 2, "BadName", ("4Q",)),
+        ("attach vm01 --profile 4Q --on kvm01 --gpu-id 0000:99:00.0", 2, "UnknownGpu", GPUS),
+        ("attach --profile 4Q", 2, "UsageError", ("no VM is named", "-f")),
+        ("detach", 2, "UsageError", ("no VM is named", "-f")),
+        ("attach vm31 --profile A40-4Q --on kvm02", 5, "ProfileNotHere", ("0000:41:00.0  A100  has no A40-4Q",)),
+        ("attach vm31 --profile 4Q --on kvm02", 5, "NoCapacity", (HOST,)),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_is(
+    near_fleet: Near, line: str, code: int, error: str, says: tuple[str, ...]
+) -> None:
+    """The nearest name, each GPU in a line, the host that could, or how such a thing is written or looked up."""
+    told = fail(near_fleet, *line.split(), code=code, error=error)
+    whole = "\n".join([told["message"], *told["details"], told["hint"] or ""])
+    assert [text for text in says if text not in whole] == []
 
 
 def test_an_ambiguous_vm_names_the_hosts_and_the_option(near_fleet: Near) -> None:
@@ -93,24 +86,6 @@ def test_an_ambiguous_vm_names_the_hosts_and_the_option(near_fleet: Near) -> Non
     error = fail(near_fleet, "attach", "twin", "--profile", "4C", code=2, error="AmbiguousVm")
     assert (HOST in error["message"], OTHER in error["message"], "--on" in error["hint"]) == (True, True, True)
     vgpumgr(near_fleet, "attach", "twin", "--profile", "4C", "--on", OTHER, "--check", code=3)
-
-
-def test_on_the_wrong_host_the_vm_is_unknown(near_fleet: Near) -> None:
-    """--on says where to look: a VM of another host is not found there, exit 2."""
-    error = fail(near_fleet, "attach", "vm31", "--profile", "4C", "--on", HOST, code=2, error="UnknownVm")
-    assert "kvm01 has no VM 'vm31'" in error["message"]
-
-
-def test_an_unknown_host_gets_the_nearest_name(near_fleet: Near) -> None:
-    error = fail(near_fleet, "attach", "vm01", "--profile", "4Q", "--on", "kwm01", code=2, error="UnknownHost")
-    assert HOST in error["hint"]
-
-
-def test_an_unknown_gpu_is_told_what_there_is(near_fleet: Near) -> None:
-    """Exit 2; each GPU of the host is one line."""
-    ask = ("attach", "vm01", "--profile", "4Q", "--on", HOST, "--gpu-id", "0000:99:00.0")
-    error = fail(near_fleet, *ask, code=2, error="UnknownGpu")
-    assert [line.split()[0] for line in error["details"]] == ["0000:41:00.0", "0000:81:00.0"]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +98,6 @@ def test_what_the_command_line_does_not_know_is_exit_2(near_fleet: Near, argumen
     plain = vgpumgr(near_fleet, *arguments, code=2)
     assert (plain.out, [line.split()[0] for line in plain.err.splitlines()]) == ("", ["error:", "hint:"])
     assert vgpumgr(near_fleet, "-o", "json", *arguments, code=2).error["error"] == "UsageError"
-
-
-@pytest.mark.parametrize("command", [("attach", "--profile", "4Q"), ("detach",)], ids=" ".join)
-def test_a_command_without_a_vm_says_how_vms_are_named(near_fleet: Near, command: tuple[str, ...]) -> None:
-    error = fail(near_fleet, *command, code=2, error="UsageError")
-    assert error["message"] == "no VM is named"
-    assert "-f" in error["hint"]
 
 
 def test_what_removes_needs_a_yes(near_fleet: Near) -> None:

@@ -77,12 +77,6 @@ def test_what_a_running_vm_is_given_waits_for_its_restart(running: Lab) -> None:
     assert [one["state"] for one in vgpus(running, HOST) if one["vm"] == VM] == ["bound"]
 
 
-@pytest.mark.parametrize("option", [("--confirm-destroys", "1"), ("--out", "file.json")], ids=lambda option: option[0])
-def test_the_restart_window_takes_no_option_of_a_change(vf_lab: Lab, option: tuple[str, str]) -> None:
-    ran = vgpumgr(vf_lab, "reconcile", "--restart-window", *option, code=2)
-    assert f"--restart-window and {option[0]} cannot be combined" in ran.err
-
-
 def test_a_vm_that_could_not_start_gets_nothing(vf_lab: Lab) -> None:
     """5 before anything is made, with what to do; whoever wants it gets it, and the finding stays."""
     other = "vm04"
@@ -177,11 +171,3 @@ def test_a_live_attach_is_for_a_vm_that_runs(vf_lab: Lab) -> None:
     assert (said["error"], said["hint"]) == ("NotWhileRunning", "without --live it gets the vGPU at its next start")
     assert said["message"] == "vm08 is shut off, and --live is for a VM that runs; nothing was changed"
     assert vf_lab.revisions() == before
-
-
-def test_a_live_detach_is_refused_before_any_host_is_asked_unless_it_is_forced(vf_lab: Lab) -> None:
-    refused = vgpumgr(vf_lab, "detach", "vm08", "--live", "--yes", "-o", "json", code=5).error
-    assert refused["error"] == "NotWhileRunning"
-    assert "needs --force-live-detach; nothing was changed" in refused["message"]
-    alone = vgpumgr(vf_lab, "detach", "vm08", "--force-live-detach", "--yes", "-o", "json", code=2).error
-    assert alone["error"] == "UsageError"

@@ -11,8 +11,8 @@ import pytest
 from tests.acceptance import loads
 from tests.lab_fixtures import SMALL
 from vgpumgr.controller import environment
-from vgpumgr.controller.sampling import SETTLE_S, Sampler
-from vgpumgr.core.usage.readings import OFF, RUNNING
+from vgpumgr.controller.sampling import Sampler
+from vgpumgr.core.usage.readings import OFF
 from vgpumgr.inventory_files import reader
 from vgpumgr.names import HostName
 
@@ -61,22 +61,6 @@ def sampler(context: Context, *names: str, round_timeout_s: float = 30) -> Sampl
 
 def by_host(rounds: tuple[Round, ...]) -> dict[str, Round]:
     return {each.host: each for each in rounds}
-
-
-def test_the_first_round_measures_what_runs_and_says_what_is_off(context: Context) -> None:
-    with sampler(context) as rounds:
-        found = by_host(rounds.round())
-    [one] = found[KVM01].measured
-    assert (one.vgpu.vm, one.vgpu.slot, one.load.sm, one.load.encoder) == ("vm01", "vgpu0", 60, 10)
-    assert one.vgpu.framebuffer_used_bytes == TWENTY_GB
-    assert 1 <= one.seconds <= SETTLE_S + 2
-    [other] = found[KVM02].measured
-    assert (other.vgpu.vm, other.load.sm) == ("vm31", 30)
-    reading = found[KVM01].reading
-    assert reading is not None
-    states = {vgpu.vm: (vgpu.state, vgpu.load) for gpu in reading.gpus for vgpu in gpu.vgpus}
-    assert states["vm02"] == (OFF, None)
-    assert states["vm01"][0] == RUNNING
 
 
 def test_each_round_goes_on_where_the_last_one_ended_also_in_another_sampler(context: Context) -> None:

@@ -133,18 +133,14 @@ def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_command_prints_what_its_schema_says(site: Site, name: str) -> None:
-    """Nothing beside the object; each of its keys is one that the schema asks for, and stands in its list of properties."""
+    """Nothing beside the object; each of its keys is one that the schema asks for, and stands in its list of properties.
+
+    A script may ask any document what came of it, what was not reached and what is odd.
+    """
     thing = RUNS[name][1]
     document: Any = site.printed[name].document
     assert published.problems(thing, document) == []
     assert published.needless(thing, document) == []
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_a_script_may_ask_any_document_what_came_of_it_what_was_not_reached_and_what_is_odd(
-    site: Site, name: str
-) -> None:
-    document: Any = site.printed[name].document
     kinds = {key: type(document[key]) for key in ("outcomes", "unreached", "findings")}
     assert set(kinds.values()) == {list}, kinds
     assert document["outcomes"]

@@ -71,24 +71,6 @@ def test_a_file_attaches_and_frees_the_slots_that_it_names(clean: Near, tmp_path
     assert [(row["vm"], row["slot"]) for row in vgpus(clean)] == [("vm31", "other")]
 
 
-def test_unknown_vms_are_all_named_and_nothing_is_made(clean: Near) -> None:
-    ran = vgpumgr(clean, "attach", "vm01", "nosuch", "vm[33:34]", "--profile", "4Q", code=2)
-    assert all(f"has a VM '{vm}'" in ran.err for vm in ("nosuch", "vm33", "vm34"))
-    assert ran.err.count("error: ") == 1
-    assert vgpus(clean) == []
-
-
-def test_a_host_that_dies_half_way_leaves_what_was_made_and_the_same_command_goes_on(clean: Near) -> None:
-    """kvm02 refuses to make anything once it is locked; kvm01's VMs are served all the same."""
-    clean.machines["kvm02"].fail_creates(True)
-    attach = ("attach", "vm01", "vm31", "--profile", "8C", "-o", "json")
-    ran = vgpumgr(clean, *attach, code=1)
-    assert outcomes(json.loads(ran.out)) == {"vm01": "done", "vm31": "failed"}
-    assert [row["vm"] for row in vgpus(clean)] == ["vm01"]
-    clean.machines["kvm02"].fail_creates(False)
-    assert outcomes(vgpumgr(clean, *attach).document) == {"vm01": "unchanged", "vm31": "done"}
-
-
 def test_twenty_are_made_in_one_look_and_again_nothing_changes(clean: Near) -> None:
     """Each host is connected to once; the VMs' names, the lock, four steps for each of twenty, the last look."""
     made = requests(clean, *ATTACH)

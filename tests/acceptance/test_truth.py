@@ -83,14 +83,6 @@ def test_what_a_person_changed_in_the_definition_is_drift_that_attach_mends(
     assert ([row["state"] for row in listed["vgpus"]], listed["findings"]) == (["bound"], [])
 
 
-def test_an_alias_is_put_back_without_a_question(vf_lab: Lab, given: str) -> None:
-    """Nothing is taken away by it."""
-    domains.define(vf_lab, HOST, domains.dump(vf_lab, HOST, given).replace("ua-vgpu0", "ua-mine"))
-    out = vgpumgr(vf_lab, *ATTACH).out
-    assert "alias ua-mine" in out
-    assert list(domains.hostdevs(domains.dump(vf_lab, HOST, given))) == ["ua-vgpu0"]
-
-
 # The ledger
 
 
@@ -156,14 +148,6 @@ def test_what_a_vm_had_that_was_defined_anew_is_freed_by_its_old_uuid(vf_lab: La
     (finding,) = findings(vf_lab)
     run_command_of(vf_lab, finding)
     assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
-
-
-def test_what_an_undefined_vm_had_is_freed_by_its_name_on_whichever_host(vf_lab: Lab, given: str) -> None:
-    vf_lab.must(HOST, f"virsh undefine {given}")
-    out = vgpumgr(vf_lab, "detach", given, "--yes").out
-    assert f"{given} on {HOST} (no longer defined), detach" in out
-    assert (truth.hardware(vf_lab, HOST), truth.ledger(vf_lab, HOST)) == ({}, [])
-    vgpumgr(vf_lab, "detach", given, "--yes", code=2)
 
 
 # Declarations

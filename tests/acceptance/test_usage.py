@@ -111,27 +111,6 @@ def test_usage_and_both_exports_tell_what_each_vm_used(collected: tuple[str, Lab
             assert rows[vm]["used_of_share"] == pytest.approx(SM[policy][vm] / BOUGHT[policy], abs=0.1)
 
 
-def test_a_vm_that_is_off_is_unknown_and_never_0(collected: tuple[str, Lab, Site]) -> None:
-    _policy, lab, _site = collected
-    [row] = vgpumgr(lab, "usage", "vm04", "-o", "json").document["vgpus"]
-    assert (row["state"], row["samples"], row["framebuffer_used_bytes"]) == ("off", 0, None)
-    for engine in ("sm", "memory", "encoder", "decoder"):
-        assert [row[engine][what] for what in ("mean", "p50", "p95", "max")] == [None] * 4
-    heads, *table = vgpumgr(lab, "usage").out.splitlines()
-    [line] = [line for line in table if line.startswith("vm04")]
-    shown = {
-        name: line[heads.index(name) :].split()[0] for name in (" SM ", "P50", "P95", "OF SHARE", "FB MAX", "HEADROOM")
-    }
-    assert set(shown.values()) == {"?"}
-    series = {
-        line.name
-        for line in reading.parse(vgpumgr(lab, "export", "textfile", "-").out.encode())
-        if line.labels.get("vm") == "vm04"
-    }
-    assert "vgpumgr_vgpu_info" in series
-    assert not [name for name in series if "utilization" in name or "used" in name or "busy" in name]
-
-
 def test_prometheus_scrapes_it_and_a_query_finds_the_value(collected: tuple[str, Lab, Site], tmp_path: Path) -> None:
     policy, _lab, site = collected
     with site.serving("--listen", "127.0.0.1:0") as server, scraping(server, tmp_path) as prometheus:

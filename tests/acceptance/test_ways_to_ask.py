@@ -228,26 +228,6 @@ def test_count(site: Site) -> None:
     assert "cannot be combined" in vgpumgr(site, "attach", VM, "--gpu", "1", "--count", "2", "--slot", "x", code=2).err
 
 
-def test_each_way_out_of_no_capacity_is_one(site: Site) -> None:
-    """Each command of the hint, carried out: then the wish is granted."""
-    vgpumgr(site, "attach", OTHER, "--profile", "8Q", "--gpu-id", FIRST)
-    wish = ("attach", VM, "--profile", "4Q", "--gpu-id", FIRST)
-    hint = str(vgpumgr(site, *wish, "-o", "json", code=5).error["hint"])
-    other_gpu, other_mode, without = re.findall("`([^`]+)`", hint)[:3]
-    vgpumgr(site, *other_gpu.split()[1:])
-    assert row_of(site)["gpu"] == SECOND
-    vgpumgr(site, "detach", VM, "--yes")
-    vgpumgr(site, *other_mode.split()[1:], "--yes")
-    vgpumgr(site, *wish)
-    assert row_of(site)["gpu"] == FIRST
-    vgpumgr(site, "detach", VM, "--yes")
-    vgpumgr(site, "mode", "set", "equal-size", "--on", HOST, "--gpu-id", FIRST, "--yes")
-    assert without == f"vgpumgr detach {OTHER}"
-    vgpumgr(site, *without.split()[1:], "--yes")
-    vgpumgr(site, *wish)
-    assert row_of(site)["gpu"] == FIRST
-
-
 def test_another_wish_for_the_slot_is_a_conflict(site: Site) -> None:
     attached(site, gpu=0.25)
     ran = vgpumgr(site, "attach", VM, "--gpu-memory", "12G", "-o", "json", code=5)

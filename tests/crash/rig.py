@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tests import lab_state
 from tests.controllers import wait_until
 
 if TYPE_CHECKING:
@@ -24,21 +25,6 @@ IN_MIG = "mig01"  # no 2Q fits there
 HALTED = (1, 4, 6)  # failed, not reached, busy: how a controller may end to which something was done
 _PROBE = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
 _QUIET_S = 120.0  # at most, for what a dead controller started on a host to end
-# Everything away at once, between tests: by the host's own means and none of the product's.
-_WIPE = r"""
-set -e; shopt -s nullglob
-rm -f /var/lib/vgpumgr/ledger.json
-commands=
-for xml in /root/pristine/*.xml; do commands+="undefine $(basename "$xml" .xml); define $xml; "; done
-[ -z "$commands" ] || virsh -q -c qemu:///system "$commands" >/dev/null
-for mdev in /sys/bus/mdev/devices/*; do echo 1 >"$mdev/remove"; done
-for type in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do [ "$(cat "$type")" = 0 ] || echo 0 >"$type"; done
-"""
-_WIPE_INSTANCES = "for what in dci dgi; do nvidia-smi mig -$what >/dev/null || [ $? = 6 ]; done\n"  # 6: none is there
-_KEEP = r"""
-set -e; mkdir -p /root/pristine; cd /root/pristine
-for vm in $(virsh -q -c qemu:///system list --all --name); do virsh -q -c qemu:///system dumpxml --inactive $vm >$vm.xml; done
-"""
 
 
 def host_of(vm: str) -> str:
@@ -53,6 +39,7 @@ class Rig:
     zygote: Zygote
     env: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)  # hosts that may not be clean
+    first: dict[str, lab_state.HostState] = field(default_factory=dict)
 
     def start(
         self, verb: str, vm: str, *options: str, interference: Mapping[str, Any] | None = None, **env: str
@@ -69,13 +56,14 @@ class Rig:
         return self.start("detach", vm, "--yes", *options, **named)
 
     def keep(self) -> None:
-        """Remember every VM's definition, for `wipe`."""
-        for host in (*HOSTS.values(), IN_MIG):
-            self.lab.must(host, "bash", "-s", text=_KEEP)
+        """Remember how every host is at first, for `wipe`."""
+        self.first.update({host: lab_state.look(self.lab, host) for host in (*HOSTS.values(), IN_MIG)})
 
     def wipe(self, host: str) -> None:
         """Take everything away there, by the host's own means."""
-        self.lab.must(host, "bash", "-s", text=_WIPE + (_WIPE_INSTANCES if host == IN_MIG else ""))
+        now = lab_state.wipe(self.lab, host, self.first[host])
+        assert lab_state.left(self.first[host], now) == []
+        self.first[host] = now
 
     def look(self, host: str) -> dict[str, Any]:
         """What the probe sees there now."""
