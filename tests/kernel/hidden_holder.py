@@ -14,7 +14,6 @@ import socket
 import sys
 
 # linux/vfio.h: _IO(';', 100 + n)
-GET_API_VERSION = 0x3B64
 SET_IOMMU = 0x3B66
 GROUP_SET_CONTAINER = 0x3B68
 GROUP_GET_DEVICE_FD = 0x3B6A

@@ -6,9 +6,8 @@ from tests.kernel.contract.places import A40, L40S, MDEV_PARENTS, T4, A, functio
 from tests.kernel.contract.row import Basis, Rows
 from tests.kernel.contract.steps import closed, gone, leads, looks, names, puts, tells, unlisted, unreadable
 
-_Q4, _Q8, _A40_Q4 = T4.kind("4Q"), T4.kind("8Q"), A40.kind("4Q")
+_Q4, _A40_Q4 = T4.kind("4Q"), A40.kind("4Q")
 _DESCRIPTION = "num_heads=4, frl_config=60, framebuffer=4096M, max_resolution=7680x4320, max_instance={}\n"
-_LISTS = "public listings of real cards (kernel-and-tools.md, section 3)"
 _kernel = Rows("T4", Basis.KERNEL)
 
 ROWS = (

@@ -17,7 +17,6 @@ from tests.kernel.contract.steps import (
 
 _ALL = tuple(pci for card in CARDS for pci in (card.pci, *card.vfs))
 _OTHERS = "a machine has other functions, too"
-_INFORMATION = "seen on real cards: nv-procfs.c in open-gpu-kernel-modules prints it"
 
 
 def _information(name: str, pci: str, uuid: str, minor: int) -> str:

@@ -56,15 +56,6 @@ def test_mig_backed_types_have_public_ids_too_and_leave_those_of_the_others_as_t
     assert board("A40", "test").all_types == board("A40", "test").types
 
 
-def test_a_spec_may_have_certificates(tmp_path: Path) -> None:
-    file = tmp_path / "certified.yml"
-    file.write_text("certificates: [hosts]\nhosts: {a: {boards: [A40]}}")
-    assert load_spec(str(file)).certificates == ("hosts",)
-    file.write_text("certificates: [ghosts]\nhosts: {a: {boards: [A40]}}")
-    with pytest.raises(LabError, match="certificates: no certificates for 'ghosts'"):
-        load_spec(str(file))
-
-
 def test_a_gpu_may_start_in_mig_mode_with_instances_and_vgpus_that_somebody_else_made(tmp_path: Path) -> None:
     file = tmp_path / "mig.yml"
     file.write_text(
@@ -86,39 +77,37 @@ declared: {a: {x: {vgpu0: {profile: 1-5C}}}}
     assert [(vgpu.type.name, vgpu.gpu_instance) for vgpu in gpu.vgpus] == [("GRID A100-2-10C", gpu.instances[1].id)]
 
 
-def test_a_spec_may_have_jump_hosts(tmp_path: Path) -> None:
-    file = tmp_path / "far.yml"
-    file.write_text("jumps: [j1, j2]\nhosts: {a: {boards: [A40], via: j1}, b: {boards: [A40], via: [j1, j2]}}")
-    spec = load_spec(str(file))
-    assert [(one.name, one.is_jump, one.via) for one in spec.machines] == [
-        ("j1", True, ()),
-        ("j2", True, ()),
-        ("a", False, ("j1",)),
-        ("b", False, ("j1", "j2")),
-    ]
-    assert [host.name for host in spec.hosts] == ["a", "b"]
-    assert spec.host("j2").is_jump
-
-
 def test_a_spec_file_has_the_same_shape(tmp_path: Path) -> None:
     file = tmp_path / "site.yaml"
     file.write_text(
         """
+certificates: [hosts]
+jumps: [j1, j2]
 hosts:
   gpu-a:
     driver: 570.124.03
+    via: [j1, j2]
     framework: vendor-vfio
     numa: 3
-    boards: [A40, {board: NVIDIA L40S, pci: "0000:c1:00.0", numa: 1}]
+    boards: [A40, {board: NVIDIA L40S, pci: "0000:c1:00.0", numa: 1, vfs: 8}]
     vms: [web, "db[8:10]", {name: old, machine: pc, memory_mib: 32}]
     foreign: [{gpu: "0000:c1:00.0", vf: 5, type: 8Q, vm: old}]
-  gpu-b: {driver: r535, boards: [T4, T4, T4], vms: ["vm[01:02]"]}
+  gpu-b: {driver: r535, boards: [T4, T4, T4], vms: ["vm[01:02]"], via: j1, scheduler_counts_idle: false}
 declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
 """
     )
     spec = load_spec(str(file))
     first, second = spec.hosts
-    assert spec.name == "site"
+    assert (spec.name, spec.certificates) == ("site", ("hosts",))
+    assert [(one.name, one.is_jump, one.via) for one in spec.machines] == [
+        ("j1", True, ()),
+        ("j2", True, ()),
+        ("gpu-a", False, ("j1", "j2")),
+        ("gpu-b", False, ("j1",)),
+    ]
+    assert spec.host("j2").is_jump
+    assert [gpu.board.vfs for gpu in first.gpus] == [32, 8]
+    assert [host_state(host, boot_id="b").scheduler_counts_idle for host in spec.hosts] == [True, False]
     assert [(gpu.pci, gpu.numa_node) for gpu in first.gpus] == [("0000:41:00.0", 3), ("0000:c1:00.0", 1)]
     assert [vm.name for vm in first.vms] == ["web", "db8", "db9", "db10", "old"]
     assert (first.foreign[0].vf, first.foreign[0].uuid, first.foreign[0].vm) == (5, None, "old")
@@ -151,6 +140,8 @@ declared: {gpu-b: {vm02: {vgpu0: {profile: 4Q}}}}
         ("jumps: [a]\nhosts: {a: {boards: [A40]}}", "jumps: a appears twice", "own name"),
         ("jumps: j\nhosts: {a: {boards: [A40]}}", "jumps: not a list: 'j'", "[one, two]"),
         ("jumps: [-j]\nhosts: {a: {boards: [A40]}}", "jumps: not a host name: '-j'", "correct"),
+        ("certificates: [ghosts]\nhosts: {a: {boards: [A40]}}", "certificates: no certificates for 'ghosts'", "hosts"),
+        ("hosts: {a: {boards: [A40], scheduler_counts_idle: no way}}", "not true or false: 'no way'", ""),
         ("hosts: {a: {boards: [A40], numa: x}}", "numa: not a number: 'x'", "0"),
         ("hosts: {a: {boards: [{board: A40, vfs: 33}]}}", "vfs: 33 of the VFs of A40, which has 32", "fewer"),
         ("hosts: {a: {boards: [{board: A40, vfs: 0}]}}", "vfs: 0 of the VFs of A40", "fewer"),
@@ -204,22 +195,6 @@ def test_an_unknown_spec_lists_the_built_in_ones() -> None:
     with pytest.raises(LabError, match="no spec 'nope'") as caught:
         load_spec("nope")
     assert all(name in (caught.value.hint or "") for name in BUILTIN)
-
-
-def test_a_board_may_have_fewer_vfs_than_it_could(tmp_path: Path) -> None:
-    path = tmp_path / "small.yml"
-    path.write_text("hosts: {a: {boards: [{board: A40, vfs: 4}, A40]}}", encoding="utf-8")
-    assert [gpu.board.vfs for gpu in load_spec(str(path)).host("a").gpus] == [4, 32]
-
-
-def test_a_host_says_how_it_reads_idle_vgpus(tmp_path: Path) -> None:
-    spec = tmp_path / "spec.yml"
-    spec.write_text("hosts: {a: {boards: [A40]}, b: {boards: [A40], scheduler_counts_idle: false}}", encoding="utf-8")
-    hosts = load_spec(str(spec)).hosts
-    assert [host_state(host, boot_id="b").scheduler_counts_idle for host in hosts] == [True, False]
-    spec.write_text("hosts: {a: {boards: [A40], scheduler_counts_idle: no way}}", encoding="utf-8")
-    with pytest.raises(LabError, match=r"a\.scheduler_counts_idle: not true or false: 'no way'"):
-        load_spec(str(spec))
 
 
 @pytest.mark.parametrize("cell", ["", "n/a"])
