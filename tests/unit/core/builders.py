@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.lab.driver.model import TypeSpec
 
 HOST = HostName("kvm01")
 MACHINE = "4c4c4544003957108052b4c04f384833"
@@ -67,17 +68,18 @@ def gpu_uuid(pci: str) -> GpuUuid:
 
 def types(board: str) -> dict[int, VgpuType]:
     """The board's types as a host states them."""
-    return {
-        kind.id: VgpuType(
-            id=kind.id,
-            name=kind.name,
-            type_name=profiles.last_word(kind.name),
-            parsed=profiles.parse_type_name(kind.name),
-            framebuffer_mib=kind.framebuffer_mib,
-            max=kind.max_instances,
-        )
-        for kind in boards.board(board, "test").types
-    }
+    return {kind.id: _type(kind) for kind in boards.board(board, "test").types}
+
+
+def _type(kind: TypeSpec) -> VgpuType:
+    return VgpuType(
+        id=kind.id,
+        name=kind.name,
+        type_name=profiles.last_word(kind.name),
+        parsed=profiles.parse_type_name(kind.name),
+        framebuffer_mib=kind.framebuffer_mib,
+        max=kind.max_instances,
+    )
 
 
 def vf_address(pci: str, index: int) -> PciAddress:
@@ -119,13 +121,8 @@ def mig_gpu(board: str = "A100", pci: str = "0000:41:00.0", *, vfs: int = 8, fra
     assert spec.mig is not None
     profiles_there = {one.name: one for one in spec.mig.profiles}
     backed = {
-        kind.id: VgpuType(
-            id=kind.id,
-            name=kind.name,
-            type_name=profiles.last_word(kind.name),
-            parsed=profiles.parse_type_name(kind.name),
-            framebuffer_mib=kind.framebuffer_mib,
-            max=kind.max_instances,
+        kind.id: replace(
+            _type(kind),
             mig_profile=profiles_there[kind.profile].id if kind.profile else None,
             per_instance=kind.per_instance,
         )
@@ -603,12 +600,10 @@ def entry_fact(entry: LedgerEntry) -> protocol.LedgerEntry:
     return cast("protocol.LedgerEntry", fact)
 
 
-def _active_fact(row: snapshot.Active) -> protocol.ActiveFact:
+def _active_fact(row: snapshot.Active) -> Any:
     return {
-        "gpu": row.gpu,
+        **_pick(row, "gpu", "vm_uuid", "vm_name"),
         "instance": 0,
-        "vm_uuid": row.vm_uuid,
-        "vm_name": row.vm_name,
         "uuid": row.device.uuid if isinstance(row.device, Mdev) else None,
         "vf": row.device.pci if isinstance(row.device, Vf) else None,
         "type_id": None,
@@ -634,53 +629,24 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _gpu_fact(item: Gpu) -> protocol.GpuFact:
-    vgpu_types = item.types or {}
+def _gpu_fact(item: Gpu) -> Any:
+    own = ("pci", "uuid", "name", "pci_id", "framework", "problem", "mode", "numa_node", "framebuffer_mib")
+    of_type = ("id", "name", "max", "framebuffer_mib", "mig_profile")
+    of_vgpu = ("uuid", "type_id", "type_name", "placement_id", "gpu_instance")
     return {
-        "pci": item.pci,
-        "uuid": item.uuid,
-        "name": item.name,
-        "pci_id": item.pci_id,
-        "framework": item.framework,
-        "problem": item.problem,
-        "mode": item.mode,
-        "numa_node": item.numa_node,
-        "framebuffer_mib": item.framebuffer_mib,
+        **_pick(item, *own),
         "types": None
         if item.types is None
-        else [
-            {
-                "id": vgpu_type.id,
-                "name": vgpu_type.name,
-                "max": vgpu_type.max,
-                "framebuffer_mib": vgpu_type.framebuffer_mib,
-                "mig_profile": vgpu_type.mig_profile,
-                "max_per_instance": vgpu_type.per_instance,
-            }
-            for vgpu_type in vgpu_types.values()
-        ],
+        else [{**_pick(one, *of_type), "max_per_instance": one.per_instance} for one in item.types.values()],
         "offers": [
             [{"id": key, "available": number} for key, number in (parent.creatable or {}).items()]
             for parent in item.parents
         ],
         "parents": [
             {
-                "pci": parent.pci,
-                "vf_index": parent.vf_index,
-                "vfio_dev": parent.vfio_dev,
-                "iommu_group": parent.iommu_group,
+                **_pick(parent, "pci", "vf_index", "vfio_dev", "iommu_group"),
                 "creatable": None if parent.creatable is None else position,
-                "vgpus": [
-                    {
-                        "uuid": vgpu.uuid,
-                        "type_id": vgpu.type_id,
-                        "type_name": vgpu.type_name,
-                        "placement_id": vgpu.placement_id,
-                        "gpu_instance": vgpu.gpu_instance,
-                        "vfio": list(vgpu.vfio),
-                    }
-                    for vgpu in parent.vgpus
-                ],
+                "vgpus": [{**_pick(vgpu, *of_vgpu), "vfio": list(vgpu.vfio)} for vgpu in parent.vgpus],
             }
             for position, parent in enumerate(item.parents)
         ],
@@ -688,6 +654,10 @@ def _gpu_fact(item: Gpu) -> protocol.GpuFact:
         "mig": None if item.mig is None else _mig_fact(item.mig),
         "scheduler": _row(item.scheduler),
     }
+
+
+def _pick(value: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _mig_fact(found: Mig) -> protocol.MigFact:

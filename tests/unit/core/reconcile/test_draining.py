@@ -15,7 +15,6 @@ from tests.unit.core.reconcile.host_plans import RUN, after
 from tests.unit.core.reconcile.test_gpu_settings import FIXED, PCI
 from vgpumgr.core.driver import modprobe
 from vgpumgr.core.driver.modprobe import OUR_PATH, ModprobeFile
-from vgpumgr.core.model.snapshot import Vgpu
 from vgpumgr.core.reconcile import draining, purging, window
 from vgpumgr.names import PciAddress
 
@@ -30,23 +29,6 @@ def verdicts(view: HostView, gpu: PciAddress | None, *, moves: bool = False) -> 
     return [(row.vm, row.next) for row in draining.rows(view, gpu, moves=moves)]
 
 
-def with_foreign(view: HostView) -> HostView:
-    """The first GPU with a vGPU that is not ours, on its last function."""
-    gpu = view.snapshot.gpus[0]
-    parent = gpu.parents[-1]
-    foreign = Vgpu(
-        parent=parent.pci,
-        vf_index=parent.vf_index,
-        uuid=None,
-        type_id=builders.hardware_of(view).type_id,
-        type_name="A40-4Q",
-        placement_id=None,
-        vfio=("/dev/vfio/9",),
-    )
-    parents = (*gpu.parents[:-1], replace(parent, vgpus=(foreign,)))
-    return builders.change_gpus(view, lambda one: replace(one, parents=parents) if one.pci == gpu.pci else one)
-
-
 def test_idle_ones_stay_on_a_host_and_leave_a_gpu() -> None:
     view = builders.attached(builders.host())
     assert verdicts(view, None) == [("vm01", "stays")]
@@ -57,7 +39,7 @@ def test_idle_ones_stay_on_a_host_and_leave_a_gpu() -> None:
 
 
 def test_what_is_not_ours_is_lost_by_a_reboot_and_in_the_way_of_a_card() -> None:
-    view = with_foreign(builders.attached(builders.host()))
+    view = builders.with_foreign(builders.attached(builders.host()), parent_at=-1)
     assert (None, "stays") in verdicts(view, None)
     assert (None, "blocks") in verdicts(view, GPU, moves=True)
     assert len(draining.moves(view, GPU, builders.gpu_uuid(GPU))) == 1
