@@ -23,13 +23,13 @@ SIZES, PLACES = ("24Q", "12Q", "8Q", "4Q"), (0, 24, 40, 36)
 UUID = "9e0d0000-0000-4000-8000-00000000000{}"
 
 
-@pytest.fixture(scope="module")
-def lab(lab_factory: LabFactory) -> Iterator[Lab]:
+@pytest.fixture
+def lab(lab_factory: LabFactory, host: str) -> Iterator[Lab]:
+    """With such a GPU on that host."""
     with lab_factory.lend(FRAMEWORKS, wiped=True) as lab:
-        for host in HOSTS:
-            lab.must(host, "nvidia-smi vgpu -shm 1 -i 0")
-            gpu = discovered(lab, host)["gpus"][0]
-            lab.must(host, "; ".join(create(gpu, vf, short) for vf, short in enumerate(SIZES)))
+        lab.must(host, "nvidia-smi vgpu -shm 1 -i 0")
+        gpu = discovered(lab, host)["gpus"][0]
+        lab.must(host, "; ".join(create(gpu, vf, short) for vf, short in enumerate(SIZES)))
         yield lab
 
 
@@ -72,22 +72,23 @@ def test_the_mode_what_the_rest_of_the_gpu_takes_and_which_placement_each_vgpu_h
     assert {row["origin"] for row in rows} == {"foreign"}
 
 
-def test_a_place_that_another_tool_chose_is_told_until_a_reboot_ends_the_mode(lab: Lab) -> None:
-    lab.must(VENDOR, "echo 0 > /sys/bus/pci/devices/0000:41:00.7/nvidia/current_vgpu_type")
-    lab.must(VENDOR, "nvidia-smi vgpu -c -v -i 0 | grep -A20 'L40S-4Q' | grep -q 'Creatable Placement IDs *: 36$'")
-    fits = {kind["name"] for kind in discovered(lab, VENDOR)["gpus"][0]["types"] if kind["creatable_now"]}
+@pytest.mark.parametrize("host", [VENDOR])
+def test_a_place_that_another_tool_chose_is_told_until_a_reboot_ends_the_mode(lab: Lab, host: str) -> None:
+    lab.must(host, "echo 0 > /sys/bus/pci/devices/0000:41:00.7/nvidia/current_vgpu_type")
+    lab.must(host, "nvidia-smi vgpu -c -v -i 0 | grep -A20 'L40S-4Q' | grep -q 'Creatable Placement IDs *: 36$'")
+    fits = {kind["name"] for kind in discovered(lab, host)["gpus"][0]["types"] if kind["creatable_now"]}
     assert {"L40S-4Q", "L40S-2Q"} <= fits
     assert not fits & {"L40S-6Q", "L40S-8Q", "L40S-48Q"}
     assert computed(lab)
-    lab.must(VENDOR, create(discovered(lab, VENDOR)["gpus"][0], 3, "2Q"))
+    lab.must(host, create(discovered(lab, host)["gpus"][0], 3, "2Q"))
     choose = "/sys/bus/pci/devices/0000:41:00.7/nvidia/placement_id"
-    assert lab.ssh(VENDOR, f"echo 34 > {choose}").returncode != 0  # another vGPU's, and no id of a 2Q
+    assert lab.ssh(host, f"echo 34 > {choose}").returncode != 0  # another vGPU's, and no id of a 2Q
     assert told(lab, "L40S-2Q") == 36
-    lab.must(VENDOR, "echo 0 > /sys/bus/pci/devices/0000:41:00.6/nvidia/current_vgpu_type")
-    lab.must(VENDOR, f"echo 46 > {choose}")
+    lab.must(host, "echo 0 > /sys/bus/pci/devices/0000:41:00.6/nvidia/current_vgpu_type")
+    lab.must(host, f"echo 46 > {choose}")
     assert told(lab, "L40S-2Q") == 46
     assert computed(lab)
     # A reboot ends the mode and all vGPUs.
-    lab.control(VENDOR, "reboot")
-    assert discovered(lab, VENDOR)["gpus"][0]["mode"] == "equal-size"
-    assert vgpumgr(lab, "list", VENDOR, "-o", "json").document["vgpus"] == []
+    lab.control(host, "reboot")
+    assert discovered(lab, host)["gpus"][0]["mode"] == "equal-size"
+    assert vgpumgr(lab, "list", host, "-o", "json").document["vgpus"] == []

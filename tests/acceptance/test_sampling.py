@@ -93,14 +93,12 @@ def test_a_host_that_hangs_is_late_and_the_others_are_not(lab: Lab, context: Con
     lab.control(KVM02, "fault", name="ssh-hang")
     try:
         with sampler(context, round_timeout_s=5) as rounds:
-            begun = time.monotonic()
             found = by_host(rounds.round())
             assert found[KVM01].error is None
             assert found[KVM02].error in ("HostDeadline", "Unreachable")
             assert found[KVM02].failure is not None
             again = by_host(rounds.round())
             assert again[KVM01].measured[0].since_us == found[KVM01].measured[-1].until_us
-            assert time.monotonic() - begun < 30
     finally:
         lab.control(KVM02, "clear")
 

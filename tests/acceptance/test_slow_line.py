@@ -21,7 +21,7 @@ pytestmark = pytest.mark.lab
 
 HOST, VM = "kvm01", "vm05"
 AFTER_HANDSHAKE = 12  # at most so many exchanges
-COUNTING_S = 0.04  # pieces that belong together are carried together
+COUNTING_S = 0.2  # pieces that belong together are carried together, on a busy machine too
 
 
 def test_an_attach_waits_for_its_host_at_most_twelve_times_after_the_handshake(vf_fleet: Lab, tmp_path: Path) -> None:
