@@ -12,7 +12,6 @@ import pytest
 
 from tests import sources
 from tests.sources import PRODUCT
-from tests.unit.hints import called
 from vgpumgr import errors
 from vgpumgr.host import protocol
 from vgpumgr.link.program import refusals
@@ -87,7 +86,7 @@ def test_each_place_that_ends_a_command_with_six_is_known_with_its_reason() -> N
         for file in sources.files("vgpumgr")
         if any(f"{name}(" in sources.text(file) for name in busy)
         for node in ast.walk(sources.tree(file))
-        if isinstance(node, ast.Call) and (name := called(node.func)) in busy
+        if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in busy
     }
     assert found == PLACES.keys()
 

@@ -78,6 +78,9 @@ def test_what_runs_is_named_and_waited_for(fleet: Fleet) -> None:
     assert found.error.message == f"{HOST} is cordoned, but not free: 1 of 2 vGPUs there are in the way"
     assert next_of(found) == {VM: "blocks", OTHER: "stays"}
     assert any(f"{VM} runs with it" in line for line in found.error.details)
+    again = result(fleet.drain(options(), check=True)).error
+    assert again is not None
+    assert again.message.startswith(f"{HOST} is cordoned, but not free"), "a check of what is cordoned says that it is"
     assert fleet.drain(options(wait_s=60), meanwhile=lambda: stop(fleet, VM)).word == "unchanged"
 
 
@@ -99,14 +102,6 @@ def test_of_a_gpu_what_is_idle_goes_to_another_and_what_runs_follows_once_it_has
     for vm, slot in ((VM, SLOT), (VM, SLOTS[1]), (OTHER, SLOT)):
         promises.check_attached(fleet.machines[HOST], vm_uuid(HOST, vm), slot, "4Q")
     assert fleet.drain(options(gpu)).word == "unchanged"
-
-
-def test_a_check_of_what_is_cordoned_already_says_that_it_is(fleet: Fleet) -> None:
-    start(fleet, VM)
-    assert isinstance(result(fleet.drain(options())).error, errors.NotDrained)
-    again = result(fleet.drain(options(), check=True)).error
-    assert again is not None
-    assert again.message.startswith(f"{HOST} is cordoned, but not free")
 
 
 def test_what_fits_nowhere_else_stays_and_is_told_with_the_way_out(fleet: Fleet) -> None:
@@ -138,8 +133,8 @@ def purged(end: Outcome) -> PurgeResult:
     return end.result
 
 
-def has_ledger(cordoned: Fleet) -> bool:
-    return (cordoned.machines[HOST].root / LEDGER_PATH[1:]).exists()
+def has_ledger(fleet: Fleet) -> bool:
+    return (fleet.machines[HOST].root / LEDGER_PATH[1:]).exists()
 
 
 def test_all_that_is_ours_goes_once_it_was_foretold(cordoned: Fleet) -> None:
@@ -155,31 +150,20 @@ def test_all_that_is_ours_goes_once_it_was_foretold(cordoned: Fleet) -> None:
     assert cordoned.attach(HOST, VM, SLOTS[0], "4Q").word == "done"  # nothing is in the way of coming back
 
 
-def test_while_one_is_in_use_nothing_is_changed(cordoned: Fleet) -> None:
-    machine = cordoned.machines[HOST]
-    vm = machine.libvirt.vms[vm_uuid(HOST, VM)]
-    assert cordoned.start(HOST, vm)
-    before = machine.ledger()
-    found = purged(cordoned.purge(HOST))
+@pytest.mark.parametrize("asks", [False, True], ids=["before", "while the question stands"])
+def test_where_one_is_in_use_everything_stays_as_it_is_until_it_has_stopped(cordoned: Fleet, *, asks: bool) -> None:
+    before = cordoned.machines[HOST].ledger()
+    if asks:
+        found = purged(cordoned.purge(HOST, meanwhile=lambda: start(cordoned, VM)))
+    else:
+        start(cordoned, VM)
+        found = purged(cordoned.purge(HOST))
     assert [type(error) for error in found.errors] == [errors.InUse]
     assert (found.outcome, found.files) == (errors.Outcome.UNCHANGED, ())
-    assert machine.ledger() == before
-    cordoned.stop(HOST, vm)
+    assert cordoned.machines[HOST].ledger() == before
+    stop(cordoned, VM)
     assert purged(cordoned.purge(HOST)).outcome is errors.Outcome.DONE
     assert not has_ledger(cordoned)
-
-
-def test_a_vm_that_is_started_while_the_question_stands_keeps_everything_as_it_is(cordoned: Fleet) -> None:
-    machine = cordoned.machines[HOST]
-    before = machine.ledger()
-
-    def start() -> None:
-        assert cordoned.start(HOST, machine.libvirt.vms[vm_uuid(HOST, VM)])
-
-    found = purged(cordoned.purge(HOST, meanwhile=start))
-    assert [type(error) for error in found.errors] == [errors.InUse]
-    assert (found.outcome, found.files) == (errors.Outcome.UNCHANGED, ())
-    assert machine.ledger() == before
 
 
 WHY = "ECC errors"
@@ -195,8 +179,11 @@ def about(reason: str | None, gpu: str | None = None) -> CordonOptions:
 
 
 def test_a_cordon_of_one_controller_is_honoured_and_lifted_by_another(empty: Fleet) -> None:
-    said = empty.cordon(about(WHY))
-    assert said.word == "done"
+    before = empty.machines[HOST].ledger()
+    assert empty.cordon(about(WHY), check=True).word == "would_change"
+    assert empty.machines[HOST].ledger() == before
+    assert empty.cordon(about(None)).word == "unchanged", "a check writes nothing"
+    assert empty.cordon(about(WHY)).word == "done"
     refused = empty.attach(HOST, VM, DEFAULT_SLOT, "4Q", by="bob@ctl2")
     assert isinstance(refused.error, errors.Cordoned)
     assert refused.error.message.startswith(f"{HOST} is cordoned: {WHY} (anna@ctl1, ")
@@ -209,13 +196,6 @@ def test_a_cordon_of_one_controller_is_honoured_and_lifted_by_another(empty: Fle
     assert empty.cordon(about(None), by="bob@ctl2").word == "done"
     assert empty.cordon(about(None)).word == "unchanged"
     assert empty.attach(HOST, VM, DEFAULT_SLOT, "4Q").word == "done"
-
-
-def test_check_writes_nothing(empty: Fleet) -> None:
-    before = empty.machines[HOST].ledger()
-    assert empty.cordon(about(WHY), check=True).word == "would_change"
-    assert empty.machines[HOST].ledger() == before
-    assert empty.cordon(about(None)).word == "unchanged"
 
 
 def test_reconcile_serves_a_declared_vm_elsewhere_or_says_why_not(empty: Fleet) -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.unit.core import builders
+from tests.unit.documents import published
 from vgpumgr import errors, resources
 from vgpumgr.controller.results import (
     ChangeResult,
@@ -31,6 +32,7 @@ from vgpumgr.documents import (
     change,
     common,
     discover,
+    docs,
     error,
     explain,
     host,
@@ -40,6 +42,7 @@ from vgpumgr.documents import (
     slot,
     types,
     units,
+    version,
 )
 from vgpumgr.documents import list as vgpus
 from vgpumgr.names import HostName
@@ -118,3 +121,16 @@ def test_documents_are_made_of_jsons_own_types(framework: FrameworkName, board: 
     for document in (*made(view), *made(builders.attached(view))):
         assert others(document) == set()
         assert yaml.safe_load(yaml.safe_dump(document)) == document
+
+
+def test_a_list_of_pages_has_no_texts_and_a_page_has_its_own() -> None:
+    page = {"name": "words", "title": "Words"}
+    document = docs.document([page, {**page, "text": "# Words\n"}])
+    assert document["topics"] == [{**page, "text": None}, {**page, "text": "# Words\n"}]
+    assert published.problems("docs", document) == []
+
+
+def test_versions_are_by_name() -> None:
+    document = version.document({"vgpumgr": "0.1.0", "protocol": "5", "python": "3.11.2"})
+    assert document["versions"] == {"vgpumgr": "0.1.0", "protocol": "5", "python": "3.11.2"}
+    assert published.problems("version", document) == []

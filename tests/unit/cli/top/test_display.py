@@ -22,12 +22,20 @@ def first_words(terminal: Terminal) -> list[str]:
 
 
 def test_q_ends_it_and_the_terminal_is_as_it_was() -> None:
+    """In colours, with readings that follow one another, and the command's help one key away."""
     with Terminal([*LIVE, "moving"]) as terminal:
         terminal.until("\nvm02")
-        assert terminal.display.other
-        assert not terminal.display.cursor
-        assert not terminal.restored
-        terminal.press("q")
+        assert (terminal.display.other, terminal.display.cursor, terminal.restored) == (True, False, False)
+        assert terminal.display.coloured
+        terminal.until(" 10%")
+        terminal.press("\r")
+        terminal.until("SM, percent of the whole GPU: p50 50%")
+        assert terminal.display.lines[0] == "vm02 vgpu0"
+        terminal.press("\x1b")
+        terminal.until("\nvm02")
+        terminal.press("H")
+        terminal.until("the command's own help")
+        terminal.press("xq")
         assert terminal.wait() == 0
         assert terminal.restored
 
@@ -66,20 +74,19 @@ def test_keys_are_answered_while_hosts_are_waited_for() -> None:
         assert terminal.restored
 
 
-def test_readings_follow_one_another() -> None:
-    with Terminal([*LIVE, "moving"]) as terminal:
-        terminal.until("  1%")
-        terminal.until(" 10%")
-
-
 def test_sort_filter_and_hiding_are_keys() -> None:
-    """By SM first, the busiest above; then by framebuffer. A filter is typed, kept by Enter, dropped by Esc."""
+    """By SM first, the busiest above; then by framebuffer. What is not known is a question mark, a host not read is named. A filter is typed, kept by Enter, dropped by Esc."""
     with Terminal([*LIVE, "moving"]) as terminal:
         terminal.until("1-3 of 3  by sm  1 off hidden")
         assert first_words(terminal) == ["vm02", "🐧\\x1b[2J", "vm01"]
         terminal.press("o")
         terminal.until("1-4 of 4  by sm")
         assert first_words(terminal) == ["vm02", "🐧\\x1b[2J", "vm01", "vm03"]
+        # The whole line: a terminal may be read while it is written.
+        terminal.until(lambda seen: any(line.startswith("vm03") and line.endswith("?") for line in seen.lines))
+        (off,) = [line for line in terminal.display.lines if line.startswith("vm03")]
+        assert off.split() == ["vm03", "vgpu0", "kvm01", "?", "?/24.0", "50%", "A40-24Q", "?", "?", "?"]
+        assert "kvm02  ? not read: Unreachable" in terminal.display.text
         terminal.press("s")
         terminal.until("by fb")
         assert first_words(terminal)[:2] == ["vm01", "vm02"]
@@ -94,28 +101,6 @@ def test_sort_filter_and_hiding_are_keys() -> None:
         terminal.press("\x1b")
         terminal.until(lambda display: "only" not in display.text)
         assert len(first_words(terminal)) == 3
-
-
-def test_what_is_not_known_is_a_question_mark_and_a_host_not_read_is_named() -> None:
-    with Terminal([*LIVE, "moving"]) as terminal:
-        terminal.until("\nvm02")
-        terminal.press("o")
-        # The whole line: a terminal may be read while it is written.
-        terminal.until(lambda seen: any(line.startswith("vm03") and line.endswith("?") for line in seen.lines))
-        (off,) = [line for line in terminal.display.lines if line.startswith("vm03")]
-        assert off.split() == [
-            "vm03",
-            "vgpu0",
-            "kvm01",
-            "?",
-            "?/24.0",
-            "50%",
-            "A40-24Q",
-            "?",
-            "?",
-            "?",
-        ]
-        assert "kvm02  ? not read: Unreachable" in terminal.display.text
 
 
 def test_a_new_size_is_taken_at_once() -> None:
@@ -149,34 +134,16 @@ def test_arrows_and_pages_move_the_selection_and_the_screen_follows() -> None:
         terminal.until("1-18 of 500")
 
 
-def test_enter_shows_all_about_the_selected_vm_and_the_help_of_the_command_is_one_key_away() -> None:
-    with Terminal([*LIVE, "moving"]) as terminal:
-        terminal.until("\nvm02")
-        terminal.press("\r")
-        terminal.until("SM, percent of the whole GPU: p50 50%")
-        assert terminal.display.lines[0] == "vm02 vgpu0"
-        terminal.press("\x1b")
-        terminal.until("\nvm02")
-        terminal.press("H")
-        terminal.until("the command's own help")
-
-
-def test_a_terminal_that_knows_ascii_only_gets_bars_of_it() -> None:
+def test_a_terminal_that_knows_ascii_only_gets_bars_of_it_and_no_colour_where_it_is_not_wanted() -> None:
     """And a name that it cannot show does not end the program."""
-    with Terminal([*LIVE, "moving"], {"PYTHONIOENCODING": "latin-1"}) as terminal:
+    with Terminal([*LIVE, "moving"], {"PYTHONIOENCODING": "latin-1", "NO_COLOR": "1"}) as terminal:
         terminal.until("\nvm02")
+        assert not terminal.display.coloured
         (row,) = [line for line in terminal.display.lines if line.startswith("vm02")]
         assert "#####  " in row
         assert any(line.startswith("?\\x1b[2J") for line in terminal.display.lines)
         terminal.press("q")
         assert terminal.wait() == 0
-
-
-def test_colour_is_left_out_where_it_is_not_wanted() -> None:
-    with Terminal([*LIVE, "moving"]) as coloured, Terminal([*LIVE, "moving"], {"NO_COLOR": "1"}) as plain:
-        coloured.until("\nvm02")
-        plain.until("\nvm02")
-        assert (coloured.display.coloured, plain.display.coloured) == (True, False)
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again() -> None:

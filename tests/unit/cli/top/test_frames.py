@@ -96,7 +96,7 @@ def test_whatever_is_pressed_the_frame_fits_and_shows_a_whole_page_with_the_sele
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_every_order_has_what_is_unknown_last_and_the_rest_by_name(sort: str) -> None:
+def test_every_order_has_what_is_unknown_last_also_reversed_and_the_rest_by_name(sort: str) -> None:
     vgpus = [
         made_up.vgpu(1, sm=5, used=1),
         made_up.vgpu(2, sm=5, used=9),
@@ -109,6 +109,13 @@ def test_every_order_has_what_is_unknown_last_and_the_rest_by_name(sort: str) ->
         "sm": ["vm03", "vm01", "vm02", "vm04"],
         "fb": ["vm02", "vm03", "vm01", "vm04"],
     }.get(sort, ["vm01", "vm02", "vm03", "vm04"])
+    reversed_names = [row.vm for row in table.arranged(rows, sort, reverse=True)]
+    assert reversed_names == {
+        "vm": ["vm04", "vm03", "vm02", "vm01"],
+        "host": ["vm04", "vm03", "vm02", "vm01"],
+        "sm": ["vm01", "vm02", "vm03", "vm04"],
+        "fb": ["vm01", "vm03", "vm02", "vm04"],
+    }.get(sort, ["vm01", "vm02", "vm03", "vm04"])
 
 
 def test_the_filter_wants_every_word_somewhere_in_the_row() -> None:
@@ -116,16 +123,6 @@ def test_the_filter_wants_every_word_somewhere_in_the_row() -> None:
     assert [row.vm for row in table.arranged(rows, "vm", pattern="A40 VM07")] == ["vm07"]
     assert len(table.arranged(rows, "vm", pattern="kvm01")) == 29
     assert table.arranged(rows, "vm", pattern="kvm02") == []
-
-
-@pytest.mark.parametrize("sort", SORTS)
-def test_reversed_it_is_the_other_way_round_and_what_is_unknown_stays_last(sort: str) -> None:
-    vgpus = [made_up.vgpu(1, sm=5, used=1), made_up.vgpu(2, sm=70, used=9), made_up.vgpu(3, state="off")]
-    rows = live.rows([made_up.one_round(made_up.gpu(*vgpus))])
-    names = [row.vm for row in table.arranged(rows, sort, reverse=True)]
-    assert names == {"vm": ["vm03", "vm02", "vm01"], "host": ["vm03", "vm02", "vm01"]}.get(
-        sort, ["vm01", "vm02", "vm03"]
-    )
 
 
 def test_rows_of_a_group_stand_together_under_its_name() -> None:
@@ -276,6 +273,7 @@ def test_the_detail_of_a_vgpu_has_its_facts_and_its_plots_and_says_when_it_is_go
     assert lines[0] == "vm01 vgpu0"
     assert any(line.startswith("SM, percent of the whole GPU: p50 40%, p95 40%, max 40%") for line in lines)
     assert any("20.0 of 24.0 GiB (83%)" in line for line in lines)
+    assert any(line.startswith("  GPU") and line.endswith("% in use") for line in lines), "no mark that says of nothing"
     assert any("⣿" in line or "⣤" in line or "⢸" in line for line in lines)
     gone = texts(frame((made_up.failed_round(),), View(detail=at), 24))
     assert gone[0] == "vm01 vgpu0"
@@ -322,13 +320,6 @@ def test_the_detail_has_the_last_day_of_that_vgpu_where_samples_are_stored() -> 
     (line,) = (line for line in shown[0] if line.startswith("  last 24 h"))
     assert line.split(maxsplit=3)[3:] == ["▁▅█  SM, each bar 1 h: its mean 0% to 100%"]
     assert not any("last 24 h" in line for line in shown[1])
-
-
-def test_the_detail_has_no_question_mark_that_does_not_say_of_what() -> None:
-    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, sm=40))),)
-    at = frame(rounds, View(), 24).at
-    (line,) = (line for line in texts(frame(rounds, View(detail=at), 24)) if line.startswith("  GPU"))
-    assert line.endswith("% in use")
 
 
 # Plots and what they are of
