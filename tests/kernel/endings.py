@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.kernel.vm import Vm
 
-_PATIENCE_S = 120.0
+_PATIENCE_S = 600.0
 _THERE = "there\n"
 # The plugin's node is of its own making; its children do not have it open. The vGPU is the host's only one, whose number nothing
 # tells: only its node can be opened.

@@ -44,7 +44,7 @@ def hidden_holder(vm: Vm, device: str) -> Iterator[None]:
         yield
     finally:
         holder.stdin.close()
-        holder.wait(30)
+        holder.wait(300)
         holder.stdout.close()
 
 

@@ -30,9 +30,9 @@ from typing import Any, Callable, NoReturn
 
 Answer = dict[str, Any]
 _READ_BYTES = 1 << 16
-_DEFAULT_WITHIN_S = 40.0
-_CLOSES_S = 10.0
-_NODE_S = 10.0  # udev makes /dev/vfio/N some time after the device is there
+_DEFAULT_WITHIN_S = 150.0
+_CLOSES_S = 60.0
+_NODE_S = 60.0  # udev makes /dev/vfio/N some time after the device is there
 _PR_SET_PDEATHSIG = 1
 # linux/vfio.h: _IO(';', 100 + n)
 _SET_IOMMU, _SET_CONTAINER, _GET_DEVICE_FD = 0x3B66, 0x3B68, 0x3B6A

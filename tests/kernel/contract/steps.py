@@ -6,7 +6,7 @@ from typing import Literal
 
 from tests.kernel.contract.row import Among, Done, Like, Operation, Outcome, Refused, Step, Tells, Waits
 
-_COMES_BACK_S = 30.0  # a wait that has to end: much more than a slow machine needs
+_COMES_BACK_S = 120.0  # a wait that has to end: much more than a slow machine needs
 _STILL_WAITS_S = 0.2
 
 

@@ -35,11 +35,11 @@ class Mounted:
         ready = threading.Event()
         self.server = threading.Thread(target=mount, args=(tree, str(top)), kwargs={"ready": ready})
         self.server.start()
-        assert ready.wait(10)
+        assert ready.wait(300)
 
     def close(self) -> None:
         self.driver.close()
         # -f ends the connection too: a mount namespace made meanwhile (a lab's) has a copy of the mount, and lives on.
-        subprocess.run(["umount", "-f", str(self.top)], check=True, timeout=20)
-        self.server.join(20)
+        subprocess.run(["umount", "-f", str(self.top)], check=True)
+        self.server.join(300)
         assert not self.server.is_alive()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 A = "9e0d0000-0000-4000-8000-00000000000a"
 B = "9e0d0000-0000-4000-8000-00000000000b"
 VM = "6a1f0000-0000-4000-8000-000000000001"
-PF, VF0, VF1 = "0000:41:00.0", "0000:41:00.4", "0000:41:00.5"
+PF, VF0 = "0000:41:00.0", "0000:41:00.4"
 A40_4Q, L40S_4Q = 560, 1150
 
 
@@ -57,7 +57,7 @@ def test_a_waiting_removal_ends_with_the_lab() -> None:
     writer = threading.Thread(target=lambda: ended.append(failed(lambda: host.remove_mdev(A))))
     writer.start()
     host.close()
-    writer.join(5)
+    writer.join(300)
     assert ended == ["EINTR"]
 
 
@@ -109,9 +109,9 @@ def test_a_qemu_that_exits_has_the_vgpu_though_nvml_lists_it_no_more_and_a_remov
     writer = threading.Thread(target=host.remove_mdev, args=(A,))
     writer.start()
     while (found := host.find(A)) and not found[1].leaving:
-        revision = host.wait_change(revision, 5)
+        revision = host.wait_change(revision, 300)
     host.release(VM)
-    writer.join(5)
+    writer.join(300)
     assert not writer.is_alive()
     assert A40_4Q not in {kind.id for kind in admission.creatable_on(*host.parent(VF0))}
     host.reboot("boot-2")

@@ -81,7 +81,7 @@ def test_slow_exit_leaves_a_qemu_that_ends_and_seems_to_have_nothing(own: Lab) -
     own.control(HOST, "fault", name=f"slow-exit:{LONG}")
     own.control(HOST, "hold", vm="vm01")
     own.control(HOST, "release", vm="vm01")
-    wait_until(lambda: "[-name" not in "".join(processes(own, "qemu-system")), "the end of its memory")
+    wait_until(lambda: "[-name" not in "".join(processes(own, "qemu-system")), "the end of its memory", timeout=300)
     (qemu,) = processes(own, "qemu-system")
     assert re.fullmatch(r"[DSZ] qemu-system-x86 \[\]", qemu)  # Z: the first thread is done, another one closes
     threads = own.must(HOST, "cat /proc/$(pgrep qemu-system)/task/*/stat").splitlines()
@@ -103,7 +103,7 @@ def test_a_plugin_that_outlives_a_slow_exit_has_its_vgpus_device_open_all_the_wh
     own.control(HOST, "hold", vm="vm01")
     (before,) = processes(own, "nvidia-vgpu-mgr")
     own.control(HOST, "release", vm="vm01")
-    wait_until(lambda: "[-name" not in "".join(processes(own, "qemu-system")), "the end of its memory")
+    wait_until(lambda: "[-name" not in "".join(processes(own, "qemu-system")), "the end of its memory", timeout=300)
     assert before.endswith("/dev/nvidia-vgpu0")
     assert processes(own, "nvidia-vgpu-mgr") == [before]  # a device that was removed would be "(deleted)"
     assert own.must(HOST, "ls /dev/nvidia-vgpu0").strip() == "/dev/nvidia-vgpu0"
@@ -117,7 +117,7 @@ def test_a_fault_lasts_as_long_as_it_says_and_a_second_one_takes_its_place(own: 
     assert own.control(HOST, "status")["faults"] == ["slow-exit:0.2", "slow-plugin:0.2"]
     own.control(HOST, "hold", vm="vm01")
     own.control(HOST, "release", vm="vm01")
-    wait_until(lambda: not processes(own, "qemu-system|nvidia-vgpu-mgr"), "the end of all")
+    wait_until(lambda: not processes(own, "qemu-system|nvidia-vgpu-mgr"), "the end of all", timeout=300)
     own.control(HOST, "clear")
     own.control(HOST, "hold", vm="vm01")
     own.control(HOST, "release", vm="vm01")

@@ -49,11 +49,11 @@ def night(lab: Lab, *options: str) -> tuple[int, str, str]:
     """What `install cron` prints now, run as cron would: exit code, stdout, stderr."""
     env = {**lab.env, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     argv = [*PROGRAM, "install", "cron", "--jitter", "0", *options]
-    printed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=600).stdout
     line = printed.splitlines()[-1].split(None, 6)[6].replace(r"\%", "%")
     bare = {"HOME": os.environ.get("HOME", "/root"), "PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "LOGNAME": "root"}
     done = subprocess.run(
-        ["/bin/sh", "-c", line], env=bare, cwd="/", input="", capture_output=True, text=True, check=False, timeout=120
+        ["/bin/sh", "-c", line], env=bare, cwd="/", input="", capture_output=True, text=True, check=False, timeout=600
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -158,7 +158,7 @@ def test_the_control_socket_carries_answers_and_errors_on_a_long_path(tmp_path: 
         with pytest.raises(LabError, match="ZeroDivisionError"):
             control.ask(folder, "bug")
         assert control.ask(folder, "hold", {"vm": "vm01"}) == {"echo": "vm01"}
-        server.join(10)
+        server.join(300)
     with pytest.raises(LabError, match="is not running"):
         control.ask(folder, "status")
 

@@ -49,7 +49,7 @@ class Machine:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
 
     def must(self, *arguments: str, user: str = "root") -> Any:
@@ -136,7 +136,7 @@ def test_a_host_that_is_reached_twice_has_one_lock(machine: Machine) -> None:
     with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        done = machine.run("--timeout", "1", "attach", VM, "--profile", "4Q")
+        done = machine.run("--timeout", "5", "attach", VM, "--profile", "4Q")
         holder.communicate()
     assert done.returncode == 6, done.stderr
     assert "kvm01: locked by an unknown process" in done.stderr

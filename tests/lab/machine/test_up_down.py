@@ -67,7 +67,7 @@ def test_a_killed_supervisor_takes_its_host_along(lab_factory: LabFactory, numbe
 
     os.kill(fleet.read(lab.layout).hosts[0].pid, number)
 
-    wait_until(lambda: gone(pids), "the end of the host", timeout=10)
+    wait_until(lambda: gone(pids), "the end of the host", timeout=300)
     assert fleet.status(lab.layout)[0].answer is None
     if number == signal.SIGKILL:  # what is left in the directory does not stand in the way of the next lab
         fleet.up(lab.layout, "mdev-pf")
@@ -98,7 +98,7 @@ def test_up_holds_no_descriptor_and_prints_only_exports(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
             pass_fds=(writing,),
         )
         os.close(writing)
@@ -157,11 +157,11 @@ def test_up_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as up:
-        wait_until(lambda: bool((record := layout.read()) and record.hosts), "the first pids", timeout=20)
+        wait_until(lambda: bool((record := layout.read()) and record.hosts), "the first pids", timeout=300)
         up.kill()
     record = layout.read()
     assert record is not None
-    wait_until(lambda: not any(is_running(host) for host in record.hosts), "the hosts' own end", timeout=20)
+    wait_until(lambda: not any(is_running(host) for host in record.hosts), "the hosts' own end", timeout=300)
     assert fleet.down(layout)
     assert not folder.exists()
 

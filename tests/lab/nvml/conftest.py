@@ -109,7 +109,7 @@ class Smi:
 
     def run_file(self, source: Host, *arguments: str) -> tuple[str, int]:
         with self._started(source, *arguments) as process:
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate()
         return out, process.returncode
 
     def first_lines(self, count: int, source: Host, *arguments: str) -> list[str]:
