@@ -1,7 +1,6 @@
 """The host program on a fake root, as a process of its own: ROOT, then `--key value` for what a test injects.
 
 --lease S    the lease's length
---stays      the SSH session cannot be ended when the lease does
 --kill POINT SIGKILL itself at this point of a step
 --block      writes never return; the file BEGUN tells that one has begun
 --real       writes go to the files, and NVML is the machine's
@@ -15,6 +14,7 @@ import argparse
 import itertools
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ def _count_renames(kill: str) -> None:
     os.rename = counting  # type: ignore[assignment]
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=Path)
     parser.add_argument("--lease", type=float, default=30)
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--api", type=int)
     parser.add_argument("--mig", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
 
     def at(point: str) -> None:
         if point == options.kill:
@@ -82,4 +82,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))
