@@ -33,29 +33,27 @@ def declared(folder: Path, text: str = HOSTS) -> Inventory:
     return load(folder, home=folder, environ={"KEYS": "/etc/keys"})
 
 
-def test_text_that_is_not_utf8_names_its_line(tmp_path: Path) -> None:
-    """Latin-1 bytes are a problem at the line where they stand."""
-    (tmp_path / "hosts.yml").write_bytes(HOSTS.encode() + b"# M\xfcller\n")
-    assert problems(tmp_path) == ("hosts.yml:2: not UTF-8 text; save it as UTF-8",)
-
-
 def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
     """A file saved with a BOM is read like any other."""
     (tmp_path / "hosts.yml").write_bytes(b"\xef\xbb\xbf" + HOSTS.encode())
     assert len(load(tmp_path, home=tmp_path, environ={}).hosts) == 2
 
 
-def test_control_characters_name_their_line(tmp_path: Path) -> None:
-    """A character that YAML forbids is a problem at its line, not a traceback."""
-    (tmp_path / "hosts.yml").write_text(HOSTS + "# \x07\n")
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (HOSTS.encode() + b"# M\xfcller\n", "2: not UTF-8 text; save it as UTF-8"),
+        (HOSTS.encode() + b"# \x07\n", "2: not YAML: "),
+        (b"a: " + b"[" * 100_000, "1: nested deeper than 50 levels"),
+        (b"#" * (MAX_BYTES + 1), "1: larger than 8 MiB; split it into several files"),
+    ],
+    ids=["Latin-1", "a control character", "deep", "huge"],
+)
+def test_what_is_no_inventory_is_a_problem_at_its_line(tmp_path: Path, content: bytes, problem: str) -> None:
+    """And no traceback, and at once: 8 MiB are refused before they are parsed."""
+    (tmp_path / "hosts.yml").write_bytes(content)
     (line,) = problems(tmp_path)
-    assert line.startswith("hosts.yml:2: not YAML: ")
-
-
-def test_deep_nesting_is_refused_at_once(tmp_path: Path) -> None:
-    """A hundred thousand open brackets are a problem."""
-    (tmp_path / "hosts.yml").write_text("a: " + "[" * 100_000)
-    assert problems(tmp_path) == ("hosts.yml:1: nested deeper than 50 levels",)
+    assert line.startswith(f"hosts.yml:{problem}")
 
 
 def test_billion_laughs_are_refused(tmp_path: Path) -> None:
@@ -65,12 +63,6 @@ def test_billion_laughs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("\n".join(lines))
     (line,) = problems(tmp_path)
     assert "expands to more than 2,000,000 values" in line
-
-
-def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
-    """More than 8 MiB in one file is a problem that says what to do."""
-    (tmp_path / "hosts.yml").write_text("#" * (MAX_BYTES + 1))
-    assert problems(tmp_path) == ("hosts.yml:1: larger than 8 MiB; split it into several files",)
 
 
 def test_a_pipe_does_not_make_it_wait(tmp_path: Path) -> None:
@@ -173,11 +165,6 @@ def test_a_path_with_blanks_is_quoted_as_ssh_wants_it(tmp_path: Path) -> None:
     assert declared(tmp_path, text).host("kvm01").endpoint.known_hosts == "/a b/50%"
 
 
-def test_known_hosts_is_the_person_s_own_by_default(tmp_path: Path) -> None:
-    """Without a word on it, ~/.ssh/known_hosts holds the hosts' keys."""
-    assert declared(tmp_path).host("kvm01").endpoint.known_hosts == f"{tmp_path}/.ssh/known_hosts"
-
-
 @pytest.mark.parametrize(
     ("arguments", "site", "agent"),
     [
@@ -193,6 +180,7 @@ def test_the_site_s_host_keys_and_the_agent_may_be_named(tmp_path: Path, argumen
     found = declared(tmp_path, text).host("kvm01").endpoint
     assert (found.site_known_hosts, found.agent) == (site.format(home=tmp_path), agent.format(home=tmp_path))
     assert ({"site_known_hosts", "agent"} <= found.unsaid) is not bool(arguments)
+    assert found.known_hosts == f"{tmp_path}/.ssh/known_hosts", "the person's own, where nothing else is said"
 
 
 def test_an_unknown_host_names_the_nearest_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import time
@@ -29,6 +30,21 @@ scrape_configs:
     honor_labels: true
     static_configs: [{{targets: ["{target}"]}}]
 """
+
+
+def promtool(*arguments: str, folder: Path) -> str:
+    """What it says; it has to be content."""
+    done = subprocess.run(
+        ["/usr/bin/promtool", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"PATH": os.defpath},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @contextmanager

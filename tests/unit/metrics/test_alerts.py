@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.unit.metrics.prometheus import promtool
 from vgpumgr import resources
 from vgpumgr.cli.main import run
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = sorted((ROOT / "tests/cases/alerts").glob("*_test.yml"))
-
-
-def promtool(*arguments: str, folder: Path) -> str:
-    """What it says; it has to be content."""
-    done = subprocess.run(
-        ["/usr/bin/promtool", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={"PATH": os.defpath},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def rules() -> list[dict[str, Any]]:
