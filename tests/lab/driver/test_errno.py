@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr.lab.driver import admission
-from vgpumgr.lab.driver.driver import Driver
+from vgpumgr.lab.driver.driver import CARD_EXCHANGED, Driver
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 A = "9e0d0000-0000-4000-8000-00000000000a"
-B = "9e0d0000-0000-4000-8000-00000000000b"
 VM = "6a1f0000-0000-4000-8000-000000000001"
 PF, VF0 = "0000:41:00.0", "0000:41:00.4"
 A40_4Q, L40S_4Q = 560, 1150
@@ -132,3 +131,21 @@ def test_no_vm_starts_before_the_last_one_is_done_with_the_vgpu() -> None:
         found = host.find(A)
         assert found is not None
         host.end_plugin(found[1])
+
+
+@pytest.mark.parametrize("spec", ["mdev-pf", "mdev-vf", "vendor-vfio"])
+def test_a_card_exchanged_in_its_slot_is_another_one_from_the_next_reboot_on_and_at_no_later_one(spec: str) -> None:
+    host = driver(spec)
+
+    def uuids() -> dict[str, str]:
+        return {pci: host.gpu(pci).uuid for pci in (PF, "0000:81:00.0")}
+
+    first = uuids()
+    host.set_fault(f"{CARD_EXCHANGED}:{PF}")
+    assert uuids() == first
+    host.reboot("boot-2")
+    second = uuids()
+    assert second[PF] != first[PF]
+    assert second["0000:81:00.0"] == first["0000:81:00.0"]
+    host.reboot("boot-3")
+    assert uuids() == second

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab.driver.migs import error_of
 from tests.lab.driver.sequences import geometry_of
 from tests.lab.driver.test_admission_laws import PCI, one_gpu
 from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
@@ -17,8 +17,6 @@ from vgpumgr.lab.driver.model import ModuleOptions
 from vgpumgr.lab.driver.scheduler import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vgpumgr.lab.driver.driver import Driver
     from vgpumgr.lab.driver.model import Gpu, TypeSpec
 
@@ -47,20 +45,12 @@ def test_core_and_the_labs_driver_compute_the_same_ids_for_every_type(code: str)
         assert bool(places.supported(gpu.board, kind, mixed=False)) == gpu.board.placements
 
 
-def error_of(change: Callable[[], None]) -> int | None:
-    try:
-        change()
-    except OSError as error:
-        return error.errno
-    return None
-
-
 def test_a_driver_with_places_of_its_own_lets_none_be_chosen() -> None:
     driver, gpu = mixed_gpu()
     vf = vf_pci(gpu, 0)
     driver.set_vf_type(vf, kind_of(gpu, "8Q").id)
     driver.set_fault("own-places")
-    assert error_of(lambda: driver.set_placement(vf, 40)) == errno.EIO
+    assert error_of(lambda: driver.set_placement(vf, 40)) == "EIO"
     driver.clear_faults()
     driver.set_placement(vf, 40)
     assert gpu.vgpus[0].placement_id == 40
@@ -69,7 +59,7 @@ def test_a_driver_with_places_of_its_own_lets_none_be_chosen() -> None:
 def test_without_vfs_the_mode_cannot_be_set() -> None:
     driver, gpu = one_gpu("A40", MDEV_VF)
     gpu.vfs_on = False
-    assert error_of(lambda: driver.set_mixed(PCI, mixed=True)) == errno.EOPNOTSUPP
+    assert error_of(lambda: driver.set_mixed(PCI, mixed=True)) == "EOPNOTSUPP"
 
 
 def test_the_mode_ends_with_a_reboot_a_reload_and_sriov_manage() -> None:
@@ -88,7 +78,7 @@ def test_the_mode_ends_with_a_reboot_a_reload_and_sriov_manage() -> None:
 def test_fixed_share_does_not_go_with_it() -> None:
     driver, gpu = mixed_gpu()
     fixed = Order(policy=3, engine=None, arr=0, factor=0, frequency_hz=0, time_slice_ns=0)
-    assert error_of(lambda: driver.set_scheduler(PCI, fixed)) == errno.EOPNOTSUPP
+    assert error_of(lambda: driver.set_scheduler(PCI, fixed)) == "EOPNOTSUPP"
     driver.set_mixed(PCI, mixed=False)
     driver.set_scheduler(PCI, fixed)
     assert admission.creatable(gpu)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dose import dose
+from tests.lab.driver.migs import cut
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
@@ -227,3 +228,30 @@ def test_a_board_may_have_its_first_vf_at_function_2_of_another_pci_domain() -> 
     for number, address in ((0, "0001:c8:00.2"), (6, "0001:c8:01.0"), (14, "0001:c8:02.0"), (47, "0001:c8:06.1")):
         assert posixpath.basename(sysfs.tree.readlink(f"{top}/virtfn{number}")) == address
     assert "DC-4Q" in sysfs.read("/bus/pci/devices/0001:c8:00.2/nvidia/creatable_vgpu_types")
+
+
+def test_an_mdev_parent_has_the_types_of_both_modes_and_those_of_the_other_mode_are_not_available() -> None:
+    sysfs = Sys("mig")
+    backed, sliced = (f"/class/mdev_bus/{vf}/mdev_supported_types" for vf in (VF0, "0000:81:00.4"))
+    assert sysfs.list(backed) == sysfs.list(sliced)
+    assert sysfs.read(f"{backed}/nvidia-475/name") == "GRID A100-2-10C\n"
+    free = "available_instances"
+    assert [sysfs.read(f"{sliced}/nvidia-{kind}/{free}") for kind in (468, 475)] == ["1\n", "0\n"]
+    assert [sysfs.read(f"{backed}/nvidia-{kind}/{free}") for kind in (468, 475)] == ["0\n", "0\n"]
+    gpu = sysfs.driver.gpu("0000:41:00.0")
+    instance = cut(sysfs.driver, gpu, "2g.10gb")
+    assert sysfs.read(f"{backed}/nvidia-475/{free}") == "1\n"
+    sysfs.write(f"{backed}/nvidia-475/create", A)
+    assert sysfs.read(f"/bus/mdev/devices/{A}/nvidia/gpu_instance_id") == f"{instance.id}\n"
+    assert sysfs.read(f"/bus/mdev/devices/{A}/nvidia/placement_id") == "Not Applicable\n"
+    assert sysfs.read(f"/class/mdev_bus/{VF1}/mdev_supported_types/nvidia-475/{free}") == "0\n"
+
+
+def test_vfs_that_sriov_manage_takes_away_are_gone_from_sys() -> None:
+    sysfs = Sys("mig")
+    sysfs.driver.set_vfs("0000:41:00.0", on=False)
+    assert sysfs.read("/bus/pci/devices/0000:41:00.0/sriov_numvfs") == "0\n"
+    assert VF0 not in sysfs.list("/class/mdev_bus")
+    assert "0000:81:00.4" in sysfs.list("/class/mdev_bus")
+    sysfs.driver.set_vfs("0000:41:00.0", on=True)
+    assert VF0 in sysfs.list("/class/mdev_bus")

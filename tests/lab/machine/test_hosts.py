@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import slow_line
+
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab, LabFactory
 
@@ -92,3 +94,16 @@ def test_a_foreign_vgpu_is_there_with_its_vm(lab_factory: LabFactory) -> None:
     lab = lab_factory("mixed-fleet")
     (uuid,) = lab.must("kvm03", "ls /sys/bus/mdev/devices").split()
     assert uuid in lab.must("kvm03", "virsh dumpxml legacy01")
+
+
+def test_no_deadline_passes_over_a_line_that_is_slow_and_loses_much(mdev_vf_lab: Lab, tmp_path: Path) -> None:
+    """150 ms and 1 % are what the deadlines have to bear; here a fifth of all pieces is lost, so that some are for sure."""
+    with slow_line.before(mdev_vf_lab, "kvm01", tmp_path, round_trip_s=0.15, loss=0.2) as (inventory, line):
+        for command in (
+            ("attach", "vm05", "--profile", "4Q", "--on", "kvm01"),
+            ("show", "vm05"),
+            ("detach", "vm05", "--yes", "--on", "kvm01"),
+        ):
+            done = mdev_vf_lab.run("-i", str(inventory), *command)
+            assert done.returncode == 0, done.stderr
+    assert line.stalls > 0

@@ -23,6 +23,7 @@ from vgpumgr.lab.machine.holder import read_guest
 from vgpumgr.lab.machine.libvirtd import domain_xml
 from vgpumgr.lab.machine.root import HostRoot
 from vgpumgr.lab.machine.sshd import reserve_port
+from vgpumgr.store import only_one, place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,3 +171,17 @@ def test_a_device_node_waits_for_the_boot_to_make_dev_vfio(tmp_path: Path) -> No
     with pytest.raises(FileNotFoundError):
         root.make_node("vfio/20")
     assert list((root.path / "dev").iterdir()) == []
+
+
+def test_what_the_program_kept_beside_the_store_goes_with_the_lab(tmp_path: Path) -> None:
+    """Else the next lab there shows what the VMs of this one used."""
+    layout = Layout(folder=tmp_path / "lab")
+    layout.folder.mkdir()
+    layout.write(LabRecord(spec="default", hosts=()))
+    for database in (layout.store, place.samples_beside(layout.store)):
+        for end in ("", "-wal", "-shm"):
+            database.with_name(database.name + end).touch()
+    for lock in (only_one.NAME, only_one.COLLECTOR):
+        layout.store.with_name(lock).touch()
+    layout.wipe()
+    assert not layout.folder.exists()
