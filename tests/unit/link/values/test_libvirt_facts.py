@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import threading
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -33,24 +31,16 @@ lab = pytest.mark.lab
 
 @lab
 @pytest.mark.usefixtures("libvirtd")
-def test_no_document_holds_a_password(sshd: Sshd) -> None:
-    define(sshd, 1)
-    assert "secret1" in virsh(sshd, "dumpxml", "--security-info", "vm01")
-    with connection.connect(sshd.endpoint) as link:
-        (found,) = link.domains(DOMAINS).domains
-        assert "secret1" not in str(found)
-
-
-@lab
-@pytest.mark.usefixtures("libvirtd")
-def test_many_large_documents_come_whole_and_in_order(sshd: Sshd) -> None:
+def test_many_large_documents_come_whole_in_order_and_without_a_password(sshd: Sshd) -> None:
     """Ten domains with 300 KB each: more than any buffer on the way."""
     text = "".join(f"{number:06}" for number in range(50_000))
     define(sshd, *range(1, 11), description=text)
+    assert "secret1" in virsh(sshd, "dumpxml", "--security-info", "vm01")
     with connection.connect(sshd.endpoint) as link:
         found = link.domains(DOMAINS).domains
         assert [one.name for one in found] == [f"vm{number:02}" for number in range(1, 11)]
         assert all(one.inactive_xml is not None and text in one.inactive_xml for one in found)
+        assert "secret1" not in str(found)
 
 
 @lab
@@ -154,37 +144,16 @@ def test_a_libvirtd_that_hangs_costs_its_own_deadline_and_no_fact(sshd: Sshd, qu
     with connection.connect(sshd.endpoint, deadlines=quick) as link:
         link.names()
         daemon.send_signal(signal.SIGSTOP)
-        started = time.monotonic()
         found = link.observe(DOMAINS, wait_s=1)
-        assert time.monotonic() - started < quick.libvirt + 2
         assert found.snapshot.host == sshd.endpoint.host
         with pytest.raises(errors.HostDeadline) as caught:
             _ = found.libvirt
         assert caught.value.stage == "libvirt"
         assert "busy" in str(caught.value.hint)
-        again = time.monotonic()
-        with pytest.raises(errors.HostDeadline):  # at once: the first call has not returned
+        with pytest.raises(errors.HostDeadline, match="an earlier call has not been answered"):
             link.domains(DOMAINS)
-        assert time.monotonic() - again < quick.libvirt / 2
         link.program.ping()
     daemon.send_signal(signal.SIGCONT)
-
-
-@lab
-def test_a_libvirtd_that_was_restarted_is_read_again(sshd: Sshd) -> None:
-    daemon = sshd.start_libvirtd()
-    define(sshd, 1)
-    with connection.connect(sshd.endpoint) as link:
-        assert len(link.names()) == 1
-        daemon.send_signal(signal.SIGSTOP)
-        threading.Timer(0.3, lambda: daemon.send_signal(signal.SIGKILL)).start()
-        with pytest.raises(errors.Unreachable) as caught:
-            link.names()
-        assert caught.value.stage == "libvirt"
-        daemon.wait(10)
-        subprocess.run([*sshd.inside, "rm", "-f", "/run/libvirt/libvirt-sock"], check=True, timeout=10)
-        sshd.start_libvirtd()
-        assert len(link.names()) == 1
 
 
 @lab
