@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
+import codecs
 import fcntl
 import os
 import pty
 import re
+import select
 import struct
-import subprocess
-import sys
 import termios
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.lab_fixtures import zygote
 
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
 
 COLUMNS = 80
 _ENDS_S = 120
+_LOOK_S = 0.05
 
 
 class Seen(NamedTuple):
@@ -52,20 +53,20 @@ class Seen(NamedTuple):
         return re.findall(r"\r\x1b\[K(\d+ of \d+ [^\r\n]*)", self.raw)
 
 
-def watch(lab: Lab, *arguments: str) -> Seen:
-    """Run the program there, with a terminal for both streams."""
+def watch(lab: Lab, *arguments: str, typed: str = "") -> Seen:
+    """Run the program there, with a terminal for all three streams, at which somebody types."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
-    argv = [str(Path(sys.executable).with_name("vgpumgr")), *arguments]
     started = time.monotonic()
-    child = subprocess.Popen(
-        argv, env={**lab.env, "TERM": "xterm", "NO_COLOR": "1"}, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
+    env = {**lab.env, "TERM": "xterm", "NO_COLOR": "1"}
+    one = zygote().start(*arguments, env=env, terminal=os.ttyname(theirs))
+    os.write(ours, typed.encode())
     pieces: list[tuple[float, str]] = []
-    # EIO: the other side is closed.
-    with contextlib.suppress(OSError):
-        while piece := os.read(ours, 65536):
-            pieces.append((time.monotonic() - started, piece.decode()))
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    # Our end of theirs stays open, so that nothing is lost before the program has opened it: the end is when nobody writes.
+    while (running := one.running) or select.select([ours], [], [], 0)[0]:
+        if select.select([ours], [], [], _LOOK_S if running else 0)[0]:
+            pieces.append((time.monotonic() - started, decoder.decode(os.read(ours, 65536))))
+    os.close(theirs)
     os.close(ours)
-    return Seen(child.wait(_ENDS_S), tuple(pieces))
+    return Seen(one.wait(_ENDS_S), tuple(pieces))

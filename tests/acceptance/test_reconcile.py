@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.acceptance import domains, truth
+from tests.acceptance import domains, terminal, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
 from tests.lab_fixtures import fewer_vfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.lab_fixtures import Lab, LabFactory
 
@@ -176,26 +173,12 @@ def test_more_than_thirty_per_cent_of_destroys_is_refused_whole_until_their_numb
     assert ours(fleet) == had
     reconcile(fleet, "-i", str(inventory), "--yes", "--confirm-destroys", "3", code=5)
     assert ours(fleet) == had
-    no = on_terminal(fleet, "n\n", "reconcile", "-i", str(inventory), "--confirm-destroys", "4")
-    assert (no.returncode, ours(fleet)) == (1, had)
-    assert "0 to create, 4 to destroy: continue? [y/N]" in no.stdout
-    yes = on_terminal(fleet, "y\n", "reconcile", "-i", str(inventory), "--confirm-destroys", "4")
-    assert yes.returncode == 0, yes.stdout
+    asked = ("reconcile", "-i", str(inventory), "--confirm-destroys", "4")
+    no = terminal.watch(fleet, *asked, typed="n\n")
+    assert (no.code, ours(fleet)) == (1, had)
+    assert "0 to create, 4 to destroy: continue? [y/N]" in no.raw
+    yes = terminal.watch(fleet, *asked, typed="y\n")
+    assert yes.code == 0, yes.raw
     assert set(ours(fleet)) == set(had) - {"vm01", "vm02", "vm03", "vm04"}
     reconcile(fleet)
     assert set(ours(fleet)) == set(had)
-
-
-def on_terminal(lab: Lab, answer: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The program with a terminal as all three streams, which somebody types at."""
-    program = (Path(sys.executable).with_name("vgpumgr"), *arguments)
-    typed = f"import pty, sys; sys.exit(pty.spawn({[str(word) for word in program]!r}) >> 8)"
-    return subprocess.run(
-        [sys.executable, "-c", typed],
-        input=answer,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **lab.env},
-    )

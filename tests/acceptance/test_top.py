@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
+# A real start, as the terminal is given back at the real end.
 TOP = [sys.executable, "-m", "vgpumgr.cli.main", "top", "--every", "1s"]
 
 
