@@ -144,26 +144,28 @@ def test_a_gpu_is_chosen_by_index_address_or_uuid(smi: Smi, make_host: Callable[
     assert len(smi.run(host, "-L", "-i", "0,1")[0].splitlines()) == 2
 
 
-@pytest.mark.parametrize("name", ["7", "0000:ff:00.0", "GPU-00000000-0000-0000-0000-000000000000", "x", ""])
-def test_an_unknown_gpu_is_nvmls_not_found(smi: Smi, host: Host, name: str) -> None:
-    assert smi.run(host, "vgpu", "-i", name) == ("No devices were found\n", 6)
+def test_an_unknown_gpu_is_nvmls_not_found(smi: Smi, host: Host) -> None:
+    for name in ("7", "0000:ff:00.0", "GPU-00000000-0000-0000-0000-000000000000", "x", ""):
+        assert smi.run(host, "vgpu", "-i", name) == ("No devices were found\n", 6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--frobnicate"], "ERROR: Option --frobnicate is not recognized."),
-        (["vgpu", "-z"], "ERROR: Option -z is not recognized."),
-        (["fabric"], "ERROR: Option fabric is not recognized."),
-        (["-L", "-q"], "Invalid combination of input arguments."),
-        (["vgpu", "-v"], "Invalid combination of input arguments."),
-        (["-i"], "Missing value for option -i."),
+_USAGE = {
+    "ERROR: Option --frobnicate is not recognized.": ["--frobnicate"],
+    "ERROR: Option -z is not recognized.": ["vgpu -z"],
+    "ERROR: Option fabric is not recognized.": ["fabric"],
+    "Missing value for option -i.": ["-i"],
+    "Invalid combination of input arguments.": [
+        *("-L -q", "vgpu -v", "vgpu -lgi", "-cgi 19", "mig", "mig -C", "mig -lgi -lci", "mig -cgi 19 -dgi"),
     ],
-)
-def test_what_is_not_an_option_is_a_usage_error(smi: Smi, host: Host, arguments: list[str], says: str) -> None:
-    out, status = smi.run(host, *arguments)
-    assert out.startswith(says)
-    assert status == 2
+}
+
+
+@pytest.mark.parametrize(("says", "words"), [(says, words) for says, some in _USAGE.items() for words in some])
+def test_what_is_not_an_option_or_does_not_go_together_is_a_usage_error(
+    smi: Smi, make_host: Callable[[str], Host], says: str, words: str
+) -> None:
+    out, status = smi.run(make_host("mig"), *words.split())
+    assert (out.startswith(says), status) == (True, 2)
 
 
 def test_help_needs_no_driver(smi: Smi) -> None:

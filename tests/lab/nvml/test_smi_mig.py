@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.lab.driver.migs import cut
 from tests.lab.nvml.test_nvidia_smi import values
 
@@ -179,14 +177,3 @@ def test_a_mig_backed_type_names_its_profile(smi: Smi, make_host: Callable[..., 
     names = ("Name", "GPU Instance Profile ID", "Max Instances", "Max Instances Per GI")
     assert [values(block, name)[0] for name in names] == ["NVIDIA H100-2-20C", "14", "3", "1"]
     assert "Max Instances Per GI" not in smi.run(make_host("mig"), "vgpu", "-s", "-v")[0]  # R570
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["mig"], ["mig", "-C"], ["mig", "-lgi", "-lci"], ["mig", "-cgi", "19", "-dgi"], ["-cgi", "19"], ["vgpu", "-lgi"]],
-)
-def test_what_does_not_go_together_is_a_usage_error(
-    smi: Smi, make_host: Callable[..., Host], arguments: list[str]
-) -> None:
-    out, status = smi.run(make_host("mig"), *arguments)
-    assert (out.startswith("Invalid combination of input arguments."), status) == (True, 2)
