@@ -26,10 +26,10 @@ with only_one(Path(sys.argv[1]), "bert@ctl2"):
 """
 
 
-def holder(store: Path) -> subprocess.Popen[str]:
+def holder(store: Path, before: str = "") -> subprocess.Popen[str]:
     """Another process that holds the lock until its stdin ends."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", before + _HOLDER, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -89,15 +89,7 @@ def test_where_it_cannot_be_made_the_run_is_told_so(tmp_path: Path) -> None:
 
 def test_a_full_disk_does_not_stop_the_run_that_has_the_lock(tmp_path: Path) -> None:
     """The owner's line cannot be written then (here: a limit on the size of files); the second run is busy all the same."""
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{_HOLDER}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", limited, tmp_path / "store.sqlite"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+    process = holder(tmp_path / "store.sqlite", "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))")
     with pytest.raises(errors.AlreadyRunning), only_one(tmp_path / "store.sqlite", "anna@ctl1"):
         pass
     process.communicate("")

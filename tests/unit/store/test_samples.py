@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from contextlib import closing
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,6 +57,12 @@ def rounds(count: int, *, vms: int = 1, begin_us: int = T0, every_s: int = 10, h
     ]
 
 
+def fill(samples: Samples, quarters: int, *, begin_us: int = T0) -> None:
+    """Forty VMs for so many quarters of an hour."""
+    for quarter in range(quarters):
+        samples.add(rounds(6, vms=40, every_s=150, begin_us=begin_us + quarter * BUCKET_US))
+
+
 def totals(samples: Samples, begin_us: int, end_us: int) -> dict[VgpuKey, Tally]:
     return {series.key: series.total() for series in samples.usage(window(begin_us, end_us))}
 
@@ -74,7 +81,7 @@ def test_the_last_round_is_read_again_whole(samples: Samples) -> None:
     (host,) = samples.latest()
     assert host.last == one
     assert samples.cursors() == {KVM01: one.cursor}
-    assert samples.every_s() == 10
+    assert (samples.every_s(), samples.newest_us()) == (10, T0 + 10 * SECOND)
 
 
 def test_a_round_without_a_reading_keeps_the_cursor_and_counts_its_error(samples: Samples) -> None:
@@ -129,7 +136,7 @@ def test_usage_is_of_the_window_the_vm_and_the_host_that_were_asked_for(samples:
 
 def test_nothing_asked_makes_no_file(samples: Samples) -> None:
     assert (samples.latest(), samples.cursors(), samples.every_s(), list(samples.usage(HOUR))) == ((), {}, None, [])
-    assert samples.names() == (set(), set())
+    assert (samples.names(), samples.newest_us()) == ((set(), set()), None)
     assert (samples.coarsen(before_us=T0), samples.prune(before_us=T0, max_bytes=0)) == (0, 0)
     assert not samples.path.parent.exists()
 
@@ -174,20 +181,16 @@ def test_what_is_too_old_goes_with_all_that_is_about_it(samples: Samples) -> Non
 
 
 def test_the_file_shrinks_when_it_is_pruned(samples: Samples) -> None:
-    for quarter in range(24):
-        samples.add(rounds(6, vms=40, every_s=150, begin_us=T0 + quarter * BUCKET_US))
+    fill(samples, 24)
     full = size(samples)
     samples.prune(before_us=T0 + 20 * BUCKET_US, max_bytes=LIMIT)
     assert size(samples) < full / 2.5  # the tables of everything else take some pages, too
     assert not samples.path.with_name("samples.db-wal").exists()
-    with sqlite3.connect(samples.path) as file:
-        assert file.execute("PRAGMA freelist_count").fetchone() == (0,)
-    file.close()
+    assert done_by_hand(samples, "PRAGMA freelist_count") == [(0,)]
 
 
 def test_a_file_over_its_limit_loses_its_oldest_until_it_fits(samples: Samples) -> None:
-    for quarter in range(16):
-        samples.add(rounds(6, vms=40, every_s=150, begin_us=T0 + quarter * BUCKET_US))
+    fill(samples, 16)
     limit = size(samples) * 2 // 3
     gone = samples.prune(before_us=T0, max_bytes=limit)
     assert 0 < gone < 16 * 40
@@ -199,8 +202,7 @@ def test_a_file_over_its_limit_loses_its_oldest_until_it_fits(samples: Samples) 
 
 
 def test_one_sample_of_a_clock_years_ahead_costs_the_others_nothing(samples: Samples) -> None:
-    for quarter in range(16):
-        samples.add(rounds(6, vms=40, every_s=150, begin_us=T0 + quarter * BUCKET_US))
+    fill(samples, 16)
     samples.add(rounds(1, begin_us=T0 + 14 * 365 * 86400 * SECOND, host="kvm02"))
     gone = samples.prune(before_us=T0, max_bytes=size(samples) * 2 // 3)
     assert 0 < gone < 16 * 30
@@ -233,12 +235,6 @@ def test_a_host_has_no_more_series_than_a_host_can_have_and_keeps_those_it_had(
     assert samples.latest()[0].counters[KEY].observed_s == 20
 
 
-def test_the_newest_sample_is_known_and_none_where_there_is_none(samples: Samples) -> None:
-    assert samples.newest_us() is None
-    samples.add(rounds(2))
-    assert samples.newest_us() == T0 + 20 * SECOND
-
-
 def test_a_clock_of_ours_that_jumps_ahead_erases_nothing(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     retention = Retention(every_s=10, keep_s=35 * 86400, max_bytes=LIMIT)
     monkeypatch.setattr("vgpumgr.controller.collect.time.time", lambda: T0 / 1e6 + 40 * 86400)
@@ -252,8 +248,7 @@ def test_vms_and_hosts_that_went_are_forgotten_with_their_errors_where_the_limit
     samples: Samples,
 ) -> None:
     samples.add([*rounds(1, host="kvm02"), replace(failed_round(at_us=T0), host=HostName("kvm02"))])
-    for quarter in range(16):
-        samples.add(rounds(6, vms=40, every_s=150, begin_us=T0 + (1 + quarter) * BUCKET_US))
+    fill(samples, 16, begin_us=T0 + BUCKET_US)
     limit = size(samples) * 2 // 3
     assert samples.prune(before_us=T0, max_bytes=limit) > 0
     assert [host.last.host for host in samples.latest()] == ["kvm01", "kvm02"], "not yet older than what is kept"
@@ -290,9 +285,7 @@ def test_a_day_of_500_vms_would_be_a_fraction_of_the_limit(samples: Samples) -> 
 
 def size(samples: Samples) -> int:
     """After what stands in the WAL was put into the file."""
-    with sqlite3.connect(samples.path) as file:
-        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    file.close()
+    done_by_hand(samples, "PRAGMA wal_checkpoint(TRUNCATE)")
     return samples.path.stat().st_size
 
 
@@ -305,22 +298,25 @@ def test_a_damaged_file_is_an_error_that_says_how_to_move_it_away(samples: Sampl
         assert f"mv {samples.path} {samples.path}.broken" in str(raised.value.hint)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"boot": 1}', "null"])
-def test_damage_that_only_we_can_see_is_told_as_damage_too(samples: Samples, text: str) -> None:
-    samples.add(rounds(1))
-    with sqlite3.connect(samples.path) as file:
-        file.execute("UPDATE host SET round = ?, cursor = ?", (text, text))
-    file.close()
-    for work in (samples.latest, samples.cursors, samples.names):
-        with pytest.raises(errors.SamplesCorrupt, match="damaged"):
-            work()
+def done_by_hand(samples: Samples, statement: str, *values: object, timeout: float = 5.0) -> list[tuple[Any, ...]]:
+    """Somebody else's hand in the file: what the statement gives."""
+    with closing(sqlite3.connect(samples.path, timeout=timeout)) as file, file:
+        return file.execute(statement, values).fetchall()
 
 
-def test_text_that_is_no_utf_8_is_damage(samples: Samples) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            f"UPDATE host SET round = '{text}', cursor = '{text}'"
+            for text in ("", "{", "[]", "{}", '{"boot": 1}', "null")
+        ),
+        "UPDATE host SET name = CAST(x'ff' AS TEXT)",  # no UTF-8
+    ],
+)
+def test_damage_that_only_we_can_see_is_told_as_damage_too(samples: Samples, change: str) -> None:
     samples.add(rounds(1))
-    with sqlite3.connect(samples.path) as file:
-        file.execute("UPDATE host SET name = CAST(x'ff' AS TEXT)")
-    file.close()
+    done_by_hand(samples, change)
     for work in (samples.latest, samples.cursors, samples.names):
         with pytest.raises(errors.SamplesCorrupt, match="damaged"):
             work()
@@ -328,23 +324,18 @@ def test_text_that_is_no_utf_8_is_damage(samples: Samples) -> None:
 
 def test_a_tally_that_holds_no_numbers_is_damage_and_no_end_of_the_collector(samples: Samples) -> None:
     samples.add(rounds(1))
-    with sqlite3.connect(samples.path) as file:
-        file.execute("UPDATE bucket SET sm_busy = 'much'")
-    file.close()
+    done_by_hand(samples, "UPDATE bucket SET sm_busy = 'much'")
     with pytest.raises(errors.SamplesCorrupt, match="damaged") as held:
         samples.add(rounds(1, begin_us=T0 + 10 * SECOND))
     assert held.value.__traceback__ is not None
-    with sqlite3.connect(samples.path, timeout=0) as file:  # whoever still holds the error holds neither lock nor file
-        assert file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
-    file.close()
+    # Whoever still holds the error holds neither lock nor file.
+    assert done_by_hand(samples, "PRAGMA wal_checkpoint(TRUNCATE)", timeout=0) == [(0, 0, 0)]
     assert not samples.path.with_name("samples.db-wal").exists()
 
 
 def test_the_migrations_make_the_table_that_the_program_asks(samples: Samples) -> None:
     samples.add(rounds(1))
-    with sqlite3.connect(samples.path) as file:
-        made = [row[1] for row in file.execute("PRAGMA table_info(bucket)")]
-    file.close()
+    made = [row[1] for row in done_by_hand(samples, "PRAGMA table_info(bucket)")]
     assert sorted(made) == sorted(sample_tables.BUCKET)
 
 
@@ -352,22 +343,18 @@ def test_rounds_stored_before_gpus_had_temperatures_modes_and_holders_are_brough
     """Also those of hosts that were not read. What is unknown of them stays unknown."""
     samples.add([*rounds(1), failed_round(at_us=T0, host="kvm09")])
     before = samples.latest()
-    with sqlite3.connect(samples.path) as older:
-        older.execute("DELETE FROM migration WHERE version >= 3")
-        older.execute(
-            "UPDATE host SET round = json_remove(round, '$.reading.gpus[0].temperature_c', '$.reading.gpus[0].power_mw',"
-            " '$.reading.gpus[0].mode', '$.reading.gpus[0].holders')"
-            " WHERE json_type(round, '$.reading') = 'object'"
-        )
-    older.close()
+    done_by_hand(samples, "DELETE FROM migration WHERE version >= 3")
+    done_by_hand(
+        samples,
+        "UPDATE host SET round = json_remove(round, '$.reading.gpus[0].temperature_c', '$.reading.gpus[0].power_mw',"
+        " '$.reading.gpus[0].mode', '$.reading.gpus[0].holders') WHERE json_type(round, '$.reading') = 'object'",
+    )
     assert samples.latest() == before, "read without a migration"
     samples.add(())
     assert samples.latest() == before
-    with sqlite3.connect(samples.path) as newer:
-        assert newer.execute("SELECT max(version) FROM migration").fetchone() == (4,)
-        for field in ("power_mw", "holders"):
-            assert newer.execute("SELECT count(*) FROM host WHERE round LIKE ?", (f"%{field}%",)).fetchone() == (1,)
-    newer.close()
+    assert done_by_hand(samples, "SELECT max(version) FROM migration") == [(4,)]
+    for field in ("power_mw", "holders"):
+        assert done_by_hand(samples, "SELECT count(*) FROM host WHERE round LIKE ?", f"%{field}%") == [(1,)]
 
 
 def test_a_journal_is_no_store_of_samples(samples: Samples) -> None:
@@ -384,9 +371,7 @@ def test_a_journal_is_no_store_of_samples(samples: Samples) -> None:
 
 def test_a_newer_schema_is_left_alone(samples: Samples) -> None:
     samples.add(rounds(1))
-    with sqlite3.connect(samples.path) as newer:
-        newer.execute("INSERT INTO migration VALUES (?, '')", (sample_tables.SCHEMA.version + 1,))
-    newer.close()
+    done_by_hand(samples, "INSERT INTO migration VALUES (?, '')", sample_tables.SCHEMA.version + 1)
     with pytest.raises(errors.NewerSchema):
         samples.add(rounds(1))
     with pytest.raises(errors.NewerSchema):

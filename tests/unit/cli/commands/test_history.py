@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
+import logging
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from vgpumgr.cli.main import run
+from vgpumgr.controller import environment
 from vgpumgr.store.journal import Journal
 from vgpumgr.store.journal_entry import Intent
 
@@ -171,30 +170,38 @@ def test_a_damaged_journal_is_an_error_that_says_how_to_go_on(capsys: pytest.Cap
     assert f"mv {store} {store}.broken" in told
 
 
-@pytest.mark.parametrize("text", ["soon", "7", "-3d", "2026-13-01", "999999w"])
-def test_since_that_is_no_age_and_no_date_is_a_usage_error(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["history", f"--since={text}"]) == 2
-    assert "neither an age" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        *((f"--since={text}", "neither an age") for text in ("soon", "7", "-3d", "2026-13-01", "999999w")),
+        ("--limit=99999999999999999999", "--limit"),
+    ],
+)
+def test_an_age_or_a_limit_that_is_none_is_a_usage_error(
+    option: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["history", option]) == 2
+    assert told in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("three")
-def test_a_limit_that_no_journal_can_hold_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["history", "--limit", "99999999999999999999"]) == 2
-    assert "--limit" in capsys.readouterr().err
-
-
-def test_a_bug_prints_its_traceback_only_where_it_was_asked_for(store: Path) -> None:
+def test_a_bug_prints_its_traceback_only_where_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each command sets logging up; where none does, Python prints what is logged at once."""
-    script = "import sys\nfrom vgpumgr.controller import environment\nfrom vgpumgr.cli.main import run\n"
-    script += "environment.open_journal = lambda warn: 1 / 0\nsys.exit(run(sys.argv[1:]))\n"
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
-
-    def said(*options: str) -> str:
-        words = [sys.executable, "-c", script, "history", *options]
-        return subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=60).stderr
-
-    assert said().startswith("error: unexpected ZeroDivisionError")
-    assert "Traceback" in said("-v")
+    monkeypatch.setattr(environment, "open_journal", lambda warn: 1 / 0)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
+    try:
+        assert run(["history"]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("error: unexpected ZeroDivisionError")
+        assert "Traceback" not in said
+        root.handlers.clear()
+        assert run(["history", "-v"]) == 1
+        assert "Traceback" in capsys.readouterr().err
+    finally:
+        root.setLevel(level)
 
 
 def test_text_from_outside_cannot_move_the_cursor(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
