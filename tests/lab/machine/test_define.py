@@ -26,7 +26,7 @@ HOST = "kvm01"
 QEMU = "/usr/bin/qemu-system-x86_64"
 VMS = [VmSpec(name=f"late{n}", uuid=f"6a1f0000-0000-4000-8000-0000000009{n:02}") for n in range(3)]
 # libvirt starts QEMU anew to learn what it can do as soon as the program's file is another.
-KILLED = """mv {qemu} {qemu}.real
+KILLED = """[ -e {qemu}.real ] || mv {qemu} {qemu}.real
 cat > {qemu} <<'END'
 #!/bin/sh
 [ {times} -gt "$(wc -l < /tmp/starts)" ] && echo >> /tmp/starts && kill -KILL $$
@@ -37,7 +37,7 @@ chmod 755 {qemu}
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own(lab_factory: LabFactory) -> Iterator[Lab]:
     lab = lab_factory(ONE, shared=False)
     yield lab
