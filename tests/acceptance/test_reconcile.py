@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.acceptance.command import Runs
+    from tests.acceptance.near import Near
     from tests.lab_fixtures import Lab, LabFactory
 
 pytestmark = pytest.mark.lab
@@ -39,7 +41,7 @@ def fleet(lab_factory: LabFactory, spec: str) -> Iterator[Lab]:
         yield lab
 
 
-def reconcile(lab: Lab, *arguments: str, code: int = 0) -> Ran:
+def reconcile(lab: Runs, *arguments: str, code: int = 0) -> Ran:
     return vgpumgr(lab, "reconcile", *arguments, code=code)
 
 
@@ -48,15 +50,14 @@ def causes(ran: Ran) -> dict[str, str]:
     return {row["vm"]: row["cause"] for row in ran.document["drift"]}
 
 
-def ours(lab: Lab) -> dict[str, tuple[str, str, str]]:
+def ours(lab: Runs) -> dict[str, tuple[str, str, str]]:
     """VM → (host, GPU, device) of every vGPU of ours."""
-    return {
-        row["vm"]: (row["host"], row["gpu"], row["uuid"] or row["vf"]) for row in vgpus(lab) if row["origin"] == "ours"
-    }
+    return places(vgpus(lab))
 
 
-def foreign(lab: Lab) -> list[Any]:
-    return [row for row in vgpus(lab) if row["origin"] == "foreign"]
+def places(rows: list[dict[str, Any]]) -> dict[str, tuple[str, str, str]]:
+    """The same of these rows of `list`."""
+    return {row["vm"]: (row["host"], row["gpu"], row["uuid"] or row["vf"]) for row in rows if row["origin"] == "ours"}
 
 
 def kinds(ran: Ran) -> dict[str | None, str]:
@@ -79,9 +80,11 @@ def test_every_declared_vm_is_served_on_its_host(fleet: Lab) -> None:
 
 
 def test_what_a_hand_and_a_reboot_took_comes_back_as_the_same_devices_and_the_foreign_one_stays(fleet: Lab) -> None:
-    had, strange = ours(fleet), foreign(fleet)
-    fleet.must("kvm01", "bash", "-c", f"'echo 1 > /sys/bus/mdev/devices/{mdev_of(fleet, 'vm02')}/remove'")
-    fleet.must("kvm03", "bash", "-c", f"'echo 1 > /sys/bus/mdev/devices/{mdev_of(fleet, 'vm32')}/remove'")
+    rows = vgpus(fleet)
+    had, strange = places(rows), [row for row in rows if row["origin"] == "foreign"]
+    for vm in ("vm02", "vm32"):
+        host, _, uuid = had[vm]
+        fleet.must(host, f"echo 1 > /sys/bus/mdev/devices/{uuid}/remove")
     fleet.control("kvm02", "reboot")
     checked = reconcile(fleet, "--check", "-o", "json", code=3)
     assert causes(checked) == {
@@ -97,13 +100,10 @@ def test_what_a_hand_and_a_reboot_took_comes_back_as_the_same_devices_and_the_fo
     assert truth.hardware(fleet, "kvm02") == {}
     done = reconcile(fleet, "-o", "json")
     assert {step["verb"] for step in done.document["plan"]} == {"create_vgpu"}
-    assert (ours(fleet), foreign(fleet)) == (had, strange)
+    rows = vgpus(fleet)
+    assert (places(rows), [row for row in rows if row["origin"] == "foreign"]) == (had, strange)
     assert len(strange) == 1
     assert not reconcile(fleet, "-o", "json").document["changed"]
-
-
-def mdev_of(lab: Lab, vm: str) -> str:
-    return next(str(row["uuid"]) for row in vgpus(lab) if row["vm"] == vm)
 
 
 def test_a_vm_taken_out_of_the_inventory_loses_its_vgpu_after_the_question_and_one_attached_by_hand_stays(
@@ -117,11 +117,15 @@ def test_a_vm_taken_out_of_the_inventory_loses_its_vgpu_after_the_question_and_o
     asked = reconcile(fleet, "-i", str(inventory), "--confirm-destroys", "1", code=2)
     assert "no longer in the inventory" in asked.out
     assert "--yes" in asked.err
-    assert ours(fleet) == had
     refused = reconcile(fleet, "-i", str(inventory), "--yes", "--quiet", code=5)
     assert "all that the inventory declared on kvm03" in refused.err
     assert ours(fleet) == had
-    reconcile(fleet, "-i", str(inventory), "--yes", "--confirm-destroys", "1")
+    confirmed = ("reconcile", "-i", str(inventory), "--confirm-destroys", "1")
+    no = terminal.watch(fleet, *confirmed, typed="n\n")
+    assert (no.code, ours(fleet)) == (1, had)
+    assert "0 to create, 1 to destroy: continue? [y/N]" in no.raw
+    yes = terminal.watch(fleet, *confirmed, typed="y\n")
+    assert yes.code == 0, yes.raw
     assert ours(fleet) == {vm: place for vm, place in had.items() if vm != "vm32"}
     assert domains.hostdevs(domains.dump(fleet, "kvm03", "vm32")) == {}
     reconcile(fleet)
@@ -158,27 +162,20 @@ def revert(lab: Lab, vm: str) -> None:
 
 
 def test_more_than_thirty_per_cent_of_destroys_is_refused_whole_until_their_number_is_confirmed(
-    fleet: Lab, tmp_path: Path
+    near_host: Near,
 ) -> None:
-    """Of twelve; the file that declared kvm01's four is lost."""
-    vgpumgr(fleet, "attach", "vm05", "vm06", "vm07", "vm08", "--profile", "4Q", "--on", "kvm01")
-    inventory = tmp_path / "inventory"
-    shutil.copytree(fleet.layout.inventory, inventory)
-    (inventory / "host_vars/kvm01.yml").unlink()
-    had = ours(fleet)
+    """Of twelve; the file that declared four is lost."""
+    slots = {"vgpu0": {"profile": "4Q"}}
+    near_host.declare("kvm01", vgpumgr_vms=dict.fromkeys(("vm01", "vm02", "vm03", "vm04"), slots))
+    reconcile(near_host)
+    vgpumgr(near_host, "attach", "vm[05:12]", "--profile", "4Q")
+    had = ours(near_host)
     assert len(had) == 12
-    refused = reconcile(fleet, "-i", str(inventory), "--yes", "-o", "json", code=5)
+    (near_host.inventory / "host_vars/kvm01.yml").unlink()
+    refused = reconcile(near_host, "--yes", "-o", "json", code=5)
     assert refused.error["error"] == "TooManyDestroys"
     assert "--confirm-destroys 4" in refused.error["hint"]
-    assert ours(fleet) == had
-    reconcile(fleet, "-i", str(inventory), "--yes", "--confirm-destroys", "3", code=5)
-    assert ours(fleet) == had
-    asked = ("reconcile", "-i", str(inventory), "--confirm-destroys", "4")
-    no = terminal.watch(fleet, *asked, typed="n\n")
-    assert (no.code, ours(fleet)) == (1, had)
-    assert "0 to create, 4 to destroy: continue? [y/N]" in no.raw
-    yes = terminal.watch(fleet, *asked, typed="y\n")
-    assert yes.code == 0, yes.raw
-    assert set(ours(fleet)) == set(had) - {"vm01", "vm02", "vm03", "vm04"}
-    reconcile(fleet)
-    assert set(ours(fleet)) == set(had)
+    reconcile(near_host, "--yes", "--confirm-destroys", "3", code=5)
+    assert ours(near_host) == had
+    reconcile(near_host, "--yes", "--confirm-destroys", "4")
+    assert set(ours(near_host)) == set(had) - {"vm01", "vm02", "vm03", "vm04"}
