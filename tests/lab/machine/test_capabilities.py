@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab_fixtures import ONE
+from vgpumgr.lab import fleet
+from vgpumgr.lab.nvml.build import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +25,13 @@ MARK = "<!-- as it was kept -->\n"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with nothing in it."""
+    """A cache with nothing in it but the NVML library, which takes long to compile."""
+    library = build(fleet._cache_folder()).parent
+    place = tmp_path / "vgpumgr/lab"
+    place.mkdir(parents=True)
+    (place / library.name).symlink_to(library)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "vgpumgr/lab/qemu"
+    return place / "qemu"
 
 
 def answer_on_a_new_host(lab_factory: LabFactory) -> str:

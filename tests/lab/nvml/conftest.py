@@ -19,6 +19,7 @@ import pytest
 
 from tests.lab.driver.mounted import Mounted
 from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.lab import fleet
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.build import build
@@ -147,7 +148,10 @@ def smi_at(state: Path, *arguments: str) -> tuple[str, int]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    flags = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-Wl,-z,nodefs"] if SANITIZE else []
+    """The labs' own, which is compiled once on a machine."""
+    if not SANITIZE:
+        return build(fleet._cache_folder())
+    flags = (f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all", "-Wl,-z,nodefs")
     return build(tmp_path_factory.mktemp("libnvml"), extra_flags=flags)
 
 
