@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import sources
-from tests.sources import PRODUCT, ROOT
+from tests.sources import PRODUCT
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
@@ -117,13 +117,8 @@ OURS = re.compile(r"`vgpumgr (?:attach|reconcile) [^`]*`")
 
 
 @pytest.fixture(scope="module")
-def said() -> Any:
-    spec = importlib.util.spec_from_file_location("spelling", ROOT / "ansible/plugins/module_utils/spelling.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.said
+def said(running: Any) -> Any:
+    return importlib.import_module(f"{running.__package__}.spelling").said
 
 
 def _text(node: ast.expr) -> str:
