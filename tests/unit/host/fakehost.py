@@ -13,8 +13,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vgpumgr.host.files import Root
 from vgpumgr.host.ledger import ledger
 from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS
+from vgpumgr.host.server import Server
+from vgpumgr.host.steps.guard import RemovalGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -493,3 +496,58 @@ class Asker:
 
     def execute(self, step: dict[str, Any], deadline_s: float = 10) -> dict[str, Any]:
         return self.ask("execute", step=step, deadline_s=deadline_s)
+
+
+def wait_until(met: Callable[[], bool]) -> None:
+    """Until it is so, and not for ever."""
+    end = time.monotonic() + 120
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def make_server(host: FakeHost, **injected: Any) -> Server:
+    """The host program on this host, whose second look before a removal comes at once."""
+    nvml = injected.pop("nvml", no_nvml)
+    guard = RemovalGuard(Root(host.root), nvml, pause=lambda seconds: None)
+    return Server(host.root, **{"nvml": nvml, "write": host.driver_write, "guard": guard, **injected})
+
+
+def locked(host: FakeHost, **injected: Any) -> Asker:
+    """Asks the host program, which has the host's lock."""
+    asker = Asker(make_server(host, **injected).answer)
+    asker.lock()
+    return asker
+
+
+def execute(host: FakeHost, step: dict[str, Any], deadline_s: float = 10, **injected: Any) -> dict[str, Any]:
+    """The answer to one step, by a host program that then gives the lock back."""
+    server = make_server(host, **injected)
+    asker = Asker(server.answer)
+    asker.lock()
+    try:
+        return asker.execute(step, deadline_s)
+    finally:
+        server.close()
+
+
+def observe(host: FakeHost, **injected: Any) -> dict[str, Any]:
+    """A snapshot of the host."""
+    snapshot: dict[str, Any] = Asker(make_server(host, **injected).answer).ask("observe", wait_s=0)["ok"]
+    return snapshot
+
+
+def why(snapshot: dict[str, Any], what: str, gpu: str | None = None) -> str:
+    """Why this is unknown; empty where it is not."""
+    return "; ".join(row["why"] for row in snapshot["unknown"] if (row["gpu"], row["what"]) == (gpu, what))
+
+
+def host_with_vgpu(
+    root: Path, framework: str, gpus: tuple[tuple[str, str], ...] = ((GPU_A, UUID_A),), **entry: Any
+) -> FakeHost:
+    """A host with make_step's vGPU, entered as ours."""
+    host = FakeHost.build(root, framework, gpus=gpus)
+    step = make_step(framework)
+    host.make_vgpu(step["parent"], step["type_id"], step["uuid"])
+    host.put_ledger(make_entry(framework, **entry))
+    return host

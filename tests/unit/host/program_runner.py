@@ -19,14 +19,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.host.fakehost import FakeHost, no_nvml
+from tests.unit.host.fakehost import FakeHost, make_server, no_nvml
 from tests.unit.host.fakemig import FakeMig
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.host.facts.nvml import load_binding
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.writer import write_file
 from vgpumgr.host.program import Channel, end_on_signals, serve
-from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +76,7 @@ def main(arguments: list[str]) -> int:
         nvml = lambda: FakeMig(FakeHost(options.root))  # noqa: E731
     end_on_signals()
     channel = Channel(0, 1)
-    server = Server(options.root, nvml=nvml, gone=channel.hung_up, write=write, at=at)
+    server = make_server(FakeHost(options.root), nvml=nvml, gone=channel.hung_up, write=write, at=at)
     return serve(lambda: server, channel, lease_s=options.lease, root=Root(options.root))
 
 

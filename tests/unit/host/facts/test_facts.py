@@ -29,21 +29,13 @@ from tests.unit.host.fakehost import (
     make_record,
     make_step,
     no_nvml,
+    observe,
     stat_line,
+    why,
 )
 from vgpumgr.host import protocol
 from vgpumgr.host.ledger.blocked_write import find_child
 from vgpumgr.host.server import Server
-
-
-def observe(host: FakeHost, **injected: Any) -> dict[str, Any]:
-    server = Server(host.root, **{"nvml": no_nvml, **injected})
-    answer: dict[str, Any] = Asker(server.answer).ask("observe", wait_s=0)["ok"]
-    return answer
-
-
-def why(snapshot: dict[str, Any], what: str, gpu: str | None = None) -> str:
-    return "; ".join(row["why"] for row in snapshot["unknown"] if (row["gpu"], row["what"]) == (gpu, what))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

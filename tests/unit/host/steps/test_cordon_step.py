@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.host.fakehost import GPU_A, MDEV_VF, UUID_A, Asker, FakeHost, make_entry, no_nvml
+from tests.unit.host.fakehost import GPU_A, MDEV_VF, UUID_A, FakeHost, execute, make_entry, observe
 from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS, LEDGER_VERSION_WITHOUT_INSTANCES
-from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,18 +28,8 @@ def step(**more: Any) -> dict[str, Any]:
     return {"verb": "set_cordon", **OF_HOST, "cordon": TEXT, "expect": None, **more}
 
 
-def execute(host: FakeHost, step: dict[str, Any]) -> dict[str, Any]:
-    server = Server(host.root, nvml=no_nvml)
-    asker = Asker(server.answer)
-    asker.lock()
-    answer = asker.execute(step)
-    server.close()
-    return answer
-
-
 def cordons(host: FakeHost) -> list[dict[str, Any]]:
-    snapshot = Asker(Server(host.root, nvml=no_nvml).answer).ask("observe", wait_s=0)["ok"]
-    found: list[dict[str, Any]] = snapshot["cordons"]
+    found: list[dict[str, Any]] = observe(host)["cordons"]
     return found
 
 

@@ -14,8 +14,8 @@ from tests.unit.host.fakehost import (
     OTHER_VM,
     VENDOR,
     VM,
-    Asker,
-    FakeHost,
+    host_with_vgpu,
+    locked,
     make_destroy,
     make_entry,
     make_evacuate,
@@ -25,7 +25,6 @@ from tests.unit.host.fakehost import (
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.host.facts.qemu import is_machine_of
 from vgpumgr.host.files import Root
-from vgpumgr.host.server import Server
 from vgpumgr.host.steps.guard import PAUSE_S, SETTLE_S, RemovalGuard, matched
 
 if TYPE_CHECKING:
@@ -59,17 +58,12 @@ class Bench:
     """A host with vm01's vGPU, its VM off for an hour, and a locked host program with a clock of ours."""
 
     def __init__(self, root: Path, framework: str, nvml: Callable[[], Any] = no_nvml) -> None:
-        self.host = FakeHost.build(root, framework)
+        self.host = host_with_vgpu(root, framework)
         self.framework = framework
-        step = make_step(framework)
-        self.host.make_vgpu(step["parent"], 560, step["uuid"])
-        self.host.put_ledger(make_entry(framework))
         self.host.ended("vm01", LONG_AGO)
-        self.written: list[str] = []
         self.clock = Clock()
         guard = RemovalGuard(Root(root), nvml, clock=self.clock, pause=self.clock.pause)
-        self.asker = Asker(Server(root, nvml=nvml, write=self._write, guard=guard).answer)
-        self.asker.lock()
+        self.asker = locked(self.host, nvml=nvml, write=self._write, guard=guard)
 
     @property
     def node(self) -> str:

@@ -6,13 +6,11 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.host.fakehost import CONF, Asker, FakeHost, make_modprobe_step, no_nvml
-from vgpumgr.host.server import Server
-from vgpumgr.host.steps.executor import at_nothing
+from tests.unit.host.fakehost import CONF, Asker, FakeHost, execute, make_modprobe_step, make_server, observe, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,24 +27,6 @@ def put(host: FakeHost, name: str, data: str | bytes) -> Path:
     path = host.path(f"/etc/modprobe.d/{name}")
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
-
-
-def observe(host: FakeHost) -> dict[str, Any]:
-    snapshot: dict[str, Any] = Asker(Server(host.root, nvml=no_nvml).answer).ask("observe", wait_s=0)["ok"]
-    return snapshot
-
-
-def why(snapshot: dict[str, Any], what: str) -> str:
-    return "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == what)
-
-
-def execute(host: FakeHost, step: dict[str, Any], at: Callable[[str], None] = at_nothing) -> dict[str, Any]:
-    server = Server(host.root, nvml=no_nvml, at=at)
-    asker = Asker(server.answer)
-    asker.lock()
-    answer = asker.execute(step)
-    server.close()
-    return answer
 
 
 def names(host: FakeHost) -> list[str]:
@@ -221,7 +201,7 @@ def test_an_edit_made_meanwhile_is_left_alone(host: FakeHost) -> None:
         if point == "aside":
             put(host, "vgpumgr.conf", "# by hand\n")
 
-    assert execute(host, make_modprobe_step(expect=OLD), edit)["err"]["kind"] == "Changed"
+    assert execute(host, make_modprobe_step(expect=OLD), at=edit)["err"]["kind"] == "Changed"
     assert host.path(CONF).read_text() == "# by hand\n"
     assert names(host) == ["vgpumgr.conf"]
 
@@ -286,7 +266,7 @@ def test_any_other_path_is_a_bad_request(host: FakeHost, path: object) -> None:
 def test_a_text_that_is_no_files_is_a_bad_request(host: FakeHost, text: object) -> None:
     step = make_modprobe_step(text=text)
     line = json.dumps({"id": 1, "do": "execute", "step": step, "deadline_s": 1}).encode()
-    server = Server(host.root, nvml=no_nvml)
+    server = make_server(host)
     Asker(server.answer).lock()
     assert json.loads(server.answer(line))["err"]["kind"] == "BadRequest"
     assert names(host) == []

@@ -16,33 +16,19 @@ from tests.unit.host.fakehost import (
     VENDOR,
     Asker,
     FakeHost,
+    host_with_vgpu,
+    locked,
     make_entry,
     make_evacuate,
+    make_server,
     make_step,
-    no_nvml,
 )
-from vgpumgr.host.server import Server
 from vgpumgr.host.steps import params
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
-
-
-def locked(host: FakeHost, **injected: Any) -> Asker:
-    asker = Asker(Server(host.root, **{"nvml": no_nvml, "write": host.driver_write, **injected}).answer)
-    asker.lock()
-    return asker
-
-
-def made(root: Path, framework: str) -> FakeHost:
-    """A host with make_step's vGPU, entered as ours."""
-    host = FakeHost.build(root, framework)
-    step = make_step(framework)
-    host.make_vgpu(step["parent"], 560, step["uuid"])
-    host.put_ledger(make_entry(framework, later="kept"))
-    return host
 
 
 def on_hardware(asker: Asker) -> list[Any]:
@@ -52,7 +38,7 @@ def on_hardware(asker: Asker) -> list[Any]:
 
 @each_framework
 def test_it_goes_from_the_hardware_and_the_ledger_stays_as_it_is(tmp_path: Path, framework: str) -> None:
-    host = made(tmp_path, framework)
+    host = host_with_vgpu(tmp_path, framework, later="kept")
     ledger = host.ledger_file.read_text()
     asker = locked(host)
     answer = asker.execute(make_evacuate(framework))["ok"]
@@ -63,7 +49,7 @@ def test_it_goes_from_the_hardware_and_the_ledger_stays_as_it_is(tmp_path: Path,
 
 @each_framework
 def test_it_is_made_again_in_its_place_at_the_same_generation(tmp_path: Path, framework: str) -> None:
-    host = made(tmp_path, framework)
+    host = host_with_vgpu(tmp_path, framework, later="kept")
     before = host.tree()
     asker = locked(host)
     asker.execute(make_evacuate(framework))
@@ -79,7 +65,7 @@ def test_it_is_made_again_in_its_place_at_the_same_generation(tmp_path: Path, fr
 
 @pytest.mark.parametrize("framework", [each for each in FRAMEWORKS if each != MDEV_PF])
 def test_while_it_is_evacuated_nobody_else_gets_its_place(tmp_path: Path, framework: str) -> None:
-    host = made(tmp_path, framework)
+    host = host_with_vgpu(tmp_path, framework, later="kept")
     asker = locked(host)
     asker.execute(make_evacuate(framework))
     other = make_step(framework, vm_uuid=OTHER_VM, vm_name="vm02", uuid=None if framework == VENDOR else OTHER_MDEV)
@@ -89,7 +75,7 @@ def test_while_it_is_evacuated_nobody_else_gets_its_place(tmp_path: Path, framew
 @each_framework
 @pytest.mark.parametrize("state", ["planned", "leaving", None])
 def test_what_is_not_made_and_ours_is_never_evacuated(tmp_path: Path, framework: str, state: str | None) -> None:
-    host = made(tmp_path, framework)
+    host = host_with_vgpu(tmp_path, framework, later="kept")
     host.put_ledger(*([make_entry(framework, state=state)] if state else []))
     asker = locked(host)
     before = host.tree()
@@ -97,67 +83,11 @@ def test_what_is_not_made_and_ours_is_never_evacuated(tmp_path: Path, framework:
     assert host.tree() == before
 
 
-@each_framework
-def test_hardware_that_is_not_the_entrys_or_not_there_is_never_evacuated(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    host.put_ledger(make_entry(framework))
-    asker = locked(host)
-    assert asker.execute(make_evacuate(framework))["err"]["found"] == "nothing"
-    step = make_step(framework)
-    host.make_vgpu(step["parent"], 558, step["uuid"])
-    before = host.tree()
-    assert asker.execute(make_evacuate(framework))["err"]["kind"] == "Changed"
-    assert host.tree() == before
-
-
-@each_framework
-@pytest.mark.parametrize("when", ["before", "evacuating"])
-def test_what_is_open_is_never_evacuated_also_when_it_was_opened_just_now(
-    tmp_path: Path, framework: str, when: str
-) -> None:
-    host = made(tmp_path, framework)
-    paths = {vgpu["vfio"][-1] for gpu in locked_look(host)["gpus"] for p in gpu["parents"] for vgpu in p["vgpus"]}
-
-    def start(point: str) -> None:
-        if point == when:
-            host.add_process(41, *paths, command=("qemu", "-name", "vm01"))
-
-    start("before")
-    asker = locked(host, at=start)
-    error = asker.execute(make_evacuate(framework))["err"]
-    assert (error["kind"], error["vm"], error["holders"]) == ("InUse", "vm01", ["open by pid 41 (vm01)"])
-    assert len(on_hardware(asker)) == 1
-
-
-def locked_look(host: FakeHost) -> dict[str, Any]:
-    snapshot: dict[str, Any] = Asker(Server(host.root, nvml=no_nvml).answer).ask("observe", wait_s=0)["ok"]
-    return snapshot
-
-
-@each_framework
-def test_a_refused_write_names_path_and_errno_and_leaves_everything(tmp_path: Path, framework: str) -> None:
-    host = made(tmp_path, framework)
-
-    def write(path: str, data: bytes) -> None:
-        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-    asker = locked(host, write=write)
-    before = host.tree()
-    error = asker.execute(make_evacuate(framework))["err"]
-    assert (error["kind"], error["errno"], error["read_back"]["type_id"]) == ("SysfsRefused", "EBUSY", 560)
-    assert host.tree() == before
-
-
-def test_only_what_is_present_can_be_evacuated(tmp_path: Path) -> None:
-    host = made(tmp_path, VENDOR)
-    assert locked(host).execute(make_evacuate(VENDOR, expect="absent"))["err"]["kind"] == "BadRequest"
-
-
 # the plugin's parameters
 
 
 def with_params(root: Path, framework: str, text: str) -> tuple[FakeHost, str]:
-    host = made(root, framework)
+    host = host_with_vgpu(root, framework, later="kept")
     step = make_step(framework)
     device = step["uuid"] or step["parent"]
     host.put_params(device, text)
@@ -182,7 +112,7 @@ def test_its_parameters_come_back_with_it_to_the_last_character(tmp_path: Path, 
 def test_they_survive_a_kill_between_out_and_back(tmp_path: Path, framework: str) -> None:
     """Out; then another run is cut off between the vGPU and its parameters; then the next enters it."""
     host, device = with_params(tmp_path, framework, "enable_uvm=1")
-    first = Server(host.root, nvml=no_nvml, write=host.driver_write)
+    first = make_server(host)
     asker = Asker(first.answer)
     asker.lock()
     asker.execute(make_evacuate(framework))
@@ -217,7 +147,7 @@ def test_parameters_that_are_refused_are_told_and_kept_for_the_next_time(tmp_pat
 
 @each_framework
 def test_a_driver_without_them_has_none_to_keep(tmp_path: Path, framework: str) -> None:
-    host = made(tmp_path, framework)
+    host = host_with_vgpu(tmp_path, framework, later="kept")
     assert "ok" in locked(host).execute(make_evacuate(framework))
     assert "vgpu_params" not in host.entries()[0]
 

@@ -24,8 +24,11 @@ from tests.unit.host.fakehost import (
     VENDOR,
     Asker,
     FakeHost,
+    host_with_vgpu,
+    locked,
     make_destroy,
     make_entry,
+    make_evacuate,
     make_step,
     no_nvml,
     stat_line,
@@ -33,17 +36,15 @@ from tests.unit.host.fakehost import (
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    Removal = Callable[..., dict[str, Any]]
 
 FOREIGN = "f0000000-0000-4000-8000-00000000000f"
 each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
+each_removal = pytest.mark.parametrize("removal", [make_destroy, make_evacuate])
 on_vfs = pytest.mark.parametrize("framework", [MDEV_VF, VENDOR])
-
-
-def locked(host: FakeHost, **injected: Any) -> Asker:
-    asker = Asker(Server(host.root, **{"nvml": no_nvml, "write": host.driver_write, **injected}).answer)
-    asker.lock()
-    return asker
 
 
 def freed(host: FakeHost) -> list[tuple[str, int]]:
@@ -308,13 +309,13 @@ def test_an_error_although_the_vgpu_is_there_is_done_with_a_note(tmp_path: Path,
 
 
 @each_framework
-def test_a_refused_destroy_leaves_the_entry_as_it_was(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    step = make_step(framework)
-    host.make_vgpu(step["parent"], 560, step["uuid"])
-    host.put_ledger(make_entry(framework))
-    error = locked(host, write=refusing(errno.EPERM)).execute(make_destroy(framework))["err"]
-    assert (error["errno"], error["read_back"]["type_id"]) == ("EPERM", 560)
+@each_removal
+def test_a_refused_removal_names_path_and_errno_and_leaves_the_entry_as_it_was(
+    tmp_path: Path, framework: str, removal: Removal
+) -> None:
+    host = host_with_vgpu(tmp_path, framework)
+    error = locked(host, write=refusing(errno.EPERM)).execute(removal(framework))["err"]
+    assert (error["kind"], error["errno"], error["read_back"]["type_id"]) == ("SysfsRefused", "EPERM", 560)
     assert host.entries() == [make_entry(framework)]
     assert freed(host) == []
 
@@ -359,58 +360,55 @@ def test_what_no_entry_names_is_never_destroyed(tmp_path: Path, framework: str) 
 
 
 @each_framework
-def test_hardware_that_is_not_the_entrys_is_never_destroyed(tmp_path: Path, framework: str) -> None:
+@each_removal
+def test_hardware_that_is_not_the_entrys_or_not_there_is_never_taken_away(
+    tmp_path: Path, framework: str, removal: Removal
+) -> None:
     host = FakeHost.build(tmp_path, framework)
-    step = make_destroy(framework)
     host.put_ledger(make_entry(framework))
+    asker = locked(host)
+    assert asker.execute(removal(framework))["err"]["found"] == "nothing"
+    step = make_step(framework)
     host.make_vgpu(step["parent"], 558, step["uuid"])
-    asker = locked(host)
     before = host.tree()
-    assert asker.execute(step)["err"]["kind"] == "Changed"
-    assert asker.execute({**step, "expect": "absent"})["err"]["kind"] == "Changed"
+    assert asker.execute(removal(framework))["err"]["kind"] == "Changed"
+    assert asker.execute(make_destroy(framework, expect="absent"))["err"]["kind"] == "Changed"
     assert host.tree() == before
 
 
 @each_framework
-def test_what_is_open_is_never_destroyed(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    asker = locked(host)
-    asker.execute(make_step(framework))
-    host.add_process(41, device_paths(asker)[-1], command=("qemu", "-name", "guest=vm01"))
-    before = host.tree()
-    error = asker.execute(make_destroy(framework))["err"]
+@each_removal
+@pytest.mark.parametrize("when", [("before",), ("leaving", "evacuating")], ids=["before", "just now"])
+def test_what_is_open_is_never_taken_away_also_when_it_was_opened_just_now(
+    tmp_path: Path, framework: str, removal: Removal, when: tuple[str, ...]
+) -> None:
+    """Also while the ledger was written."""
+    host = host_with_vgpu(tmp_path, framework)
+
+    def start(point: str) -> None:
+        if point in when:
+            host.add_process(41, node, command=("qemu", "-name", "guest=vm01"))
+
+    asker = locked(host, at=start)
+    node = device_paths(asker)[-1]
+    start("before")
+    error = asker.execute(removal(framework))["err"]
     assert (error["kind"], error["vm"], error["holders"]) == ("InUse", "vm01", ["open by pid 41 (vm01)"])
-    assert error["message"].endswith("on {} (vm01 slot vgpu0) is in use".format(make_destroy(framework)["parent"]))
-    assert host.tree() == before
-
-
-@each_framework
-def test_what_was_opened_while_the_ledger_was_written_is_not_destroyed(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    paths: list[str] = []
-
-    def at(point: str) -> None:
-        if point == "leaving":
-            host.add_process(41, *paths)
-
-    asker = locked(host, at=at)
-    asker.execute(make_step(framework))
-    paths += device_paths(asker)
-    error = asker.execute(make_destroy(framework))["err"]
-    assert (error["kind"], error["holders"]) == ("InUse", ["open by pid 41 (qemu-system-x86_64)"])
+    assert error["message"].endswith(f"on {make_step(framework)['parent']} (vm01 slot vgpu0) is in use")
     assert host.entries() == [make_entry(framework)]
     assert len(vgpus(asker)) == 1
 
 
 @each_framework
-def test_when_it_cannot_be_told_who_has_it_open_it_is_not_destroyed(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    asker = locked(host)
-    asker.execute(make_step(framework))
+@each_removal
+def test_when_it_cannot_be_told_who_has_it_open_it_is_not_taken_away(
+    tmp_path: Path, framework: str, removal: Removal
+) -> None:
+    host = host_with_vgpu(tmp_path, framework)
     host.put("/proc/43/fd", "not a directory")
     host.put("/proc/43/stat", stat_line(43, "cat", "S"))
     before = host.tree()
-    error = asker.execute(make_destroy(framework))["err"]
+    error = locked(host).execute(removal(framework))["err"]
     assert error["kind"] == "InUse"
     assert error["holders"][0].startswith("cannot tell: ")
     assert host.tree() == before
