@@ -33,12 +33,11 @@ QEMU_CONF = 'security_driver="none"\nuser="root"\ngroup="root"\nnamespaces=[]\nc
 class Sshd:
     """A running sshd: `endpoint` reaches it, `pid` is its listener, `folder` holds its keys."""
 
-    def __init__(self, folder: Path, libvirt_cache: Path) -> None:
+    def __init__(self, folder: Path, shared: Path) -> None:
         self.folder = folder
-        self.libvirt_cache = libvirt_cache
+        self.libvirt_cache = shared / "libvirt-cache"
         self.port = free_port()
-        for name, kind in (("host_ed25519", "ed25519"), ("host_ecdsa", "ecdsa"), ("user", "ed25519")):
-            make_key(folder / name, kind)
+        shutil.copytree(shared / "keys", folder, dirs_exist_ok=True)
         shutil.copy(folder / "user.pub", folder / "authorized_keys")
         self.known_hosts = folder / "known_hosts"
         self.trust("host_ed25519")
@@ -91,7 +90,7 @@ class Sshd:
                 stderr=log,
             )
         self._own.append(self.process)
-        wait_for(lambda: can_connect(self.port), 10, (self.folder / "sshd.log").read_text)
+        wait_for(lambda: can_connect(self.port), 60, (self.folder / "sshd.log").read_text)
         return self
 
     def start_libvirtd(self) -> subprocess.Popen[bytes]:
@@ -107,7 +106,7 @@ class Sshd:
         ready = [*self.inside, "test", "-S", "/run/libvirt/libvirt-sock"]
         wait_for(
             lambda: subprocess.run(ready, check=False).returncode == 0,
-            20,
+            60,
             (self.folder / "libvirtd.log").read_text,
         )
         return daemon
@@ -170,16 +169,22 @@ def wait_for(condition: Callable[[], bool], timeout_s: float, report: Callable[[
 
 
 @pytest.fixture(scope="session")
-def libvirt_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("libvirt-cache")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What every sshd has: its keys, and what libvirtd has found out about QEMU."""
+    folder = tmp_path_factory.mktemp("shared")
+    for name in ("keys", "libvirt-cache"):
+        (folder / name).mkdir()
+    for name, kind in (("host_ed25519", "ed25519"), ("host_ecdsa", "ecdsa"), ("user", "ed25519")):
+        make_key(folder / "keys" / name, kind)
+    return folder
 
 
 @pytest.fixture
-def new_sshd(tmp_path: Path, libvirt_cache: Path) -> Iterator[Sshd]:
+def new_sshd(tmp_path: Path, shared: Path) -> Iterator[Sshd]:
     """An sshd that is set up and not started."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or not Path("/usr/sbin/sshd").exists():
         pytest.skip("needs root, unshare and sshd")
-    host = Sshd(tmp_path, libvirt_cache)
+    host = Sshd(tmp_path, shared)
     yield host
     host.stop()
 

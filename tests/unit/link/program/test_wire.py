@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.link.program.test_session import GREETING, HELLO, SNAPSHOT
 from vgpumgr.host import protocol
 from vgpumgr.host.protocol import Hello, Snapshot
 from vgpumgr.link.program import wire
-
-HELLO = {"protocol": protocol.PROTOCOL, "pid": 7, "euid": 0, "python": "3.9.1", "boot": "b"}
-GREETING = protocol.MAGIC.encode() + json.dumps(HELLO).encode() + b"\n"
 
 
 def make_lines(*chunks: bytes, limit: int = protocol.MAX_LINE_BYTES) -> wire.Lines:
@@ -125,28 +123,11 @@ def test_hostile_answers_are_refused(line: bytes) -> None:
 
 
 def make_snapshot() -> dict[str, Any]:
-    return {
-        "protocol": 1,
-        "boot": "b",
-        "machine": None,
-        "hostname": "kvm01",
-        "versions": {"driver": None},
-        "gpus": [],
-        "handles": None,
-        "qemus": None,
-        "active": [],
-        "silent": {},
-        "ledger": None,
-        "freed": [],
-        "cordons": [],
-        "instances": [],
-        "ledger_file": True,
-        "blocked_writes": None,
-        "modprobe": None,
-        "module": None,
-        "vfio": True,
-        "unknown": [{"gpu": None, "what": "a", "why": "b"}],
-    }
+    """What a session's host says, with much that is unknown."""
+    unknown = dict.fromkeys(("handles", "qemus", "ledger", "blocked_writes", "modprobe"))
+    facts = {key: value for key, value in SNAPSHOT.items() if key != "libvirt"}
+    row = {"gpu": None, "what": "a", "why": "b"}
+    return {**facts, **unknown, "versions": {"driver": None}, "unknown": [row]}
 
 
 HANDLE = {"path": "/dev/vfio/1", "pid": 1, "start": 1, "command": "", "vm_name": None, "vm_uuid": None}
