@@ -103,27 +103,3 @@ def test_instances_that_cannot_be_read_are_unknown_everywhere_and_keep_gc_and_pu
     lab.control(HOST, "clear")
     assert made(lab) == before
     assert lab.must(HOST, "cat", "/var/lib/vgpumgr/ledger.json") == ledger
-
-
-def test_what_is_there_is_told_by_discover_profiles_and_mig_show_alike_and_mig_show_draws_what_is_asked_for(
-    lab: Lab,
-) -> None:
-    (host,) = vgpumgr(lab, "discover", HOST, "-o", "json").document["hosts"]
-    of_mig, sliced = host["gpus"]
-    (drawn,) = vgpumgr(lab, "mig", "show", HOST, "-o", "json").document["hosts"]
-    assert of_mig["instances"] == drawn["gpus"][0]["instances"]
-    assert (of_mig["gpu_instances"], of_mig["cached"]) == (3, 1)
-    assert (sliced["gpu_instances"], sliced["cached"], sliced["instances"]) == (None, None, [])
-    rows = vgpumgr(lab, "profiles", HOST, "-o", "json").document["profiles"]
-    told = {(row["gpu"], row["profile"]): row["mig_profile"] for row in rows}
-    assert told[GPU, "2-10C"] == "2g.10gb"
-    assert told[GPU, "1-5CME"] == "1g.5gb+me"
-    assert {told[gpu, "4C"] for gpu in (GPU, SLICED)} == {None}
-
-    # One GPU is drawn where it is asked for.
-    assert vgpumgr(lab, "mig", "show", "--gpu-id", GPU, HOST).out.splitlines()[0] == f"{HOST}  {GPU}  A100"
-    assert vgpumgr(lab, "mig", "show", "--gpu-id", SLICED).out == "no such GPU is in MIG mode\n"
-    lab.control(OTHER, "fault", name="ssh-refused")
-    ran = vgpumgr(lab, "mig", "show", "--gpu-id", SLICED, code=4)
-    assert ran.out == "no such GPU is in MIG mode on the hosts that could be read\n"
-    assert vgpumgr(lab, "mig", "show", OTHER, code=4).out == ""

@@ -14,12 +14,10 @@ from tests.acceptance import loads
 from tests.acceptance.command import vgpumgr
 from tests.lab_fixtures import SMALL
 from tests.unit.metrics import reading
-from tests.unit.metrics.prometheus import scraping
 from tests.unit.metrics.serving import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.lab_fixtures import Lab, LabFactory
 
@@ -109,14 +107,3 @@ def test_usage_and_both_exports_tell_what_each_vm_used(collected: tuple[str, Lab
         for vm in GUESTS:
             assert rows[vm]["entitled_percent"] == pytest.approx(BOUGHT[policy], abs=0.1)
             assert rows[vm]["used_of_share"] == pytest.approx(SM[policy][vm] / BOUGHT[policy], abs=0.1)
-
-
-def test_prometheus_scrapes_it_and_a_query_finds_the_value(collected: tuple[str, Lab, Site], tmp_path: Path) -> None:
-    policy, _lab, site = collected
-    with site.serving("--listen", "127.0.0.1:0") as server, scraping(server, tmp_path) as prometheus:
-        [(labels, value)] = prometheus.until('vgpumgr_vgpu_sm_utilization_ratio{vm="vm02"}')
-        assert value * 100 == pytest.approx(SM[policy]["vm02"], abs=POINTS)
-        assert {labels[name] for name in ("host", "gpu", "vm", "slot")} == {"kvm01", GPU, "vm02", "vgpu0"}
-        [(_, framebuffer)] = prometheus.query('vgpumgr_vgpu_framebuffer_used_bytes{vm="vm31"}')
-        assert framebuffer == BIG.framebuffer
-        assert prometheus.query('vgpumgr_vgpu_sm_utilization_ratio{vm="vm04"}') == []
