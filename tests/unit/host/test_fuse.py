@@ -6,14 +6,24 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.host.fakehost import BOOT, VM, Asker, FakeHost, make_setting, no_nvml
-from vgpumgr.host.server import Server
+from tests.unit.host import fakehost
+from tests.unit.host.fakehost import (
+    BOOT,
+    OTHER_MDEV,
+    VM,
+    Asker,
+    FakeHost,
+    make_scheduler_step,
+    make_server,
+    make_setting,
+    wait_until,
+)
+from vgpumgr.host.ledger.writer import write_file
 from vgpumgr.lab.nvml.build import build
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
 from vgpumgr.lab.sysfs.tree import NVML_PATH
@@ -26,7 +36,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 _TOP = Path(__file__).resolve().parents[3]
-_MDEV = "9e0d0000-0000-4000-8000-00000000000a"
 
 
 class FuseHost(FakeHost):
@@ -62,11 +71,8 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FuseHost]:
         stdout=subprocess.PIPE,
     )
     try:
-        end = time.monotonic() + 20
-        while not (sys_folder / "bus").is_dir():
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or (sys_folder / "bus").is_dir())
+        assert process.poll() is None
         yield built
     finally:
         # Lazily: a process that was just killed may hold a file there a moment longer.
@@ -81,43 +87,35 @@ def nvml_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("library")).parent
 
 
-def locked(host: FakeHost) -> tuple[Asker, dict[str, Any]]:
-    asker = Asker(Server(host.root, nvml=no_nvml).answer)
-    return asker, asker.lock()
-
-
 def make_step(snapshot: dict[str, Any], profile: str, parent_number: int = 0, **more: Any) -> dict[str, Any]:
+    """A create of this profile for vm01's vgpu0 on the first GPU; `more` replaces keys."""
     gpu = snapshot["gpus"][0]
     parent = gpu["parents"][parent_number]
     kind = next(each for each in gpu["types"] if each["name"].endswith(f"-{profile}"))
-    return {
-        "verb": "create_vgpu",
-        "vm_uuid": VM,
-        "vm_name": "vm01",
-        "slot": "vgpu0",
-        "generation": 1,
+    here = {
         "gpu_uuid": gpu["uuid"],
         "gpu": gpu["pci"],
         "vf_index": parent["vf_index"],
         "parent": parent["pci"],
-        "uuid": None if gpu["framework"] == "vendor-vfio" else _MDEV,
         "type_id": kind["id"],
         "type_name": kind["name"],
-        "placement_id": None,
-        "mig": None,
-        "expect": "empty",
-        "runs": False,
-        "listed": False,
-        **more,
     }
+    return fakehost.make_step(gpu["framework"], **{**here, **more})
 
 
 def creatable(snapshot: dict[str, Any]) -> list[Any]:
     return [gpu["offers"][parent["creatable"]] for gpu in snapshot["gpus"] for parent in gpu["parents"]]
 
 
-def test_create_and_destroy_bring_the_driver_back_to_where_it_was(host: FakeHost) -> None:
-    asker, before = locked(host)
+def test_without_nvml_a_vgpu_comes_and_goes_and_the_driver_is_where_it_was_and_all_else_is_told(host: FakeHost) -> None:
+    """Another size beside it is refused by the driver, and leaves no trace in the ledger."""
+    asker = Asker(make_server(host, write=write_file).answer)
+    before = asker.lock()
+    nvml_only = {"mode", "mig", "framebuffer_mib", "places", "scheduler", "problem"}
+    for gpu in before["gpus"]:
+        assert all(value is not None for key, value in gpu.items() if key not in nvml_only)
+        assert all(gpu["offers"][parent["creatable"]] for parent in gpu["parents"])
+    assert before["versions"]["driver"]
     step = make_step(before, "4Q")
     assert asker.execute(step)["ok"]["note"] is None
     between = asker.ask("observe", wait_s=0)["ok"]
@@ -126,44 +124,24 @@ def test_create_and_destroy_bring_the_driver_back_to_where_it_was(host: FakeHost
     assert made["type_name"].endswith(step["type_name"])
     assert made["vfio"]
     assert creatable(between) != creatable(before)
+    other = make_step(before, "8Q", -1, slot="vgpu1")
+    error = asker.execute(other if other["uuid"] is None else {**other, "uuid": OTHER_MDEV})["err"]
+    assert (error["kind"], error["errno"][0], error["read_back"]) == ("SysfsRefused", "E", None)
+    assert [entry["slot"] for entry in host.entries()] == ["vgpu0"]
     assert asker.execute({**step, "verb": "destroy_vgpu", "expect": "present"})["ok"]["note"] is None
     after = asker.ask("unlock", gpu_uuids=[before["gpus"][0]["uuid"]])["ok"]
     assert after["gpus"] == before["gpus"][:1]
 
 
-def test_the_driver_refuses_another_size_and_the_ledger_keeps_no_trace(host: FakeHost) -> None:
-    asker, snapshot = locked(host)
-    asker.execute(make_step(snapshot, "4Q"))
-    last = len(snapshot["gpus"][0]["parents"]) - 1
-    other = make_step(snapshot, "8Q", last, slot="vgpu1")
-    if other["uuid"] is not None:
-        other["uuid"] = _MDEV[:-1] + "b"
-    error = asker.execute(other)["err"]
-    assert error["kind"] == "SysfsRefused"
-    assert error["errno"].startswith("E")
-    assert error["read_back"] is None
-    assert [entry["slot"] for entry in host.entries()] == ["vgpu0"]
-
-
-def test_everything_that_a_gpu_without_nvml_can_tell_is_told(host: FakeHost) -> None:
-    _, snapshot = locked(host)
-    nvml_only = {"mode", "mig", "framebuffer_mib", "places", "scheduler"}
-    for gpu in snapshot["gpus"]:
-        assert all(value is not None for key, value in gpu.items() if key not in {*nvml_only, "problem"})
-        assert all(gpu["offers"][parent["creatable"]] for parent in gpu["parents"])
-    assert snapshot["versions"]["driver"]
-
-
-def test_with_nvml_nothing_of_a_gpu_is_unknown(
+def test_with_nvml_nothing_is_unknown_and_a_scheduler_is_set_where_an_idle_vgpu_was_evacuated_which_comes_back(
     host: FuseHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real pynvml, on the lab's libnvidia-ml, which reads the same driver's state."""
+    """The real binding, on the lab's libnvidia-ml, which reads the same driver's state."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
     monkeypatch.setenv(PATH_VARIABLE, str(host.path(f"/sys{NVML_PATH}")))
     program = run_program(host.root, "--real")
     snapshot = program.ask("lock", by="anna", wait_s=0)["ok"]
-    assert snapshot["unknown"] == []
-    assert snapshot["active"] == []
+    assert (snapshot["unknown"], snapshot["active"]) == ([], [])
     assert set(snapshot["module"]) == {"registry_dwords", "registry_dwords_per_device"}
     for gpu in snapshot["gpus"]:
         assert gpu["mode"] == "equal-size"
@@ -171,43 +149,31 @@ def test_with_nvml_nothing_of_a_gpu_is_unknown(
         assert gpu["scheduler"]["caps"]["max_time_slice_ns"] == 30_000_000
         assert gpu["framebuffer_mib"] > 10_000
         assert all(kind["max"] and kind["framebuffer_mib"] for kind in gpu["types"])
-    made = program.ask("execute", step=make_step(snapshot, "4Q"), deadline_s=10)
-    assert "ok" in made
-    assert program.ask("unlock", gpu_uuids=[snapshot["gpus"][0]["uuid"]])["ok"]["unknown"] == []
-
-
-def test_a_scheduler_is_set_on_a_gpu_whose_idle_vgpu_was_evacuated_which_then_comes_back(
-    host: FuseHost, run_program: Callable[..., Program], nvml_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(nvml_folder))
-    monkeypatch.setenv(PATH_VARIABLE, str(host.path(f"/sys{NVML_PATH}")))
-    program = run_program(host.root, "--real")
-    snapshot = program.ask("lock", by="anna", wait_s=0)["ok"]
-    create = make_step(snapshot, "4Q")
     gpu = snapshot["gpus"][0]
 
     def execute(step: dict[str, Any]) -> dict[str, Any]:
         return program.ask("execute", step=step, deadline_s=10)
 
+    create = make_step(snapshot, "4Q")
     assert "ok" in execute(create)
     before = program.ask("observe", wait_s=0)["ok"]["gpus"][0]["parents"]
-    step = {
-        "verb": "set_scheduler",
-        "gpu_uuid": gpu["uuid"],
-        "gpu": gpu["pci"],
-        "api": gpu["scheduler"]["api"],
-        "setting": make_setting("fixed-share", frequency_hz=500),
-        "expect": {engine["engine"]: engine["policy"] for engine in gpu["scheduler"]["engines"]},
-    }
+    step = make_scheduler_step(
+        gpu["scheduler"]["api"],
+        gpu_uuid=gpu["uuid"],
+        gpu=gpu["pci"],
+        setting=make_setting("fixed-share", frequency_hz=500),
+        expect={engine["engine"]: engine["policy"] for engine in gpu["scheduler"]["engines"]},
+    )
     refused = execute(step)["err"]
     assert (refused["kind"], refused["code"]) == ("NvmlRefused", 3)
     assert "ok" in execute({**create, "verb": "evacuate_vgpu", "expect": "present"})
     done = execute(step)["ok"]
     assert done["scheduler"]["engines"][0]["policy"] == "fixed-share"
     assert "ok" in execute(create)
-    after = program.ask("unlock", gpu_uuids=[gpu["uuid"]])["ok"]["gpus"][0]
-    assert after["scheduler"] == done["scheduler"]
-    assert after["parents"] == before
+    after = program.ask("unlock", gpu_uuids=[gpu["uuid"]])["ok"]
+    assert after["unknown"] == []
+    assert after["gpus"][0]["scheduler"] == done["scheduler"]
+    assert after["gpus"][0]["parents"] == before
 
 
 def state_of(pid: int) -> str:
@@ -250,11 +216,11 @@ def test_a_removal_that_sleeps_in_the_kernel_stops_its_gpu_alone_until_the_holde
     assert not host.path(f"/sys/bus/mdev/devices/{step['uuid']}").exists()
     for refused in (
         {**destroy, "expect": "absent"},
-        {**make_step(seen, "4Q", -1, slot="vgpu1"), "uuid": _MDEV[:-1] + "b"},
+        {**make_step(seen, "4Q", -1, slot="vgpu1"), "uuid": OTHER_MDEV},
     ):
         error = second.ask("execute", step=refused, deadline_s=5)["err"]
         assert (error["kind"], error["gpu"], error["pid"]) == ("BlockedWrite", step["gpu"], record["pid"])
-    other = make_step({"gpus": seen["gpus"][1:]}, "8Q", slot="vgpu2") | {"uuid": _MDEV[:-1] + "c"}
+    other = make_step({"gpus": seen["gpus"][1:]}, "8Q", slot="vgpu2") | {"uuid": OTHER_MDEV}
     assert "ok" in second.ask("execute", step=other, deadline_s=5)
 
     host.driver("release", VM)
@@ -263,10 +229,3 @@ def test_a_removal_that_sleeps_in_the_kernel_stops_its_gpu_alone_until_the_holde
     assert "ok" in second.ask("execute", step={**destroy, "expect": "absent"}, deadline_s=5)
     assert host.blocked_writes() == []
     assert [entry["slot"] for entry in host.entries()] == ["vgpu2"]
-
-
-def wait_until(met: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.01)

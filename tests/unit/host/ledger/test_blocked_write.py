@@ -27,19 +27,19 @@ from tests.unit.host.fakehost import (
     VENDOR,
     Asker,
     FakeHost,
+    host_with_vgpu,
+    locked,
     make_destroy,
-    make_entry,
     make_evacuate,
     make_modprobe_step,
     make_record,
     make_scheduler_step,
     make_step,
-    no_nvml,
+    wait_until,
 )
 from tests.unit.host.fakenvml import FakeNvml
 from tests.unit.host.program_runner import BEGUN
 from vgpumgr.host.ledger.blocked_write import Child, find_child, holding, is_alive
-from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,17 +78,21 @@ class Gate:
         os.close(self._open)
 
 
+def host_before(verb: str, root: Path, framework: str) -> FakeHost:
+    """A host of two GPUs, as a step of this verb expects it."""
+    gpus = ((GPU_A, UUID_A), (GPU_B, UUID_B))
+    if verb == "create_vgpu":
+        return FakeHost.build(root, framework, gpus=gpus)
+    return host_with_vgpu(root, framework, gpus)
+
+
 @pytest.fixture
 def shut(tmp_path: Path) -> Iterator[Callable[..., tuple[FakeHost, Gate, Asker]]]:
     """A host of two GPUs, on whose first make_step's vGPU is where a step expects it, and a shut gate before its driver."""
     gates: list[Gate] = []
 
     def build(framework: str, verb: str = "destroy_vgpu") -> tuple[FakeHost, Gate, Asker]:
-        host = FakeHost.build(tmp_path / "host", framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
-        if verb != "create_vgpu":
-            step = make_step(framework)
-            host.make_vgpu(step["parent"], 560, step["uuid"])
-            host.put_ledger(make_entry(framework))
+        host = host_before(verb, tmp_path / "host", framework)
         gate = Gate(host, tmp_path / "gate")
         gates.append(gate)
         return host, gate, locked(host, write=gate.write)
@@ -98,22 +102,13 @@ def shut(tmp_path: Path) -> Iterator[Callable[..., tuple[FakeHost, Gate, Asker]]
         gate.end()
 
 
-def locked(host: FakeHost, **injected: Any) -> Asker:
-    asker = Asker(Server(host.root, **{"nvml": no_nvml, "write": host.driver_write, **injected}).answer)
-    asker.lock()
-    return asker
-
-
 def blocked_writes(asker: Asker) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = asker.ask("observe", wait_s=0)["ok"]["blocked_writes"]
     return records
 
 
 def wait_for_end(pid: int) -> None:
-    end = time.monotonic() + 60
-    while find_child(pid) is not None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until(lambda: find_child(pid) is None)
 
 
 def me() -> Child:
@@ -156,11 +151,7 @@ def test_a_write_that_does_not_return_is_in_the_ledger_with_all_that_tells_it(
 def test_it_is_there_before_the_write_begins_and_goes_with_the_steps_end(
     tmp_path: Path, framework: str, verb: str
 ) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    if verb != "create_vgpu":
-        step = make_step(framework)
-        host.make_vgpu(step["parent"], 560, step["uuid"])
-        host.put_ledger(make_entry(framework))
+    host = host_before(verb, tmp_path, framework)
     seen: dict[str, list[str]] = {}
 
     def at(point: str) -> None:
@@ -178,22 +169,13 @@ def test_a_program_that_is_killed_in_the_middle_of_a_write_has_left_its_record(
     tmp_path: Path, run_program: Callable[..., Program], framework: str, verb: str
 ) -> None:
     """Nobody was told `Deadline`; the next run is refused all the same, and goes on once the write is over."""
-    host = FakeHost.build(tmp_path, framework)
+    host = host_before(verb, tmp_path, framework)
     step = _STEPS[verb](framework)
-    if verb != "create_vgpu":
-        host.make_vgpu(step["parent"], 560, step["uuid"])
-        host.put_ledger(make_entry(framework))
     program = run_program(host.root, "--block")
     program.ask("lock", by="anna", wait_s=0)
     program.request("execute", step=step, deadline_s=60)
-    end = time.monotonic() + 60
-    while not (host.ledger_file.exists() and host.blocked_writes()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_until((host.root / BEGUN).exists)  # a child that still waits for its word ends without it
     (record,) = host.blocked_writes()
-    while not (host.root / BEGUN).exists():  # a child that still waits for its word ends without it
-        assert time.monotonic() < end
-        time.sleep(0.01)
     program.process.kill()
     assert program.read_line() == b""
     program.wait()  # its output ends before its lock does: a process closes what it has open in order
@@ -213,11 +195,8 @@ def test_a_program_that_is_killed_in_the_middle_of_a_write_has_left_its_record(
 def test_a_child_whose_program_is_killed_before_it_gives_the_word_writes_nothing(
     tmp_path: Path, run_program: Callable[..., Program], framework: str, verb: str, point: str
 ) -> None:
-    host = FakeHost.build(tmp_path, framework)
+    host = host_before(verb, tmp_path, framework)
     step = _STEPS[verb](framework)
-    if verb != "create_vgpu":
-        host.make_vgpu(step["parent"], 560, step["uuid"])
-        host.put_ledger(make_entry(framework))
     hardware = [path for path in host.tree().items() if path[0].startswith("sys/")]
     program = run_program(host.root, "--kill", point)
     program.ask("lock", by="anna", wait_s=0)
@@ -257,9 +236,8 @@ def test_every_step_on_its_gpu_is_refused_and_writes_nothing(
     asker.execute(make_destroy(framework), deadline_s=0.1)
     (record,) = host.blocked_writes()
     nvml = FakeNvml(api=1, host=host, video_takes=True)
-    next_run = Asker(Server(host.root, nvml=lambda: nvml, write=host.driver_write).answer)
     asker.ask("unlock", gpu_uuids=[])
-    next_run.lock()
+    next_run = locked(host, nvml=lambda: nvml)
     before, set_before = host.tree(), nvml.state(GPU_A, 1)
     for step in others(framework):
         error = next_run.execute(step)["err"]
@@ -317,13 +295,8 @@ def test_once_it_has_returned_the_gpu_takes_writes_again_and_the_record_goes(
     assert host.blocked_writes() == [record], "reading writes nothing"
     assert "ok" in asker.execute(make_destroy(framework, expect="absent"))
     assert (host.blocked_writes(), host.entries()) == ([], [])
-    gate_less = locked_again(asker, host)
-    assert "ok" in gate_less.execute(make_step(framework))
-
-
-def locked_again(asker: Asker, host: FakeHost) -> Asker:
     asker.ask("unlock", gpu_uuids=[])
-    return locked(host)
+    assert "ok" in locked(host).execute(make_step(framework))
 
 
 @pytest.mark.parametrize("over", ["boot", "start", "pid"])

@@ -12,8 +12,8 @@ from tests.unit.host.fakehost import (
     GPU_A,
     OTHER_VM,
     VENDOR,
-    Asker,
     FakeHost,
+    execute,
     make_entry,
     make_instance,
     make_instance_step,
@@ -21,7 +21,6 @@ from tests.unit.host.fakehost import (
 )
 from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host.protocol import LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
-from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,13 +38,7 @@ class Mig:
         self.nvml: dict[str, Any] = nvml
 
     def run(self, step: dict[str, Any]) -> dict[str, Any]:
-        server = Server(self.host.root, nvml=lambda: FakeMig(self.host, **self.nvml), write=self.host.driver_write)
-        asker = Asker(server.answer)
-        asker.lock()
-        try:
-            return asker.execute(step)
-        finally:
-            server.close()
+        return execute(self.host, step, nvml=lambda: FakeMig(self.host, **self.nvml))
 
     def ok(self, step: dict[str, Any]) -> Any:
         answer = self.run(step)
@@ -184,8 +177,19 @@ def test_a_foreign_instance_is_never_destroyed(mig: Mig, expect: str) -> None:
     assert mig.places() == before
 
 
-def test_what_is_gone_and_was_dropped_as_stale_is_no_error(mig: Mig) -> None:
-    mig.ok(make_instance_step("destroy_instance", expect="absent"))
+ELSEWHERE: dict[str, Any] = {"gpu": "0000:42:00.0", "gpu_uuid": "GPU-c"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "where"),
+    [([], {}), ([make_instance(boot=OLD_BOOT)], {}), ([make_instance(**ELSEWHERE)], ELSEWHERE)],
+    ids=["dropped as stale", "its instance is gone", "its card is gone"],
+)
+def test_an_entry_whose_instance_is_gone_goes_and_none_is_no_error(
+    mig: Mig, entries: list[dict[str, Any]], where: dict[str, Any]
+) -> None:
+    mig.host.put_ledger(instances=entries)
+    mig.ok(make_instance_step("destroy_instance", expect="absent", **where))
     assert mig.host.instances() == []
 
 
@@ -195,21 +199,9 @@ def test_one_at_the_place_of_an_earlier_boots_is_foreign(mig: Mig) -> None:
     assert "somebody else made this one" in mig.refused(make_instance_step("destroy_instance"))["found"]
 
 
-def test_an_entry_whose_instance_is_gone_goes(mig: Mig) -> None:
-    mig.host.put_ledger(instances=[make_instance(boot=OLD_BOOT)])
-    mig.ok(make_instance_step("destroy_instance", expect="absent"))
-    assert mig.host.instances() == []
-
-
 def test_an_entry_whose_instance_is_there_stays(mig: Mig) -> None:
     mig.ok(make_instance_step())
     assert mig.refused(make_instance_step("destroy_instance", expect="absent"))["found"] == "2g.10gb at 2 (id 1)"
-
-
-def test_an_entry_of_a_card_that_is_gone_goes(mig: Mig) -> None:
-    mig.host.put_ledger(instances=[make_instance(gpu="0000:42:00.0", gpu_uuid="GPU-c")])
-    mig.ok(make_instance_step("destroy_instance", expect="absent", gpu="0000:42:00.0", gpu_uuid="GPU-c"))
-    assert mig.host.instances() == []
 
 
 def with_vgpu(mig: Mig) -> None:

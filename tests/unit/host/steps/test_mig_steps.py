@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from tests.unit.host.fakehost import BOOT, GPU_A, GPU_B, UUID_A, VENDOR, Asker, FakeHost, make_entry, make_instance
+from tests.unit.host.fakehost import (
+    BOOT,
+    GPU_A,
+    GPU_B,
+    UUID_A,
+    VENDOR,
+    FakeHost,
+    execute,
+    make_entry,
+    make_instance,
+    observe,
+)
 from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host.files import Root
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.server import Server
 from vgpumgr.host.steps import vfs_step
 from vgpumgr.host.steps.mig_steps import parse_vfs_step
 
@@ -30,13 +40,7 @@ def switch(verb: str, *, on: bool = True, **more: Any) -> dict[str, Any]:
 
 
 def run(host: FakeHost, step: dict[str, Any], deadline_s: float = 10, **nvml: Any) -> dict[str, Any]:
-    server = Server(host.root, nvml=lambda: FakeMig(host, **nvml), write=host.driver_write)
-    asker = Asker(server.answer)
-    asker.lock()
-    try:
-        return asker.execute(step, deadline_s)
-    finally:
-        server.close()
+    return execute(host, step, deadline_s, nvml=lambda: FakeMig(host, **nvml))
 
 
 def bare(root: Path) -> FakeHost:
@@ -193,8 +197,7 @@ def test_a_gpu_whose_virtual_functions_we_took_away_still_tells_its_mig_mode_and
     tool(host, SRIOV_MANAGE, f"rm {host.path(host.function(GPU_A))}/virtfn*")
 
     def told() -> Any:
-        server = Server(host.root, nvml=lambda: FakeMig(host))
-        return Asker(server.answer).ask("observe", wait_s=0)["ok"]["gpus"][0]["mig"]
+        return observe(host, nvml=lambda: FakeMig(host))["gpus"][0]["mig"]
 
     assert "ok" in run(host, switch("set_vfs", on=False))
     assert "ok" in run(host, switch("set_mig"), needs_reset=True)
@@ -312,13 +315,7 @@ def test_a_link_whose_end_is_no_address_hides_nothing_of_the_refusal(host: FakeH
 
 def refused_reset(host: FakeHost, nvml: dict[str, Any]) -> Any:
     """The refusal of a reset on a host whose NVML also answers these calls."""
-    server = Server(host.root, nvml=lambda: told(FakeMig(host), nvml), write=host.driver_write)
-    asker = Asker(server.answer)
-    asker.lock()
-    try:
-        return asker.execute({"verb": "reset_gpu", **GPU})["err"]
-    finally:
-        server.close()
+    return execute(host, {"verb": "reset_gpu", **GPU}, nvml=lambda: told(FakeMig(host), nvml))["err"]
 
 
 def told(nvml: FakeMig, more: dict[str, Any]) -> FakeMig:

@@ -146,13 +146,6 @@ def test_parameters_that_are_refused_are_told_and_kept_for_the_next_time(tmp_pat
 
 
 @each_framework
-def test_a_driver_without_them_has_none_to_keep(tmp_path: Path, framework: str) -> None:
-    host = host_with_vgpu(tmp_path, framework, later="kept")
-    assert "ok" in locked(host).execute(make_evacuate(framework))
-    assert "vgpu_params" not in host.entries()[0]
-
-
-@each_framework
 def test_a_read_that_does_not_return_is_no_reason_to_hang_and_nothing_is_moved(
     tmp_path: Path, framework: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
