@@ -115,8 +115,8 @@ def test_without_its_comments_a_module_is_the_same_line_by_line(name: str) -> No
     assert b"#" not in sent or len(sent) < len(source)
 
 
-def statements(source: bytes) -> list[str]:
-    """The module's statements with their lines, without those that only say something, and no columns."""
+def statements(source: bytes) -> tuple[str, list[int]]:
+    """The module's statements, and the lines of all their parts, without those that only say something, and no columns."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if hasattr(node, "body") and isinstance(node.body, list):
@@ -125,7 +125,7 @@ def statements(source: bytes) -> list[str]:
                 for each in node.body
                 if not isinstance(getattr(each, "value", None), ast.Constant) or not isinstance(each, ast.Expr)
             ]
-    return [f"{getattr(node, 'lineno', 0)} {ast.dump(node)}" for node in ast.walk(tree)]
+    return ast.dump(tree), [getattr(node, "lineno", 0) for node in ast.walk(tree)]
 
 
 def test_a_comment_ends_a_docstring_is_nothing_code_is_indented_by_less_and_other_strings_stay() -> None:
