@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import memory
 from tests.dose import FULL
@@ -16,10 +16,11 @@ from tests.lab_fixtures import lab_factory, mdev_vf_lab
 if TYPE_CHECKING:
     import pytest
 
-# Hypothesis' own limit of 200 ms for an example says more about who else works on the machine than about us. In the few that a commit
+# Hypothesis' own limits of time say more about who else works on the machine than about us. In the few that a commit
 # is tried with, the examples are the same for everybody; the full dose looks for new ones.
-settings.register_profile("few", deadline=None, max_examples=30, derandomize=True, database=None)
-settings.register_profile("full", deadline=None)
+_ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", _ANY_MACHINE, max_examples=30, derandomize=True, database=None)
+settings.register_profile("full", _ANY_MACHINE)
 settings.load_profile("full" if FULL else "few")
 
 __all__ = ["lab_factory", "mdev_vf_lab"]
