@@ -75,7 +75,10 @@ class Home:
             for path in folder.rglob("*"):
                 name = place + str(path.relative_to(folder))
                 if not name.startswith(_NOISE):
-                    found[name] = _read(path)
+                    with contextlib.suppress(
+                        FileNotFoundError
+                    ):  # libvirtd writes a definition beside the old one first
+                        found[name] = _read(path)
         return found
 
 
