@@ -48,6 +48,7 @@ from vgpumgr.core.plan import placement
 from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
 
 HOSTS = ("kvm01", "kvm02")
 SLOTS = (Slot("vgpu0"), Slot("vgpu1"))
+# A minute of waiting for a VM's end or for a guest is an instant: nobody does anything to a VM while a command of a case waits.
+SHORT = Timing(lock_wait_s=0, ending_s=0.05, busy_s=0.05, ending_poll_s=0.02, unplug_s=0.05, unplug_poll_s=0.02)
 _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
@@ -161,7 +164,7 @@ class Fleet:
             progress=lambda _line: None,
             reading=self.watched.append,
             done=self.done.append,
-            lock_wait_s=0,
+            timing=SHORT,
         )
 
     def attach(

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pytest
 
 from tests import memory
 from tests.model.machine import Machine, writing_in_process
-from vgpumgr.controller.engine import unplugging, waiting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@contextmanager
-def waiting_briefly() -> Iterator[None]:
-    """While it lasts, a minute of waiting for a VM's end or for a guest is an instant: nobody does anything to a VM while a command of a case waits."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, seconds in (("ENDING_S", 0.05), ("BUSY_S", 0.05), ("POLL_S", 0.02)):
-            patch.setattr(waiting, name, seconds)
-        for name, seconds in (("UNPLUG_S", 0.05), ("POLL_S", 0.02)):
-            patch.setattr(unplugging, name, seconds)
-        yield
 
 
 class Pool:
@@ -41,7 +23,6 @@ class Pool:
         self._open.callback(shutil.rmtree, self._folder)
         self._open.callback(self._machines.clear)
         self._open.enter_context(writing_in_process())
-        self._open.enter_context(waiting_briefly())
 
     def __exit__(self, *_: object) -> None:
         self._open.close()

@@ -11,7 +11,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from vgpumgr.controller.sampling import ROUND_TIMEOUT_S
 from vgpumgr.core.usage.readings import incomplete_reason
 from vgpumgr.core.usage.tally import FINE_US
 from vgpumgr.errors import StoreError, UnstorableValue
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import Round
     from vgpumgr.names import HostName
     from vgpumgr.store.sql.samples import Samples
+    from vgpumgr.timing import Timing
 
 _LEAST_ROUND_TIMEOUT_S = 5.0
 _AHEAD_US = 86_400_000_000
@@ -50,9 +50,10 @@ class Listener(Protocol):
     def on_recovery(self, host: HostName | None, what: str) -> None: ...
 
 
-def round_timeout_s(every_s: float | None) -> float:
+def round_timeout_s(timing: Timing, every_s: float | None) -> float:
     """How long a round waits for its slowest host: a dead host must not delay the others beyond the driver's memory."""
-    return ROUND_TIMEOUT_S if every_s is None else min(ROUND_TIMEOUT_S, max(_LEAST_ROUND_TIMEOUT_S, 0.8 * every_s))
+    longest = timing.round_timeout_s
+    return longest if every_s is None else min(longest, max(_LEAST_ROUND_TIMEOUT_S, 0.8 * every_s))
 
 
 def keep(samples: Samples, rounds: Sequence[Round], retention: Retention) -> None:

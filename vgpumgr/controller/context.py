@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +61,7 @@ class Context:
 
     `reading` takes how far the reading or changing of several hosts is, often; it is for a person who watches, and does nothing else.
     `done` takes each change of a run that makes several, as it is made, from the threads of their hosts, one at a time.
-    `lock_wait_s` is how long to wait for a host that another run has locked. `journal` None: changes are not recorded.
+    `timing`: how long to wait for what. `journal` None: changes are not recorded.
     `store` is the controller's own file; the lock that keeps two reconciles apart is next to it (None: there is no lock).
     """
 
@@ -71,7 +73,7 @@ class Context:
     progress: Callable[[str], None]
     reading: Callable[[Progress], None] = lambda _: None
     done: Callable[[Done], None] = lambda _: None
-    lock_wait_s: float = 60.0
+    timing: Timing = field(default_factory=Timing)
     journal: Journal | None = None
     store: Path | None = None
 

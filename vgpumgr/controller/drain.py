@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
-POLL_S = 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainOptions:
@@ -56,7 +54,7 @@ def drain(
         until = clock() + options.wait_s
         while not consent.check and result.error is not None and draining.may_end(result.rows) and clock() < until:
             work.tell_waiting(result, until - clock())
-            rest(min(POLL_S, max(0.0, until - clock())))
+            rest(min(context.timing.drain_poll_s, max(0.0, until - clock())))
             result = work.go_on()
         return result
 

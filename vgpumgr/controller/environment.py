@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.controller.context import Context
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from vgpumgr.link.host import Host
 
 GROUP_VARIABLE = "VGPUMGR_GROUP"
-LOCK_WAIT_S = 60.0
 _FILES = 65536  # enough for 10,000 hosts; a higher limit only costs programs that close every possible descriptor
 
 
@@ -67,7 +67,7 @@ def make_context(
         progress=progress,
         reading=reading,
         done=done,
-        lock_wait_s=LOCK_WAIT_S if timeout is None else timeout,
+        timing=Timing().within(timeout),
         journal=None if check else open_journal(warn),
         store=store_path(),
     )

@@ -64,4 +64,4 @@ def _each(
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations)
-    return read_fleet(declarations, do, context.reading)
+    return read_fleet(declarations, do, context)

@@ -41,10 +41,10 @@ def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
 
     def read(declaration: HostDeclaration) -> tuple[ModeHost, None]:
         with open_session(context, declaration) as session:
-            facts = session.link.observe(wait_s=context.lock_wait_s).snapshot
+            facts = session.link.observe(wait_s=context.timing.lock_wait_s).snapshot
         return ModeHost(host=declaration.name, rows=modes.rows(facts, declaration.of_gpus)), None
 
-    return read_fleet(context.inventory.chosen(hosts), read, context.reading)
+    return read_fleet(context.inventory.chosen(hosts), read, context)
 
 
 def set_mode(context: Context, options: ModeOptions, consent: Consent[Planned[ModePlan]]) -> ModeResult:

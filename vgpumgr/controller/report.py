@@ -63,7 +63,7 @@ def look_over(
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations, doing)
-    return read_fleet(declarations, observe, context.reading, came)
+    return read_fleet(declarations, observe, context, came)
 
 
 def _vgpus(view: HostView, shown: Shown) -> HostVgpus:
@@ -132,7 +132,7 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFac
 
     def read(declaration: HostDeclaration) -> tuple[HostFacts, errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:
-            observed = session.link.observe(NO_DOMAINS, wait_s=context.lock_wait_s)
+            observed = session.link.observe(NO_DOMAINS, wait_s=context.timing.lock_wait_s)
         snapshot = observed.snapshot
         try:
             version = observed.libvirt.version
@@ -142,7 +142,7 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFac
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations)
-    return read_fleet(declarations, read, context.reading)
+    return read_fleet(declarations, read, context)
 
 
 def show_vm(context: Context, vm: str, on: str | None) -> VmReport:

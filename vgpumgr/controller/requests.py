@@ -202,7 +202,13 @@ class Serving:
         """Do the work of every host, or of some, in bounded parallel. `progress`: see Watch."""
         watch: Watch[Value] = Watch(progress=progress)
         chosen = [self._context.inventory.hosts[name] for name in self.hosts if hosts is None or name in hosts]
-        ends = fan_out(chosen, lambda host: work(self.hosts[host.name]), self._open.host_timeout(self._stop), watch)
+        ends = fan_out(
+            chosen,
+            lambda host: work(self.hosts[host.name]),
+            self._open.host_timeout(self._stop),
+            watch,
+            timing=self._context.timing,
+        )
         return {end.host: end for end in ends}
 
     def result(self, ends: Mapping[HostName, Ended[HostEnd]], fleet: FleetPlan | None = None) -> RequestsResult:

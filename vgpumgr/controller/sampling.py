@@ -25,18 +25,13 @@ if TYPE_CHECKING:
     from vgpumgr.link.host import Host
     from vgpumgr.names import HostName
 
-ROUND_TIMEOUT_S = 30.0
-SETTLE_S = (
-    2.0  # between a baseline and the reading that measures relative to it; the driver samples several times per second
-)
-LOCK_WAIT_S = 5.0  # a host whose change takes longer has a gap
 _WORKERS = 64
 
 
 class Sampler:
     """Reads these hosts repeatedly; a context manager, which closes the connections.
 
-    `cursors`: how far each host was read before. `round_timeout_s`: how long a round waits for a host.
+    `cursors`: how far each host was read before. `round_timeout_s`: how long a round waits for a host, if not as the context has it.
     """
 
     def __init__(
@@ -45,11 +40,11 @@ class Sampler:
         hosts: Sequence[HostDeclaration],
         cursors: Mapping[HostName, Cursor] | None = None,
         *,
-        round_timeout_s: float = ROUND_TIMEOUT_S,
+        round_timeout_s: float | None = None,
     ) -> None:
         turns = threading.BoundedSemaphore(_WORKERS)
         self._hosts = [_Host(context, host, (cursors or {}).get(host.name, Cursor()), turns) for host in hosts]
-        self._round_timeout_s = round_timeout_s
+        self._round_timeout_s = context.timing.round_timeout_s if round_timeout_s is None else round_timeout_s
 
     def round(self) -> tuple[Round, ...]:
         """Read every host once, in bounded parallel; rounds are in the hosts' order. A failed or late host has a Round as well."""
@@ -123,7 +118,7 @@ class _Host:
             with self._turns:
                 reading, measured = self._take()
             if readings.unmeasured(reading, measured) and not self._closed:
-                time.sleep(SETTLE_S)
+                time.sleep(self._context.timing.sample_settle_s)
                 with self._turns:
                     reading, more = self._take()
                 measured += more
@@ -157,7 +152,8 @@ class _Host:
 
     def _take(self) -> tuple[HostReading, tuple[readings.Measured, ...]]:
         link = self._link or self._connect()
-        wait_s = min(LOCK_WAIT_S, self._context.lock_wait_s)
+        timing = self._context.timing
+        wait_s = min(timing.sample_lock_wait_s, timing.lock_wait_s)
         reading = link.sample(since=self._cursor.since(), wait_s=wait_s)
         measured, self._cursor = readings.advance(self._cursor, reading)
         return reading, measured

@@ -39,12 +39,12 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[Schedu
 
     def read(declaration: HostDeclaration) -> tuple[SchedulerHost, None]:
         with open_session(context, declaration) as session:
-            facts = session.link.observe(wait_s=context.lock_wait_s).snapshot
+            facts = session.link.observe(wait_s=context.timing.lock_wait_s).snapshot
         view = HostFacts(snapshot=facts, libvirt_version=None)
         rows, findings = schedulers.rows(view, declaration.of_gpus)
         return SchedulerHost(host=declaration.name, rows=rows, findings=findings), None
 
-    return read_fleet(context.inventory.chosen(hosts), read, context.reading)
+    return read_fleet(context.inventory.chosen(hosts), read, context)
 
 
 def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[Planned[GpuPlan]]) -> SchedulerResult:

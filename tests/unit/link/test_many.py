@@ -17,6 +17,7 @@ from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, Watch, fan_out
 from vgpumgr.link.connection import connect
 from vgpumgr.link.ssh.client import SshConnection
 from vgpumgr.names import HostName
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from tests.unit.link.conftest import Sshd
@@ -89,12 +90,12 @@ def test_threads_and_files_have_a_bound_and_a_host_that_was_read_leaves_nothing(
         if int(outcome.host[3:]) % 10 == 0:
             kept.append(links())
 
-    assert fan_out(hosts[:1], work)[0].value  # what the first connection imports and keeps for all
+    assert fan_out(hosts[:1], work, timing=Timing())[0].value  # what the first connection imports and keeps for all
     wait_for(lambda: threading.active_count() < 10, 10)
     assert links() == 0
     threads, files = threading.active_count(), open_files()
     with Peaks() as peaks:
-        outcomes = fan_out(hosts, work, watch=Watch(ended=ended))
+        outcomes = fan_out(hosts, work, watch=Watch(ended=ended), timing=Timing())
     assert [outcome.error for outcome in outcomes] == [None] * HOSTS
     assert MAX_WORKERS < peaks.threads - threads <= THREADS_OF_A_HOST * MAX_WORKERS
     assert (

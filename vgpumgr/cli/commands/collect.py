@@ -97,7 +97,9 @@ def collect(
     store = Samples(path)
     with (
         only_one(path, context.by, name=COLLECTOR),
-        Sampler(context, chosen, store.cursors(), round_timeout_s=use_case.round_timeout_s(every)) as sampler,
+        Sampler(
+            context, chosen, store.cursors(), round_timeout_s=use_case.round_timeout_s(context.timing, every)
+        ) as sampler,
     ):
         if every is None:
             return _once(settings, sampler, store, retention)

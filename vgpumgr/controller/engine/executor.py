@@ -66,7 +66,13 @@ class Executor:
                 self.session.link.plug_device(step.vm, templates.render_hostdev(step.device, port=step.port))
             case steps.UnplugHostdev():
                 self.session.link.unplug_device(step.vm, templates.render_hostdev(step.device))
-                wait_until_gone(lambda: self._read(step.vm), step, tell=self.tell, stop=self.interrupted)
+                wait_until_gone(
+                    lambda: self._read(step.vm),
+                    step,
+                    timing=self.session.context.timing,
+                    tell=self.tell,
+                    stop=self.interrupted,
+                )
             case steps.CreateVgpu() | steps.EnterVgpu() | steps.CreateInstance() | steps.DestroyInstance():
                 self._tell_note(self.session.link.execute(step))
             case steps.WriteModprobe() | steps.SetCordon():
@@ -83,7 +89,12 @@ class Executor:
 
     def _patiently(self, step: steps.HostStep) -> StepResult:
         """Run a step that waits for a VM to finish stopping."""
-        return wait_for_end(lambda: self.session.link.execute(step), tell=self.tell, stop=self.interrupted)
+        return wait_for_end(
+            lambda: self.session.link.execute(step),
+            timing=self.session.context.timing,
+            tell=self.tell,
+            stop=self.interrupted,
+        )
 
     def tell(self, line: str) -> None:
         """One line for the user, after the host's name."""

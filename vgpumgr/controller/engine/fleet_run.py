@@ -55,7 +55,7 @@ class FleetRun:
     def plan(self, hosts: Sequence[HostDeclaration]) -> FleetPlan:
         """Read and plan every host. Changes nothing."""
         watch: Watch[HostPlan] = Watch(progress=self._context.reading)
-        outcomes = fan_out(hosts, self._plan_host, self._host_timeout(stop=None), watch)
+        outcomes = fan_out(hosts, self._plan_host, self._host_timeout(stop=None), watch, timing=self._context.timing)
         return FleetPlan(
             plans=tuple(outcome.value for outcome in outcomes if outcome.value is not None),
             errors=tuple((outcome.host, outcome.error) for outcome in outcomes if outcome.error is not None),
@@ -76,6 +76,7 @@ class FleetRun:
             lambda host: self._apply_host(host, agreed[host.name], count, binds=binds),
             self._host_timeout(stop=self._stop),
             watch,
+            timing=self._context.timing,
         )
         done = {
             outcome.host: HostResult(

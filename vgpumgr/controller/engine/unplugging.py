@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.plan.step import UnplugHostdev
-
-UNPLUG_S = 30.0  # a guest whose driver is idle takes one or two seconds
-POLL_S = 1.0
+    from vgpumgr.timing import Timing
 
 
 def wait_until_gone(
     read: Callable[[], Domain | None],
     step: UnplugHostdev,
     *,
+    timing: Timing,
     tell: Callable[[str], None],
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
@@ -33,16 +32,18 @@ def wait_until_gone(
     began, told = clock(), False
     while not _is_gone(read(), step):
         waited = clock() - began
-        if waited + POLL_S > UNPLUG_S or stop.is_set():
+        if waited + timing.unplug_poll_s > timing.unplug_s or stop.is_set():
             raise errors.NotWhileRunning(
                 f"{step.vm_name} has not released {step.device.source.text} after {waited:.0f} s, and still runs with it",
                 details=["its guest was asked, and may still follow: `vgpumgr list` shows what it runs with"],
                 hint=f"the guest's driver has to stop using it first; or shut {step.vm_name} down, then detach",
             )
         if not told:
-            tell(f"waiting up to {UNPLUG_S:.0f} s for the guest of {step.vm_name} to release {step.device.source.text}")
+            tell(
+                f"waiting up to {timing.unplug_s:.0f} s for the guest of {step.vm_name} to release {step.device.source.text}"
+            )
             told = True
-        stop.wait(POLL_S)
+        stop.wait(timing.unplug_poll_s)
 
 
 def _is_gone(domain: Domain | None, step: UnplugHostdev) -> bool:

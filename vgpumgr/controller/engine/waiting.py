@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-ENDING_S = 60.0  # a killed QEMU may stay in the driver for 30 s, and its plugin for longer
-BUSY_S = 30.0  # vendor-vfio: the driver itself reports that a plugin is there, each time after 5 s, and loses nothing
-POLL_S = 1.0
+    from vgpumgr.timing import Timing
+
 _SECONDS = re.compile(r"\b[0-9]+ s ago")  # they pass while the same thing is waited for, which is told once
 _BUSY_FILE = "/current_vgpu_type"
 
@@ -28,6 +27,7 @@ T = TypeVar("T")
 def wait_for_end(
     call: Callable[[], T],
     *,
+    timing: Timing,
     tell: Callable[[str], None],
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
@@ -44,21 +44,21 @@ def wait_for_end(
             return call()
         except errors.StillEnding as error:
             refusal: errors.VgpumgrError = error
-            limit, why = ENDING_S, "; ".join(error.details)
+            limit, why = timing.ending_s, "; ".join(error.details)
         except errors.SysfsRefused as error:
             if error.errno_name != "EBUSY" or not error.path.endswith(_BUSY_FILE):
                 raise
             refusal = error
-            limit, why = BUSY_S, "the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped"
+            limit, why = timing.busy_s, "the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped"
         now = clock()
         if kind is None:
             kind = type(refusal)
         elif type(refusal) is not kind and began == first:
             began = now
-        if now - began + POLL_S > limit or stop.is_set():
+        if now - began + timing.ending_poll_s > limit or stop.is_set():
             refusal.details = (*refusal.details, f"waited {now - first:.0f} s")
             raise refusal
         if (about := _SECONDS.sub("", why)) != told:
             tell(f"waiting up to {limit:.0f} s: {why}")
             told = about
-        stop.wait(POLL_S)
+        stop.wait(timing.ending_poll_s)

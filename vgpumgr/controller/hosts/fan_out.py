@@ -21,16 +21,15 @@ from vgpumgr.link import stages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from vgpumgr.controller.context import Context
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.names import HostName
+    from vgpumgr.timing import Timing
 
 Result = TypeVar("Result")
 
 MAX_WORKERS = 32  # more threads do not hide more latency: the interpreter lock is the limit (measured, paramiko 5.1)
 STAGE = "run"  # the stage in the errors.HostDeadline of an abandoned host
-SLOW_S = 5.0  # a host that runs for longer is named in the progress
-_TELL_EVERY_S = 10.0
-_WATCH_S = 0.5
 logger = logging.getLogger(__name__)
 
 
@@ -73,15 +72,17 @@ def fan_out(
     work: Callable[[HostDeclaration], Result],
     host_timeout: HostTimeout | None = None,
     watch: Watch[Result] | None = None,
+    *,
+    timing: Timing,
 ) -> tuple[Outcome[Result], ...]:
     """Run `work` for every host; the outcomes are returned in the order of the hosts."""
-    return _Pool(hosts, work, host_timeout, watch or Watch()).wait() if hosts else ()
+    return _Pool(hosts, work, host_timeout, watch or Watch(), timing).wait() if hosts else ()
 
 
 def read_fleet(
     hosts: Sequence[HostDeclaration],
     read: Callable[[HostDeclaration], tuple[View, errors.VgpumgrError | None]],
-    progress: Callable[[Progress], None],
+    context: Context,
     came: Callable[[View], None] = lambda _: None,
 ) -> Fleet[View]:
     """Every host as `read` returns it, with an error if only a part of it could be read. `came` is given each as it comes."""
@@ -90,7 +91,7 @@ def read_fleet(
         if outcome.value is not None:
             came(outcome.value[0])
 
-    outcomes = fan_out(hosts, read, watch=Watch(ended=ended, progress=progress))
+    outcomes = fan_out(hosts, read, watch=Watch(ended=ended, progress=context.reading), timing=context.timing)
     ends = [(outcome.host, *(outcome.value or (None, outcome.error))) for outcome in outcomes]
     return Fleet(
         views=tuple(view for _, view, _ in ends if view is not None),
@@ -99,14 +100,14 @@ def read_fleet(
 
 
 @contextlib.contextmanager
-def watched(host: HostName, progress: Callable[[Progress], None]) -> Iterator[None]:
-    """The same for a single host, whose work is done by the caller: about twice a second `progress` is told where it is."""
+def watched(host: HostName, context: Context) -> Iterator[None]:
+    """The same for a single host, whose work is done by the caller: about twice a second it is told where it is."""
     over = threading.Event()
     began = time.monotonic()
 
     def watch() -> None:
-        while not over.wait(_WATCH_S):
-            progress(Progress(ended=0, hosts=1, slow=(Slow(host, time.monotonic() - began, stages.of(host)),)))
+        while not over.wait(context.timing.watch_s):
+            context.reading(Progress(ended=0, hosts=1, slow=(Slow(host, time.monotonic() - began, stages.of(host)),)))
 
     watcher = threading.Thread(target=watch, name=f"watch-{host}", daemon=True)
     watcher.start()
@@ -115,7 +116,7 @@ def watched(host: HostName, progress: Callable[[Progress], None]) -> Iterator[No
     finally:
         over.set()
         watcher.join()
-        progress(Progress(ended=1, hosts=1))
+        context.reading(Progress(ended=1, hosts=1))
 
 
 class _Pool(Generic[Result]):
@@ -130,11 +131,13 @@ class _Pool(Generic[Result]):
         work: Callable[[HostDeclaration], Result],
         host_timeout: HostTimeout | None,
         watch: Watch[Result],
+        timing: Timing,
     ) -> None:
         self._hosts = hosts
         self._work = work
         self._host_timeout = host_timeout
         self._watch = watch
+        self._timing = timing
         self._turn = threading.Condition()
         self._waiting = list(reversed(hosts))
         self._running: dict[HostName, float] = {}  # since when, the longest first
@@ -167,7 +170,7 @@ class _Pool(Generic[Result]):
                 while self._waiting and len(self._running) < MAX_WORKERS:
                     self._start(self._waiting.pop())
                 if self._running and not self._ended:
-                    self._turn.wait(timeout=0.5)
+                    self._turn.wait(timeout=self._timing.watch_s)
                 self._leave_late_ones()
                 self._tell()
                 ended, self._ended = self._ended, []
@@ -181,7 +184,9 @@ class _Pool(Generic[Result]):
     def _progress(self) -> Progress:
         moment = time.monotonic()
         seconds = {name: moment - since for name, since in self._running.items()}
-        slow = tuple(Slow(name, taken, stages.of(name)) for name, taken in seconds.items() if taken > SLOW_S)
+        slow = tuple(
+            Slow(name, taken, stages.of(name)) for name, taken in seconds.items() if taken > self._timing.slow_s
+        )
         return Progress(ended=len(self._outcomes), hosts=len(self._hosts), slow=slow)
 
     def _start(self, host: HostDeclaration) -> None:
@@ -221,7 +226,7 @@ class _Pool(Generic[Result]):
 
     def _tell(self) -> None:
         moment = time.monotonic()
-        if self._host_timeout is None or moment - self._told < _TELL_EVERY_S:
+        if self._host_timeout is None or moment - self._told < self._timing.tell_every_s:
             return
         self._told = moment
         running = [

@@ -80,18 +80,18 @@ def find_vm(
 
     if len(hosts) == 1:
         context.progress(f"reading {hosts[0].name} …")
-        with watched(hosts[0].name, context.reading):
+        with watched(hosts[0].name, context):
             answers: tuple[Answer, ...] = (_read(hosts[0], reach(hosts[0]), ahead),)
     else:
         context.progress(f"looking for {vm} on {len(hosts)} hosts …")
         watch: Watch[Answer] = Watch(progress=context.reading)
-        outcomes = fan_out(hosts, lambda host: ask(host, reach(host), (vm,)), watch=watch)
+        outcomes = fan_out(hosts, lambda host: ask(host, reach(host), (vm,)), watch=watch, timing=context.timing)
         answers = tuple(map(answer_of, hosts, outcomes))
     left_open = [answer.session for answer in answers if answer.session is not None]
     kept: Session | None = None
 
     def gone() -> list[FoundVm]:
-        ended = fan_out(hosts, lambda host: _gone_on(context, host, left_open, vm))
+        ended = fan_out(hosts, lambda host: _gone_on(context, host, left_open, vm), timing=context.timing)
         failed = next((outcome.error for outcome in ended if outcome.error is not None), None)
         if failed is not None:
             raise failed

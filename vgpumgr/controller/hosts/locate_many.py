@@ -50,6 +50,7 @@ class ManyVms:
             asked,
             lambda host: ask(host, self._open.connect(host), self._named),
             self._open.host_timeout(),
+            timing=self._context.timing,
         )
         self._answers = {host.name: answer_of(host, outcome) for host, outcome in zip(asked, outcomes, strict=True)}
 

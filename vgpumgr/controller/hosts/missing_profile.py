@@ -61,5 +61,5 @@ class MissingProfiles:
         key = host.name, profile
         if key not in self._elsewhere:
             others = [other for other in self._context.inventory.hosts.values() if other.name != host.name]
-            self._elsewhere[key] = tuple(fan_out(others, has))
+            self._elsewhere[key] = tuple(fan_out(others, has, timing=self._context.timing))
         return self._elsewhere[key]

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
 _DROPPED = frozenset({"banner"})  # by an sshd that has too many logins under way, which are over in a moment
-_JITTER_S = (0.3, 1.0)  # many hosts behind one gateway must not reconnect all at once
-SILENT_WAIT_S = 2.0  # after this time the user is told which run a busy host waits for
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,21 +65,21 @@ class Session:
         """
         if self._ahead is not None:
             return self._take_ahead()
-        return self._view(self.link.observe(_query(saved=saved), wait_s=self.context.lock_wait_s))
+        return self._view(self.link.observe(_query(saved=saved), wait_s=self.context.timing.lock_wait_s))
 
     def lock(self, what: str, *, saved: bool = False) -> HostView:
         """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""
         if self._ahead is not None:
             return self._take_ahead()
         by, query = f"{self.context.by} {what}", _query(saved=saved)
-        wait_s = self.context.lock_wait_s
+        wait_s, silent_s = self.context.timing.lock_wait_s, self.context.timing.silent_wait_s
         try:
-            locked = self.link.lock(query, by=by, wait_s=min(SILENT_WAIT_S, wait_s))
+            locked = self.link.lock(query, by=by, wait_s=min(silent_s, wait_s))
         except errors.Busy as busy:
-            if wait_s <= SILENT_WAIT_S:
+            if wait_s <= silent_s:
                 raise
             self.context.progress(f"{busy.message}; waiting up to {wait_s:.0f} s …")
-            locked = self.link.lock(query, by=by, wait_s=wait_s - SILENT_WAIT_S)
+            locked = self.link.lock(query, by=by, wait_s=wait_s - silent_s)
         self.unwritable = locked.unwritable
         return self._view(locked)
 
@@ -161,5 +159,5 @@ def _open_session(context: Context, declaration: HostDeclaration, *, again: Coll
     except errors.Unreachable as error:
         if isinstance(error, errors.HostDeadline) or not error.transient or error.stage not in again:
             raise
-    time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- the delay is no secret
+    time.sleep(random.uniform(*context.timing.reconnect_s))  # noqa: S311 -- the delay is no secret
     return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))

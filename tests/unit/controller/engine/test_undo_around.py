@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 from vgpumgr import errors
 from vgpumgr.controller.engine import apply as apply_module
-from vgpumgr.controller.engine import waiting
 from vgpumgr.controller.engine.apply import apply
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import step as steps
 from vgpumgr.link.host import StepResult
 from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def go(
     host, told = Host(refuse), list[str]()
     session = SimpleNamespace(
         declaration=SimpleNamespace(name=HOST),
-        context=SimpleNamespace(progress=told.append),
+        context=SimpleNamespace(progress=told.append, timing=Timing(ending_poll_s=0.001)),
         link=host,
         unwritable=unwritable,
     )
@@ -143,7 +143,6 @@ def test_after_an_interrupt_the_undo_waits_for_a_vm_that_is_ending(monkeypatch: 
             raise errors.StillEnding("vm04 ended 3 s ago", details=["its VM ended 3 s ago"])
 
     monkeypatch.setattr(apply_module, "Bounded", Interrupted)
-    monkeypatch.setattr(waiting, "POLL_S", 0.001)
     host, told = go(ending, steps.CreateVgpu(host=HOST, vgpu=spec(4), expect=steps.EMPTY))
     assert host.asked == ["create_vgpu vm04", *["destroy_vgpu vm04"] * 3]
     assert told[-1].startswith("KeyboardInterrupt")

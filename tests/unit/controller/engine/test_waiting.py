@@ -10,12 +10,13 @@ import pytest
 
 from tests.unit.core import builders
 from vgpumgr import errors
-from vgpumgr.controller.engine.unplugging import UNPLUG_S, wait_until_gone
-from vgpumgr.controller.engine.waiting import BUSY_S, ENDING_S, wait_for_end
+from vgpumgr.controller.engine.unplugging import wait_until_gone
+from vgpumgr.controller.engine.waiting import wait_for_end
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan.step import UnplugHostdev
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, VmName
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,9 @@ def run(answer: Callable[[float], str], stop: Pauses | None = None) -> tuple[str
     """What it gave, what was told, and when it ended. `answer` gets the time."""
     pauses = stop or Pauses()
     told: list[str] = []
-    given = wait_for_end(lambda: answer(pauses.now), tell=told.append, stop=pauses, clock=lambda: pauses.now)
+    given = wait_for_end(
+        lambda: answer(pauses.now), timing=Timing(), tell=told.append, stop=pauses, clock=lambda: pauses.now
+    )
     return given, told, pauses.now
 
 
@@ -94,7 +97,7 @@ def test_when_its_time_is_over_the_refusal_stays_one_of_use() -> None:
     with pytest.raises(errors.InUse) as caught:
         run(until(1000, ending()))
     assert (caught.value.exit_code, caught.value.outcome) == (5, "refused")
-    assert caught.value.details == (PLUGIN, f"waited {ENDING_S:.0f} s")
+    assert caught.value.details == (PLUGIN, f"waited {Timing().ending_s:.0f} s")
 
 
 def test_a_busy_vf_is_asked_again_for_half_a_minute_since_nothing_is_lost_by_it() -> None:
@@ -103,7 +106,7 @@ def test_a_busy_vf_is_asked_again_for_half_a_minute_since_nothing_is_lost_by_it(
     assert told == ["waiting up to 30 s: the vGPU plugin (nvidia-vgpu-mgr) of the VM that stopped"]
     with pytest.raises(errors.SysfsRefused) as caught:
         run(until(1000, busy()))
-    assert caught.value.details[-1] == f"waited {BUSY_S:.0f} s"
+    assert caught.value.details[-1] == f"waited {Timing().busy_s:.0f} s"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,9 @@ def unplugged(answer: Callable[[float], Domain | None], stop: Pauses | None = No
     """What was told, and when it ended. `answer` gets the time."""
     pauses = stop or Pauses()
     told: list[str] = []
-    wait_until_gone(lambda: answer(pauses.now), STEP, tell=told.append, stop=pauses, clock=lambda: pauses.now)
+    wait_until_gone(
+        lambda: answer(pauses.now), STEP, timing=Timing(), tell=told.append, stop=pauses, clock=lambda: pauses.now
+    )
     return told, pauses.now
 
 
@@ -176,7 +181,7 @@ def test_what_stays_or_cannot_be_read_is_not_taken_for_gone(there: Domain) -> No
     pauses = Pauses()
     with pytest.raises(errors.NotWhileRunning) as caught:
         unplugged(lambda _: there, pauses)
-    assert UNPLUG_S - 2 < pauses.now <= UNPLUG_S
+    assert Timing().unplug_s - 2 < pauses.now <= Timing().unplug_s
     assert "still runs with it" in caught.value.message
     assert caught.value.details == (
         "its guest was asked, and may still follow: `vgpumgr list` shows what it runs with",

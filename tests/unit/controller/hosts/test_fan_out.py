@@ -18,6 +18,7 @@ from vgpumgr.controller.hosts import fan_out as fan_out_module
 from vgpumgr.controller.hosts.fan_out import MAX_WORKERS, STAGE, HostTimeout, Outcome, Watch, fan_out
 from vgpumgr.link import stages
 from vgpumgr.names import HostName
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
@@ -35,7 +36,7 @@ def test_answers_come_in_the_order_of_the_hosts_and_an_error_is_its_hosts_own() 
             raise KeyError("a bug")
         return host.name
 
-    outcomes = fan_out(hosts(4), work)
+    outcomes = fan_out(hosts(4), work, timing=Timing())
     assert [outcome.host for outcome in outcomes] == ["kvm01", "kvm02", "kvm03", "kvm04"]
     assert [outcome.value for outcome in outcomes] == ["kvm01", None, None, "kvm04"]
     assert isinstance(outcomes[1].error, errors.Busy)
@@ -63,7 +64,7 @@ def test_no_more_than_the_bound_run_at_once_and_all_have_their_turn() -> None:
         with change:
             running.remove(host.name)
 
-    assert len(fan_out(hosts(3 * MAX_WORKERS), work)) == len(peaks) == 3 * MAX_WORKERS
+    assert len(fan_out(hosts(3 * MAX_WORKERS), work, timing=Timing())) == len(peaks) == 3 * MAX_WORKERS
     assert max(peaks) <= MAX_WORKERS
 
 
@@ -83,7 +84,7 @@ def test_a_host_that_does_not_end_is_left_behind_named_and_cut_off_and_its_place
 
     host_timeout = HostTimeout(seconds=99, abort=aborted.append, tell=lambda _: None)
     watch: Watch[str] = Watch(ended=lambda outcome: ended.append(outcome.host))
-    outcomes = fan_out(hosts(MAX_WORKERS + 1), work, host_timeout, watch)
+    outcomes = fan_out(hosts(MAX_WORKERS + 1), work, host_timeout, watch, timing=Timing())
     late = outcomes[:-1]
     assert outcomes[-1].value == "served"
     assert {type(outcome.error) for outcome in late} == {errors.HostDeadline}
@@ -106,7 +107,7 @@ def test_an_interrupt_begins_no_other_host_and_lets_those_under_way_finish() -> 
 
     host_timeout = HostTimeout(seconds=60, abort=lambda _: None, tell=told.append, stop=stop)
     with pytest.raises(KeyboardInterrupt):
-        fan_out(hosts(MAX_WORKERS + 5), work, host_timeout)
+        fan_out(hosts(MAX_WORKERS + 5), work, host_timeout, timing=Timing())
     assert stop.is_set()
     assert len(begun) <= MAX_WORKERS
     assert told[0].startswith("interrupted: ")
@@ -132,9 +133,9 @@ def test_the_caller_sees_each_host_end_as_it_does_and_which_are_slow(clock: list
         if now.slow:
             told.set()
         elif now.ended == 2:
-            clock[0] = fan_out_module.SLOW_S + 1
+            clock[0] = Timing().slow_s + 1
 
-    outcomes = fan_out(hosts(3), work, watch=Watch(ended=end, progress=progress))
+    outcomes = fan_out(hosts(3), work, watch=Watch(ended=end, progress=progress), timing=Timing())
     assert [outcome.host for outcome in outcomes] == ["kvm01", "kvm02", "kvm03"]
     assert (sorted(ended[:2]), ended[2:], threads) == (["kvm02", "kvm03"], ["kvm01"], {threading.get_ident()})
     assert [one.host for one in next(now.slow for now in seen if now.slow)] == ["kvm01"]
@@ -142,8 +143,7 @@ def test_the_caller_sees_each_host_end_as_it_does_and_which_are_slow(clock: list
     assert [now.ended for now in seen] == sorted(now.ended for now in seen)
 
 
-def test_a_run_that_takes_long_says_which_hosts_are_still_running_and_at_what(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fan_out_module, "_TELL_EVERY_S", 0.0)
+def test_a_run_that_takes_long_says_which_hosts_are_still_running_and_at_what() -> None:
     told: list[str] = []
     seen = threading.Event()
 
@@ -159,5 +159,5 @@ def test_a_run_that_takes_long_says_which_hosts_are_still_running_and_at_what(mo
         finally:
             stages.leave(host.name)
 
-    fan_out(hosts(1), work, HostTimeout(seconds=60, abort=lambda _: None, tell=tell))
+    fan_out(hosts(1), work, HostTimeout(seconds=60, abort=lambda _: None, tell=tell), timing=Timing(tell_every_s=0))
     assert any(text.startswith("still running: kvm01 (auth, ") for text in told)

@@ -17,6 +17,7 @@ from vgpumgr.controller.requests import SlotRequest, apply_requests
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from tests.model.pool import Pool
@@ -41,7 +42,7 @@ def result(opening: Any, *failures: errors.HostError) -> object:
             raise left.pop(0)
         return "link"
 
-    context: Any = SimpleNamespace(connect=connect)
+    context: Any = SimpleNamespace(connect=connect, timing=Timing(reconnect_s=(0, 0)))
     declaration: Any = SimpleNamespace(endpoint=None)
     try:
         found: object = opening(context, declaration).link
@@ -63,9 +64,8 @@ def result(opening: Any, *failures: errors.HostError) -> object:
     ],
 )
 def test_a_dropped_connection_is_made_once_more_and_a_login_never(
-    monkeypatch: pytest.MonkeyPatch, failures: tuple[errors.HostError, ...], once: object, patiently: object
+    failures: tuple[errors.HostError, ...], once: object, patiently: object
 ) -> None:
-    monkeypatch.setattr(session, "_JITTER_S", (0, 0))
     assert result(session.open_session, *failures) == once
     assert result(session.open_session_patiently, *failures) == patiently
 

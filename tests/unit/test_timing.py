@@ -1,0 +1,39 @@
+"""The shipped waits are those of docs/timing.md, and what changes them changes no other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+
+from tests.sources import ROOT
+from vgpumgr.timing import Timing
+
+_ROW = re.compile(r"^\| `(\w+)`( \*)? \| ([0-9. to]+) \|", re.MULTILINE)
+
+
+def documented() -> dict[str, tuple[bool, object]]:
+    """Wait → whether --timeout replaces it, and its seconds: a number, or the least and the most."""
+    found: dict[str, tuple[bool, object]] = {}
+    for name, star, seconds in _ROW.findall((ROOT / "docs/timing.md").read_text(encoding="utf-8")):
+        numbers = tuple(map(float, seconds.split(" to ")))
+        found[name] = bool(star), numbers if len(numbers) > 1 else numbers[0]
+    return found
+
+
+def test_the_shipped_waits_are_the_documented_ones() -> None:
+    assert asdict(Timing()) == {name: seconds for name, (_, seconds) in documented().items()}
+
+
+def test_timeout_replaces_what_is_documented_so_and_nothing_else() -> None:
+    assert Timing().within(None) == Timing()
+    for timeout in (2.0, 90.0):
+        meant = {name: timeout if starred else seconds for name, (starred, seconds) in documented().items()}
+        assert asdict(Timing().within(timeout)) == meant
+
+
+def test_at_a_pace_it_looks_more_often_and_gives_up_no_sooner() -> None:
+    shipped, quick = asdict(Timing()), asdict(Timing().at(0.1))
+    looks = {"reconnect_s", *(name for name in shipped if name.endswith("_poll_s"))}
+    assert {name for name in shipped if quick[name] != shipped[name]} == looks
+    assert Timing().at(0.1).ending_poll_s == 0.1
+    assert Timing().at(1) == Timing()
