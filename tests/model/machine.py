@@ -34,6 +34,7 @@ from vgpumgr.host.server import Server
 from vgpumgr.host.steps import reset_step, steps, vfs_step
 from vgpumgr.host.steps.guard import RemovalGuard
 from vgpumgr.host.steps.tool import Ended
+from vgpumgr.host.timing import Timing
 from vgpumgr.lab import spec
 from vgpumgr.lab.driver import boards, mig
 from vgpumgr.lab.driver.addresses import vf_pci
@@ -157,7 +158,7 @@ class Machine:
 
     def serve(self, at: Callable[[str], None]) -> Server:
         """One run of the host program; `at` is told each point of a step."""
-        guard = RemovalGuard(Root(self.root), lambda: Nvml(self), pause=lambda _seconds: None)
+        guard = RemovalGuard(Root(self.root), lambda: Nvml(self), timing=Timing(), pause=lambda _seconds: None)
         return Server(
             self.root,
             nvml=lambda: Nvml(self),

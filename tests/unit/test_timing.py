@@ -6,15 +6,17 @@ import re
 from dataclasses import asdict
 
 from tests.sources import ROOT
+from vgpumgr.host import timing
 from vgpumgr.timing import Timing
 
 _ROW = re.compile(r"^\| `(\w+)`( \*)? \| ([0-9. to]+) \|", re.MULTILINE)
 
 
-def documented() -> dict[str, tuple[bool, object]]:
+def documented(*, of_host: bool = False) -> dict[str, tuple[bool, object]]:
     """Wait → whether --timeout replaces it, and its seconds: a number, or the least and the most."""
+    ours, hosts = (ROOT / "docs/timing.md").read_text(encoding="utf-8").split("\n## On the host\n")
     found: dict[str, tuple[bool, object]] = {}
-    for name, star, seconds in _ROW.findall((ROOT / "docs/timing.md").read_text(encoding="utf-8")):
+    for name, star, seconds in _ROW.findall(hosts if of_host else ours):
         numbers = tuple(map(float, seconds.split(" to ")))
         found[name] = bool(star), numbers if len(numbers) > 1 else numbers[0]
     return found
@@ -22,6 +24,8 @@ def documented() -> dict[str, tuple[bool, object]]:
 
 def test_the_shipped_waits_are_the_documented_ones() -> None:
     assert asdict(Timing()) == {name: seconds for name, (_, seconds) in documented().items()}
+    of_host = documented(of_host=True)
+    assert timing.Timing()._asdict() == {name: seconds for name, (_, seconds) in of_host.items()}
 
 
 def test_timeout_replaces_what_is_documented_so_and_nothing_else() -> None:

@@ -20,6 +20,7 @@ from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, UNWRITABLE
 from .refusal import PeerGone, Refusal, errno_name
 from .steps.executor import Executor, at_nothing
 from .steps.guard import RemovalGuard
+from .timing import of_host
 
 _LONGEST_WAIT_S = 24 * 3600.0
 
@@ -49,7 +50,8 @@ class Server:
         self._libvirt = libvirt or Libvirt()
         self._sleep = sleep
         self._lock = HostLock(self._root, clock=clock, gone=gone)
-        self._executor = Executor(self._root, nvml, self._libvirt, write=write, at=at, guard=guard)
+        timing = of_host(self._root)
+        self._executor = Executor(self._root, nvml, self._libvirt, write=write, at=at, timing=timing, guard=guard)
         self._verbs: Dict[str, Callable[[Dict[str, Any]], Any]] = {
             "observe": self._observe,
             "sample": self._sample,

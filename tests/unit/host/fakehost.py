@@ -18,6 +18,7 @@ from vgpumgr.host.ledger import ledger
 from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS
 from vgpumgr.host.server import Server
 from vgpumgr.host.steps.guard import RemovalGuard
+from vgpumgr.host.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -509,7 +510,7 @@ def wait_until(met: Callable[[], bool]) -> None:
 def make_server(host: FakeHost, **injected: Any) -> Server:
     """The host program on this host, whose second look before a removal comes at once."""
     nvml = injected.pop("nvml", no_nvml)
-    guard = RemovalGuard(Root(host.root), nvml, pause=lambda seconds: None)
+    guard = RemovalGuard(Root(host.root), nvml, timing=Timing(), pause=lambda seconds: None)
     return Server(host.root, **{"nvml": nvml, "write": host.driver_write, "guard": guard, **injected})
 
 

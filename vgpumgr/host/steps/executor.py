@@ -28,6 +28,7 @@ from ..protocol import (
     UNPLUG_DEVICE,
     WRITE_MODPROBE,
 )
+from ..timing import Timing
 from .cordon_step import parse_cordon_step, set_cordon
 from .definition_step import parse_definition_step
 from .guard import RemovalGuard
@@ -61,14 +62,16 @@ class Executor:
         *,
         write: Callable[[str, bytes], None],
         at: Callable[[str], None],
+        timing: Timing,
         guard: Optional[RemovalGuard] = None,
     ) -> None:
         self._root = root
         self._load_nvml = load_nvml
         self._libvirt = libvirt
         self._at = at
+        self._timing = timing
         self._instances = InstanceSteps(root, load_nvml, at)
-        guard = guard or RemovalGuard(root, load_nvml)
+        guard = guard or RemovalGuard(root, load_nvml, timing=timing)
         self._vgpus = VgpuSteps(root, guard, MeantInstances(root, load_nvml), write=write, at=at)
         self._verbs: Dict[str, Callable[[Any, float], Dict[str, Any]]] = {
             CREATE_VGPU: lambda data, deadline_s: self._vgpus.create(parse_vgpu_step(data), deadline_s),
@@ -128,7 +131,8 @@ class Executor:
         return answer(note=set_mig(self._root, self._load_nvml, parse_mig_mode_step(data), self._at))
 
     def _set_vfs(self, data: Any, deadline_s: float) -> Dict[str, Any]:
-        set_vfs(self._root, self._load_nvml, parse_vfs_step(data), self._at, deadline_s=deadline_s)
+        step = parse_vfs_step(data)
+        set_vfs(self._root, self._load_nvml, step, self._at, deadline_s=deadline_s, timing=self._timing)
         return answer()
 
     def _reset_gpu(self, data: Any, deadline_s: float) -> Dict[str, Any]:

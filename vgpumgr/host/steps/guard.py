@@ -21,10 +21,9 @@ from ..facts.vfio import Unreadable, Users, device_paths, is_plugin, look
 from ..files import Root, Unknowns, directory
 from ..protocol import IN_USE, NOT_YET, ActiveFact, HandleFact, Step, VgpuFact
 from ..refusal import Refusal
+from ..timing import Timing
 from .reservations import place_of
 
-SETTLE_S = 5.0  # the driver waits this long for a plugin before it removes the vGPU anyway
-PAUSE_S = 0.25  # between two checks, if nothing shows when the VM ended
 _LOGS = "/var/log/libvirt/qemu"
 
 
@@ -46,12 +45,14 @@ class RemovalGuard:
         root: Root,
         load_nvml: Callable[[], Any],
         *,
+        timing: Timing,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._root = root
         self._load_nvml = load_nvml
+        self._timing = timing
         self._clock = clock
         self._wall = wall
         self._pause = pause
@@ -64,11 +65,11 @@ class RemovalGuard:
         who, since = self._since(step, ended)
         if step["uuid"] is None:  # a VF's vGPU: the driver refuses, and nothing is lost
             return
-        if since is not None and since < SETTLE_S:
-            text = "{} ended {:.0f} s ago; {:.0f} s must pass first".format(who, since, SETTLE_S)
+        if since is not None and since < self._timing.settle_s:
+            text = "{} ended {:.0f} s ago; {:g} s must pass first".format(who, since, self._timing.settle_s)
             raise _not_yet(step, [text])
         if ended is None:
-            self._pause(PAUSE_S)
+            self._pause(self._timing.recheck_s)
             self._refuse(step, self._look(step, found))
 
     def refuse_by_now(self, step: Step, found: VgpuFact) -> None:

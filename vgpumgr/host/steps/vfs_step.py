@@ -16,15 +16,15 @@ from ..facts.pci import find_cards
 from ..files import Root, Unknowns
 from ..ledger.ledger import write_ledger
 from ..protocol import VfsStep
+from ..timing import Timing
 from .bare_gpu import open_for, refuse_foreign, refuse_vgpus
 from .hardware import changed
 from .mig_gpu import open_gpu, vfs_on
 from .tool import run_tool
 
 _TRIES = 5
-_PAUSE_S = 1.0
+_LEAST_S = 1.0  # for a try that begins when the time is over
 _LOOKS = 20
-_LOOK_S = 0.5
 _BUSY = "unbindLock"
 
 
@@ -35,6 +35,7 @@ def set_vfs(
     at: Callable[[str], None],
     *,
     deadline_s: float,
+    timing: Timing,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Make or remove them. The caller holds the host's exclusive lock. Raises Refusal."""
@@ -58,25 +59,25 @@ def set_vfs(
     for _ in range(_TRIES - 1):
         if _BUSY not in ended.output:
             break
-        pause(_PAUSE_S)
-        ended = run_tool(root, SRIOV_MANAGE, arguments, max(_PAUSE_S, until - time.monotonic()))
+        pause(timing.unbind_s)
+        ended = run_tool(root, SRIOV_MANAGE, arguments, max(_LEAST_S, until - time.monotonic()))
     at("ran")
     if (vfs_on(root, step["gpu"]) > 0) != step["on"]:
         raise ended.refusal("without effect, {}".format(_words(not step["on"])), open_in(root, step["gpu"]))
     if step["on"]:
         if ledger.took_vfs(step["gpu_uuid"], boot):
             write_ledger(root, ledger.with_vfs_taken(step["gpu_uuid"], boot, taken=False))
-        _await_offer(root, step, pause)
+        _await_offer(root, step, timing, pause)
     at("read-back")
 
 
-def _await_offer(root: Root, step: VfsStep, pause: Callable[[float], None]) -> None:
+def _await_offer(root: Root, step: VfsStep, timing: Timing, pause: Callable[[float], None]) -> None:
     """Wait a moment for the driver to set them up, so that whoever looks next sees what they offer."""
     for _ in range(_LOOKS):
         cards = [card for card in find_cards(root, Unknowns()) if card.pci == step["gpu"]]
         if not cards or find_framework(root, cards[0]).name is not None:
             return
-        pause(_LOOK_S)
+        pause(timing.offer_s)
 
 
 def _words(on: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,8 @@ from tests.unit.host.fakehost import (
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.host.facts.qemu import is_machine_of
 from vgpumgr.host.files import Root
-from vgpumgr.host.steps.guard import PAUSE_S, SETTLE_S, RemovalGuard, matched
+from vgpumgr.host.steps.guard import RemovalGuard, matched
+from vgpumgr.host.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,7 @@ each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 each_removal = pytest.mark.parametrize("removal", [make_destroy, make_evacuate])
 QEMU = ("/usr/bin/qemu-system-x86_64", "-name", "guest=vm01,debug-threads=on", "-uuid", VM)
 LONG_AGO = 3600.0
+SETTLE_S = Timing().settle_s
 
 
 class Clock:
@@ -62,8 +65,17 @@ class Bench:
         self.framework = framework
         self.host.ended("vm01", LONG_AGO)
         self.clock = Clock()
-        guard = RemovalGuard(Root(root), nvml, clock=self.clock, pause=self.clock.pause)
+        self.since: float | None = None
+        guard = RemovalGuard(
+            Root(root), nvml, timing=Timing(), clock=self.clock, wall=self._wall, pause=self.clock.pause
+        )
         self.asker = locked(self.host, nvml=nvml, write=self._write, guard=guard)
+
+    def _wall(self) -> float:
+        """The host's time: `since` seconds after vm01 ended, if that is said."""
+        if self.since is None:
+            return time.time()
+        return self.host.path("/var/log/libvirt/qemu/vm01.log").stat().st_mtime + self.since
 
     @property
     def node(self) -> str:
@@ -241,12 +253,12 @@ def test_a_virtual_function_that_is_passed_through_as_it_is_explains_no_plugin(
 def test_a_vm_that_ended_just_now_is_let_settle_on_mdev_alone(bench: Callable[..., Bench], framework: str) -> None:
     """On vendor-vfio the driver itself refuses, and nothing is lost."""
     there = bench(framework)
-    there.host.ended("vm01", 1.0)
+    there.since = 1.0
     if framework == VENDOR:
         assert there.is_written(make_destroy(framework))
         return
     assert "vm01 ended 1 s ago" in there.waits_for(make_destroy(framework))
-    there.host.ended("vm01", SETTLE_S + 1)
+    there.since = SETTLE_S
     assert there.is_written(make_destroy(framework))
 
 
@@ -279,7 +291,7 @@ def test_where_nothing_tells_the_end_it_is_looked_at_twice(bench: Callable[..., 
     there = bench(MDEV_VF)
     there.host.path("/var/log/libvirt/qemu/vm01.log").unlink()
     assert there.is_written(make_destroy(MDEV_VF))
-    assert there.clock.paused == [PAUSE_S]
+    assert there.clock.paused == [Timing().recheck_s]
 
 
 def test_what_nvml_listed_when_it_was_planned_must_have_left_its_list(bench: Callable[..., Bench]) -> None:

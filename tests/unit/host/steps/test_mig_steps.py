@@ -26,6 +26,7 @@ from vgpumgr.host.files import Root
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps import vfs_step
 from vgpumgr.host.steps.mig_steps import parse_vfs_step
+from vgpumgr.host.timing import Timing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,6 +232,7 @@ def test_an_unbind_lock_that_is_held_is_tried_for_again(host: FakeHost, busy: in
             parse_vfs_step(switch("set_vfs")),
             lambda point: None,
             deadline_s=10,
+            timing=Timing(),
             pause=pauses.append,
         )
 

@@ -1,0 +1,80 @@
+"""How long the host program waits for the driver: the shipped seconds, or on a rehearsal host those of its imitated driver.
+
+They decide whether a vGPU is lost (steps/guard.py), and whoever has the controller's key can send any request. So no request can
+change them: only root of this host can, by a file that says at which pace its driver is imitated. `vgpumgr lab up --pace` writes it;
+a real host has none, and its driver takes the time that it takes.
+"""
+
+import os
+import stat
+from typing import NamedTuple
+
+from .files import Root
+
+# A folder that nothing of ours makes on a host, and words before the number: no other file can be taken for it.
+PACE = "/run/vgpumgr-rehearsal/pace"
+_WORDS = "this host's GPU driver is imitated, at the pace "
+_LEAST = 0.01
+_MOST_BYTES = 200
+
+
+class Timing(NamedTuple):
+    """Seconds."""
+
+    # The driver waits this long for a plugin before it removes the vGPU anyway (NVIDIA's open kernel part 525.85.07: 250 x 20 ms).
+    settle_s: float = 5.0
+    # Between two checks of the holders, if nothing shows when the VM ended.
+    recheck_s: float = 0.25
+    # Before sriov-manage, which could not obtain the unbindLock, is run again.
+    unbind_s: float = 1.0
+    # Between two looks whether the driver has set up new virtual functions.
+    offer_s: float = 0.5
+
+    def at(self, pace: float) -> "Timing":
+        """Of a driver that is imitated at that pace."""
+        return Timing(*(pace * seconds for seconds in self))
+
+
+def of_host(root: Root) -> Timing:
+    """This host's: the shipped ones, unless its root says that the driver is imitated. Whatever is in doubt counts as unsaid."""
+    try:
+        pace = _pace(root)
+    except (OSError, ValueError):
+        return Timing()
+    return Timing().at(pace) if _LEAST <= pace <= 1 else Timing()
+
+
+def text(pace: float) -> str:
+    """What the file says."""
+    return "{}{:g}\n".format(_WORDS, pace)
+
+
+def _pace(root: Root) -> float:
+    """Raises OSError and ValueError: it is not there, not root's alone, or says something else."""
+    path = root.path(PACE)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _check_alone(os.fstat(folder))
+        # Without waiting, should it be a FIFO.
+        file = os.open(
+            os.path.basename(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
+        try:
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode):
+                raise ValueError
+            _check_alone(found)
+            said = os.read(file, _MOST_BYTES).decode("ascii")
+        finally:
+            os.close(file)
+    finally:
+        os.close(folder)
+    if not said.startswith(_WORDS):
+        raise ValueError
+    return float(said[len(_WORDS) :])
+
+
+def _check_alone(found: os.stat_result) -> None:
+    """That only the user of this program, who is root on a host, can have written it."""
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ValueError
