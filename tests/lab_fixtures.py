@@ -176,7 +176,7 @@ class LabFactory:
     def _up(self, spec: str) -> Lab:
         self.count += 1
         lab = Lab(layout=Layout(folder=self.folder / str(self.count)))
-        fleet.up(lab.layout, spec)
+        fleet.up(lab.layout, spec, pace=0.1)
         self.all.append(lab)
         return lab
 

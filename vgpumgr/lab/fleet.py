@@ -63,13 +63,16 @@ class _Starting:
         return self.heard.split(b"\n")[:-1]
 
 
-def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: None) -> LabRecord:
-    """Bring a lab up in a directory that has none; returns when every host answers. On failure everything is taken down."""
+def up(layout: Layout, spec: str, *, pace: float = 1.0, tell: Callable[[str], None] = lambda _: None) -> LabRecord:
+    """Bring a lab up in a directory that has none; returns when every host answers. On failure everything is taken down.
+
+    `pace`: see LabRecord.
+    """
     requirements.check()
     fleet = load_spec(spec)
     layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(layout):
-        _prepare(layout, spec)
+        _prepare(layout, LabRecord(spec=spec, hosts=(), pace=pace))
         began = time.monotonic()
         starting: list[_Starting] = []
         try:
@@ -79,7 +82,7 @@ def up(layout: Layout, spec: str, *, tell: Callable[[str], None] = lambda _: Non
             library = build_nvml(cache)
             for host in fleet.machines:
                 starting.append(_start(layout, spec, host.name, library, cache / "qemu"))
-            record = _await_pids(layout, spec, starting)
+            record = _await_pids(layout, starting)
             record, host_keys = _await_hosts(layout, record, starting, tell)
             _write_known_hosts(layout, record, host_keys)
             write_inventory(layout, record, fleet)
@@ -140,8 +143,11 @@ def find_vm_host(layout: Layout, vm: str) -> HostRecord:
 
 
 def environment(layout: Layout) -> dict[str, str]:
-    """The environment variables that point vgpumgr at this lab."""
+    """The environment variables that point vgpumgr at this lab, and say at which pace its driver is imitated, if at another."""
+    record = layout.read()
+    pace = {"VGPUMGR_LAB_PACE": f"{record.pace:g}"} if record is not None and record.pace != 1 else {}
     return {
+        **pace,
         "VGPUMGR_INVENTORY": str(layout.inventory),
         "VGPUMGR_STORE": str(layout.store),
         "VGPUMGR_LAB": str(layout.folder),
@@ -164,7 +170,7 @@ def _alone(layout: Layout) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _prepare(layout: Layout, spec: str) -> None:
+def _prepare(layout: Layout, new: LabRecord) -> None:
     """Make the directory a lab's, marked by its record. Refuses it if a lab is up there or its contents are not ours to wipe."""
     record = layout.read()
     if record is not None:
@@ -186,7 +192,7 @@ def _prepare(layout: Layout, spec: str) -> None:
             hint="name a directory that only the lab uses: --dir DIR",
         )
     layout.folder.chmod(0o700)
-    layout.write(LabRecord(spec=spec, hosts=()))
+    layout.write(new)
 
 
 def _cache_folder() -> Path:
@@ -227,7 +233,7 @@ def _make_authorities(layout: Layout, certified: Collection[str]) -> None:
         authorities.sign_user(layout.key.with_suffix(".pub"), "root", OPS)
 
 
-def _await_pids(layout: Layout, spec: str, starting: list[_Starting]) -> LabRecord:
+def _await_pids(layout: Layout, starting: list[_Starting]) -> LabRecord:
     """Read each supervisor's first line, its pid; from here on `down` finds them."""
     hosts = []
     try:
@@ -237,7 +243,7 @@ def _await_pids(layout: Layout, spec: str, starting: list[_Starting]) -> LabReco
             if host.lines:
                 pid = json.loads(host.lines[0])["pid"]
                 hosts.append(HostRecord(name=host.name, pid=pid, started=start_time(pid) or 0))
-        record = LabRecord(spec=spec, hosts=tuple(hosts))
+        record = replace(read(layout), hosts=tuple(hosts))
         layout.write(record)
     return record
 

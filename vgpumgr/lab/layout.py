@@ -48,8 +48,11 @@ class HostRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabRecord:
+    """A lab. `pace`: at which the hosts' driver is imitated; with 0.1 it waits for a tenth of the time."""
+
     spec: str
     hosts: tuple[HostRecord, ...]
+    pace: float = 1.0
 
     def host(self, name: str) -> HostRecord:
         for host in self.hosts:
@@ -107,7 +110,7 @@ class Layout:
         try:
             data = json.loads(self.record.read_text(encoding="utf-8"))
             hosts = tuple(HostRecord(**host) for host in data["hosts"])
-            return LabRecord(spec=data["spec"], hosts=hosts)
+            return LabRecord(spec=data["spec"], hosts=hosts, pace=float(data.get("pace", 1)))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:

@@ -62,13 +62,21 @@ def lab() -> None:
     shell_complete=candidates.lab_specs,
     help="What the lab consists of.",
 )
+@click.option(
+    "--pace",
+    type=click.FloatRange(0.01, 1),
+    default=1.0,
+    show_default=True,
+    metavar="PACE",
+    help="The part of its real time that the driver waits for a plugin; vgpumgr waits for that part, too.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr unless something fails.")
-def up(layout: Layout, spec: str, *, quiet: bool) -> None:
+def up(layout: Layout, spec: str, *, pace: float, quiet: bool) -> None:
     """Start a lab and print the shell's export lines that point vgpumgr at it."""
     from vgpumgr.lab import fleet
 
     silent = quiet or settings_of(click.get_current_context()).quiet
-    fleet.up(layout, spec, tell=(lambda _: None) if silent else (lambda line: click.echo(line, err=True)))
+    fleet.up(layout, spec, pace=pace, tell=(lambda _: None) if silent else (lambda line: click.echo(line, err=True)))
     for name, value in fleet.environment(layout).items():
         click.echo(f"export {name}={shlex.quote(value)}")
 

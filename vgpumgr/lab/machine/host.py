@@ -35,7 +35,9 @@ def main(lab: str, spec: str, name: str, *, library: str, answers: str, ready: i
     with os.fdopen(ready, "w", encoding="utf-8") as pipe:
         try:
             _say(pipe, {"pid": os.getpid()})
-            supervisor = Supervisor(load_spec(spec).host(name), folder, sys.stderr.buffer)
+            record = layout.read()
+            pace = 1.0 if record is None else record.pace
+            supervisor = Supervisor(load_spec(spec).host(name), folder, sys.stderr.buffer, pace=pace)
             authorities = layout.authorities
             authorized = "" if authorities.for_users else layout.key.with_suffix(".pub").read_text(encoding="ascii")
             host_key = supervisor.build(

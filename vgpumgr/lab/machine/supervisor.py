@@ -22,6 +22,7 @@ from vgpumgr.lab.driver.driver import (
     LATE_VFS,
     NO_VFS,
     OWN_PLACES,
+    PLUGIN_WAIT_S,
     UNBIND_LOCK,
     Driver,
 )
@@ -75,13 +76,14 @@ _NODES_POLL_S = 5.0
 
 
 class Supervisor:
-    """One host. `folder` is D/hosts/NAME."""
+    """One host. `folder` is D/hosts/NAME. `pace`: at which its driver is imitated."""
 
-    def __init__(self, spec: HostSpec, folder: Path, log_file: IO[bytes]) -> None:
+    def __init__(self, spec: HostSpec, folder: Path, log_file: IO[bytes], *, pace: float = 1.0) -> None:
         self._spec = spec
+        self._pace = pace
         self._folder = folder
         self._root = HostRoot(folder=folder)
-        self._driver = Driver(host_state(spec, boot_id=str(uuid.uuid4())))
+        self._driver = Driver(host_state(spec, boot_id=str(uuid.uuid4())), plugin_wait_s=pace * PLUGIN_WAIT_S)
         self._machine = Machine(self._root.path, log_file)
         self._lingering = lingering.Lingering(machine=self._machine, driver=self._driver)
         self._reserved = sshd.reserve_port()
@@ -120,6 +122,8 @@ class Supervisor:
         """Boot the host; returns when it answers over ssh and libvirt."""
         self._driver.load_module(modprobe.read(self._root.path / "etc/modprobe.d"))
         self._root.mount_for_boot()
+        if self._pace != 1:
+            self._root.write(*_say_pace(self._pace))
         with self._driver.reading() as state:
             boot_id = state.boot_id
         self._machine.power_on(boot_id)
@@ -366,3 +370,8 @@ def vfio_nodes(gpu: Gpu, vgpu: Vgpu) -> list[str]:
     if gpu.framework == VENDOR_VFIO and vgpu.vf is not None:
         nodes.append(f"devices/vfio{gpu.first_vfio + vgpu.vf}")
     return nodes
+
+
+def _say_pace(pace: float) -> tuple[str, str]:
+    """The file by which root of a host says that its driver is imitated at that pace, and what it says (vgpumgr/host/timing.py)."""
+    return "run/vgpumgr-rehearsal/pace", f"this host's GPU driver is imitated, at the pace {pace:g}\n"
