@@ -140,7 +140,7 @@ class MemoryLink(Host):
             assert found is not None
             return found
 
-    def ping(self, timeout_s: float = 0) -> None:
+    def ping(self, timeout_s: float | None = None) -> None:
         del timeout_s
 
     def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:

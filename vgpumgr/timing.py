@@ -6,13 +6,33 @@ request can change that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds that each stage of reaching a host may take. `program`: its start, and each request, beside the wait that the request names."""
+
+    dns: float = 5
+    tcp: float = 10
+    banner: float = 10
+    kex: float = 10
+    auth: float = 10
+    program: float = 20
+    libvirt: float = 40
+    """libvirtd itself waits 30 s for another job on a domain before it reports that; with 40, its answer comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """Seconds. `within` is what --timeout does with them, and `at` what a lab with a pace does."""
 
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    """For each stage of reaching a host."""
+    ping_every_s: float = 8.0
+    """Between two lines to a host that we have locked; a fifth of the lock's lease (host/protocol.py): four pings may be lost."""
+    ping_s: float = 10.0
+    """For the answer to a ping."""
     lock_wait_s: float = 60.0
     """For a host that another run has locked."""
     silent_wait_s: float = 2.0
@@ -46,8 +66,11 @@ class Timing:
     """Between two looks at how far the hosts are."""
 
     def within(self, timeout: float | None) -> Timing:
-        """With --timeout, which replaces the wait for a busy host, whether that is shorter or longer; None: as it is."""
-        return self if timeout is None else replace(self, lock_wait_s=timeout)
+        """With --timeout, which replaces the limit of each stage and the wait for a busy host, whether shorter or longer; None: as it is."""
+        if timeout is None:
+            return self
+        every = Deadlines(**{stage.name: timeout for stage in fields(Deadlines)})
+        return replace(self, deadlines=every, lock_wait_s=timeout)
 
     def at(self, pace: float) -> Timing:
         """For a lab whose driver is imitated at that pace: it looks more often. How long it waits at most stays."""

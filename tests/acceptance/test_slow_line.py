@@ -9,8 +9,8 @@ import pytest
 from tests import slow_line
 from tests.acceptance.terminal import watch
 from vgpumgr.inventory_files import reader
-from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.ssh.client import open_connection
+from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from tests.controllers import wait_until
 from tests.kernel import cases, seen
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.link import connection
-from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.domain_query import DOMAINS
 from vgpumgr.link.program import bootstrap
 from vgpumgr.names import HostName
+from vgpumgr.timing import Deadlines, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +79,7 @@ def session(vm: Vm) -> Iterator[HostLink]:
         key_file=str(vm.folder / "key"),
         known_hosts=str(vm.folder / "known_hosts"),
     )
-    with connection.connect(endpoint, deadlines=Deadlines()) as link:
+    with connection.connect(endpoint, timing=Timing(deadlines=Deadlines())) as link:
         link.names()
         yield link
 

@@ -23,6 +23,7 @@ from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.host import Host
 from vgpumgr.link.program.session import Program
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,7 +160,7 @@ class Link(Host):
     ) -> None:
         self._stream = stream = Stream(machine, trouble, told)
         endpoint = Endpoint(host=machine.libvirt.host, address="", port=22, user="root", key_file=None, known_hosts="")
-        program = Program(endpoint, stream, request_s=20, is_connected=lambda: stream.connected)
+        program = Program(endpoint, stream, timing=Timing(), is_connected=lambda: stream.connected)
         program.send(b"", Deadline(20))
         super().__init__(program, catalogue, libvirt_s=40)
 

@@ -61,16 +61,17 @@ def make_context(
 
     raise_file_limit()
     types = catalogue.parse(resources.catalogue_text())
+    timing = Timing().at(_lab_pace()).within(timeout)
     return Context(
         inventory=inventory,
-        connect=functools.partial(_connect, catalogue=types, timeout=timeout),
+        connect=functools.partial(_connect, catalogue=types, timing=timing),
         catalogue=types,
         by=_who(),
         now=_now,
         progress=progress,
         reading=reading,
         done=done,
-        timing=Timing().at(_lab_pace()).within(timeout),
+        timing=timing,
         journal=None if check else open_journal(warn),
         store=store_path(),
     )
@@ -131,11 +132,10 @@ def _cwd() -> Path:
         return Path()
 
 
-def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timeout: float | None) -> Host:
+def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timing: Timing) -> Host:
     from vgpumgr.link.connection import connect
-    from vgpumgr.link.deadlines import Deadlines
 
-    return connect(endpoint, deadlines=Deadlines.of(timeout), catalogue=catalogue)
+    return connect(endpoint, timing=timing, catalogue=catalogue)
 
 
 def _lab_pace() -> float:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.host import Host
 from vgpumgr.link.program.session import Program
 from vgpumgr.link.ssh import config_files
 from vgpumgr.link.ssh.jumps import open_connection
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.local import ThisMachine
     from vgpumgr.link.ssh.client import SshConnection
+    from vgpumgr.timing import Deadlines
 
 
 class HostLink(Host):
@@ -40,12 +41,13 @@ class HostLink(Host):
         self._connection.close()
 
 
-def connect(endpoint: Endpoint, *, deadlines: Deadlines | None = None, catalogue: Catalogue | None = None) -> HostLink:
+def connect(endpoint: Endpoint, *, timing: Timing | None = None, catalogue: Catalogue | None = None) -> HostLink:
     """Connect and start the host program."""
-    limits = deadlines or Deadlines()
+    timing = timing or Timing()
+    limits = timing.deadlines
     connection = _local(endpoint) if endpoint.is_local else open_connection(_resolved(endpoint, limits), limits)
     try:
-        program = Program.start(connection, limits)
+        program = Program.start(connection, timing)
     except BaseException:
         connection.close()
         raise

@@ -1,4 +1,4 @@
-"""How long each stage of reaching a host may take, and how a call that cannot be interrupted is abandoned.
+"""How a wait is bounded, and how a call that cannot be interrupted is abandoned.
 
 Every wait of the link has a limit. A call that blocks in C or in another library's thread (getaddrinfo, a paramiko
 request without a timeout) runs in a separate daemon thread, so that the caller can stop waiting and
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -18,27 +17,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SLICE_S = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadlines:
-    """Seconds. `program` applies to the start and to each request, in addition to the wait that the request itself names.
-
-    libvirt: libvirtd itself waits 30 s for another job on a domain before it reports that; with 40, its answer comes first.
-    """
-
-    dns: float = 5
-    tcp: float = 10
-    banner: float = 10
-    kex: float = 10
-    auth: float = 10
-    program: float = 20
-    libvirt: float = 40
-
-    @classmethod
-    def of(cls, timeout: float | None) -> Deadlines:
-        """The same limit for every stage, as the user requested; None: the defaults."""
-        return cls() if timeout is None else cls(**{field.name: timeout for field in fields(cls)})
 
 
 def now() -> float:

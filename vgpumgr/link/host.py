@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from vgpumgr.host import protocol
-from vgpumgr.link.program.session import PING_S, Program
 from vgpumgr.link.values import libvirt_facts
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.errors import HostError, LedgerUnwritable
     from vgpumgr.link.domain_query import DomainQuery
+    from vgpumgr.link.program.session import Program
     from vgpumgr.names import VmName, VmUuid
 
 PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
@@ -179,7 +179,7 @@ class Host(abc.ABC):
         """Remove them, under the lock; which there were. Raises StalePlan if the ledger still has something."""
         return tuple(self.program.purge(check=False)["files"])
 
-    def ping(self, timeout_s: float = PING_S) -> None:
+    def ping(self, timeout_s: float | None = None) -> None:
         """Check that the host answers. Raises LeaseLost if its lock was ours and no longer is."""
         self.program.ping(timeout_s)
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr.core.model.endpoint import Endpoint
-from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.names import HostName
+from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

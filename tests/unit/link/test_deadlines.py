@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from dataclasses import asdict
 
 import pytest
 
-from vgpumgr.link.deadlines import Bounded, Deadlines
+from vgpumgr.link.deadlines import Bounded
 
 
 def test_an_interrupt_that_reaches_another_thread_ends_the_wait_all_the_same() -> None:
@@ -46,10 +45,3 @@ def test_an_error_of_the_call_is_raised_where_it_is_awaited() -> None:
 
     with pytest.raises(ValueError, match="so"):
         Bounded(fail, name="test").result(30)
-
-
-def test_a_timeout_is_every_stages_limit_be_it_shorter_or_longer_than_the_usual_one() -> None:
-    usual = asdict(Deadlines())
-    assert asdict(Deadlines.of(None)) == usual
-    assert asdict(Deadlines.of(90)) == dict.fromkeys(usual, 90)
-    assert asdict(Deadlines.of(2)) == dict.fromkeys(usual, 2)

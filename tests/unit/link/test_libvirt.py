@@ -17,6 +17,7 @@ from tests.unit.link.real_libvirt import CLAIM, HOSTDEV, KEY, MDEV, URI, define,
 from vgpumgr import errors
 from vgpumgr.link import connection
 from vgpumgr.link.domain_query import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
+from vgpumgr.timing import Deadlines, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from tests.unit.link.conftest import Sshd
     from vgpumgr.link.connection import HostLink
-    from vgpumgr.link.deadlines import Deadlines
 
     Begin = Callable[[str], subprocess.Popen[bytes]]
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.lab
 
 
 def locked(sshd: Sshd, deadlines: Deadlines | None = None) -> HostLink:
-    link = connection.connect(sshd.endpoint, deadlines=deadlines)
+    link = connection.connect(sshd.endpoint, timing=Timing(deadlines=deadlines or Deadlines()))
     link.program.lock(by="me", wait_s=5)
     return link
 
@@ -195,10 +195,10 @@ LIVE = """
 import sys, threading
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.link import connection
-from vgpumgr.link.deadlines import Deadlines
+from vgpumgr.timing import Deadlines, Timing
 address, port, key, known, how = sys.argv[1:]
 endpoint = Endpoint(host="kvm01", address=address, port=int(port), user="root", key_file=key, known_hosts=known)
-link = connection.connect(endpoint, deadlines=Deadlines(libvirt=60))
+link = connection.connect(endpoint, timing=Timing(deadlines=Deadlines(libvirt=60)))
 link.program.lock(by="me", wait_s=1)
 print(link.program.hello["pid"], flush=True)
 sys.stdin.readline()

@@ -35,12 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.program.unstarted import Instead
+    from vgpumgr.timing import Timing
 
 STAGE = "program"
-PING_EVERY_S = 8.0  # a fifth of protocol.LEASE_S: four pings may be lost
-PING_S = 10.0
 _GRACE_S = 2.0  # a request ends by its own deadline; after this much longer it is stuck below us (a stopped peer, a full socket)
 _STOPPED_S = 5.0  # none of our threads is this late unless all of them were stopped
 # What may be sent before the greeting was read: it changes nothing, or nothing that outlives the program (its lock).
@@ -97,7 +95,7 @@ class Program:
         endpoint: Endpoint,
         stream: ByteStream,
         *,
-        request_s: float,
+        timing: Timing,
         is_connected: Callable[[], bool],
         broken_at: Callable[[], str | None] = lambda: None,
         find_silent: Callable[[], str | None] = lambda: None,
@@ -110,7 +108,8 @@ class Program:
         self._hello: Hello | None = None
         self._starting = Deadline(0)
         self._stream = stream
-        self._request_s = request_s
+        self._timing = timing
+        self._request_s = timing.deadlines.program
         self._is_connected = is_connected
         self._broken_at = broken_at
         self._find_silent = find_silent
@@ -125,16 +124,17 @@ class Program:
         self._stop_pinging = threading.Event()
 
     @classmethod
-    def start(cls, connection: Connection, deadlines: Deadlines) -> Self:
+    def start(cls, connection: Connection, timing: Timing) -> Self:
         """Run the host program over that connection, from memory. Its first answer says whether it came up."""
-        deadline = Deadline(deadlines.program)
+        start_s = timing.deadlines.program
+        deadline = Deadline(start_s)
         endpoint = connection.endpoint
         command = bootstrap.SERVE_BY_SUDO if endpoint.become else bootstrap.SERVE
-        stream = connection.run(command, stage=STAGE, timeout_s=deadlines.program)
+        stream = connection.run(command, stage=STAGE, timeout_s=start_s)
         program = cls(
             endpoint,
             stream,
-            request_s=deadlines.program,
+            timing=timing,
             is_connected=lambda: connection.alive,
             broken_at=lambda: connection.broken_at,
             find_silent=connection.find_silent,
@@ -223,9 +223,9 @@ class Program:
         """Remove our files there, under the lock; with `check` only say which there are."""
         return self._checked(self._request("purge", {"check": check}, self._request_s), PurgeFact, "files")
 
-    def ping(self, timeout_s: float = PING_S) -> None:
+    def ping(self, timeout_s: float | None = None) -> None:
         """Check that the program answers."""
-        self._request("ping", {}, timeout_s)
+        self._request("ping", {}, self._timing.ping_s if timeout_s is None else timeout_s)
 
     def close(self) -> None:
         """Stop pinging. The program itself ends with its connection, and the lock with it."""
@@ -411,19 +411,20 @@ class Program:
         self._stop_pinging.set()
 
     def _keep_alive(self, stop: threading.Event) -> None:
-        while not stop.wait(max(0.05, self._sent_at + PING_EVERY_S - now())):
+        every_s, ping_s = self._timing.ping_every_s, self._timing.ping_s
+        while not stop.wait(max(0.05, self._sent_at + every_s - now())):
             with self._turn:
-                if stop.is_set() or now() - self._sent_at < PING_EVERY_S:
+                if stop.is_set() or now() - self._sent_at < every_s:
                     continue
                 try:
-                    self._exchange("ping", {}, Deadline(PING_S))
+                    self._exchange("ping", {}, Deadline(ping_s))
                 except (HostError, wire.WireError, TimeoutError) as error:
                     if not stop.is_set():
-                        self._lost = _why_lost(error)
+                        self._lost = _why_lost(error, ping_s)
                     return
 
 
-def _why_lost(error: Exception) -> str:
+def _why_lost(error: Exception, ping_s: float) -> str:
     """What is to be said of a lock after a ping that failed."""
     match error:
         case LeaseLost():
@@ -431,7 +432,7 @@ def _why_lost(error: Exception) -> str:
         case HostError():
             return _no_longer_ours(error.what)
         case _:
-            return _no_longer_ours(str(error) or f"no answer within {humanize(PING_S)}")
+            return _no_longer_ours(str(error) or f"no answer within {humanize(ping_s)}")
 
 
 def _no_longer_ours(why: str) -> str:

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     import paramiko
 
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.deadlines import Deadline, Deadlines
+    from vgpumgr.link.deadlines import Deadline
     from vgpumgr.link.ssh.keys import Chosen
     from vgpumgr.link.ssh.known_hosts import Known
     from vgpumgr.link.ssh.wire import Wire
     from vgpumgr.names import HostName
+    from vgpumgr.timing import Deadlines
 
 # GCM first: 5 % less CPU per host than CTR with a MAC.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory.ssh_answer import Answer
     from vgpumgr.core.model.endpoint import Endpoint, JumpHost
-    from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh.config_files import Found
+    from vgpumgr.timing import Deadlines
 
 STAGE = "config"
 _NAME = re.compile(

@@ -22,8 +22,8 @@ from vgpumgr.link.ssh.wire import LINE, PEEK_BYTES, SshSocket
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh.wire import Wire
+    from vgpumgr.timing import Deadlines
 
 _DROPPED = (
     "dropped before the banner: MaxStartups, or is this address blocked (a firewall, fail2ban)? See the host's sshd log"

@@ -25,8 +25,8 @@ from vgpumgr.names import HostName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.link.deadlines import Deadlines
     from vgpumgr.link.ssh.client import SshConnection
+    from vgpumgr.timing import Deadlines
 
     Connect = Callable[[Endpoint, Deadlines], SshConnection]
 

@@ -19,9 +19,9 @@ from vgpumgr.host import protocol
 from vgpumgr.link import deadlines
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.program import bootstrap
-from vgpumgr.link.program import session as program_module
 from vgpumgr.link.program.session import Program
 from vgpumgr.names import HostName
+from vgpumgr.timing import Deadlines, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,8 +146,9 @@ def refuse(kind: str, **fields: object) -> Answer:
     return lambda request: render_err(request, kind, **fields)
 
 
-def start(script: Script, *, request_s: float = 5.0, connected: bool = True) -> Program:
-    program = Program(KVM01, script, request_s=request_s, is_connected=lambda: connected)
+def start(script: Script, *, request_s: float = 5.0, ping_every_s: float = 8, connected: bool = True) -> Program:
+    timing = Timing(deadlines=Deadlines(program=request_s), ping_every_s=ping_every_s)
+    program = Program(KVM01, script, timing=timing, is_connected=lambda: connected)
     program.send(b"0\n", Deadline(request_s))
     return program
 
@@ -498,8 +499,7 @@ def test_a_lost_connection_is_not_the_programs_fault() -> None:
         start(Script(lambda _: END), connected=False).ping()
 
 
-def test_while_the_lock_is_held_an_idle_session_pings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_module, "PING_EVERY_S", 0.05)
+def test_while_the_lock_is_held_an_idle_session_pings() -> None:
     pinged = threading.Event()
 
     def answer(request: dict[str, Any]) -> bytes:
@@ -508,7 +508,7 @@ def test_while_the_lock_is_held_an_idle_session_pings(monkeypatch: pytest.Monkey
         return accept(request)
 
     script = Script(answer)
-    program = start(script)
+    program = start(script, ping_every_s=0.05)
     program.lock(by="me", wait_s=0)
     assert pinged.wait(60)
     program.unlock([])
@@ -517,10 +517,9 @@ def test_while_the_lock_is_held_an_idle_session_pings(monkeypatch: pytest.Monkey
     assert len(script.seen) == after
 
 
-def test_a_ping_that_fails_in_the_background_is_found_by_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_module, "PING_EVERY_S", 0.05)
+def test_a_ping_that_fails_in_the_background_is_found_by_the_next_request() -> None:
     script = Script(lambda request: END if request["do"] == "ping" else accept(request))
-    program = start(script)
+    program = start(script, ping_every_s=0.05)
     program.lock(by="me", wait_s=0)
     wait_until(lambda: program._lost is not None)
     with pytest.raises(errors.LeaseLost):

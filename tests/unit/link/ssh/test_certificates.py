@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.unit.link.conftest import Sshd, make_key
 from vgpumgr import errors
-from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.ssh import certificate as certificates
 from vgpumgr.link.ssh import client
+from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

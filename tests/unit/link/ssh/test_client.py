@@ -19,12 +19,13 @@ import pytest
 from tests.unit.link.conftest import descendants, make_key, wait_for
 from vgpumgr import errors
 from vgpumgr.link import connection
-from vgpumgr.link.deadlines import Deadline, Deadlines
+from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.program.session import Program
 from vgpumgr.link.ssh import client as ssh_client
 from vgpumgr.link.ssh import wire
 from vgpumgr.link.ssh.known_hosts import compute_fingerprint
 from vgpumgr.names import VmUuid
+from vgpumgr.timing import Deadlines, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -294,7 +295,7 @@ def test_a_host_program_that_was_killed_changes_nothing_more_and_its_lock_is_fre
 def test_a_host_program_that_hangs_ends_at_the_deadline_and_close_does_not_wait_for_it(
     sshd: Sshd, quick: Deadlines
 ) -> None:
-    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+    with connection.connect(sshd.endpoint, timing=Timing(deadlines=quick)) as link:
         os.kill(link.program.hello["pid"], signal.SIGSTOP)
         with pytest.raises(errors.HostDeadline) as caught:
             link.program.observe(wait_s=0)
@@ -366,7 +367,7 @@ def test_a_server_that_refuses_to_run_a_command_says_so_with_its_first_answer(
             command.receive(Deadline(5))
         assert "restricted" in str(caught.value.hint)
         with pytest.raises(errors.NotStarted, match="refused to run a command"):
-            Program.start(link, Deadlines()).observe(wait_s=1)
+            Program.start(link, Timing()).observe(wait_s=1)
     finally:
         link.close()
         server.close()

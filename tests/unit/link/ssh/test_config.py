@@ -14,9 +14,9 @@ from tests.unit.link.test_local import is_over
 from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG, Endpoint, JumpHost, Setting
 from vgpumgr.errors import HostDeadline, SshConfigRefused, Unreachable
 from vgpumgr.link.connection import connect
-from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.ssh import config, config_files
 from vgpumgr.names import HostName
+from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

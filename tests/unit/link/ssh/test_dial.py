@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.timing import Deadlines
 
     Serve = Callable[[Callable[[socket.socket], None]], int]
 

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from tests.unit.link.conftest import Sshd, make_key, wait_for
 from tests.unit.link.ssh.test_certificates import sign
 from vgpumgr import errors
-from vgpumgr.link.deadlines import Deadlines
 from vgpumgr.link.ssh import client, key_files, keys
+from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,9 +20,10 @@ from tests.unit.link.conftest import Sshd, free_port, make_key, wait_for
 from vgpumgr import errors
 from vgpumgr.core.model.endpoint import Endpoint, JumpHost
 from vgpumgr.link import connection
-from vgpumgr.link.deadlines import Deadline, Deadlines
+from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.ssh import client, jumps, tunnel
 from vgpumgr.names import HostName
+from vgpumgr.timing import Deadlines, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -364,7 +365,7 @@ def test_a_jump_host_that_hangs_holds_nobody_beyond_the_deadline(
 ) -> None:
     jump, _, endpoint = behind
     jump.start()
-    link = connection.connect(endpoint(), deadlines=quick)
+    link = connection.connect(endpoint(), timing=Timing(deadlines=quick))
     link.program.observe(wait_s=5)
     assert jump.process is not None
     pids = [jump.process.pid, *jump.sessions()]

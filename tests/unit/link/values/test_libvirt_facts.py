@@ -18,11 +18,12 @@ from vgpumgr.link.domain_query import DOMAINS, NO_DOMAINS, DomainQuery
 from vgpumgr.link.program import libvirt_refusals
 from vgpumgr.link.values import libvirt_facts
 from vgpumgr.names import HostName
+from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
     from tests.unit.link.conftest import Sshd
     from vgpumgr.host import protocol
-    from vgpumgr.link.deadlines import Deadlines
+    from vgpumgr.timing import Deadlines
 
 HOST = HostName("kvm01")
 SAVED = DomainQuery(domains=False, saved=True)
@@ -141,7 +142,7 @@ def test_a_host_without_libvirtd_still_states_its_facts(sshd: Sshd) -> None:
 @lab
 def test_a_libvirtd_that_hangs_costs_its_own_deadline_and_no_fact(sshd: Sshd, quick: Deadlines) -> None:
     daemon = sshd.start_libvirtd()
-    with connection.connect(sshd.endpoint, deadlines=quick) as link:
+    with connection.connect(sshd.endpoint, timing=Timing(deadlines=quick)) as link:
         link.names()
         daemon.send_signal(signal.SIGSTOP)
         found = link.observe(DOMAINS, wait_s=1)
