@@ -123,7 +123,7 @@ def test_with_the_guard_taken_out_the_same_detach_loses_the_vgpu(lab: Lab) -> No
 
     def detach(host: str) -> None:
         stopped(lab, host, ("slow-plugin:600",))
-        unguarded(lab.env, *arguments("detach", host, 0), timeout=120)
+        unguarded(lab.env, *arguments("detach", host, 0), timeout=600)
         assert len(lost(lab, host)) == 1
         (found,) = (
             finding

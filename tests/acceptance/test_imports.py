@@ -179,7 +179,7 @@ def imported(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) 
             capture_output=True,
             text=True,
             check=True,
-            timeout=240,
+            timeout=600,
         )
         owners, hooks = metadata.packages_distributions(), idle()
         found: dict[str, set[str]] = {}

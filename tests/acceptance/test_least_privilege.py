@@ -67,7 +67,7 @@ class Site:
         argv = client.ssh_command(self.lab.layout, fleet.read(self.lab.layout).host(HOST), command)
         argv = [word.replace("root@", "ops@", 1) if word.startswith("root@") else word for word in argv]
         return subprocess.run(
-            [argv[0], *options, *argv[1:]], input=text, capture_output=True, text=True, check=False, timeout=30
+            [argv[0], *options, *argv[1:]], input=text, capture_output=True, text=True, check=False, timeout=600
         )
 
 

@@ -321,7 +321,7 @@ def test_people_read_the_fix_last(site: Site) -> None:
 def test_what_a_login_prints_without_harm_is_no_trouble(site: Site, login: Login) -> None:
     options = ("-F", "none", "-i", str(site.lab.dir / "key"), "-o", f"UserKnownHostsFile={site.known_hosts}")
     plain = ["ssh", *options, "-p", str(site.port), f"{login.user}@127.0.0.1", "true"]
-    done = subprocess.run(plain, capture_output=True, check=True, stdin=subprocess.DEVNULL, timeout=60)
+    done = subprocess.run(plain, capture_output=True, check=True, stdin=subprocess.DEVNULL, timeout=600)
     assert done.stdout + done.stderr != b""
     vgpumgr(site, "attach", "vm1", "--profile", "4Q", "--on", login.user, "--check", code=3)
 

@@ -33,7 +33,7 @@ def night(vf_fleet: Lab, store: Path) -> Iterator[Night]:
     root = str(Path(__file__).resolve().parents[2])
     env = {**os.environ, **vf_fleet.env, "VGPUMGR_STORE": str(store), "PYTHONPATH": root}
     argv = [sys.executable, "-m", "vgpumgr.cli.main", "install", "cron", "--jitter", "0", "--timeout", "20"]
-    printed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=600).stdout
     line = printed.splitlines()[-1].split(None, 6)[6].replace(r"\%", "%")
 
     def run() -> subprocess.CompletedProcess[str]:
@@ -46,7 +46,7 @@ def night(vf_fleet: Lab, store: Path) -> Iterator[Night]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
 
     yield run

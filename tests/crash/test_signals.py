@@ -120,7 +120,7 @@ def test_a_connection_is_closed_under_calls_that_run(rig: Rig) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
