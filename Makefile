@@ -38,13 +38,18 @@ test: install
 SIMULATOR := tests/lab tests/kernel
 RUN := $(VENV)/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-test-suite: install
+test-suite: compiled
 	$(RUN) tests $(addprefix --ignore=,tests/pages tests/crash $(SIMULATOR)) --durations=20 $(PYTEST_ARGS)
 
 # The same tests in another order: no test may need what another one left. SEED=N to see a run again.
 test-shuffled: install
 	@seed=$${SEED:-$$RANDOM}; echo "make test-shuffled SEED=$$seed"; \
 	$(MAKE) --no-print-directory test-suite PYTEST_ARGS="--random-order-bucket=module --random-order-seed=$$seed $(PYTEST_ARGS)"
+
+# In a fresh clone each worker would compile every test for itself: one process does it for all.
+.PHONY: compiled
+compiled: install
+	@[ -d tests/__pycache__ ] || $(VENV)/bin/pytest tests --collect-only -qq >/dev/null
 
 # All that there is, in full doses. It takes hours: docs/testing.md says which part to run before which change.
 test-all: lint coverage test-laws test-suite test-lab test-docs test-kills test-collection test-sanity test-kernel demo
