@@ -85,9 +85,9 @@ class Near:
         return self.machines[host].libvirt.vms[vm_uuid(host, vm)].inactive
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    """The machines' files, used again by each test."""
+    """The machines' files, used again by each test. Not for longer: while it is there, the host program forks no writer here."""
     found = Pool()
     with found:
         yield found
