@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 FLEET = Path(__file__).with_name("fleet.yml")
 HOSTS = {"p": "pf01", "a": "vf01", "b": "vf02", "c": "vf03", "d": "vd01"}  # by the first letter of their VMs
-IN_MIG = "mig01"  # no 2Q fits there
 HALTED = (1, 4, 6)  # failed, not reached, busy: how a controller may end to which something was done
 _PROBE = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
 _QUIET_S = 120.0  # at most, for what a dead controller started on a host to end
 
 
 def host_of(vm: str) -> str:
-    return IN_MIG if vm[0] == "m" else HOSTS[vm[0]]
+    return HOSTS[vm[0]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,7 @@ class Rig:
 
     def keep(self) -> None:
         """Remember how every host is at first, for `wipe`."""
-        self.first.update({host: lab_state.look(self.lab, host) for host in (*HOSTS.values(), IN_MIG)})
+        self.first.update({host: lab_state.look(self.lab, host) for host in HOSTS.values()})
 
     def wipe(self, host: str) -> None:
         """Take everything away there, by the host's own means."""

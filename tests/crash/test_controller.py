@@ -1,20 +1,18 @@
-"""The controller killed (SIGKILL) before, in and after each step, and at any moment: the same command again goes on."""
+"""The controller killed (SIGKILL) before, in and after each step: the same command again goes on."""
 
 from __future__ import annotations
 
-import random
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from tests.crash.rig import check, host_of, must
-from tests.dose import dose, share
+from tests.dose import share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tests.controllers import Controller
     from tests.crash.rig import Rig
@@ -94,24 +92,3 @@ def test_killed_in_an_attach_and_detached_at_once(rig: Rig) -> None:
         killed(rig.attach(f"a{number:02}", interference=kill_at(point)))
         must(rig.detach(f"a{number:02}"))
     check(rig, "vf01", {})
-
-
-def test_killed_at_any_moment(rig: Rig) -> None:
-    """Attaches and detaches, each killed from outside at some moment of its life; the same again."""
-    chance = random.Random(20260731)
-
-    vms = [f"{letter}{number:02}" for letter in "ab" for number in range(1, 1 + dose(2, 5))]
-    life = max(must(begin("a12")).seconds for begin in (rig.attach, rig.detach))
-
-    def strike(begin: Callable[[str], Controller], vm: str) -> None:
-        one = begin(vm)
-        time.sleep(chance.uniform(0.05, 1.2) * life)
-        one.kill(signal.SIGKILL)
-        assert one.wait() in (0, -signal.SIGKILL), str(one)
-        must(begin(vm))
-
-    with ThreadPoolExecutor(2) as pool:
-        for begin, kind in ((rig.attach, "2Q"), (rig.detach, None)):
-            list(pool.map(lambda vm, begin=begin: strike(begin, vm), vms))
-            for host in ("vf01", "vf02"):
-                check(rig, host, {vm: kind for vm in vms if host_of(vm) == host})

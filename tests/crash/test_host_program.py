@@ -71,19 +71,3 @@ def test_the_host_program_killed_at_each_point_and_at_any_moment(rig: Rig) -> No
                 rig.wipe(host)
     assert len(struck) == KILLS
     assert sum(struck) > KILLS * 0.8  # the others were too late: the attach had ended
-
-
-@pytest.mark.parametrize(
-    "point", ["before:leave_claim", "before:destroy_vgpu", "sent:destroy_vgpu", "before:drop_claim", "after:drop_claim"]
-)
-def test_host_program_killed_in_a_detach(rig: Rig, point: str) -> None:
-    """The same for what takes away, on each framework."""
-    vms = ("p01", "a01", "d01")
-    for one in [rig.attach(vm) for vm in vms]:
-        must(one)
-    for one in [rig.detach(vm, interference={"at": point, "do": "kill-host-program"}) for vm in vms]:
-        must(one, 0, *HALTED)
-    for one in [rig.detach(vm) for vm in vms]:
-        must(one)
-    for vm in vms:
-        check(rig, host_of(vm), {})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,26 +60,6 @@ def test_an_interrupted_replace_keeps_the_old_one(rig: Rig) -> None:
         one = rig.attach(vm, "--replace", "--yes", profile="2B", interference={"at": point, "do": "int"})
         must(one, INTERRUPTED)
     check(rig, "vf01", dict.fromkeys(vms, "2Q"))
-
-
-def test_interrupted_at_any_moment(rig: Rig) -> None:
-    """Twelve attaches: each ends by its own will, and the same command again ends well."""
-    chance = random.Random(20260731)
-    life = must(rig.attach("b12")).seconds
-    must(rig.detach("b12"))
-    vms = [f"b{number:02}" for number in range(1, 13)]
-
-    def attach(vm: str) -> None:
-        one = rig.attach(vm)
-        wait_until(lambda: "reading" in one.err, "its first sign of life")
-        time.sleep(chance.uniform(0, 1) * life)
-        one.kill(signal.SIGINT)
-        must(one, 0, INTERRUPTED, -signal.SIGINT)  # the last where it struck the interpreter on its way out
-        must(rig.attach(vm))
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(attach, vms))
-    check(rig, "vf02", dict.fromkeys(vms, "2Q"))
 
 
 CLOSE_UNDER_CALLS = """
