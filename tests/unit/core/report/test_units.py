@@ -62,12 +62,6 @@ def test_each_board_has_the_three_amounts() -> None:
     assert means(row) == [(24576, "A40-24C"), (4916, "A40-6C"), (4096, "A40-4C")]
 
 
-def test_a_board_without_a_unit_has_the_other_two() -> None:
-    (row,) = units.of_host(site(None)).boards
-    assert (row.unit, means(row)[0]) == (None, (None, None))
-    assert means(row)[1:] == [(4916, "A40-6C"), (4096, "A40-4C")]
-
-
 @pytest.mark.parametrize(
     ("then", "given", "unit", "asked_mib"),
     [
