@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from tests.unit.stored_claims import stored_claims
-from vgpumgr import resources, templates
+from vgpumgr import templates
 from vgpumgr.core.driver import asking, profiles, scheduler
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.claims import Claim, ClaimDocument
@@ -60,6 +60,12 @@ BINDING = st.builds(
     type_name=HOSTILE,
     type_id=st.integers(0, 70000),
     uuid=st.none() | MDEV,
+)
+BINDING = BINDING | st.builds(
+    lambda binding, profile, start: replace(binding, mig_profile=profile, mig_start=start),
+    BINDING,
+    st.sampled_from(["2g.10gb", "1g.24gb+gfx"]),
+    st.integers(0, 11),
 )
 CLAIM = st.builds(
     Claim,
@@ -165,51 +171,28 @@ def test_another_versions_claim_is_refused_by_name_with_what_to_do(found: str, w
         assert f"`virsh metadata vm01 urn:vgpumgr:domain:{found} --config`" in detach.claim_way_out(domain)
 
 
-def test_a_declared_claim_says_its_site_and_the_part_of_the_inventory_that_declared_it() -> None:
-    told = replace(document(), claims=(replace(claim(), origin="inventory", site="lab1", declared="host_vars/kvm01"),))
-    shown = STORED.replace('from="attach"', 'from="inventory" site="lab1" declared="host_vars/kvm01"')
-    assert stored_claims(told) == shown
+MDEV_HOSTDEV = """\
+<hostdev mode='subsystem' type='mdev' model='vfio-pci'>
+  <source>
+    <address uuid='1ddfb5ce-0a64-5612-978e-e86b28662399'/>
+  </source>
+  <alias name='ua-vgpu0'/>
+</hostdev>"""
+# Unmanaged, so that it stays bound to nvidia.
+VF_HOSTDEV = """\
+<hostdev mode='subsystem' type='pci' managed='no'>
+  <source>
+    <address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/>
+  </source>
+  <alias name='ua-vgpu0'/>
+</hostdev>"""
 
 
-def test_the_passed_claim_is_the_same_without_prefix_and_namespace() -> None:
-    bare = STORED.replace(' xmlns:v="urn:vgpumgr:domain:2"', "").replace("<v:", "<").replace("</v:", "</")
-    assert templates.render_claims(document()) == bare
-
-
-@pytest.mark.parametrize(
-    ("said", "instead", "why"),
-    [
-        ('state="bound"', 'state="served"', "its state is 'served'"),
-        ('from="attach"', 'from="web"', "it is from 'web'"),
-    ],
-)
-def test_a_claim_with_a_word_that_is_not_known_is_not_read(said: str, instead: str, why: str) -> None:
-    with pytest.raises(claims.UnreadableClaim, match=why):
-        claims.read_element(ET.fromstring(STORED.replace(said, instead)))
-
-
-def test_the_hostdev_of_an_mdev_is_what_libvirt_wants() -> None:
-    device = domain_xml.expected_hostdev(Slot("vgpu0"), builders.binding())
-    assert templates.render_hostdev(device) == (
-        "<hostdev mode='subsystem' type='mdev' model='vfio-pci'>\n"
-        "  <source>\n"
-        "    <address uuid='1ddfb5ce-0a64-5612-978e-e86b28662399'/>\n"
-        "  </source>\n"
-        "  <alias name='ua-vgpu0'/>\n"
-        "</hostdev>"
-    )
-
-
-def test_the_hostdev_of_a_vf_is_unmanaged_so_that_it_stays_bound_to_nvidia() -> None:
-    device = domain_xml.expected_hostdev(Slot("vgpu0"), replace(builders.binding(), uuid=None))
-    assert templates.render_hostdev(device) == (
-        "<hostdev mode='subsystem' type='pci' managed='no'>\n"
-        "  <source>\n"
-        "    <address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/>\n"
-        "  </source>\n"
-        "  <alias name='ua-vgpu0'/>\n"
-        "</hostdev>"
-    )
+def test_a_hostdev_is_what_libvirt_wants() -> None:
+    binding = builders.binding()
+    of_vf = domain_xml.expected_hostdev(Slot("vgpu0"), replace(binding, uuid=None))
+    assert templates.render_hostdev(domain_xml.expected_hostdev(Slot("vgpu0"), binding)) == MDEV_HOSTDEV
+    assert templates.render_hostdev(of_vf) == VF_HOSTDEV
 
 
 def test_more_claims_than_libvirt_carries_are_refused() -> None:
@@ -225,11 +208,6 @@ def test_a_template_that_wants_a_value_it_is_not_given_is_our_error() -> None:
         templates._render("hostdev-mdev.xml.j2")
 
 
-def test_a_template_that_is_not_installed_is_our_error() -> None:
-    with pytest.raises(TemplateError, match=r"no template 'nothing\.j2'"):
-        resources.template_text("nothing.j2")
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -243,12 +221,16 @@ def test_a_template_that_is_not_installed_is_our_error() -> None:
         ('gpu_uuid="GPU-78c17fdf-6a75-55bd-a369-c84051914a51"', 'gpu_uuid="GPU-1"'),
         ("<v:ask", "<v:asked"),
         ('type_id="560"', 'type_id=""'),
+        ('from="attach"', 'from="web"'),
+        ('type_id="560"', 'type_id="560" mig_profile="2g.10gb"'),
+        ('type_id="560"', 'type_id="560" mig_start="2"'),
+        ('type_id="560"', 'type_id="560" mig_profile="../x" mig_start="2"'),
+        ('type_id="560"', 'type_id="560" mig_profile="2g.10gb" mig_start="x"'),
     ],
 )
 def test_a_claim_that_is_not_understood_is_said_to_be_so_and_hides_no_device(old: str, new: str) -> None:
     assert old in STORED
-    mdev = templates.render_hostdev(domain_xml.expected_hostdev(Slot("vgpu0"), builders.binding()))
-    xml = ET.tostring(wrapped(STORED.replace(old, new), devices=mdev), encoding="unicode")
+    xml = ET.tostring(wrapped(STORED.replace(old, new), devices=MDEV_HOSTDEV), encoding="unicode")
     found = domain_xml.read_domain(documents_of(xml))
     assert found.claims is None
     assert found.claim_problem
@@ -293,37 +275,28 @@ def test_claims_are_one_per_slot_in_the_slots_order() -> None:
 
 def test_every_vgpu_device_of_a_definition_is_found_and_no_other_kind() -> None:
     devices = """
-      <hostdev mode='subsystem' type='mdev'><source><address uuid='13EDAC24-1c93-5a0f-93dc-c5a4c1d53ab1'/></source></hostdev>
-      <hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x10' bus='0x41' slot='0' function='4'/></source></hostdev>
+      <hostdev mode='subsystem' type='mdev'><source><address uuid='13EDAC24-1c93-5a0f-93dc-c5a4c1d53ab1'/></source><alias name='ua-vgpu0'/></hostdev>
+      <hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x10' bus='0x41' slot='0' function='4'/></source><alias name='hostdev0'/></hostdev>
       <hostdev mode='subsystem' type='pci'><source><address domain='0x10000' bus='0xe1' slot='0x00' function='0x4'/></source></hostdev>
       <hostdev mode='subsystem' type='usb'><source><address bus='1' device='2'/></source></hostdev>
       <hostdev mode='capabilities' type='pci'><source><address bus='0x41'/></source></hostdev>
       <hostdev mode='subsystem' type='mdev'><source/></hostdev>
       <hostdev mode='subsystem' type='mdev'><source><address uuid='?'/></source></hostdev>
       <hostdev mode='subsystem' type='pci'><source><address bus='zz'/></source></hostdev>
-      <hostdev mode='subsystem' type='mdev'><source><address uuid='13edac24-1c93-5a0f-93dc-c5a4c1d53ab1'/></source></hostdev>
+      <hostdev mode='subsystem' type='mdev'><source><address uuid='13edac24-1c93-5a0f-93dc-c5a4c1d53ab1'/></source><alias name='ua-vgpu0'/></hostdev>
     """
     found = domain_xml.read_hostdevs(wrapped("", devices=devices))
     assert [(device.source, device.managed, device.slot) for device in found] == [
-        (Mdev(MdevUuid("13edac24-1c93-5a0f-93dc-c5a4c1d53ab1")), False, None),
+        (Mdev(MdevUuid("13edac24-1c93-5a0f-93dc-c5a4c1d53ab1")), False, "vgpu0"),
         (Vf(PciAddress("0010:41:00.4")), True, None),
         (Vf(PciAddress("10000:e1:00.4")), False, None),
     ]
 
 
-def test_an_alias_is_a_slot_only_behind_ua() -> None:
-    named = [
-        replace(domain_xml.expected_hostdev(Slot("a"), builders.binding()), alias=alias)
-        for alias in ("ua-vgpu0", "hostdev0", None)
-    ]
-    assert [device.slot for device in named] == ["vgpu0", None, None]
-
-
 def test_a_domains_documents_are_read_apart_and_joined() -> None:
-    mdev = templates.render_hostdev(domain_xml.expected_hostdev(Slot("vgpu0"), builders.binding()))
     other = templates.render_hostdev(domain_xml.expected_hostdev(Slot("vgpu1"), replace(builders.binding(), uuid=None)))
-    inactive = ET.tostring(wrapped(STORED, devices=mdev), encoding="unicode")
-    live = ET.tostring(wrapped("", devices=mdev + other), encoding="unicode")
+    inactive = ET.tostring(wrapped(STORED, devices=MDEV_HOSTDEV), encoding="unicode")
+    live = ET.tostring(wrapped("", devices=MDEV_HOSTDEV + other), encoding="unicode")
     found = domain_xml.read_domain(documents_of(inactive, live))
     assert found.claims == document()
     assert found.claim(Slot("vgpu0")) == claim()
@@ -342,7 +315,15 @@ def test_a_claim_written_for_another_vm_is_a_copy_and_an_empty_document_is_none(
     assert not replace(builders.domain("vm01"), claims=replace(theirs, claims=())).copied
 
 
-@pytest.mark.parametrize(("inactive", "live"), [("<domain", None), ("<domain/>", "<domain")])
+@pytest.mark.parametrize(
+    ("inactive", "live"),
+    [
+        ("<domain", None),
+        ("<domain/>", "<domain"),
+        ("<domain>&b;</domain>", None),
+        ("<domain><metadata></domain>", None),
+    ],
+)
 def test_xml_that_cannot_be_parsed_is_a_problem_and_no_exception(inactive: str, live: str | None) -> None:
     found = domain_xml.read_domain(documents_of(inactive, live))
     assert found.problem is not None
@@ -367,8 +348,7 @@ def test_what_could_not_be_read_stays_a_problem() -> None:
 
 
 def test_a_snapshot_names_the_devices_of_both_domains_in_it() -> None:
-    mdev = templates.render_hostdev(domain_xml.expected_hostdev(Slot("vgpu0"), builders.binding()))
-    xml = f"<domainsnapshot><domain><devices/></domain><inactiveDomain><devices>{mdev}</devices></inactiveDomain></domainsnapshot>"
+    xml = f"<domainsnapshot><domain><devices/></domain><inactiveDomain><devices>{MDEV_HOSTDEV}</devices></inactiveDomain></domainsnapshot>"
     found = domain_xml.read_saved_states(
         saved_documents(image_xml="<domain/>", snapshots=(("s1", xml), ("s2", "<domainsnapshot/>")))
     )
@@ -380,8 +360,7 @@ def test_a_snapshot_names_the_devices_of_both_domains_in_it() -> None:
 
 
 def test_a_snapshot_that_cannot_be_parsed_hides_neither_the_others_nor_the_image() -> None:
-    mdev = templates.render_hostdev(domain_xml.expected_hostdev(Slot("vgpu0"), builders.binding()))
-    xml = f"<domainsnapshot><domain><devices>{mdev}</devices></domain></domainsnapshot>"
+    xml = f"<domainsnapshot><domain><devices>{MDEV_HOSTDEV}</devices></domain></domainsnapshot>"
     found = domain_xml.read_saved_states(
         saved_documents(image_xml="<domain", snapshots=(("s1", "<domainsnapshot"), ("s2", xml)))
     )
@@ -389,37 +368,3 @@ def test_a_snapshot_that_cannot_be_parsed_hides_neither_the_others_nor_the_image
     assert [(name, len(devices)) for name, devices in found.snapshots] == [("s2", 1)]
     assert found.snapshots_problem is not None
     assert found.snapshots_problem.startswith("the XML of s1 cannot be parsed")
-
-
-# Where a MIG-backed vGPU is meant to be, in its VM's claim
-
-
-def in_instance(profile: str | None, start: int | None) -> claims.ClaimDocument:
-    found = document()
-    claim = found.claims[0]
-    return found.put(replace(claim, binding=replace(claim.binding, mig_profile=profile, mig_start=start)))
-
-
-def read(text: str) -> claims.ClaimDocument:
-    found = claims.read(ET.fromstring(f"<domain><metadata>{text}</metadata></domain>"))
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize(("profile", "start"), [("2g.10gb", 0), ("1g.24gb+gfx", 9), (None, None)])
-def test_the_instance_of_a_binding_is_read_as_it_was_written(profile: str | None, start: int | None) -> None:
-    text = stored_claims(in_instance(profile, start))
-    assert ("mig_" in text) == (profile is not None)
-    binding = read(text).claims[0].binding
-    assert (binding.mig_profile, binding.mig_start) == (profile, start)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [(' mig_start="2"', ""), (' mig_profile="2g.10gb"', ""), ("2g.10gb", "../x"), ('mig_start="2"', 'mig_start="x"')],
-)
-def test_half_an_instance_or_one_of_no_name_makes_the_claim_unreadable(old: str, new: str) -> None:
-    text = stored_claims(in_instance("2g.10gb", 2))
-    assert old in text
-    with pytest.raises(claims.UnreadableClaim):
-        read(text.replace(old, new))

@@ -79,35 +79,29 @@ def interface(bus: int, slot: int = 0) -> str:
     return f"<interface type='network'>{ADDRESS.format(bus, slot)}</interface>"
 
 
-def test_a_port_is_free_until_a_device_is_on_its_bus() -> None:
-    ports = [PORT.format(index, "") for index in (1, 2, 11)]
-    assert free_ports(definition(*ports)) == {1, 2, 11}
-    assert free_ports(definition(*ports, interface(2), interface(11))) == {1}
+OTHER_CONTROLLERS = (
+    "<controller type='pci' index='3' model='pcie-to-pci-bridge'/>"
+    "<controller type='usb' index='4' model='qemu-xhci'/>"
+    "<controller type='pci' index='' model='pcie-root-port'/>"
+    "<controller type='pci' model='pcie-root-port'/>"
+    "<controller type='pci' index='x' model='pcie-root-port'/>"
+)
+DISK = "<disk><address type='drive' controller='0' bus='1' target='0' unit='0'/></disk>"
 
 
-def test_the_bus_of_the_machine_itself_takes_nothing_and_blocks_nothing() -> None:
-    assert free_ports(definition(PORT.format(1, ""), interface(0, 3))) == {1}
-    assert free_ports(definition()) == frozenset()
-
-
-def test_a_port_that_takes_nothing_while_the_vm_runs_is_left_out() -> None:
-    assert free_ports(definition(PORT.format(1, " hotplug='off'"), PORT.format(2, " hotplug='on'"))) == {2}
-
-
-def test_other_controllers_are_no_ports() -> None:
-    others = [
-        "<controller type='pci' index='3' model='pcie-to-pci-bridge'/>",
-        "<controller type='usb' index='4' model='qemu-xhci'/>",
-        "<controller type='pci' index='' model='pcie-root-port'/>",
-        "<controller type='pci' model='pcie-root-port'/>",
-        "<controller type='pci' index='x' model='pcie-root-port'/>",
-    ]
-    assert free_ports(definition(*others)) == frozenset()
-
-
-def test_an_address_of_another_kind_blocks_nothing() -> None:
-    disk = "<disk><address type='drive' controller='0' bus='1' target='0' unit='0'/></disk>"
-    assert free_ports(definition(PORT.format(1, ""), disk)) == {1}
+@pytest.mark.parametrize(
+    ("devices", "free"),
+    [
+        ([PORT.format(1, ""), PORT.format(2, ""), PORT.format(11, "")], {1, 2, 11}),
+        ([PORT.format(1, ""), PORT.format(2, ""), PORT.format(11, ""), interface(2), interface(11)], {1}),
+        ([PORT.format(1, ""), interface(0, 3)], {1}),  # the bus of the machine itself takes nothing and blocks nothing
+        ([PORT.format(1, ""), DISK], {1}),  # an address of another kind
+        ([PORT.format(1, " hotplug='off'"), PORT.format(2, " hotplug='on'")], {2}),
+        ([OTHER_CONTROLLERS], set()),
+    ],
+)
+def test_a_root_port_is_free_until_a_device_is_on_its_bus(devices: list[str], free: set[int]) -> None:
+    assert free_ports(definition(*devices)) == free
 
 
 @pytest.mark.parametrize(
