@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 CATALOGUE = catalogue.parse(resources.catalogue_text())
 BOARDS = {board: found for board in CATALOGUE.boards if (found := mig.board_profiles(CATALOGUE, board)) is not None}
-A100 = {one.name: one for one in BOARDS["A100"]}
 
 
 def _wanted(board: str, most: int) -> st.SearchStrategy[list[InstanceProfile]]:
@@ -124,11 +123,6 @@ def test_as_many_more_as_are_counted_fit_and_no_more(case: tuple[str, list[Insta
         count = mig.capacity(profile, taken)
         assert not isinstance(mig.arrange([profile] * count, taken), Blocked)
         assert isinstance(mig.arrange([profile] * (count + 1), taken), Blocked)
-
-
-def test_what_is_small_begins_at_the_end_where_no_4g_can_be() -> None:
-    assert mig.best_start(BOARDS["A100"], A100["1g.5gb"], ()) == 6
-    assert mig.best_start(BOARDS["A100"], A100["3g.20gb"], ()) == 4
 
 
 @pytest.mark.parametrize("board", sorted(BOARDS))

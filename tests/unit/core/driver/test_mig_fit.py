@@ -6,19 +6,13 @@ import pytest
 
 from vgpumgr import resources
 from vgpumgr.core.driver import catalogue, mig, mig_fit
-from vgpumgr.errors import NoCapacity, UnknownProfile
+from vgpumgr.errors import UnknownProfile
 
 CATALOGUE = catalogue.parse(resources.catalogue_text())
 
 
 def _ask(board: str, *names: str) -> mig_fit.Fit:
     return mig_fit.fit(CATALOGUE, board, names)
-
-
-def _refused(board: str, *names: str) -> NoCapacity:
-    found = mig_fit.refusal(_ask(board, *names))
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize("board", ["A100", "a100", "nvidia a100 pcie 40gb"])
@@ -31,28 +25,31 @@ def test_what_fits_has_a_place_for_each_and_no_refusal(board: str) -> None:
     assert mig_fit.refusal(answer) is None
 
 
-def test_a_refusal_names_what_is_in_the_way_and_that_nothing_else_fits() -> None:
-    found = _refused("A100", "3g.20gb", "3g.20gb", "1g.5gb")
-    assert (found.message, found.exit_code) == ("A100 has no room for 1g.5gb", 5)
-    assert found.details == (
-        "in its way: 3g.20gb in memory slices 0 to 3",
-        "in its way: 3g.20gb in memory slices 4 to 7",
-    )
-    assert found.hint == "nothing else fits beside the others"
-
-
-def test_a_refusal_offers_what_fits_instead() -> None:
-    found = _refused("A100", "3g.20gb", "2g.10gb", "2g.10gb", "1g.5gb+me")
-    assert "in its way: 2g.10gb in memory slices 0 to 1" in found.details
-    assert found.hint == "nothing else fits beside the others"
-    found = _refused("A30", "2g.12gb", "1g.6gb", "2g.12gb")
-    assert found.message == "A30 has no room for 1g.6gb"
-
-
-def test_of_some_profiles_a_board_takes_only_so_many_wherever_they_would_be() -> None:
-    found = _refused("A100", "4g.20gb", "4g.20gb")
-    assert (found.message, found.details) == ("A100 takes 1 of 4g.20gb at most", ())
-    assert found.hint == "what still fits beside the others: 3g.20gb, 2g.10gb, 1g.10gb, 1g.5gb+me, 1g.5gb"
+@pytest.mark.parametrize(
+    ("board", "names", "message", "details", "hint"),
+    [
+        (
+            "A100",
+            ("3g.20gb", "3g.20gb", "1g.5gb"),
+            "A100 has no room for 1g.5gb",
+            ("in its way: 3g.20gb in memory slices 0 to 3", "in its way: 3g.20gb in memory slices 4 to 7"),
+            "nothing else fits beside the others",
+        ),
+        (
+            "A100",
+            ("4g.20gb", "4g.20gb"),
+            "A100 takes 1 of 4g.20gb at most",
+            (),
+            "what still fits beside the others: 3g.20gb, 2g.10gb, 1g.10gb, 1g.5gb+me, 1g.5gb",
+        ),
+    ],
+)
+def test_a_refusal_names_what_is_in_the_way_and_what_else_fits(
+    board: str, names: tuple[str, ...], message: str, details: tuple[str, ...], hint: str
+) -> None:
+    found = mig_fit.refusal(_ask(board, *names))
+    assert found is not None
+    assert (found.message, found.details, found.hint, found.exit_code) == (message, details, hint, 5)
 
 
 # A board for each way in which boards are divided: many differ in the names of their profiles alone.

@@ -33,17 +33,6 @@ def test_the_likeliest_cause_comes_first(path: str, name: str, first: str) -> No
     assert refusals.explain(path, name, "kvm01").causes[0] == first
 
 
-@pytest.mark.parametrize("path", [CREATE, VF_TYPE])
-def test_every_refusal_of_the_resource_manager_is_eio_so_its_causes_are_all_named_in_their_order(path: str) -> None:
-    """525.85.07 turns each of its statuses into EIO: another size, a full GPU, a taken place, a lost one, an unknown type."""
-    words = ("framebuffer size", "is full", "holds a vGPU already", "has lost", "has no such type", "could not do it")
-    causes = refusals.explain(path, "EIO", "kvm01").causes
-    found = [word for cause in causes for word in words if word in cause]
-    assert len(found) == len(causes)
-    assert found == [word for word in words if word in found]
-    assert {"framebuffer size", "is full", "has lost", "has no such type"} <= set(found)
-
-
 def test_a_type_is_taken_from_an_empty_function_with_eperm_and_the_last_cause_says_so() -> None:
     assert "another program removed it" in refusals.explain(VF_TYPE, "EPERM", "kvm01").causes[-1]
 
