@@ -14,12 +14,12 @@ import pytest
 from tests.unit.core.declarations import declares
 from vgpumgr import resources
 from vgpumgr.core.driver import catalogue, profiles
-from vgpumgr.core.inventory import Inventory, Location, Member, Value, unserved
+from vgpumgr.core.inventory import Inventory, unserved
 from vgpumgr.core.inventory.report import Report
 from vgpumgr.core.inventory.vms_file import read_vms_file
 from vgpumgr.documents.inventory import document
 from vgpumgr.errors import InventoryError
-from vgpumgr.inventory_files.reader import load
+from vgpumgr.inventory_files.reader import load, read_yaml
 from vgpumgr.names import Slot, VmName
 
 CASES = Path(__file__).parents[3] / "cases/inventory"
@@ -32,7 +32,6 @@ def _names(kind: str) -> list[str]:
 
 @pytest.mark.parametrize("name", _names("bad"))
 def test_every_problem_is_told_at_once_with_its_line(name: str) -> None:
-    """A wrong inventory raises one error whose details are exactly the expected lines."""
     with pytest.raises(InventoryError) as caught:
         load(CASES / "bad" / name / "inventory", home=HOME, environ={})
     assert list(caught.value.details) == (CASES / "bad" / name / "problems.txt").read_text().splitlines()
@@ -41,14 +40,12 @@ def test_every_problem_is_told_at_once_with_its_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", _names("good"))
 def test_a_valid_inventory_declares_what_it_says(name: str) -> None:
-    """A valid inventory becomes the expected hosts, VMs, slots and findings."""
     found = document(load(CASES / "good" / name / "inventory", home=HOME, environ={}))
     found["root"] = "inventory"
     assert found == json.loads((CASES / "good" / name / "expected.json").read_text())
 
 
 def test_the_shipped_example_is_valid_and_does_not_declare_vm01() -> None:
-    """The working example loads without a finding, and leaves vm01 to the demo."""
     found = load(Path(__file__).parents[4] / "inventory", home=HOME, environ={})
     assert found.findings == ()
     assert found.host_of_vm("vm02") is found.host("kvm01.example.net")
@@ -58,34 +55,29 @@ def test_the_shipped_example_is_valid_and_does_not_declare_vm01() -> None:
 # What a file of VMs may say; the words of every problem with its line: tests/unit/inventory_files/test_vms_file.py
 
 
-WHERE = Location("vms.yml", 1)
-SLOTS = {"vgpu0": {"profile": "4Q"}}
+SLOT_OF_VM = "{vgpu0: {profile: 4Q}}"
 
 
-def located(data: object) -> Value:
-    if isinstance(data, dict):
-        members = {key: Member(Value(WHERE, key, key), located(value)) for key, value in data.items()}
-        return Value(WHERE, members)
-    assert isinstance(data, str)
-    return Value(WHERE, data, data)
-
-
-def test_what_vgpumgr_vms_holds_is_the_same_with_and_without_its_name() -> None:
-    found = []
-    for content in ({"vm02": SLOTS, "vm01": SLOTS}, {"vgpumgr_vms": {"vm02": SLOTS, "vm01": SLOTS}}):
-        report = Report()
-        found.append(read_vms_file(located(content), report))
-        assert report.problems() == ()
-    assert found[0] == found[1]
-    assert [*found[0]] == ["vm01", "vm02"]
-
-
-def test_a_file_that_asks_for_nothing_is_a_mistake() -> None:
-    contents: tuple[object, ...] = ({}, {"vgpumgr_vms": {}}, {"vm01": {}}, {"vm01": SLOTS, "vm02": {}})
-    for content in contents:
-        report = Report()
-        read_vms_file(located(content), report)
-        assert len(report.problems()) == 1, content
+@pytest.mark.parametrize(
+    ("text", "vms", "problems"),
+    [
+        (f"vm02: {SLOT_OF_VM}\nvm01: {SLOT_OF_VM}", ["vm01", "vm02"], 0),
+        (f"vgpumgr_vms: {{vm02: {SLOT_OF_VM}, vm01: {SLOT_OF_VM}}}", ["vm01", "vm02"], 0),
+        (f"vgpumgr_vms: {{vm02: {SLOT_OF_VM}}}\nvgpumgr_site: lab1", ["vm02"], 1),
+        ("{}", [], 1),
+        ("vgpumgr_vms: {}", [], 1),
+        ("vm01: {}", ["vm01"], 1),
+        (f"{{vm01: {SLOT_OF_VM}, vm02: {{}}}}", ["vm01", "vm02"], 1),
+    ],
+)
+def test_a_file_of_vms_holds_them_with_and_without_the_name_and_asks_for_something(
+    text: str, vms: list[str], problems: int
+) -> None:
+    report = Report()
+    content, _ = read_yaml(text, "vms.yml")
+    assert content is not None
+    assert [*read_vms_file(content, report)] == vms
+    assert len(report.problems()) == problems
 
 
 # What a declaration asks for that no host can serve, as far as that is known without one

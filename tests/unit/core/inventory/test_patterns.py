@@ -54,21 +54,7 @@ HOSTS = ["kvm01", "kvm02", "kvm10", "web01", "gpu-a", "gpu.b"]
 GROUPS = ["gpus", "rack1", "rack2", "web", "kvm"]
 NAME = st.sampled_from([*HOSTS, *GROUPS, "all", "ungrouped", "nobody"])
 WILD = st.sampled_from(
-    [
-        "*",
-        "kvm*",
-        "kvm0?",
-        "*1",
-        "rack*",
-        "[kw]*",
-        "k[!x]m*",
-        "~kvm(01|10)",
-        "~.*b$",
-        "~rack[12]",
-        "gpu*",
-        "zzz*",
-        "rack2*",
-    ]
+    ["*", "kvm*", "kvm0?", "*1", "rack*", "[kw]*", "k[!x]m*", "~kvm(01|10)", "~.*b$", "~rack[12]", "gpu*", "zzz*"]
 )
 # Only after a name: of wildcards, Ansible counts a host once for each group that has it, against its own documentation.
 SUBSCRIPT = st.sampled_from(["", "", "", "", "[0]", "[-1]", "[1]", "[0:1]", "[1:]", "[0-1]", "[2:0]", "[7]"])
@@ -155,17 +141,6 @@ def test_patterns_are_ansible_s(tmp_path: Path, judge: Judge, tree: dict[str, An
         assert not said["wanted"] or not all(said["single"].values())
 
 
-@given(st.lists(st.text(max_size=12), max_size=3))
-@settings(LAW)
-def test_any_text_is_hosts_or_an_error_of_ours(texts: list[str]) -> None:
-    roster = patterns.Roster(hosts=["kvm01", "kvm02"], members={"g": ["kvm01"]})  # type: ignore[list-item]
-    try:
-        found = patterns.select(patterns.split(texts), roster)
-    except BadName:
-        return
-    assert {*found.hosts} <= {"kvm01", "kvm02"}
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Inventory:
     text = """
@@ -182,17 +157,10 @@ web: {hosts: {web01: }}
     ("texts", "names"),
     [
         ([], "gpu.b kvm01 kvm02 kvm03 kvm04 kvm05"),
-        (["all"], "gpu.b kvm01 kvm02 kvm03 kvm04 kvm05"),
         (["kvm02", "kvm01"], "kvm01 kvm02"),
-        (["kvm01,kvm02", "kvm05"], "kvm01 kvm02 kvm05"),
         (["kvm0*:!kvm02"], "kvm01 kvm03 kvm04 kvm05"),
-        (["!rack1"], "gpu.b kvm04 kvm05"),
-        (["kvm*:&rack2"], "kvm04 kvm05"),
         (["rack1[0:1]"], "kvm01 kvm02"),
-        (["rack1[-1]"], "kvm03"),
         (["kvm[02:04]"], "kvm02 kvm03 kvm04"),  # more than Ansible has
-        (["~kvm0[45]"], "kvm04 kvm05"),
-        (["rack2", "!gpu.b"], "kvm04 kvm05"),
     ],
 )
 def test_what_people_write_means_these_hosts(site: Inventory, texts: list[str], names: str) -> None:

@@ -162,18 +162,18 @@ def test_another_vms_use_of_a_device_is_not_its_owners_use() -> None:
     assert [(row.vm, row.slot, row.state) for row in found] == [("vm01", "vgpu0", OFF), ("vm02", None, RUNNING)]
 
 
-def test_a_share_beyond_the_whole_gpu_and_a_sample_of_another_year_are_unknown() -> None:
+def test_a_share_beyond_the_whole_gpu_and_nvmls_number_for_not_available_are_unknown() -> None:
     [row] = rows([instance(1, sm=4_000_000_000, memory=103)], [entry("vgpu0")])
     assert row.load is not None
     assert (row.load.sm, row.load.memory, row.load.encoder) == (None, 100, 0)
-    [row] = rows([instance(1, at_us=2**52)], [entry("vgpu0")])
-    assert (row.at_us, row.load, row.state) == (None, None, RUNNING)
-
-
-def test_nvmls_number_for_not_available_is_unknown_and_not_100_percent() -> None:
     [row] = rows([instance(1, sm=2**32 - 1, memory=100, framebuffer_used_bytes=2**64 - 1)], [entry("vgpu0")])
     assert row.load is not None
     assert (row.load.sm, row.load.memory, row.framebuffer_used_bytes) == (None, 100, None)
+
+
+def test_a_sample_of_another_year_is_unknown() -> None:
+    [row] = rows([instance(1, at_us=2**52)], [entry("vgpu0")])
+    assert (row.at_us, row.load, row.state) == (None, None, RUNNING)
 
 
 def test_a_vm_that_is_off_has_no_load_and_no_framebuffer_in_use() -> None:

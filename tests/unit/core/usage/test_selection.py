@@ -14,6 +14,10 @@ from vgpumgr.names import HostName, PciAddress
 GIB = 1 << 30
 
 
+def engine(most: int | None, coverage: float) -> EngineUse:
+    return EngineUse(mean=None, p50=None, p95=None, max=most, series=(), coverage=coverage)
+
+
 def row(
     most: int | None = 0,
     *,
@@ -24,7 +28,6 @@ def row(
     **engines: EngineUse,
 ) -> UsageRow:
     """A vGPU whose engines had that maximum; `engines`: those that are otherwise."""
-    use = EngineUse(mean=None, p50=None, p95=None, max=most, series=(), coverage=coverage)
     return UsageRow(
         vm="vm01",
         vm_uuid=None,
@@ -38,7 +41,7 @@ def row(
         used_of_share=of_share,
         coverage=coverage,
         samples=1,
-        engines=dict.fromkeys(ENGINES, use) | engines,
+        engines=dict.fromkeys(ENGINES, engine(most, coverage)) | engines,
         framebuffer_used_bytes=None,
         framebuffer_max_bytes=framebuffer,
         framebuffer_size_bytes=4 * GIB,
@@ -46,10 +49,6 @@ def row(
         framebuffer_series=(),
         last_us=None,
     )
-
-
-def engine(most: int | None, coverage: float) -> EngineUse:
-    return EngineUse(mean=None, p50=None, p95=None, max=most, series=(), coverage=coverage)
 
 
 @pytest.mark.parametrize(

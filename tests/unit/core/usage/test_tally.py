@@ -115,10 +115,6 @@ def test_a_window_holds_what_was_asked_for_in_about_that_many_cells(begin: int, 
     assert (found.cells - 1) * found.step_s * SECOND < found.length_us <= found.cells * found.step_s * SECOND
 
 
-def test_a_day_has_a_cell_for_each_hour() -> None:
-    assert window(T0, T0 + 86400 * SECOND).step_s == 3600
-
-
 def test_a_row_has_what_was_used_beside_what_was_bought() -> None:
     one = measured_round({"vm1": load(40, 10)}, since_us=T0, until_us=T0 + 10 * SECOND)
     two = measured_round(
@@ -189,13 +185,6 @@ def test_a_share_that_changed_is_a_mean_over_time() -> None:
     two = measured_round({"vm1": load(50)}, since_us=T0 + 10 * SECOND, until_us=T0 + 40 * SECOND)
     (found,) = usage_rows.rows(series_of(one, two), [latest(two)], HOUR)
     assert found.entitled == pytest.approx(0.3125)
-
-
-def test_a_measure_over_a_border_of_quarters_is_one_sample() -> None:
-    border = T0 + BUCKET_US
-    one = measured_round({"vm1": load(50)}, since_us=border - 4 * SECOND, until_us=border + 6 * SECOND)
-    (series,) = series_of(one)
-    assert (series.total().samples, series.total().observed_us) == (1, 10 * SECOND)
 
 
 def test_the_last_framebuffer_is_the_latest_in_whatever_order_tallies_are_added() -> None:
@@ -324,8 +313,3 @@ def test_the_longest_history_of_one_value_stays_in_its_field() -> None:
 
 def test_a_moment_too_short_to_count_leaves_a_trace() -> None:
     assert histogram.quantiles(histogram.weigh(70, 3), 50) == (70,)
-
-
-def test_an_idle_engine_takes_a_few_bytes_and_a_narrow_load_little_more() -> None:
-    assert len(histogram.pack(made([(0, 90_000)]))) == 4
-    assert len(histogram.pack(made([(value, 4_500) for value in range(50, 70)]))) <= 81
