@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import re
@@ -13,6 +12,7 @@ import pytest
 
 from tests import sources
 from tests.sources import PRODUCT
+from tests.unit import sentences
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,36 +121,6 @@ def said(running: Any) -> Any:
     return importlib.import_module(f"{running.__package__}.spelling").said
 
 
-def _text(node: ast.expr) -> str:
-    """A text of the source; what it takes in is a letter."""
-    match node:
-        case ast.Constant(value=str(value)):
-            return value
-        case ast.JoinedStr(values=values):
-            return "".join(_text(value) if isinstance(value, ast.Constant) else "X" for value in values)
-        case ast.BinOp(left=left, right=right):
-            return _text(left) + _text(right)
-        case _:
-            return "X"
-
-
-def _sentences(tree: ast.AST) -> Iterator[str]:
-    """Every text that holds a blank and an option, except for docstrings."""
-    documents = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
-    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in documents | within:
-            text = _text(node)
-            if OPTION.search(text) and " " in text.strip():
-                yield text
-
-
 def _spoken() -> list[tuple[str, str]]:
     assert all((PRODUCT / name).is_file() for name in NOT_OF_A_TASK)
     names = {str(file.relative_to(PRODUCT)): file for file in sources.files("vgpumgr")}
@@ -158,7 +128,8 @@ def _spoken() -> list[tuple[str, str]]:
         (name, text)
         for name, file in names.items()
         if name.partition("/")[0] in SPOKEN_BY and name not in NOT_OF_A_TASK and OPTION.search(sources.text(file))
-        for text in _sentences(sources.tree(file))
+        for text in sentences.texts(sources.tree(file))
+        if OPTION.search(text) and " " in text.strip()
     ]
 
 

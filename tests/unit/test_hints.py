@@ -1,14 +1,11 @@
 """Every hint is true of the case that it is given in: what it names parses, and what it says fits the error's class.
 
-The hints are taken out of the source, so that none is missing here: the class of the error that each is given with, its message and
-its text. What is put in at run time stands as `{…}`, commands that core/commands.py builds as they would be printed, and of two texts
-that a condition chooses from both are there.
+The hints are taken out of the source, so that none is missing here, each with the class of the error that it is given with.
 """
 
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import shlex
 from functools import cache
@@ -19,16 +16,13 @@ import pytest
 
 from tests import sources
 from tests.sources import PRODUCT
+from tests.unit import sentences
 from vgpumgr import errors
 from vgpumgr.cli.main import program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-
-_MOST = 16  # texts of one place; more would be a loop of choices
-GAP = "{…}"
 
 
 class Hint(NamedTuple):
@@ -36,166 +30,96 @@ class Hint(NamedTuple):
 
     where: str
     given_with: str
-    message: str
     text: str
+
+
+def _files() -> list[Path]:
+    """But for the lab's, whose errors are about a simulation."""
+    return [file for file in sources.files("vgpumgr") if PRODUCT / "lab" not in file.parents]
 
 
 @cache
 def collect() -> list[Hint]:
-    """All of them, in the order of their files; but for the lab's own errors, which are about a simulation."""
-    places = [file for file in sources.files("vgpumgr") if "hint=" in sources.text(file)]
-    return [hint for file in places if PRODUCT / "lab" not in file.parents for hint in _Module(file).hints()]
+    """All of them, in the order of their files."""
+    return [hint for file in _files() if "hint=" in sources.text(file) for hint in _hints(file)]
 
 
-class _Module:
-    def __init__(self, path: Path) -> None:
-        self._name = str(path.relative_to(PRODUCT))
-        self._tree = sources.tree(path)
-        self._constants = _assigned(self._tree.body)
-
-    def hints(self) -> Iterator[Hint]:
-        for scope, call in _calls(self._tree):
-            for keyword in call.keywords:
-                if keyword.arg != "hint":
-                    continue
-                known = {**self._constants, **_assigned(list(ast.walk(scope)) if scope else [])}
-                message = next(iter(self._texts(call.args[-1], known)), "") if call.args else ""
-                for text in self._texts(keyword.value, known):
-                    if text.strip(GAP):
-                        yield Hint(f"{self._name}:{call.lineno}", called(call.func), message, text)
-
-    def _texts(self, node: ast.expr, known: dict[str, list[ast.expr]], depth: int = 0) -> list[str]:
-        """The texts that an expression can be; a gap where that is not in the source."""
-        if depth > 8:
-            return [GAP]
-        match node:
-            case ast.Constant(value=str(text)):
-                return [text]
-            case ast.JoinedStr(values=parts):
-                return self._joined([self._texts(part, known, depth + 1) for part in parts])
-            case ast.FormattedValue(value=inner):
-                return self._texts(inner, known, depth + 1)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._joined([self._texts(left, known, depth + 1), self._texts(right, known, depth + 1)])
-            case ast.IfExp(body=one, orelse=other):
-                return [*self._texts(one, known, depth + 1), *self._texts(other, known, depth + 1)]
-            case ast.BoolOp(values=values):
-                return [text for value in values for text in self._texts(value, known, depth + 1)]
-            case ast.Name(id=name) if name in known:
-                return [text for value in known[name] for text in self._texts(value, known, depth + 1)][:_MOST]
-            case ast.Call(func=func) if called(func) == "command":
-                return [_command(node)]
-        return [GAP]
-
-    def _joined(self, parts: list[list[str]]) -> list[str]:
-        return ["".join(row) for row in itertools.islice(itertools.product(*parts), _MOST)]
+def _hints(file: Path) -> Iterator[Hint]:
+    tree = sources.tree(file)
+    constants = _assigned(tree.body)
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        nodes = [*ast.walk(function)]
+        given = [
+            (call, keyword.value)
+            for call in nodes
+            if isinstance(call, ast.Call)
+            for keyword in call.keywords
+            if keyword.arg == "hint"
+        ]
+        known = constants | _assigned(nodes) if given else {}
+        for call, value in given:
+            for text in _texts(value, known):
+                yield Hint(f"{file.relative_to(PRODUCT)}:{call.lineno}", called(call.func), text)
 
 
-def _calls(tree: ast.AST) -> Iterator[tuple[ast.AST | None, ast.Call]]:
-    """Every call, with the function that it is in."""
-    todo: list[tuple[ast.AST | None, ast.AST]] = [(None, tree)]
-    while todo:
-        scope, node = todo.pop()
-        if isinstance(node, ast.Call):
-            yield scope, node
-        inner = node if isinstance(node, ast.FunctionDef) else scope
-        todo += [(inner, child) for child in ast.iter_child_nodes(node)]
-
-
-def _assigned(nodes: list[ast.stmt] | list[ast.AST]) -> dict[str, list[ast.expr]]:
+def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     found: dict[str, list[ast.expr]] = {}
     for node in nodes:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found.setdefault(target.id, []).append(node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            found.setdefault(node.target.id, []).append(node.value)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in (target for target in targets if isinstance(target, ast.Name)):
+                found.setdefault(target.id, []).append(node.value)
     return found
+
+
+def _texts(node: ast.expr, known: dict[str, list[ast.expr]]) -> Iterator[str]:
+    """The texts in an expression, and in what the names in it stand for."""
+    named = [value for name in ast.walk(node) if isinstance(name, ast.Name) for value in known.get(name.id, ())]
+    for part in (node, *named):
+        yield from sentences.texts(part)
 
 
 def called(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else "?"
 
 
-def _command(call: ast.Call) -> str:
-    """What core/commands.command gives for these arguments."""
-    verb = call.args[0].value if isinstance(call.args[0], ast.Constant) else GAP
-    words = ["vgpumgr", str(verb), "vm01"]
-    for keyword in call.keywords:
-        if keyword.arg in ("slot", "on"):
-            words += [f"--{keyword.arg}", {"slot": "vgpu0", "on": "kvm01"}[keyword.arg]]
-        elif keyword.arg == "options" and isinstance(keyword.value, ast.Tuple):
-            for item in keyword.value.elts:
-                if isinstance(item, ast.Constant):
-                    words.append(str(item.value))
-                elif isinstance(item, ast.Starred):
-                    words += ["--profile", "4Q"]
-                else:
-                    words.append("x1")
-    return " ".join(words)
+def _built(tree: ast.AST) -> Iterator[str]:
+    """What core/commands.command gives for the arguments of each of its calls that says the verb."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "command":
+            continue
+        if not isinstance(call.args[0], ast.Constant):
+            continue
+        words = ["vgpumgr", sentences.text(call.args[0]), "vm01"]
+        for keyword in call.keywords:
+            if keyword.arg in ("slot", "on"):
+                words += [f"--{keyword.arg}", {"slot": "vgpu0", "on": "kvm01"}[keyword.arg]]
+            elif keyword.arg == "options" and isinstance(keyword.value, ast.Tuple):
+                for item in keyword.value.elts:
+                    words += ["--profile", "4Q"] if isinstance(item, ast.Starred) else [sentences.text(item)]
+        yield " ".join(words)
 
 
-class Kind(NamedTuple):
-    """What hints of one kind say, and the errors that they are true of: `classes`, and what is derived of them."""
-
-    what: str
-    says: str
-    classes: tuple[str, ...]
-    why: str
-
-
-# One row for each thing that is easily said where it is not so.
-KINDS = (
-    Kind(
-        "run it again, and nothing else",
+# What is easily said where it is not so: the words, and the errors that they are true of (classes, and what is derived of them).
+KINDS = {
+    "the host was busy, changed, or left half way, so the same command has another beginning": (
         r"^(run the same command again|try again|the same command again|nothing is lost: the same command\b)",
-        ("Busy", "LeaseLost", "StalePlan", "PartialApply", "HostDeadline", "NotConverged"),
-        "the host was busy, changed, or left half way: what is read afresh is another beginning",
+        {"Busy", "LeaseLost", "StalePlan", "PartialApply", "HostDeadline", "NotConverged"},
     ),
-    Kind(
-        "it is a bug",
-        r"\bbug\b",
-        ("ProgramFailed", "cls", "InUse"),
-        "only what the code rules out: an answer of another shape, an unforeseen exception, evidence nobody read",
-    ),
-    Kind(
-        "shut a VM down",
-        r"^shut \S+ (\S+ )?down first",
-        ("InUse",),
-        "somebody is known to hold it; of what cannot be told another hint is given (test_odd_vms, test_program)",
-    ),
-    Kind(
-        "start libvirt",
-        r"systemctl start libvirtd",
-        ("Unreachable",),
-        "libvirt was asked over a connection that stands, and did not answer",
-    ),
-    Kind(
-        "the change may still happen",
-        r"may still happen",
-        ("HostDeadline",),
-        "a change was asked (test_program: only a change without an answer may still happen)",
-    ),
-    Kind(
-        "wait longer",
-        r"--timeout\b",
-        ("HostDeadline",),
-        "a stage's own end was reached, and --timeout moves it (test_deadlines)",
-    ),
-    Kind(
-        "free the disk",
+    "it is a bug, since the code rules it out": (r"\bbug\b", {"ProgramFailed", "cls", "InUse"}),
+    "shut a VM down, which is known to hold it": (r"^shut \S+ (\S+ )?down first", {"InUse"}),
+    "start libvirt, which did not answer over a connection that stands": (r"systemctl start libvirtd", {"Unreachable"}),
+    "a change that was asked may still happen": (r"may still happen", {"HostDeadline"}),
+    "wait longer, where a stage's own end was reached": (r"--timeout\b", {"HostDeadline"}),
+    "free the disk, where a write was refused": (
         r"^(make room|free some space|is the disk full|`?df )",
-        ("LedgerUnwritable", "StoreError", "ExportError", "VgpumgrError"),
-        "a write was refused",
+        {"LedgerUnwritable", "StoreError", "ExportError", "VgpumgrError"},
     ),
-    Kind(
-        "change the inventory",
+    "change the inventory, whose file and line are in the message": (
         r"change the inventory",
-        ("ConflictingClaim", "UsageError"),
-        "a declaration says something else, and its file and line are in the message",
+        {"ConflictingClaim", "UsageError"},
     ),
-)
+}
 
 # Options of ours that a hint may name without a command: whoever reads it has just run one that has them.
 _OPTION = re.compile(r"(?<![\w=-])--[a-z][a-z-]+")
@@ -208,24 +132,19 @@ def test_the_hints_are_found() -> None:
     assert {"Busy", "InUse", "NoCapacity", "HostDeadline", "StoreError"} <= {hint.given_with for hint in collect()}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.what)
-def test_a_hint_of_a_kind_is_given_with_the_errors_it_is_true_of(kind: Kind) -> None:
-    found = [hint for hint in collect() if re.search(kind.says, hint.text)]
-    wrong = [f"{hint.where}: {hint.given_with}: {hint.text}" for hint in found if hint.given_with not in kind.classes]
-    assert not wrong, f"not true of these ({kind.why}): {wrong}"
+@pytest.mark.parametrize(("says", "classes"), KINDS.values(), ids=KINDS)
+def test_a_hint_is_given_with_the_errors_it_is_true_of(says: str, classes: set[str]) -> None:
+    found = [hint for hint in collect() if re.search(says, hint.text)]
+    assert [hint for hint in found if hint.given_with not in classes] == []
 
 
 def test_each_command_that_a_hint_names_is_one_of_ours_with_these_options() -> None:
-    wrong = []
-    seen = 0
-    for hint in collect():
-        for line in _commands(hint):
-            seen += 1
-            problem = _problem(line)
-            if problem is not None:
-                wrong.append(f"{hint.where}: {line}: {problem}")
-    assert seen > 30
-    assert not wrong
+    said = [line for hint in collect() for line in re.findall(rf"`(vgpumgr (?!{sentences.GAP})[^`]*)`", hint.text)]
+    built = [line for file in _files() if "command(" in sources.text(file) for line in _built(sources.tree(file))]
+    assert len(said) > 20
+    assert len(built) > 20
+    wrong = [f"{line}: {problem}" for line in (*said, *built) if (problem := _problem(line)) is not None]
+    assert wrong == []
 
 
 def test_each_option_that_a_hint_names_is_one_of_ours() -> None:
@@ -238,17 +157,8 @@ def test_each_option_that_a_hint_names_is_one_of_ours() -> None:
     assert not wrong
 
 
-def _commands(hint: Hint) -> Iterator[str]:
-    """`vgpumgr …` in backquotes, or as the whole of a hint's beginning."""
-    yield from re.findall(r"`(vgpumgr [^`]*)`", hint.text)
-    if hint.text.startswith("vgpumgr "):
-        words = hint.text.split()
-        # A command at the beginning of a sentence ends where words of the sentence begin.
-        yield " ".join(words[: next((at for at, word in enumerate(words) if word in ("says", "shows", "with")), None)])
-
-
 def _problem(line: str) -> str | None:
-    words = [_SAMPLES.get(word, word) for word in shlex.split(line.replace(GAP, "x1").replace("…", "4Q"))][1:]
+    words = [_SAMPLES.get(word, word) for word in shlex.split(line.replace("…", "4Q"))][1:]
     words = ["3" if words[at - 1] == "--confirm-destroys" else word for at, word in enumerate(words)]
     command: click.Command = program
     context = click.Context(program, info_name="vgpumgr")

@@ -63,17 +63,12 @@ def test_a_pci_address_is_written_as_sysfs_writes_it(text: str, canonical: str) 
 
 
 @LAW
-@given(st.uuids(), st.sampled_from(["gpu-{}", "GPU-{}", " GPU-{} "]), st.booleans())
-def test_a_gpu_uuid_has_one_canonical_form_that_reads_back(value: uuid_module.UUID, form: str, upper: bool) -> None:
-    text = form.format(str(value).upper() if upper else value)
-    assert names.parse_gpu_uuid(text) == names.parse_gpu_uuid(names.parse_gpu_uuid(text)) == f"GPU-{value}"
-
-
-@LAW
 @given(st.uuids())
 def test_a_uuid_has_one_canonical_form_that_reads_back(value: uuid_module.UUID) -> None:
     for text in (str(value), str(value).upper(), value.hex, "{" + str(value) + "}"):
         assert names.parse_uuid(text) == str(value)
+    for text in (f"gpu-{value}", f"GPU-{str(value).upper()}", f" GPU-{value} "):
+        assert names.parse_gpu_uuid(text) == names.parse_gpu_uuid(names.parse_gpu_uuid(text)) == f"GPU-{value}"
 
 
 @LAW

@@ -1,0 +1,37 @@
+"""The texts of a source file as they are printed: what is put in at run time stands as a word, and docstrings are left out."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GAP = "x1"
+
+
+def text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(value)):
+            return value
+        case ast.JoinedStr(values=values):
+            return "".join(text(value) if isinstance(value, ast.Constant) else GAP for value in values)
+        case ast.BinOp(left=left, right=right):
+            return text(left) + text(right)
+        case _:
+            return GAP
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in documents | within:
+            yield text(node)
