@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pynvml
 import yaml
 
 from tests.unit.host.fakehost import FakeHost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FOLDER = Path(__file__).parents[1] / "cases/sysfs"
 
@@ -151,70 +146,3 @@ def _put_vendor_vfs(host: FakeHost, pci: str, vfs: dict[str, Any], capture: Capt
         current = vfs.get("set", {}).get(index, 0)
         host.put(f"{function}/nvidia/current_vgpu_type", str(current))
         host.put(f"{function}/nvidia/creatable_vgpu_types", "\n".join([header, *([] if current else free)]))
-
-
-@dataclass(frozen=True)
-class Running:
-    """A vGPU that `nvidia-smi vgpu -q` tells as running."""
-
-    instance: int
-    vm_uuid: str
-    vm_name: str
-    type_id: int
-
-
-def running(capture: Capture) -> list[Running]:
-    """What the captured nvidia-smi tells; nothing where there is none."""
-    text = capture.text("nvidia-smi-vgpu-q.txt") or ""
-    rows = [dict(re.findall(r"^ *(.*?) +: (.*)$", part, re.MULTILINE)) for part in re.split(r"(?=vGPU ID  )", text)[1:]]
-    return [
-        Running(
-            instance=int(row["vGPU ID"]),
-            vm_uuid=row["VM UUID"],
-            vm_name=row["VM Name"],
-            type_id=int(row["vGPU Type"]),
-        )
-        for row in rows
-    ]
-
-
-class CapturedNvml:
-    """NVML of the host that was captured; `mdev_uuid` answers for nvmlVgpuInstanceGetMdevUUID. The rest is not supported."""
-
-    NVMLError = pynvml.NVMLError
-
-    def __init__(self, capture: Capture, mdev_uuid: Callable[[], Any]) -> None:
-        rows = {row.instance: row for row in running(capture)}
-        self._answers: dict[str, Callable[..., Any]] = {
-            "nvmlInit": lambda: None,
-            "nvmlShutdown": lambda: None,
-            "nvmlSystemGetNVMLVersion": lambda: capture.machine["driver"],
-            "nvmlDeviceGetHandleByPciBusId": lambda pci: pci,
-            "nvmlDeviceGetMemoryInfo": lambda pci: SimpleNamespace(total=1 << 30, used=0),
-            "nvmlDeviceGetUUID": lambda pci: capture.machine["gpus"][pci]["uuid"],
-            "nvmlDeviceGetName": lambda pci: capture.machine["gpus"][pci]["name"],
-            "nvmlDeviceGetSupportedVgpus": lambda _pci: [],
-            "nvmlDeviceGetActiveVgpus": lambda _pci: list(rows),
-            "nvmlVgpuInstanceGetVmID": lambda instance: (rows[instance].vm_uuid, pynvml.NVML_VGPU_VM_ID_UUID),
-            "nvmlVgpuInstanceGetType": lambda instance: rows[instance].type_id,
-            "nvmlVgpuInstanceGetMdevUUID": lambda _instance: mdev_uuid(),
-        }
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("nvml"):
-            return getattr(pynvml, name)
-        return self._answers.get(name, _refuse)
-
-
-def _refuse(*_: object) -> Any:
-    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-
-def handles_of(capture: Capture) -> Iterator[tuple[Running, str]]:
-    """Each running VM with the /dev/vfio path that it has open, in the order of `machine.yaml`'s VFs."""
-    groups = [
-        f"/dev/vfio/{facts['vfs']['first_group'] + index}"
-        for facts in capture.machine["gpus"].values()
-        for index in facts.get("vfs", {}).get("set", {})
-    ]
-    yield from zip(running(capture), groups, strict=True)
