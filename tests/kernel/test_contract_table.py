@@ -65,13 +65,6 @@ def test_a_write_that_waits_is_begun_before_it_is_waited_for() -> None:
         assert len(set(begun)) == len(begun), row.name
 
 
-def test_equal_answers_are_no_difference() -> None:
-    record = play.Record()
-    record.put("lab", ROW, seen())
-    record.put("debian12", ROW, seen())
-    assert play.differences([ROW], record, ("lab", "debian12")) == []
-
-
 def test_another_answer_is_a_difference_and_explained_only_where_the_table_says_why() -> None:
     record = play.Record()
     record.put("lab", ROW, seen())

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kernel.cards import HARDWARE, hardware, header, kinds, mig_of
-from vgpumgr.errors import LabError
 from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import Driver
@@ -17,8 +16,6 @@ from vgpumgr.lab.sysfs.tree import NVML_PATH, PROC_DRIVER_PATH, Tree
 from vgpumgr.lab.sysfs.vgpu_nodes import describe
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from vgpumgr.lab.driver.model import Gpu, TypeSpec
 
 MODULE = HARDWARE.with_name("module")
@@ -155,17 +152,3 @@ def test_each_profile_has_the_places_that_a_lab_host_knows(printed: list[str]) -
             assert f"profile {one.id} of {number} has {one.slices} slices of size {one.size} at {starts}" in printed
             told += 1
     assert told == sum(" slices of size " in line for line in printed) > 0
-
-
-@pytest.mark.parametrize(
-    ("hosts", "why"),
-    [
-        ("kvm01: {boards: [T4]}, kvm02: {boards: [T4]}", "2 hosts"),
-        ('kvm01: {boards: [{board: T4, pci: "0001:41:00.0"}]}', "domain 0"),
-    ],
-)
-def test_a_spec_that_the_module_has_no_buses_for_is_refused(tmp_path: Path, hosts: str, why: str) -> None:
-    spec = tmp_path / "other.yml"
-    spec.write_text(f"hosts: {{{hosts}}}\n", encoding="utf-8")
-    with pytest.raises(LabError, match=why):
-        header(hardware(spec))

@@ -6,14 +6,13 @@ import copy
 import uuid
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission
 from vgpumgr.lab.driver.addresses import vf_pci
-from vgpumgr.lab.driver.boards import board, board_codes
+from vgpumgr.lab.driver.boards import board
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.driver.model import Gpu, HostState
 
@@ -105,20 +104,6 @@ def test_a_gpu_never_holds_more_than_its_types_allow_nor_two_sizes_nor_two_on_on
 
 @settings(deadline=None)
 @given(setup=setups, script=moves, where=st.integers(0, 40), which=st.integers(0, 40))
-def test_what_is_listed_as_creatable_is_exactly_what_a_create_accepts(
-    setup: tuple[str, str], script: list[tuple[bool, int, int]], where: int, which: int
-) -> None:
-    driver, gpu = one_gpu(*setup)
-    play(driver, gpu, script)
-    vf = None if gpu.framework == MDEV_PF else where % gpu.board.vfs
-    kind = gpu.board.types[which % len(gpu.board.types)]
-    listed = kind in admission.creatable_on(gpu, vf)
-    assert listed == (admission.available(gpu, vf, kind) > 0)
-    assert (create(driver, gpu, vf, kind) is not None) == listed
-
-
-@settings(deadline=None)
-@given(setup=setups, script=moves, where=st.integers(0, 40), which=st.integers(0, 40))
 def test_a_removal_undoes_a_create_exactly(
     setup: tuple[str, str], script: list[tuple[bool, int, int]], where: int, which: int
 ) -> None:
@@ -130,15 +115,3 @@ def test_a_removal_undoes_a_create_exactly(
     if key is not None:
         remove(driver, gpu, key)
     assert (gpu.vgpus, driver.creatable(PCI)) == before
-
-
-@pytest.mark.parametrize("code", board_codes())
-def test_every_type_of_every_board_fills_its_board_to_its_maximum_and_no_further(code: str) -> None:
-    framework = VENDOR_VFIO if board(code, "test").vfs else MDEV_PF
-    for kind in board(code, "test").types:
-        driver, gpu = one_gpu(code, framework)
-        most = min(kind.max_instances, admission.MAX_TIME_SLICED, gpu.board.vfs or 99)
-        for index in range(most):
-            assert create(driver, gpu, index if gpu.board.vfs else None, kind) is not None
-        assert create(driver, gpu, min(most, gpu.board.vfs - 1) if gpu.board.vfs else None, kind) is None
-        assert kind.id not in driver.creatable(PCI)

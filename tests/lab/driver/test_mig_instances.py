@@ -70,16 +70,6 @@ def test_an_instance_with_all_media_engines_leaves_the_others_none() -> None:
     assert error_of(lambda: cut(driver, gpu, "1g.24gb+me.all", 0)) == "ENOSPC"
 
 
-def test_without_mig_mode_there_are_no_instances() -> None:
-    driver, gpu = mig_gpu("H100")
-    driver.set_vfs(PCI, on=False)
-    driver.set_mig(PCI, on=False)
-    assert error_of(lambda: driver.create_instance(PCI, 19)) == "EOPNOTSUPP"
-    assert error_of(lambda: driver.destroy_instance(PCI, 1)) == "EOPNOTSUPP"
-    assert error_of(lambda: driver.destroy_compute(PCI, 1)) == "EOPNOTSUPP"
-    assert gpu.instances == []
-
-
 def test_the_same_instance_made_again_has_another_id() -> None:
     driver, gpu = mig_gpu("A100")
     for name, ids in (("3g.20gb", {1, 2}), ("2g.10gb", {3, 4, 5, 6}), ("1g.5gb", set(range(7, 15))), ("7g.40gb", {0})):
@@ -196,18 +186,6 @@ def test_an_instance_without_compute_instances_takes_a_vgpu_too() -> None:
     driver, gpu = mig_gpu("A100")
     driver.create_instance(PCI, profile(gpu, "2g.10gb").id)
     put(driver, gpu, 0, backed(gpu, "2-10C"))
-
-
-def test_each_vf_offers_a_type_as_long_as_an_instance_has_room() -> None:
-    driver, gpu = mig_gpu("A100", MDEV_VF)
-    kind = backed(gpu, "1-5C")
-    assert admission.available(gpu, 0, kind) == 0
-    cut(driver, gpu, "1g.5gb")
-    assert [admission.available(gpu, vf, kind) for vf in (0, 15)] == [1, 1]
-    assert driver.creatable(PCI) == (kind.id,)
-    assert create(driver, gpu, 0, kind) is not None
-    assert [admission.available(gpu, vf, kind) for vf in (0, 15)] == [0, 0]
-    assert driver.creatable(PCI) == ()
 
 
 def test_on_rtx_pro_several_vgpus_of_one_size_share_an_instance() -> None:

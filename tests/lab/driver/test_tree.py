@@ -245,13 +245,3 @@ def test_an_mdev_parent_has_the_types_of_both_modes_and_those_of_the_other_mode_
     assert sysfs.read(f"/bus/mdev/devices/{A}/nvidia/gpu_instance_id") == f"{instance.id}\n"
     assert sysfs.read(f"/bus/mdev/devices/{A}/nvidia/placement_id") == "Not Applicable\n"
     assert sysfs.read(f"/class/mdev_bus/{VF1}/mdev_supported_types/nvidia-475/{free}") == "0\n"
-
-
-def test_vfs_that_sriov_manage_takes_away_are_gone_from_sys() -> None:
-    sysfs = Sys("mig")
-    sysfs.driver.set_vfs("0000:41:00.0", on=False)
-    assert sysfs.read("/bus/pci/devices/0000:41:00.0/sriov_numvfs") == "0\n"
-    assert VF0 not in sysfs.list("/class/mdev_bus")
-    assert "0000:81:00.4" in sysfs.list("/class/mdev_bus")
-    sysfs.driver.set_vfs("0000:41:00.0", on=True)
-    assert VF0 in sysfs.list("/class/mdev_bus")

@@ -11,7 +11,7 @@ import pytest
 from tests import slow_line
 
 if TYPE_CHECKING:
-    from tests.lab_fixtures import Lab, LabFactory
+    from tests.lab_fixtures import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -87,13 +87,6 @@ def test_an_mdev_made_over_ssh_has_its_vfio_node_and_is_in_the_log_of_its_host_a
     assert (made["path"].endswith("/create"), made["data"], made["errno"]) == (True, f"{uuid}\n", None)
     assert removed["path"].endswith("/remove")
     assert lab.revisions()["kvm02"] == before["kvm02"]
-
-
-def test_a_foreign_vgpu_is_there_with_its_vm(lab_factory: LabFactory) -> None:
-    """kvm03 of mixed-fleet has a vGPU that a definition names which is not ours."""
-    lab = lab_factory("mixed-fleet")
-    (uuid,) = lab.must("kvm03", "ls /sys/bus/mdev/devices").split()
-    assert uuid in lab.must("kvm03", "virsh dumpxml legacy01")
 
 
 def test_no_deadline_passes_over_a_line_that_is_slow_and_loses_much(mdev_vf_lab: Lab, tmp_path: Path) -> None:

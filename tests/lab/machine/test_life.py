@@ -30,13 +30,6 @@ def own(lab_factory: LabFactory) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(scope="module")
-def vendor(lab_factory: LabFactory) -> Iterator[Lab]:
-    lab = lab_factory("vendor-vfio", shared=False)
-    yield lab
-    lab.down()
-
-
 def make_mdev(lab: Lab, vm: str) -> None:
     """A 4Q on kvm01's first VF, named by the VM's definition."""
     types = "/sys/bus/pci/devices/0000:41:00.4/mdev_supported_types"
@@ -113,28 +106,6 @@ def test_reboot_ends_a_removal_that_waits(own: Lab) -> None:
         own.control("kvm01", "reboot")
         removal.wait(300)  # with what, is chance: its shell is killed with the holder or just after it
     own.must("kvm01", "cat > /tmp/device.xml && virsh detach-device vm05 /tmp/device.xml --config", text=hostdev())
-
-
-def test_hold_of_a_vendor_vfio_vf_opens_both_nodes(vendor: Lab) -> None:
-    """On vendor-vfio the group and the VF's own device are open."""
-    vf = "/sys/bus/pci/devices/0000:41:00.4"
-    listing = vendor.must("kvm01", f"cat {vf}/nvidia/creatable_vgpu_types")
-    kind = next(line.split(":")[0].strip() for line in listing.splitlines() if line.endswith("L40S-4Q"))
-    vendor.must("kvm01", f"echo {kind} > {vf}/nvidia/current_vgpu_type")
-    device = (
-        "<hostdev mode='subsystem' type='pci' managed='no'><source>"
-        "<address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/></source></hostdev>"
-    )
-    vendor.must("kvm01", "cat > /tmp/device.xml && virsh attach-device vm02 /tmp/device.xml --config", text=device)
-
-    answer = vendor.control("kvm01", "hold", vm="vm02")
-
-    assert answer["devices"] == ["0000:41:00.4"]
-    assert open_vfio(vendor) == sorted(answer["nodes"])
-    assert [node.rsplit("/", 1)[0] for node in answer["nodes"]] == ["/dev/vfio", "/dev/vfio/devices"]
-    assert vendor.ssh("kvm01", f"echo 0 > {vf}/nvidia/current_vgpu_type").returncode != 0
-    vendor.control("kvm01", "release", vm="vm02")
-    vendor.must("kvm01", f"echo 0 > {vf}/nvidia/current_vgpu_type")
 
 
 def test_hold_wants_a_vm_with_a_vgpu(own: Lab) -> None:

@@ -81,11 +81,3 @@ def test_foreign_instances_are_there_until_the_first_reboot_and_the_mode_stays_o
         assert numvfs(lab, host) == "8"
     assert "No GPU instances" in lab.ssh("kvm01", "nvidia-smi", "mig", "-lgi").stdout
     assert "No MIG-enabled" in lab.ssh("kvm02", "nvidia-smi", "mig", "-lgi").stdout
-
-
-def test_what_was_asked_of_mig_is_among_the_writes(lab: Lab) -> None:
-    before = lab.revisions()["kvm01"]
-    lab.must("kvm01", "nvidia-smi", "mig", "-cgi", "19:6")
-    written = [(write["data"].strip(), write["errno"]) for write in lab.writes("kvm01", since=before)]
-    assert written == [(f"create-instance pci={GPU} profile=19 start=6", None)]
-    lab.must("kvm01", "nvidia-smi", "mig", "-dgi")

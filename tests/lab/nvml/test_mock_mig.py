@@ -73,13 +73,6 @@ def test_the_mode_changes_with_a_reset_on_an_a100(live: Callable[..., Live]) -> 
     assert one.ask(set_mode(2)) == INVALID_ARGUMENT
 
 
-def test_the_mode_changes_at_once_on_an_h100(live: Callable[..., Live]) -> None:
-    one = live("mig", "kvm02")
-    one.host.driver.set_vfs(one.host.gpu.pci, on=False)
-    assert [one.ask(set_mode(0)), one.ask(MODE)] == [0, [0, 0]]
-    assert [one.ask(set_mode(1)), one.ask(MODE)] == [0, [1, 1]]
-
-
 def test_a_board_without_mig_knows_none_of_it(live: Callable[..., Live]) -> None:
     one = live("mdev-vf")
     calls = (MODE, set_mode(1), profile(0), profile(0, 1), places(19), create(19), create(19, 0), of_profile(19))
@@ -215,14 +208,6 @@ def test_a_compute_instance_is_made_over_the_whole_instance_and_keeps_it(live: C
         of_profile(9, then=computes(2, "[nvmlComputeInstanceDestroy(c), attempt(nvmlComputeInstanceDestroy, c)]"))
     ) == [[[0, INVALID_ARGUMENT]]]
     assert one.ask(of_profile(9, then="nvmlGpuInstanceDestroy(i)")) == [0]
-
-
-def test_an_instance_with_a_vgpu_is_in_use(live: Callable[..., Live]) -> None:
-    one = live("mig", "kvm02")
-    cut(one.host.driver, one.host.gpu, "1g.10gb", 0)
-    one.host.make_vgpu("1-10C")
-    one.host.driver.destroy_compute(one.host.gpu.pci, one.host.gpu.instances[0].compute[0].serial)
-    assert one.ask(of_profile(19, then="attempt(nvmlGpuInstanceDestroy, i)")) == [IN_USE]
 
 
 # types and vGPUs

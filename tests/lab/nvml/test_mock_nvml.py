@@ -298,14 +298,6 @@ def test_what_follows_the_end_is_of_a_later_moment_and_not_read(nvml: Nvml, host
     assert nvml.ask(text, "len(gpus)") == len(host.gpus)
 
 
-def test_an_injected_error_hits_its_function_only(nvml: Nvml, host: Host) -> None:
-    host.driver.set_fault("nvml:DeviceGetActiveVgpus:999")
-    assert nvml.ask(host, "attempt(nvmlDeviceGetActiveVgpus, gpus[0])") == {"nvml": 999}
-    assert nvml.ask(host, "nvmlDeviceGetUUID(gpus[0])") == host.gpu.uuid
-    host.driver.clear_faults()
-    assert nvml.ask(host, "attempt(nvmlDeviceGetActiveVgpus, gpus[0])") == []
-
-
 def test_a_lost_gpu_does_not_take_the_others_along(nvml: Nvml, make_host: Callable[[str], Host]) -> None:
     host = make_host("mdev-vf")
     host.driver.set_fault(f"gpu-lost:{host.gpu.pci}")

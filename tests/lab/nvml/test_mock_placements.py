@@ -110,11 +110,3 @@ def test_a_list_too_short_is_refused_with_its_length(nvml: Nvml, make_host: Call
         " for p in [c_nvmlVgpuPlacementList_v2_t(version=VgpuPlacementList_v2, count=2, placementIds=(ctypes.c_uint * 2)())]][0]"
     )
     assert nvml.ask(host, code.replace("{kind}", str(kind))) == [7, 4]
-
-
-def test_what_cannot_be_set_is_refused(live: Callable[[str], Live]) -> None:
-    one = live("vendor-vfio")
-    assert one.ask(set_mode(2)) == INVALID_ARGUMENT
-    one.host.gpu.vfs_on = False
-    assert one.ask(set_mode(1)) == NOT_SUPPORTED
-    assert live("mdev-pf").ask(set_mode(1)) == FUNCTION_NOT_FOUND

@@ -78,15 +78,6 @@ def test_without_arr_the_union_is_a_slice(live: Callable[[str], Live]) -> None:
     assert (policy, arr, time_slice) == (2, OFF, 5_000_000)
 
 
-def test_only_the_gpu_that_was_named_changes(live: Callable[[str], Live]) -> None:
-    one = live("mdev-vf")
-    assert one.ask(set_v1(2).replace("gpus[0]", "gpus[1]")) == 0
-    assert [gpu.schedulers[Engine.GRAPHICS].policy for gpu in one.host.gpus] == [
-        Policy.BEST_EFFORT,
-        Policy.EQUAL_SHARE,
-    ]
-
-
 def test_the_v2_calls_are_there_from_r595_on_and_speak_of_one_engine(live: Callable[[str], Live]) -> None:
     old = live("mdev-vf")
     assert [old.ask(code) for code in (set_v2(1, 2), get_v2(1))] == [FUNCTION_NOT_FOUND] * 2
@@ -159,14 +150,6 @@ def test_on_r595_there_is_no_line_and_no_option_for_arr(live: Callable[[str], Li
     assert [name for name, _ in lines_of(one.smi("-ss", "-i", "0")[0])][2:] == ["Average Factor", "Time Slice(ns)"]
 
 
-def test_nvidia_smi_s_refusals_name_the_gpu(live: Callable[[str], Live]) -> None:
-    one = live("mdev-vf")
-    assert one.smi("set-scheduler-state", "-p", "7") == ("Requested vGPU scheduler policy is not supported.\n", 3)
-    one.host.make_vgpu()
-    out, status = one.smi("set-scheduler-state", "-p", "2")
-    assert (out, status) == ("Unable to set vGPU scheduler state for GPU 00000000:41:00.0: Not Supported\n", 3)
-
-
 @pytest.mark.parametrize(
     "words",
     ["", "-p", "-p two", "-p 2 -a 2", "-p 2 -ts 2000000", "-p 2 -a 0 -asf 480", "-p 2 -a 0 -aavg 3", "-p 2 -q"],
@@ -175,15 +158,3 @@ def test_options_that_do_not_go_together_are_refused_unasked(live: Callable[[str
     one = live("mdev-vf")
     assert one.smi("set-scheduler-state", *words.split())[1] == 2
     assert one.sys.writes == []
-
-
-def test_the_caps_of_nvidia_smi_are_nvml_s(live: Callable[[str], Live]) -> None:
-    out, status = live("mdev-vf").smi("-sc", "-i", "0")
-    assert status == 0
-    assert re.findall(r"(Best Effort|Equal Share|Fixed Share)$", out, re.MULTILINE) == [
-        "Best Effort",
-        "Equal Share",
-        "Fixed Share",
-    ]
-    values = [value for _, value in lines_of(out)][1:]
-    assert values == ["Supported", "30000000 ns", "1000000 ns", "960", "63", "60", "1"]

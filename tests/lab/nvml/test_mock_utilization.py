@@ -77,17 +77,6 @@ def test_nothing_newer_is_not_found_until_the_next_tick(nvml: Nvml, host: Host) 
     assert nvml.ask(host, SAMPLES.format(seen))[0][1] == seen + TICK_US
 
 
-def test_a_sample_is_the_mean_since_the_last_one_seen(nvml: Nvml, host: Host) -> None:
-    """One second at 80 % and three at 20 %: 35 in all, 20 since then."""
-    key = run_vm(host, host.vm_uuid, host.mdev_uuid)
-    load(host, key, sm=80)
-    host.clock_us += SECOND_US
-    load(host, key, sm=20)
-    seen = host.clock_us
-    host.clock_us += 3 * SECOND_US
-    assert [nvml.ask(host, SAMPLES.format(since))[0][2] for since in (0, seen)] == [35, 20]
-
-
 def test_what_is_older_than_the_buffer_is_forgotten(nvml: Nvml, host: Host) -> None:
     key = run_vm(host, host.vm_uuid, host.mdev_uuid)
     load(host, key, sm=100)
@@ -226,6 +215,8 @@ def test_nvidia_smi_shows_the_same_numbers(smi: Smi, host: Host) -> None:
     summary, _ = smi.run(host)
     assert {len(line) for line in summary.splitlines()[1:] if line} == {91}
     assert " 60% " in summary
+    assert f"4096MiB /  {host.gpu.board.framebuffer_mib}MiB" in summary
+    assert "M+C+G   vgpu" in summary
     assert _values(smi.run(host, "vgpu", "-q")[0], "Utilization", 4) == ["60 %", "20 %", "10 %", "5 %"]
     assert _values(smi.run(host, "vgpu", "-q")[0], "FB Memory Usage", 3)[1:] == ["1024 MiB", "3072 MiB"]
     assert _values(smi.run(host, "-q", "-i", "0")[0], "Utilization", 2) == ["60 %", "20 %"]

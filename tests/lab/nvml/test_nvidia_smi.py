@@ -33,15 +33,6 @@ def test_the_list_names_each_gpu_with_its_uuid(smi: Smi, host: Host) -> None:
     assert (out.splitlines(), status) == (wanted, 0)
 
 
-def test_the_summary_has_straight_edges_and_the_memory_in_use(smi: Smi, host: Host) -> None:
-    host.start_vm()
-    out, status = smi.run(host)
-    assert status == 0
-    assert f"4096MiB /  {host.gpu.board.framebuffer_mib}MiB" in out
-    assert "M+C+G   vgpu" in out
-    assert {len(line) for line in out.splitlines()[1:] if line} == {91}
-
-
 def test_the_vgpu_table_shows_the_vm_of_a_running_vgpu(smi: Smi, host: Host) -> None:
     vgpu = host.start_vm("vm01")
     out, status = smi.run(host, "vgpu")
