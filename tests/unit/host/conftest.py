@@ -156,16 +156,12 @@ def launch(running: list[Program]) -> Callable[..., Program]:
 
 
 @pytest.fixture
-def run_program(running: list[Program], launch: Callable[..., Program]) -> Callable[..., Program]:
+def run_program(running: list[Program]) -> Callable[..., Program]:
     """Start the host program on a fake root: run_program(root, "--lease", 1). It has greeted when this returns."""
 
     def start(root: Path, *options: str | float) -> Program:
-        arguments = [str(root), *map(str, options)]
-        if "--real" in options:  # finds the library that the environment names, as only a new interpreter does
-            program = launch("-m", "tests.unit.host.program_runner", *arguments)
-        else:
-            program = Program(Forked(arguments))
-            running.append(program)
+        program = Program(Forked([str(root), *map(str, options)]))
+        running.append(program)
         assert program.read_line().startswith(b"VGPUMGR/1 ")
         return program
 

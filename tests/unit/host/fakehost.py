@@ -3,6 +3,8 @@
 The lab's FUSE host is the better imitation, and tests of whole journeys use that; this one can be broken file by file.
 """
 
+# ruff: noqa: PTH103, PTH115, PTH211 -- a host is a hundred files, and each test makes one: pathlib takes thrice as long
+
 from __future__ import annotations
 
 import errno
@@ -13,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.host.files import Root
+from vgpumgr.host.files import Root, read_all
 from vgpumgr.host.ledger import ledger
 from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS
 from vgpumgr.host.server import Server
@@ -23,11 +25,15 @@ from vgpumgr.host.timing import Timing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.unit.host.fakenvml import FakeNvml
+
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 BOOT = "b7000000-0000-4000-8000-000000000001"
 GPU_A = "0000:41:00.0"
 GPU_B = "0000:81:00.0"
 UUID_A = "GPU-aaaaaaaa-0000-4000-8000-000000000001"
 UUID_B = "GPU-bbbbbbbb-0000-4000-8000-000000000002"
+TWO_GPUS = ((GPU_A, UUID_A), (GPU_B, UUID_B))
 VM = "6a1f0000-0000-4000-8000-000000000001"
 OTHER_VM = "6a1f0000-0000-4000-8000-000000000002"
 MDEV = "9e0d0000-0000-4000-8000-000000000001"
@@ -38,6 +44,7 @@ MIG_TYPES = {700: 14, 701: 19}  # MIG-backed types, and the ids of their profile
 
 MDEV_PF, MDEV_VF, VENDOR = "mdev-pf", "mdev-vf", "vendor-vfio"
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR)
+HARDWARE = (MDEV_VF, VENDOR)  # the two kinds: an mdev, whatever its parent is, and a VF with a type
 
 
 class FakeHost:
@@ -45,6 +52,7 @@ class FakeHost:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._top = str(root)
 
     @classmethod
     def build(
@@ -78,27 +86,46 @@ class FakeHost:
         return self.root / absolute[1:]
 
     def put(self, absolute: str, text: str) -> Path:
-        path = self.path(absolute)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{text}\n")
-        return path
+        self._write(absolute, f"{text}\n")
+        return self.path(absolute)
+
+    def _write(self, absolute: str, text: str) -> None:
+        where = f"{self._top}{absolute}"
+        try:
+            descriptor = os.open(where, _WRITE, 0o644)
+        except FileNotFoundError:
+            self._make_folder(where)
+            descriptor = os.open(where, _WRITE, 0o644)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
 
     def link(self, absolute: str, to: str) -> None:
-        path = self.path(absolute)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(os.path.relpath(self.path(to), path.parent))
+        where, target = f"{self._top}{absolute}", "../" * (absolute.count("/") - 1) + to[1:]
+        try:
+            os.symlink(target, where)
+        except FileNotFoundError:
+            self._make_folder(where)
+            os.symlink(target, where)
+
+    @staticmethod
+    def _make_folder(of: str) -> None:
+        os.makedirs(of.rpartition("/")[0], exist_ok=True)
 
     def tree(self) -> dict[str, str]:
         """Everything below the root, to see that nothing was written."""
-        found = {}
-        for path in sorted(self.root.rglob("*")):
-            name = str(path.relative_to(self.root))
-            if path.is_symlink():
-                found[name] = f"-> {path.readlink()}"
-            elif path.is_file():
-                found[name] = path.read_text()
-            else:
-                found[name] = "/"
+        found: dict[str, str] = {}
+        folders = [self._top]
+        for folder in folders:
+            for entry in os.scandir(folder):
+                name = entry.path[len(self._top) + 1 :]
+                if entry.is_symlink():
+                    found[name] = f"-> {os.readlink(entry.path)}"
+                elif entry.is_file():
+                    found[name] = read_all(entry.path).decode()
+                else:
+                    found[name] = "/"
+                    if entry.is_dir():
+                        folders.append(entry.path)
         return found
 
     # the machine
@@ -521,26 +548,41 @@ def locked(host: FakeHost, **injected: Any) -> Asker:
     return asker
 
 
-def execute(host: FakeHost, step: dict[str, Any], deadline_s: float = 10, **injected: Any) -> dict[str, Any]:
-    """The answer to one step, by a host program that then gives the lock back."""
-    server = make_server(host, **injected)
+def execute(
+    host: FakeHost, step: dict[str, Any], deadline_s: float = 10, *, nvml: FakeNvml | None = None, **injected: Any
+) -> dict[str, Any]:
+    """The answer to one step, by a host program that then gives the lock back. `nvml`: the host's; none: it has no NVML."""
+    server = make_server(host, nvml=no_nvml if nvml is None else lambda: nvml, **injected)
     asker = Asker(server.answer)
     asker.lock()
     try:
         return asker.execute(step, deadline_s)
     finally:
         server.close()
+        assert nvml is None or nvml.opened == 0, "an open NVML blocks sriov-manage"
 
 
-def observe(host: FakeHost, **injected: Any) -> dict[str, Any]:
+def ask(host: FakeHost, nvml: FakeNvml | None, verb: str, **fields: Any) -> dict[str, Any]:
+    """The answer to one request without the lock."""
+    server = make_server(host, nvml=no_nvml if nvml is None else lambda: nvml)
+    answer = Asker(server.answer).ask(verb, wait_s=0, **fields)
+    assert nvml is None or nvml.opened == 0, "an open NVML blocks sriov-manage"
+    return answer
+
+
+def observe(host: FakeHost, nvml: FakeNvml | None = None) -> dict[str, Any]:
     """A snapshot of the host."""
-    snapshot: dict[str, Any] = Asker(make_server(host, **injected).answer).ask("observe", wait_s=0)["ok"]
+    snapshot: dict[str, Any] = ask(host, nvml, "observe")["ok"]
     return snapshot
 
 
 def why(snapshot: dict[str, Any], what: str, gpu: str | None = None) -> str:
     """Why this is unknown; empty where it is not."""
     return "; ".join(row["why"] for row in snapshot["unknown"] if (row["gpu"], row["what"]) == (gpu, what))
+
+
+def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
+    return FakeHost.build(root, framework, gpus=TWO_GPUS)
 
 
 def host_with_vgpu(

@@ -3,7 +3,6 @@
 --lease S    the lease's length
 --kill POINT SIGKILL itself at this point of a step
 --block      writes never return; the file BEGUN tells that one has begun
---real       writes go to the files, and NVML is the machine's
 --api N      NVML is a fake with the scheduler calls of version N
 --mig        NVML is a fake with MIG
 """
@@ -22,9 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tests.unit.host.fakehost import FakeHost, make_server, no_nvml
 from tests.unit.host.fakemig import FakeMig
 from tests.unit.host.fakenvml import FakeNvml
-from vgpumgr.host.facts.nvml import load_binding
 from vgpumgr.host.files import Root
-from vgpumgr.host.ledger.writer import write_file
 from vgpumgr.host.program import Channel, end_on_signals, serve
 
 if TYPE_CHECKING:
@@ -52,7 +49,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--lease", type=float, default=30)
     parser.add_argument("--kill", default="")
     parser.add_argument("--block", action="store_true")
-    parser.add_argument("--real", action="store_true")
     parser.add_argument("--api", type=int)
     parser.add_argument("--mig", action="store_true")
     options = parser.parse_args(arguments)
@@ -67,8 +63,8 @@ def main(arguments: list[str]) -> int:
             time.sleep(3600)
 
     _count_renames(options.kill)
-    write = never if options.block else write_file if options.real else FakeHost(options.root).driver_write
-    nvml: Callable[[], Any] = load_binding if options.real else no_nvml
+    write = never if options.block else FakeHost(options.root).driver_write
+    nvml: Callable[[], Any] = no_nvml
     if options.api:
         fake = FakeNvml(api=options.api, host=FakeHost(options.root), video_takes=True)
         nvml = lambda: fake  # noqa: E731

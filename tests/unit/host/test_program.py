@@ -132,8 +132,8 @@ def test_when_nobody_reads_any_more_it_ends(tmp_path: Path, run_program: Callabl
         b'{"id":1,"do":"unlock"}',
     ],
 )
-def test_what_is_no_request_is_a_bad_request(tmp_path: Path, line: bytes) -> None:
-    server = Server(FakeHost.build(tmp_path).root, nvml=no_nvml)
+def test_what_is_no_request_is_a_bad_request(line: bytes) -> None:
+    server = Server("/nonexistent", nvml=no_nvml)
     answer = server.answer(line)
     assert answer.endswith(b"\n")
     assert json.loads(answer)["err"]["kind"] == "BadRequest"

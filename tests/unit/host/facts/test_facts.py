@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import typing
 from pathlib import Path
@@ -43,6 +44,9 @@ def test_an_empty_gpu_offers_each_of_its_types_on_each_parent(tmp_path: Path, fr
     host = FakeHost.build(tmp_path, framework)
     (gpu,) = observe(host)["gpus"]
     assert (gpu["pci"], gpu["uuid"], gpu["name"], gpu["pci_id"]) == (GPU_A, UUID_A, "NVIDIA A40", "10de:2235")
+    assert gpu["numa_node"] == 0
+    host.put(f"{host.function(GPU_A)}/numa_node", "-1")
+    assert observe(host)["gpus"][0]["numa_node"] is None
     assert gpu["framework"] == framework
     assert [each["id"] for each in gpu["types"]] == [558, 560, 562]
     assert [each["vf_index"] for each in gpu["parents"]] == ([None] if framework == MDEV_PF else [0, 1, 2])
@@ -81,6 +85,7 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
     instance = make_instance(more="of a later version")
     host.put_ledger(make_entry(MDEV_VF, more="of a later version"), blocked_writes=[record], instances=[instance])
     snapshot = observe(host)
+    assert snapshot["boot"] == BOOT
     gpu = snapshot["gpus"][0]
     pairs: list[tuple[dict[str, Any], Any]] = [
         (snapshot, protocol.Observed),
@@ -187,18 +192,17 @@ def test_what_is_no_nvidia_gpu_is_left_out(tmp_path: Path) -> None:
     assert [gpu["pci"] for gpu in observe(host)["gpus"]] == [GPU_A]
 
 
-def test_a_numa_node_of_minus_one_is_none(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
-    assert observe(host)["gpus"][0]["numa_node"] == 0
-    host.put(f"{host.function(GPU_A)}/numa_node", "-1")
-    assert observe(host)["gpus"][0]["numa_node"] is None
-
-
 def test_nvml_that_is_missing_is_unknown_and_never_empty(tmp_path: Path) -> None:
     snapshot = observe(FakeHost.build(tmp_path))
     assert snapshot["active"] is None
     assert snapshot["gpus"][0]["mode"] is None
-    for gpu, what in ((None, "nvml"), (None, "active"), (GPU_A, "mode"), (GPU_A, "framebuffer_mib")):
+    for gpu, what in (
+        (None, "nvml"),
+        (None, "active"),
+        (GPU_A, "mode"),
+        (GPU_A, "framebuffer_mib"),
+        (GPU_A, "scheduler"),
+    ):
         assert "no pynvml here" in why(snapshot, what, gpu)
 
 
@@ -331,7 +335,6 @@ def test_descriptors_that_cannot_be_listed_make_all_handles_unknown(
     assert len(observe(host)["handles"]) == 1
     host.put("/proc/43/fd", "not a directory")
     host.put("/proc/43/stat", stat_line(43, "cat", "S"))
-    host.put("/proc/43/stat", stat_line(43, "cat", "S"))
     snapshot = observe(host)
     assert snapshot["handles"] is None
     assert "process 43" in why(snapshot, "handles")
@@ -384,7 +387,8 @@ def test_any_one_file_may_be_missing_or_a_directory_and_the_rest_is_told(tmp_pat
     host.make_vgpu(step["parent"], 560, step["uuid"])
     host.add_process(41, "/dev/vfio/77")
     files = [path for path in sorted(tmp_path.rglob("*")) if path.is_symlink() or path.is_file()]
-    for path in files:
+    alike = re.compile(r"41:00\.[56]|nvidia-56[02]")  # two of three functions, and two of three types
+    for path in (path for path in files if not alike.search(str(path))):
         aside = path.with_name(path.name + ".aside")
         path.rename(aside)
         assert observe(host)["hostname"] in {"kvm01", ""}, path
@@ -418,10 +422,6 @@ def test_unlock_tells_of_the_touched_gpus_alone(tmp_path: Path) -> None:
     assert len(asker.lock()["gpus"]) == 2
     assert [gpu["pci"] for gpu in asker.ask("unlock", gpu_uuids=[UUID_B])["ok"]["gpus"]] == [GPU_B]
     assert asker.ask("unlock", gpu_uuids=[])["err"]["kind"] == "NotLocked"
-
-
-def test_the_boot_is_this_boots(tmp_path: Path) -> None:
-    assert observe(FakeHost.build(tmp_path))["boot"] == BOOT
 
 
 def test_descriptors_are_all_closed_again(tmp_path: Path) -> None:

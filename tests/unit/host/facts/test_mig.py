@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 import pytest
 
-from tests.unit.host.fakehost import GPU_A, MDEV_VF, VENDOR, Asker, FakeHost
+from tests.unit.host.fakehost import GPU_A, HARDWARE, MDEV_VF, VENDOR, FakeHost, observe
 from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host import protocol
-from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
 VF = f"{GPU_A[:-1]}4"
 
 
-def observe(host: FakeHost, nvml: FakeNvml) -> tuple[dict[str, Any], list[str]]:
-    """The first GPU's facts, and what of it is unknown."""
-    snapshot = Asker(Server(host.root, nvml=lambda: nvml).answer).ask("observe", wait_s=0)["ok"]
-    assert nvml.opened == 0
+def first_gpu(host: FakeHost, nvml: FakeNvml) -> tuple[dict[str, Any], list[str]]:
+    """Its facts, and what of it is unknown."""
+    snapshot = observe(host, nvml)
     return snapshot["gpus"][0], [row["what"] for row in snapshot["unknown"] if row["gpu"] == GPU_A]
 
 
@@ -38,7 +36,7 @@ def host(tmp_path: Path) -> FakeHost:
 def test_profiles_and_instances_are_told_by_their_places(host: FakeHost) -> None:
     host.put_instance(9, 4, 4)
     host.put_instance(14, 0, 2, computes=0)
-    gpu, unknown = observe(host, FakeMig(host))
+    gpu, unknown = first_gpu(host, FakeMig(host))
     assert (gpu["mode"], gpu["mig"]["enabled"], gpu["mig"]["pending"]) == ("mig", True, True)
     assert gpu["mig"]["profiles"][2] == {
         "id": 9,
@@ -66,7 +64,7 @@ def test_profiles_and_instances_are_told_by_their_places(host: FakeHost) -> None
 
 def test_with_mig_off_nothing_is_divided_and_what_is_pending_is_told(host: FakeHost) -> None:
     host.put_mig(on=False)
-    gpu, unknown = observe(host, FakeMig(host))
+    gpu, unknown = first_gpu(host, FakeMig(host))
     assert gpu["mig"] == {"enabled": False, "pending": True, "profiles": [], "instances": []}
     assert (gpu["mode"], "mig" in unknown) == ("equal-size", False)
 
@@ -74,7 +72,7 @@ def test_with_mig_off_nothing_is_divided_and_what_is_pending_is_told(host: FakeH
 @pytest.mark.parametrize("error", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND])
 def test_a_board_or_driver_without_mig_has_none_and_is_asked_nothing_more_about_it(host: FakeHost, error: int) -> None:
     nvml = FakeMig(host, nvmlDeviceGetMigMode=error)
-    gpu, unknown = observe(host, nvml)
+    gpu, unknown = first_gpu(host, nvml)
     assert (gpu["mig"], gpu["mode"], [what for what in unknown if "mig" in what]) == (None, "equal-size", [])
     assert not [name for name in nvml.calls if "GpuInstance" in name]
     assert {(kind["mig_profile"], kind["max_per_instance"]) for kind in gpu["types"]} == {(None, None)}
@@ -95,7 +93,7 @@ def test_what_nvml_does_not_tell_is_unknown(
     host: FakeHost, call: str, what: str, profiles: int | None, instances: int | None
 ) -> None:
     host.put_instance(14, 0, 2)
-    gpu, unknown = observe(host, FakeMig(host, **{call: pynvml.NVML_ERROR_UNKNOWN}))
+    gpu, unknown = first_gpu(host, FakeMig(host, **{call: pynvml.NVML_ERROR_UNKNOWN}))
     assert what in unknown
     if profiles is None:
         assert (gpu["mig"], gpu["mode"], "mode" in unknown) == (None, None, True)
@@ -111,7 +109,7 @@ def test_a_type_says_which_profile_it_needs_and_how_many_an_instance_takes(host:
     nvml = FakeMig(host)
     nvml.answers["nvmlVgpuTypeGetGpuInstanceProfileId"] = lambda number: {560: 14}.get(number, 0xFFFFFFFF)
     nvml.answers["nvmlVgpuTypeGetMaxInstancesPerGpuInstance"] = lambda number: {560: 12}[number]
-    gpu, _ = observe(host, nvml)
+    gpu, _ = first_gpu(host, nvml)
     told = {kind["id"]: (kind["mig_profile"], kind["max_per_instance"]) for kind in gpu["types"]}
     assert told == {558: (None, None), 560: (14, 12), 562: (None, None)}
 
@@ -119,16 +117,16 @@ def test_a_type_says_which_profile_it_needs_and_how_many_an_instance_takes(host:
 def test_how_many_an_instance_takes_is_null_on_drivers_before_r575_and_a_failure_is_told(host: FakeHost) -> None:
     nvml = FakeMig(host, nvmlVgpuTypeGetMaxInstancesPerGpuInstance=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
     nvml.answers["nvmlVgpuTypeGetGpuInstanceProfileId"] = lambda number: 14
-    gpu, unknown = observe(host, nvml)
+    gpu, unknown = first_gpu(host, nvml)
     assert {(kind["mig_profile"], kind["max_per_instance"]) for kind in gpu["types"]} == {(14, None)}
     assert not [what for what in unknown if what.startswith("types")]
-    gpu, unknown = observe(host, FakeMig(host, nvmlVgpuTypeGetGpuInstanceProfileId=pynvml.NVML_ERROR_UNKNOWN))
+    gpu, unknown = first_gpu(host, FakeMig(host, nvmlVgpuTypeGetGpuInstanceProfileId=pynvml.NVML_ERROR_UNKNOWN))
     assert [what for what in unknown if what.startswith("types")] == [
         f"types[{number}].mig_profile" for number in (558, 560, 562)
     ]
 
 
-@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR])
+@pytest.mark.parametrize("framework", HARDWARE)
 @pytest.mark.parametrize(
     ("text", "instance"), [("3", 3), (None, None), ("Not Applicable", None), ("4294967295", None), ("-1", None)]
 )
@@ -141,7 +139,7 @@ def test_a_vgpu_says_in_which_instance_it_is_or_that_is_unknown(
     host.make_vgpu(VF, 560, uuid)
     if text is not None:
         host.put(f"{host.function(VF)}{'' if uuid is None else '/' + uuid}/nvidia/gpu_instance_id", text)
-    gpu, unknown = observe(host, FakeMig(host))
+    gpu, unknown = first_gpu(host, FakeMig(host))
     assert gpu["parents"][0]["vgpus"][0]["gpu_instance"] == instance
     assert (f"vgpus[{uuid or VF}].gpu_instance" in unknown) == (instance is None)
 
@@ -149,7 +147,7 @@ def test_a_vgpu_says_in_which_instance_it_is_or_that_is_unknown(
 def test_a_vgpu_on_a_gpu_without_mig_mode_is_not_asked_for_its_instance(host: FakeHost) -> None:
     host.put_mig(on=False, pending=False)
     host.make_vgpu(VF, 560, None)
-    gpu, unknown = observe(host, FakeMig(host))
+    gpu, unknown = first_gpu(host, FakeMig(host))
     assert gpu["parents"][0]["vgpus"][0]["gpu_instance"] is None
     assert not [what for what in unknown if "gpu_instance" in what]
 
@@ -157,5 +155,5 @@ def test_a_vgpu_on_a_gpu_without_mig_mode_is_not_asked_for_its_instance(host: Fa
 def test_the_ledgers_instances_are_told_and_none_where_it_cannot_be_read(host: FakeHost) -> None:
     host.put_ledger()
     host.ledger_file.write_text("{")
-    snapshot = Asker(Server(host.root, nvml=lambda: FakeMig(host)).answer).ask("observe", wait_s=0)["ok"]
+    snapshot = observe(host, FakeMig(host))
     assert (snapshot["ledger"], snapshot["instances"]) == (None, [])

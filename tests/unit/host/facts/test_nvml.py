@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pynvml
@@ -12,30 +11,22 @@ from tests.unit.host.fakehost import (
     GPU_A,
     GPU_B,
     MDEV,
-    MDEV_VF,
     UUID_A,
     UUID_B,
     VENDOR,
     VM,
     Asker,
     FakeHost,
+    make_server,
     make_type,
+    observe,
+    two_gpus,
 )
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def observe(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
-    snapshot: dict[str, Any] = Asker(Server(host.root, nvml=lambda: nvml).answer).ask("observe", wait_s=0)["ok"]
-    assert nvml.opened == 0, "an open NVML blocks sriov-manage"
-    return snapshot
-
-
-def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
-    return FakeHost.build(root, framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
 
 
 @pytest.mark.parametrize(
@@ -56,17 +47,14 @@ def test_the_mode_is_read_or_unknown(tmp_path: Path, settings: dict[str, Any], m
     assert any((row["gpu"], row["what"]) == (GPU_A, "mode") for row in snapshot["unknown"]) == (mode is None)
 
 
-def test_places_are_read_of_what_a_gpu_in_mixed_size_mode_would_take(tmp_path: Path) -> None:
+def test_places_are_read_of_what_a_gpu_in_mixed_size_mode_would_take_and_in_no_other_mode(tmp_path: Path) -> None:
     mixed = observe(two_gpus(tmp_path), FakeNvml(mixed=1))["gpus"][0]
     assert mixed["places"] == [
         {"type_id": 560, "size": 4, "creatable": [32, 36]},
         {"type_id": 562, "size": 8, "creatable": [24, 40]},
     ]
-
-
-def test_in_equal_size_mode_no_places_are_asked_for(tmp_path: Path) -> None:
     nvml = FakeNvml()
-    assert observe(two_gpus(tmp_path), nvml)["gpus"][0]["places"] is None
+    assert observe(FakeHost(tmp_path), nvml)["gpus"][0]["places"] is None
     assert "nvmlDeviceGetVgpuTypeCreatablePlacements" not in nvml.calls
 
 
@@ -221,8 +209,8 @@ def test_any_function_may_fail_and_the_rest_is_told(tmp_path: Path, function: st
     host.make_vgpu("0000:41:00.5", 560, None)
     fail: dict[str, Any] = {function: number}
     nvml = FakeNvml(active=1, api=2, **fail)
-    answer = json.loads(Server(host.root, nvml=lambda: nvml).answer(b'{"id":1,"do":"observe","wait_s":0}'))["ok"]
-    assert [gpu["uuid"] for gpu in answer["gpus"]] == [UUID_A, UUID_B]
+    snapshot = Asker(make_server(host, nvml=lambda: nvml).answer).ask("observe", wait_s=0)["ok"]
+    assert [gpu["uuid"] for gpu in snapshot["gpus"]] == [UUID_A, UUID_B]
 
 
 def test_a_uuid_that_nvml_alone_tells_is_not_planned_with_since_no_step_could_check_it(tmp_path: Path) -> None:
@@ -246,23 +234,3 @@ def test_a_uuid_that_proc_tells_once_nvml_has_opened_the_gpu_is_read_again(tmp_p
 
     nvml.answers["nvmlDeviceGetHandleByPciBusId"] = open_gpu
     assert observe(host, nvml)["gpus"][0]["uuid"] == UUID_A
-
-
-def test_nvml_is_shut_before_the_lock_is_given_back(tmp_path: Path) -> None:
-    nvml = FakeNvml()
-    asker = Asker(Server(two_gpus(tmp_path).root, nvml=lambda: nvml).answer)
-    asker.lock()
-    assert nvml.opened == 0
-    asker.ask("unlock", gpu_uuids=[UUID_A])
-    assert nvml.opened == 0
-
-
-def test_the_real_binding_without_a_library_is_unknown(tmp_path: Path) -> None:
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        snapshot = Asker(Server(two_gpus(tmp_path).root).answer).ask("observe", wait_s=0)["ok"]
-        assert snapshot["active"] is None
-        return
-    pynvml.nvmlShutdown()
-    pytest.skip("this machine has NVML")

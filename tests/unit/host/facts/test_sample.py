@@ -11,22 +11,21 @@ import pytest
 
 from tests.unit.host.fakehost import (
     GPU_A,
-    GPU_B,
     MDEV,
     MDEV_PF,
     MDEV_VF,
     UUID_A,
-    UUID_B,
     VENDOR,
     VM,
-    Asker,
     FakeHost,
+    ask,
     make_entry,
     make_type,
+    two_gpus,
+    why,
 )
 from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.core.usage import readings
-from vgpumgr.host.server import Server
 from vgpumgr.link.values import sampling_facts
 from vgpumgr.names import HostName
 
@@ -65,16 +64,8 @@ class Meter(FakeNvml):
 
 
 def sample(host: FakeHost, nvml: Any, since: dict[str, int] | None = None) -> dict[str, Any]:
-    answer: dict[str, Any] = Asker(Server(host.root, nvml=lambda: nvml).answer).ask(
-        "sample", wait_s=0, since=since or {}
-    )
-    told: dict[str, Any] = answer["ok"]
-    assert getattr(nvml, "opened", 0) == 0, "an open NVML blocks sriov-manage"
+    told: dict[str, Any] = ask(host, nvml, "sample", since=since or {})["ok"]
     return told
-
-
-def two_gpus(root: Path, framework: str = MDEV_VF) -> FakeHost:
-    return FakeHost.build(root, framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
 
 
 def test_a_running_vgpu_is_told_with_its_vm_its_use_and_all_of_its_framebuffer(tmp_path: Path) -> None:
@@ -122,30 +113,14 @@ def test_the_holder_is_the_vms_own_process_with_its_start_and_never_the_drivers_
     assert row["holder"]["since_us"] == pytest.approx(told["now_us"] - age_s * 1e6, abs=60e6)
 
 
-def test_a_vf_is_known_by_the_handle_that_the_vm_has_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("nodes", "vf"), [(["651"], ("0000:41:00.5", 1)), (["651", "652"], (None, None))])
+def test_a_vf_is_known_by_the_one_handle_that_the_vm_has_open_and_by_no_mdev_uuid_of_nvmls(
+    tmp_path: Path, nodes: list[str], vf: tuple[str | None, int | None]
+) -> None:
     host = two_gpus(tmp_path, VENDOR)
-    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
-    without_mdev = Meter(nvmlVgpuInstanceGetMdevUUID=pynvml.NVML_ERROR_NOT_SUPPORTED)
-    [row] = sample(host, without_mdev)["gpus"][0]["vgpus"]
-    assert (row["vf"], row["vf_index"], row["uuid"]) == ("0000:41:00.5", 1, None)
-
-
-def test_with_two_vfs_open_which_is_which_is_unknown(tmp_path: Path) -> None:
-    host = two_gpus(tmp_path, VENDOR)
-    host.add_process(41, "/dev/vfio/651", "/dev/vfio/652", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
-    without_mdev = Meter(nvmlVgpuInstanceGetMdevUUID=pynvml.NVML_ERROR_NOT_SUPPORTED)
-    [row] = sample(host, without_mdev)["gpus"][0]["vgpus"]
-    assert (row["vf"], row["vf_index"], row["vm_name"]) == (None, None, "vm01")
-
-
-@pytest.mark.parametrize("answer", ["00000000-0000-0000-0000-000000000000", "N/A", MDEV])
-def test_an_mdev_uuid_that_nvml_gives_for_a_vf_hides_no_vf(tmp_path: Path, answer: str) -> None:
-    host = two_gpus(tmp_path, VENDOR)
-    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
-    nvml = Meter()
-    nvml.answers["nvmlVgpuInstanceGetMdevUUID"] = lambda instance: answer
-    [row] = sample(host, nvml)["gpus"][0]["vgpus"]
-    assert (row["vf"], row["vf_index"], row["uuid"]) == ("0000:41:00.5", 1, None)
+    host.add_process(41, *(f"/dev/vfio/{node}" for node in nodes), command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    [row] = sample(host, Meter())["gpus"][0]["vgpus"]
+    assert ((row["vf"], row["vf_index"]), row["uuid"], row["vm_name"]) == (vf, None, "vm01")
 
 
 def test_a_number_above_a_hundred_is_no_percentage(tmp_path: Path) -> None:
@@ -164,17 +139,6 @@ def test_the_gpus_uuid_falls_back_to_nvml_and_the_ledgers_types_with_it(tmp_path
     assert [kind["id"] for kind in told["types"]] == [560, 562]
 
 
-def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path, gpus=())
-    host.add_gpu(GPU_A, UUID_A, None)
-    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
-    nvml = Meter()
-    told = sample(host, nvml)
-    assert "nvmlDeviceGetHandleByPciBusId" not in nvml.calls
-    assert (told["gpus"][0]["uuid"], told["gpus"][0]["vgpus"]) == (UUID_A, None)
-    assert "sriov-manage" in next(row["why"] for row in told["unknown"] if (row["gpu"], row["what"]) == (GPU_A, "nvml"))
-
-
 def test_samples_are_asked_for_since_the_time_that_was_given(tmp_path: Path) -> None:
     nvml = Meter(at_us=9)
     [row] = sample(two_gpus(tmp_path), nvml, {GPU_A: 8})["gpus"][0]["vgpus"]
@@ -186,6 +150,17 @@ def test_what_is_not_newer_is_no_sample(tmp_path: Path, at_us: int) -> None:
     [row] = sample(two_gpus(tmp_path), Meter(at_us=at_us), {GPU_A: 8})["gpus"][0]["vgpus"]
     assert [row[key] for key in ("at_us", "sm", "memory", "encoder", "decoder")] == [None] * 5
     assert row["framebuffer_used_bytes"] == TWENTY_GB
+
+
+def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path, gpus=())
+    host.add_gpu(GPU_A, UUID_A, None)
+    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
+    nvml = Meter()
+    told = sample(host, nvml)
+    assert "nvmlDeviceGetHandleByPciBusId" not in nvml.calls
+    assert (told["gpus"][0]["uuid"], told["gpus"][0]["vgpus"]) == (UUID_A, None)
+    assert "sriov-manage" in why(told, "nvml", GPU_A)
 
 
 def test_no_sample_entries_is_not_a_failure(tmp_path: Path) -> None:
@@ -292,8 +267,7 @@ def test_a_ledger_that_cannot_be_read_hides_nothing_else(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("since", [None, [], "x", {GPU_A: "1"}, {GPU_A: -1}, {GPU_A: 1.5}, {GPU_A: True}])
 def test_a_request_without_times_is_refused(tmp_path: Path, since: Any) -> None:
-    answer = Asker(Server(two_gpus(tmp_path).root, nvml=FakeNvml).answer).ask("sample", wait_s=0, since=since)
-    assert answer["err"]["kind"] == "BadRequest"
+    assert ask(two_gpus(tmp_path), FakeNvml(), "sample", since=since)["err"]["kind"] == "BadRequest"
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from tests.unit.host.fakehost import (
     BOOT,
-    FRAMEWORKS,
     GPU_A,
     GPU_B,
+    HARDWARE,
     MDEV,
-    MDEV_PF,
     MDEV_VF,
     OTHER_MDEV,
+    TWO_GPUS,
     UUID_A,
     UUID_B,
     VENDOR,
@@ -35,10 +35,12 @@ from tests.unit.host.fakehost import (
     make_record,
     make_scheduler_step,
     make_step,
+    two_gpus,
     wait_until,
 )
 from tests.unit.host.fakenvml import FakeNvml
 from tests.unit.host.program_runner import BEGUN
+from vgpumgr.host.ledger import blocked_write
 from vgpumgr.host.ledger.blocked_write import Child, find_child, holding, is_alive
 
 if TYPE_CHECKING:
@@ -46,9 +48,12 @@ if TYPE_CHECKING:
 
     from tests.unit.host.conftest import Program
 
-each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
-each_verb = pytest.mark.parametrize("verb", ["create_vgpu", "destroy_vgpu", "evacuate_vgpu"])
+each_hardware = pytest.mark.parametrize("framework", HARDWARE)
 _STEPS = {"create_vgpu": make_step, "destroy_vgpu": make_destroy, "evacuate_vgpu": make_evacuate}
+each_write = pytest.mark.parametrize(
+    ("verb", "framework"), [*((verb, MDEV_VF) for verb in _STEPS), ("create_vgpu", VENDOR), ("destroy_vgpu", VENDOR)]
+)
+_BEFORE_THE_WORD = {"create_vgpu": "planned", "destroy_vgpu": "leaving", "evacuate_vgpu": "evacuating"}
 EARLIER = "b7000000-0000-4000-8000-000000000000"
 
 
@@ -80,16 +85,14 @@ class Gate:
 
 def host_before(verb: str, root: Path, framework: str) -> FakeHost:
     """A host of two GPUs, as a step of this verb expects it."""
-    gpus = ((GPU_A, UUID_A), (GPU_B, UUID_B))
-    if verb == "create_vgpu":
-        return FakeHost.build(root, framework, gpus=gpus)
-    return host_with_vgpu(root, framework, gpus)
+    return two_gpus(root, framework) if verb == "create_vgpu" else host_with_vgpu(root, framework, TWO_GPUS)
 
 
 @pytest.fixture
-def shut(tmp_path: Path) -> Iterator[Callable[..., tuple[FakeHost, Gate, Asker]]]:
+def shut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[FakeHost, Gate, Asker]]]:
     """A host of two GPUs, on whose first make_step's vGPU is where a step expects it, and a shut gate before its driver."""
     gates: list[Gate] = []
+    monkeypatch.setattr(blocked_write, "MOMENT_S", 0.02)  # for a child that is about to end: none is here
 
     def build(framework: str, verb: str = "destroy_vgpu") -> tuple[FakeHost, Gate, Asker]:
         host = host_before(verb, tmp_path / "host", framework)
@@ -120,8 +123,7 @@ def me() -> Child:
 # the record
 
 
-@each_framework
-@each_verb
+@each_write
 def test_a_write_that_does_not_return_is_in_the_ledger_with_all_that_tells_it(
     shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str, verb: str
 ) -> None:
@@ -146,8 +148,7 @@ def test_a_write_that_does_not_return_is_in_the_ledger_with_all_that_tells_it(
     assert bool(record["vfio"]) == (verb != "create_vgpu")
 
 
-@each_framework
-@each_verb
+@each_write
 def test_it_is_there_before_the_write_begins_and_goes_with_the_steps_end(
     tmp_path: Path, framework: str, verb: str
 ) -> None:
@@ -159,12 +160,11 @@ def test_it_is_there_before_the_write_begins_and_goes_with_the_steps_end(
 
     assert "ok" in locked(host, at=at).execute(_STEPS[verb](framework))
     assert seen["written"] == [verb]
-    assert seen[{"create_vgpu": "planned", "destroy_vgpu": "leaving", "evacuate_vgpu": "evacuating"}[verb]] == [verb]
+    assert seen[_BEFORE_THE_WORD[verb]] == [verb]
     assert "blocked_writes" not in json.loads(host.ledger_file.read_text())
 
 
-@each_framework
-@each_verb
+@each_write
 def test_a_program_that_is_killed_in_the_middle_of_a_write_has_left_its_record(
     tmp_path: Path, run_program: Callable[..., Program], framework: str, verb: str
 ) -> None:
@@ -188,17 +188,14 @@ def test_a_program_that_is_killed_in_the_middle_of_a_write_has_left_its_record(
     assert "ok" in asker.execute(step)
 
 
-@each_framework
-@pytest.mark.parametrize(
-    ("verb", "point"), [("create_vgpu", "planned"), ("destroy_vgpu", "leaving"), ("evacuate_vgpu", "evacuating")]
-)
+@each_write
 def test_a_child_whose_program_is_killed_before_it_gives_the_word_writes_nothing(
-    tmp_path: Path, run_program: Callable[..., Program], framework: str, verb: str, point: str
+    tmp_path: Path, run_program: Callable[..., Program], framework: str, verb: str
 ) -> None:
     host = host_before(verb, tmp_path, framework)
     step = _STEPS[verb](framework)
     hardware = [path for path in host.tree().items() if path[0].startswith("sys/")]
-    program = run_program(host.root, "--kill", point)
+    program = run_program(host.root, "--kill", _BEFORE_THE_WORD[verb])
     program.ask("lock", by="anna", wait_s=0)
     program.request("execute", step=step, deadline_s=10)
     assert program.wait() == -signal.SIGKILL
@@ -212,10 +209,7 @@ def test_a_child_whose_program_is_killed_before_it_gives_the_word_writes_nothing
 
 def others(framework: str) -> list[dict[str, Any]]:
     """Steps on the same GPU through other paths, and on what the write itself is about."""
-    uuid = None if framework == VENDOR else OTHER_MDEV
-    vf = None if framework == MDEV_PF else 1
-    parent = GPU_A if framework == MDEV_PF else "0000:41:00.5"
-    other: dict[str, Any] = {"slot": "vgpu1", "uuid": uuid, "vf": vf, "parent": parent}
+    other: dict[str, Any] = {"slot": "vgpu1", "uuid": None if framework == VENDOR else OTHER_MDEV, "vf": 1}
     return [
         make_destroy(framework),
         make_destroy(framework, expect="absent"),
@@ -228,7 +222,7 @@ def others(framework: str) -> list[dict[str, Any]]:
     ]
 
 
-@each_framework
+@each_hardware
 def test_every_step_on_its_gpu_is_refused_and_writes_nothing(
     shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str
 ) -> None:
@@ -254,18 +248,17 @@ def test_every_step_on_its_gpu_is_refused_and_writes_nothing(
     assert (host.tree(), nvml.state(GPU_A, 1)) == (before, set_before)
 
 
-@each_framework
-def test_the_other_gpus_and_the_files_go_on(shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str) -> None:
-    host, _, asker = shut(framework)
-    asker.execute(make_destroy(framework), deadline_s=0.1)
+def test_the_other_gpus_and_the_files_go_on(shut: Callable[..., tuple[FakeHost, Gate, Asker]]) -> None:
+    host, _, asker = shut(MDEV_VF)
+    asker.execute(make_destroy(MDEV_VF), deadline_s=0.1)
     records = host.blocked_writes()
     asker.ask("unlock", gpu_uuids=[])
-    on_b = {"gpu_uuid": UUID_B, "gpu": GPU_B, "slot": "vgpu1", "uuid": None if framework == VENDOR else OTHER_MDEV}
-    on_b["parent"] = GPU_B if framework == MDEV_PF else f"{GPU_B[:-1]}4"
+    on_b = {"gpu_uuid": UUID_B, "gpu": GPU_B, "slot": "vgpu1", "uuid": OTHER_MDEV}
+    on_b["parent"] = f"{GPU_B[:-1]}4"
     next_run = locked(host)
     assert next_run.ask("ping")["ok"] == {}
     for verb in ("create_vgpu", "evacuate_vgpu", "create_vgpu", "destroy_vgpu"):
-        assert "ok" in next_run.execute(_STEPS[verb](framework, **on_b))
+        assert "ok" in next_run.execute(_STEPS[verb](MDEV_VF, **on_b))
         assert host.blocked_writes() == records
     assert "ok" in next_run.execute(make_modprobe_step())
 
@@ -282,21 +275,20 @@ def test_a_scheduler_is_not_set_while_the_ledger_cannot_be_read(tmp_path: Path) 
 # its end
 
 
-@each_framework
 def test_once_it_has_returned_the_gpu_takes_writes_again_and_the_record_goes(
-    shut: Callable[..., tuple[FakeHost, Gate, Asker]], framework: str
+    shut: Callable[..., tuple[FakeHost, Gate, Asker]],
 ) -> None:
-    host, gate, asker = shut(framework)
-    asker.execute(make_destroy(framework), deadline_s=0.1)
+    host, gate, asker = shut(MDEV_VF)
+    asker.execute(make_destroy(MDEV_VF), deadline_s=0.1)
     (record,) = host.blocked_writes()
     gate.open()
     wait_for_end(record["pid"])  # a zombie of ours: the program that left it behind has not asked for it yet
     assert blocked_writes(asker) == []
     assert host.blocked_writes() == [record], "reading writes nothing"
-    assert "ok" in asker.execute(make_destroy(framework, expect="absent"))
+    assert "ok" in asker.execute(make_destroy(MDEV_VF, expect="absent"))
     assert (host.blocked_writes(), host.entries()) == ([], [])
     asker.ask("unlock", gpu_uuids=[])
-    assert "ok" in locked(host).execute(make_step(framework))
+    assert "ok" in locked(host).execute(make_step(MDEV_VF))
 
 
 @pytest.mark.parametrize("over", ["boot", "start", "pid"])
@@ -317,17 +309,6 @@ def test_a_record_of_another_boot_or_process_stops_nothing_and_is_dropped_at_the
     assert len(host.blocked_writes()) == 2
     assert "ok" in asker.execute(make_step(MDEV_VF))
     assert host.blocked_writes() == [stays]
-
-
-def test_a_child_that_ended_and_was_not_waited_for_writes_no_more() -> None:
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert find_child(pid) is None
-    os.waitpid(pid, 0)
-    assert find_child(pid) is None
-    assert is_alive(me())
 
 
 _RECORDS = st.lists(

@@ -20,7 +20,6 @@ from tests.unit.host.fakehost import (
     make_mig_step,
 )
 from tests.unit.host.fakemig import FakeMig
-from vgpumgr.host.protocol import LEDGER_VERSION, LEDGER_VERSION_WITHOUT_CORDONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,7 @@ class Mig:
         self.nvml: dict[str, Any] = nvml
 
     def run(self, step: dict[str, Any]) -> dict[str, Any]:
-        return execute(self.host, step, nvml=lambda: FakeMig(self.host, **self.nvml))
+        return execute(self.host, step, nvml=FakeMig(self.host, **self.nvml))
 
     def ok(self, step: dict[str, Any]) -> Any:
         answer = self.run(step)
@@ -72,14 +71,6 @@ def test_an_instance_is_made_where_it_is_wanted_with_a_compute_instance_of_its_s
     assert mig.ok(make_instance_step(start=4)) is None
     assert mig.places() == [(14, 4, 1)]
     assert mig.host.instances() == [make_instance(start=4)]
-
-
-def test_a_ledger_with_instances_has_a_number_that_an_older_vgpumgr_refuses_and_one_without_has_not(mig: Mig) -> None:
-    mig.ok(make_instance_step())
-    assert json.loads(mig.host.ledger_file.read_text())["version"] == LEDGER_VERSION
-    mig.ok(make_instance_step("destroy_instance"))
-    document = json.loads(mig.host.ledger_file.read_text())
-    assert (document["version"], "instances" in document) == (LEDGER_VERSION_WITHOUT_CORDONS, False)
 
 
 def test_an_instance_that_is_there_is_entered_and_stays_as_it_is(mig: Mig) -> None:

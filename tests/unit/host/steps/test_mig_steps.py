@@ -25,10 +25,11 @@ from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host.files import Root
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps import vfs_step
-from vgpumgr.host.steps.mig_steps import parse_vfs_step
+from vgpumgr.host.steps.mig_steps import parse_mig_mode_step, parse_reset_step, parse_vfs_step
 from vgpumgr.host.timing import Timing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
@@ -41,7 +42,7 @@ def switch(verb: str, *, on: bool = True, **more: Any) -> dict[str, Any]:
 
 
 def run(host: FakeHost, step: dict[str, Any], deadline_s: float = 10, **nvml: Any) -> dict[str, Any]:
-    return execute(host, step, deadline_s, nvml=lambda: FakeMig(host, **nvml))
+    return execute(host, step, deadline_s, nvml=FakeMig(host, **nvml))
 
 
 def bare(root: Path) -> FakeHost:
@@ -183,13 +184,6 @@ def test_virtual_functions_are_made_by_nvidias_tool_and_counted(host: FakeHost) 
     assert len(ran(host)) == 1
 
 
-def test_virtual_functions_are_removed(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path, VENDOR)
-    tool(host, SRIOV_MANAGE, f"rm {host.path(host.function(GPU_A))}/virtfn*")
-    assert "ok" in run(host, switch("set_vfs", on=False))
-    assert ran(host) == [f"{SRIOV_MANAGE} -d {GPU_A}"]
-
-
 def test_a_gpu_whose_virtual_functions_we_took_away_still_tells_its_mig_mode_and_others_are_left_to_sriov_manage(
     tmp_path: Path,
 ) -> None:
@@ -198,9 +192,10 @@ def test_a_gpu_whose_virtual_functions_we_took_away_still_tells_its_mig_mode_and
     tool(host, SRIOV_MANAGE, f"rm {host.path(host.function(GPU_A))}/virtfn*")
 
     def told() -> Any:
-        return observe(host, nvml=lambda: FakeMig(host))["gpus"][0]["mig"]
+        return observe(host, FakeMig(host))["gpus"][0]["mig"]
 
     assert "ok" in run(host, switch("set_vfs", on=False))
+    assert ran(host) == [f"{SRIOV_MANAGE} -d {GPU_A}"]
     assert "ok" in run(host, switch("set_mig"), needs_reset=True)
     assert told() == {"enabled": False, "pending": True, "profiles": [], "instances": []}
     host.put("/proc/sys/kernel/random/boot_id", "b7000000-0000-4000-8000-000000000009")
@@ -317,7 +312,7 @@ def test_a_link_whose_end_is_no_address_hides_nothing_of_the_refusal(host: FakeH
 
 def refused_reset(host: FakeHost, nvml: dict[str, Any]) -> Any:
     """The refusal of a reset on a host whose NVML also answers these calls."""
-    return execute(host, {"verb": "reset_gpu", **GPU}, nvml=lambda: told(FakeMig(host), nvml))["err"]
+    return execute(host, {"verb": "reset_gpu", **GPU}, nvml=told(FakeMig(host), nvml))["err"]
 
 
 def told(nvml: FakeMig, more: dict[str, Any]) -> FakeMig:
@@ -325,9 +320,10 @@ def told(nvml: FakeMig, more: dict[str, Any]) -> FakeMig:
     return nvml
 
 
-@pytest.mark.parametrize("verb", ["set_mig", "set_vfs", "reset_gpu", "create_instance", "destroy_instance"])
+@pytest.mark.parametrize("parse", [parse_mig_mode_step, parse_vfs_step, parse_reset_step])
 @pytest.mark.parametrize("key", ["gpu", "gpu_uuid"])
-def test_an_address_that_is_none_is_a_bad_request(host: FakeHost, verb: str, key: str) -> None:
+def test_an_address_that_is_none_is_a_bad_request(parse: Callable[[Any], object], key: str) -> None:
     for wrong in (None, "", 7, ["x"]):
-        step = {**switch(verb), "profile": "x", "profile_id": 1, "start": 0, "size": 1, key: wrong}
-        assert run(host, step)["err"]["kind"] == "BadRequest"
+        with pytest.raises(Refusal) as caught:
+            parse({**switch("any"), key: wrong})
+        assert caught.value.kind == "BadRequest"

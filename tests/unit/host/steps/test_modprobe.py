@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.host.fakehost import CONF, Asker, FakeHost, execute, make_modprobe_step, make_server, observe, why
+from tests.unit.host.fakehost import CONF, FakeHost, execute, make_modprobe_step, observe, why
+from vgpumgr.host.refusal import Refusal
+from vgpumgr.host.steps.setting_steps import parse_modprobe_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,17 +257,20 @@ def test_without_the_folder_the_refusal_names_the_file_and_the_errno(host: FakeH
         ["/etc/modprobe.d/a.conf"],
     ],
 )
-def test_any_other_path_is_a_bad_request(host: FakeHost, path: object) -> None:
-    before = host.tree()
-    assert execute(host, make_modprobe_step(path=path))["err"]["kind"] == "BadRequest"
-    assert host.tree() == before
+def test_any_other_path_is_a_bad_request(path: object) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse_modprobe_step(make_modprobe_step(path=path))
+    assert caught.value.kind == "BadRequest"
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "é" * (128 * 1024 + 1), 7, ["x"], {}])
-def test_a_text_that_is_no_files_is_a_bad_request(host: FakeHost, text: object) -> None:
-    step = make_modprobe_step(text=text)
-    line = json.dumps({"id": 1, "do": "execute", "step": step, "deadline_s": 1}).encode()
-    server = make_server(host)
-    Asker(server.answer).lock()
-    assert json.loads(server.answer(line))["err"]["kind"] == "BadRequest"
-    assert names(host) == []
+def test_a_text_that_is_no_files_is_a_bad_request(text: object) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse_modprobe_step(make_modprobe_step(text=text))
+    assert caught.value.kind == "BadRequest"
+
+
+def test_a_bad_request_writes_nothing(host: FakeHost) -> None:
+    before = host.tree()
+    assert execute(host, make_modprobe_step(path="/etc/modprobe.d/../passwd"))["err"]["kind"] == "BadRequest"
+    assert host.tree() == before

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.host.fakehost import (
-    MDEV_VF,
-    VENDOR,
+    HARDWARE,
     Asker,
     FakeHost,
     make_entry,
@@ -22,7 +21,7 @@ from vgpumgr.host.server import Server
 if TYPE_CHECKING:
     from pathlib import Path
 
-on_vfs = pytest.mark.parametrize("framework", [MDEV_VF, VENDOR])
+each_hardware = pytest.mark.parametrize("framework", HARDWARE)
 
 
 class MixedHost:
@@ -59,7 +58,7 @@ class MixedHost:
         return self.asker.execute({**self.step, **more})["ok"]["note"]
 
 
-@on_vfs
+@each_hardware
 def test_a_new_vgpu_is_moved_to_its_place_and_the_ledger_says_where(tmp_path: Path, framework: str) -> None:
     mixed = MixedHost(tmp_path, framework)
     assert mixed.run() is None
@@ -68,7 +67,7 @@ def test_a_new_vgpu_is_moved_to_its_place_and_the_ledger_says_where(tmp_path: Pa
     assert mixed.moments.index("read-back") < mixed.moments.index("moved") < mixed.moments.index("made")
 
 
-@on_vfs
+@each_hardware
 def test_one_that_lies_there_already_or_is_of_another_mode_is_not_moved(tmp_path: Path, framework: str) -> None:
     for place in (0, None):
         mixed = MixedHost(tmp_path / str(place), framework, refuses=errno.EIO)
@@ -77,7 +76,7 @@ def test_one_that_lies_there_already_or_is_of_another_mode_is_not_moved(tmp_path
         assert mixed.host.entries() == [make_entry(framework, placement_id=place)]
 
 
-@on_vfs
+@each_hardware
 @pytest.mark.parametrize(("refuses", "why"), [(errno.EIO, "EIO"), (None, "accepted, but without effect")])
 def test_a_driver_that_decides_otherwise_is_told_of(
     tmp_path: Path, framework: str, refuses: int | None, why: str
@@ -88,7 +87,7 @@ def test_a_driver_that_decides_otherwise_is_told_of(
     assert mixed.host.entries() == [make_entry(framework, placement_id=24)]
 
 
-@on_vfs
+@each_hardware
 def test_what_a_killed_run_left_is_moved_too(tmp_path: Path, framework: str) -> None:
     mixed = MixedHost(tmp_path, framework)
     mixed.host.put_ledger(make_entry(framework, placement_id=24, state="planned"))
@@ -99,7 +98,7 @@ def test_what_a_killed_run_left_is_moved_too(tmp_path: Path, framework: str) -> 
     assert mixed.host.entries() == [make_entry(framework, placement_id=24)]
 
 
-@on_vfs
+@each_hardware
 def test_what_is_in_use_or_only_entered_stays_where_it_is(tmp_path: Path, framework: str) -> None:
     for state in ("planned", "made"):
         mixed = MixedHost(tmp_path / state, framework)

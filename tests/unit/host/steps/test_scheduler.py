@@ -10,25 +10,23 @@ import pytest
 from tests.unit.host.fakehost import (
     GPU_A,
     GPU_B,
+    HARDWARE,
     MDEV,
     MDEV_VF,
     UUID_A,
     UUID_B,
-    VENDOR,
     VM,
-    Asker,
     FakeHost,
+    execute,
     make_entry,
     make_scheduler_step,
     make_setting,
+    observe,
     stat_line,
 )
 from tests.unit.host.fakenvml import EQUAL_SHARE, FIXED_SHARE, GRAPHICS, FakeNvml
-from vgpumgr.host.server import Server
-from vgpumgr.host.steps.executor import at_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 each_api = pytest.mark.parametrize("api", [1, 2])
@@ -39,11 +37,6 @@ def host(tmp_path: Path) -> FakeHost:
     return FakeHost.build(tmp_path)
 
 
-def observe(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
-    snapshot: dict[str, Any] = Asker(Server(host.root, nvml=lambda: nvml).answer).ask("observe", wait_s=0)["ok"]
-    return snapshot
-
-
 def scheduler(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
     found: dict[str, Any] = observe(host, nvml)["gpus"][0]["scheduler"]
     return found
@@ -51,16 +44,6 @@ def scheduler(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
 
 def rows(snapshot: dict[str, Any]) -> list[dict[str, str]]:
     return [row for row in snapshot["unknown"] if "scheduler" in row["what"]]
-
-
-def execute(host: FakeHost, nvml: FakeNvml, step: dict[str, Any], at: Callable[[str], None] = at_nothing) -> Any:
-    server = Server(host.root, nvml=lambda: nvml, write=host.driver_write, at=at)
-    asker = Asker(server.answer)
-    asker.lock()
-    answer = asker.execute(step)
-    server.close()
-    assert nvml.opened == 0, "an open NVML blocks sriov-manage"
-    return answer
 
 
 # read
@@ -85,36 +68,31 @@ def test_policies_that_are_not_there_or_not_known_are_left_out(host: FakeHost) -
     assert (caps["policies"], caps["arr"]) == (["best-effort"], False)
 
 
-def test_without_the_v2_calls_there_is_one_row_for_the_gpu(host: FakeHost) -> None:
-    nvml = FakeNvml(active=1)
-    nvml.put(GPU_A, GRAPHICS, policy=EQUAL_SHARE, arr=2, factor=33, slice=2083333)
-    assert scheduler(host, nvml)["api"] == 1
-    assert scheduler(host, nvml)["engines"] == [
+@pytest.mark.parametrize(
+    ("mode", "known", "arr", "numbers"),
+    [
+        pytest.param(2, 1, True, (33, 5_000_000), id="with ARR it has both numbers"),
+        pytest.param(1, 1, False, (None, 5_000_000), id="without ARR its one number is the time slice"),
+        pytest.param(0, 1, None, (33, 5_000_000), id="in the default mode it is read as the GPU can do it"),
+        pytest.param(0, 0, None, (None, 33), id="in the default mode of a GPU that knows no ARR"),
+    ],
+)
+def test_without_the_v2_calls_there_is_one_row_whose_union_is_read_by_its_mode(
+    host: FakeHost, mode: int, known: int, arr: bool | None, numbers: tuple[int | None, int]
+) -> None:
+    nvml = FakeNvml(active=1, caps={"isArrModeSupported": known})
+    nvml.put(GPU_A, GRAPHICS, policy=EQUAL_SHARE, arr=mode, factor=33, slice=5_000_000)
+    found = scheduler(host, nvml)
+    assert found["api"] == 1
+    assert found["engines"] == [
         {
             "engine": "graphics",
             "policy": "equal-share",
-            "arr": True,
-            "averaging_factor": 33,
-            "time_slice_ns": 2083333,
+            "arr": arr,
+            "averaging_factor": numbers[0],
+            "time_slice_ns": numbers[1],
         }
     ]
-
-
-def test_with_arr_off_the_one_number_is_the_time_slice(host: FakeHost) -> None:
-    nvml = FakeNvml(active=1)
-    nvml.put(GPU_A, GRAPHICS, policy=FIXED_SHARE, arr=1, factor=0, slice=3_000_000)
-    engine = scheduler(host, nvml)["engines"][0]
-    assert (engine["arr"], engine["averaging_factor"], engine["time_slice_ns"]) == (False, None, 3_000_000)
-
-
-@pytest.mark.parametrize(("known", "factor", "time_slice"), [(1, 33, 5_000_000), (0, None, 33)])
-def test_in_the_default_mode_the_union_is_read_as_the_gpu_can_do_it(
-    host: FakeHost, known: int, factor: int | None, time_slice: int
-) -> None:
-    nvml = FakeNvml(active=1, caps={"isArrModeSupported": known})
-    nvml.put(GPU_A, GRAPHICS, policy=FIXED_SHARE, arr=0, factor=33, slice=5_000_000)
-    engine = scheduler(host, nvml)["engines"][0]
-    assert (engine["arr"], engine["averaging_factor"], engine["time_slice_ns"]) == (None, factor, time_slice)
 
 
 def test_with_the_v2_calls_each_engine_that_the_gpu_has_is_a_row(host: FakeHost) -> None:
@@ -147,10 +125,8 @@ def test_whatever_a_driver_says_of_a_video_engine_leaves_graphics_told_and_set(h
     blind = failing_for_video(FakeNvml(api=2), "nvmlDeviceGetVgpuSchedulerState_v2", code)
     assert [row["engine"] for row in scheduler(host, blind)["engines"]] == ["graphics"]
     nvml = failing_for_video(FakeNvml(api=2, host=host), "nvmlDeviceSetVgpuSchedulerState_v2", code)
-    asker = Asker(Server(host.root, nvml=lambda: nvml).answer)
-    asker.lock()
-    done = asker.execute(make_scheduler_step(2))["ok"]
-    assert "nvenc0 best-effort" in done["note"]
+    done = execute(host, make_scheduler_step(2), nvml=nvml)["ok"]
+    assert done["note"] == "the driver keeps nvenc0 best-effort, nvenc1 best-effort"
     assert nvml.state(GPU_A, GRAPHICS)["policy"] == FIXED_SHARE
 
 
@@ -192,12 +168,6 @@ def test_a_gpu_that_offers_no_vgpus_is_not_asked(tmp_path: Path) -> None:
     assert not any("Scheduler" in call for call in nvml.calls)
 
 
-def test_without_nvml_the_scheduler_is_unknown(host: FakeHost) -> None:
-    snapshot = observe(host, FakeNvml(nvmlInit=pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
-    assert snapshot["gpus"][0]["scheduler"] is None
-    assert "Driver Not Loaded" in rows(snapshot)[0]["why"]
-
-
 # set
 
 
@@ -205,22 +175,11 @@ def test_without_nvml_the_scheduler_is_unknown(host: FakeHost) -> None:
 @pytest.mark.parametrize("policy", ["equal-share", "fixed-share"])
 def test_a_policy_is_set_and_read_back(host: FakeHost, api: int, policy: str) -> None:
     nvml = FakeNvml(api=api, video_takes=True, host=host)
-    answer = execute(host, nvml, make_scheduler_step(api, setting=make_setting(policy)))["ok"]
+    answer = execute(host, make_scheduler_step(api, setting=make_setting(policy)), nvml=nvml)["ok"]
     assert {engine["policy"] for engine in answer["scheduler"]["engines"]} == {policy}
     assert answer["scheduler"] == scheduler(host, nvml)
     assert answer["note"] is None
     assert nvml.state(GPU_B)["policy"] == 1
-
-
-def test_a_video_engine_that_knows_best_effort_alone_is_a_remark(host: FakeHost) -> None:
-    nvml = FakeNvml(api=2, host=host)
-    answer = execute(host, nvml, make_scheduler_step(2))["ok"]
-    assert [engine["policy"] for engine in answer["scheduler"]["engines"]] == [
-        "fixed-share",
-        "best-effort",
-        "best-effort",
-    ]
-    assert answer["note"] == "the driver keeps nvenc0 best-effort, nvenc1 best-effort"
 
 
 @pytest.mark.parametrize(
@@ -237,49 +196,44 @@ def test_numbers_arrive_in_their_half_of_the_union(
     host: FakeHost, setting: dict[str, Any], state: dict[str, int]
 ) -> None:
     nvml = FakeNvml(host=host)
-    execute(host, nvml, make_scheduler_step(setting=make_setting(**setting)))
+    execute(host, make_scheduler_step(setting=make_setting(**setting)), nvml=nvml)
     assert nvml.state() == {"policy": FIXED_SHARE, **state}
 
 
 def test_factor_and_frequency_arrive_per_engine(host: FakeHost) -> None:
     nvml = FakeNvml(api=2, video_takes=True, host=host)
-    execute(host, nvml, make_scheduler_step(2, setting=make_setting(frequency_hz=500, averaging_factor=7)))
+    execute(host, make_scheduler_step(2, setting=make_setting(frequency_hz=500, averaging_factor=7)), nvml=nvml)
     assert [nvml.state(GPU_A, engine)["slice"] for engine in (1, 2, 3)] == [2_000_000] * 3
     assert nvml.state(GPU_A, 3)["factor"] == 7
 
 
 @pytest.mark.parametrize(
-    ("wrong", "found"),
+    ("api", "wrong", "found"),
     [
-        ({"expect": {"graphics": "equal-share"}}, "graphics best-effort"),
-        ({"expect": {"graphics": None}}, "graphics best-effort"),
-        ({"api": 2}, "v1"),
-        ({"gpu_uuid": UUID_B}, UUID_A),
-        ({"gpu": "0000:99:00.0"}, "no such GPU"),
+        (1, {"expect": {"graphics": "equal-share"}}, "graphics best-effort"),
+        (1, {"expect": {"graphics": None}}, "graphics best-effort"),
+        (1, {"api": 2}, "v1"),
+        (1, {"gpu_uuid": UUID_B}, UUID_A),
+        (1, {"gpu": "0000:99:00.0"}, "no such GPU"),
+        (2, {"expect": {"graphics": "best-effort"}}, "graphics best-effort, nvenc0 best-effort, nvenc1 best-effort"),
     ],
 )
-def test_a_host_that_is_not_as_expected_is_left_alone(host: FakeHost, wrong: dict[str, Any], found: str) -> None:
-    nvml = FakeNvml(host=host)
-    error = execute(host, nvml, make_scheduler_step(**wrong))["err"]
+def test_a_host_that_is_not_as_expected_is_left_alone(
+    host: FakeHost, api: int, wrong: dict[str, Any], found: str
+) -> None:
+    nvml = FakeNvml(api=api, host=host)
+    error = execute(host, make_scheduler_step(**{"api": api, **wrong}), nvml=nvml)["err"]
     assert (error["kind"], error["found"]) == ("Changed", found)
     assert nvml.state()["policy"] == 1
 
 
-def test_engines_that_were_not_told_of_are_not_as_expected(host: FakeHost) -> None:
-    nvml = FakeNvml(api=2, host=host)
-    error = execute(host, nvml, make_scheduler_step(2, expect={"graphics": "best-effort"}))["err"]
-    assert error["kind"] == "Changed"
-    assert nvml.state()["policy"] == 1
-
-
-@each_api
-@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR])
-def test_with_a_vgpu_that_is_open_nothing_is_set_and_its_vm_is_named(tmp_path: Path, framework: str, api: int) -> None:
+@pytest.mark.parametrize("framework", HARDWARE)
+def test_with_a_vgpu_that_is_open_nothing_is_set_and_its_vm_is_named(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     host.make_vgpu("0000:41:00.4", 560, MDEV if framework == MDEV_VF else None)
     host.add_process(41, "/dev/vfio/77" if framework == MDEV_VF else "/dev/vfio/650", command=("qemu", "-name", "vm07"))
-    nvml = FakeNvml(api=api, host=host)
-    error = execute(host, nvml, make_scheduler_step(api))["err"]
+    nvml = FakeNvml(host=host)
+    error = execute(host, make_scheduler_step(), nvml=nvml)["err"]
     assert (error["kind"], error["vm"]) == ("InUse", "vm07")
     assert error["message"] == f"GPU {GPU_A} is in use by vm07"
     assert error["holders"] == ["NVIDIA A40-4Q on 0000:41:00.4: open by pid 41 (vm07)"]
@@ -289,7 +243,7 @@ def test_with_a_vgpu_that_is_open_nothing_is_set_and_its_vm_is_named(tmp_path: P
 def test_with_a_vm_that_nvml_sees_running_nothing_is_set(host: FakeHost) -> None:
     host.add_process(41, "/dev/kvm", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
     nvml = FakeNvml(active=1, host=host)
-    error = execute(host, nvml, make_scheduler_step())["err"]
+    error = execute(host, make_scheduler_step(), nvml=nvml)["err"]
     assert (error["kind"], error["holders"]) == ("InUse", [f"{VM} runs on it"])
     assert nvml.state()["policy"] == 1
 
@@ -299,7 +253,7 @@ def test_what_nvml_still_lists_of_a_vm_whose_qemu_is_gone_or_ending_is_waited_fo
     if ending:
         host.add_process(41, command=("qemu", "-uuid", VM), state="D")
     nvml = FakeNvml(active=1, host=host)
-    error = execute(host, nvml, make_scheduler_step())["err"]
+    error = execute(host, make_scheduler_step(), nvml=nvml)["err"]
     assert (error["kind"], error["vm"]) == ("NotYet", VM)
     assert "active for VM" in error["waits_for"][0]
     assert "nvmlDeviceSetVgpuSchedulerState" not in nvml.calls
@@ -311,11 +265,11 @@ def test_when_it_cannot_be_told_what_is_in_use_nothing_is_set_and_the_owner_is_n
     host.put("/proc/43/fd", "not a directory")
     host.put("/proc/43/stat", stat_line(43, "cat", "S"))
     nvml = FakeNvml(host=host)
-    error = execute(host, nvml, make_scheduler_step())["err"]
+    error = execute(host, make_scheduler_step(), nvml=nvml)["err"]
     assert (error["kind"], error["vm"]) == ("InUse", "vm01")
     assert error["holders"][0].startswith("cannot tell: ")
     lost = FakeNvml(host=host, nvmlDeviceGetActiveVgpus=pynvml.NVML_ERROR_GPU_IS_LOST)
-    assert execute(host, lost, make_scheduler_step())["err"]["kind"] == "InUse"
+    assert execute(host, make_scheduler_step(), nvml=lost)["err"]["kind"] == "InUse"
 
 
 def test_a_vm_that_starts_while_the_step_runs_stops_it(host: FakeHost) -> None:
@@ -326,14 +280,14 @@ def test_a_vm_that_starts_while_the_step_runs_stops_it(host: FakeHost) -> None:
             host.add_process(41, "/dev/vfio/77")
 
     nvml = FakeNvml(host=host)
-    assert execute(host, nvml, make_scheduler_step(), start)["err"]["kind"] == "InUse"
+    assert execute(host, make_scheduler_step(), nvml=nvml, at=start)["err"]["kind"] == "InUse"
     assert nvml.state()["policy"] == 1
 
 
 @each_api
 def test_the_driver_that_refuses_for_an_idle_vgpu_is_quoted(host: FakeHost, api: int) -> None:
     host.make_mdev("0000:41:00.4", 560, MDEV)
-    error = execute(host, FakeNvml(api=api, host=host), make_scheduler_step(api))["err"]
+    error = execute(host, make_scheduler_step(api), nvml=FakeNvml(api=api, host=host))["err"]
     assert (error["kind"], error["code"]) == ("NvmlRefused", 3)
     assert error["function"].startswith("nvmlDeviceSetVgpuSchedulerState")
     assert error["message"].endswith(": Not Supported (NVML 3)")
@@ -351,7 +305,7 @@ def test_the_driver_that_refuses_for_an_idle_vgpu_is_quoted(host: FakeHost, api:
 )
 def test_any_refusal_keeps_its_function_and_number(host: FakeHost, function: str, code: int) -> None:
     fail: dict[str, Any] = {function: code}
-    error = execute(host, FakeNvml(host=host, **fail), make_scheduler_step())["err"]
+    error = execute(host, make_scheduler_step(), nvml=FakeNvml(host=host, **fail))["err"]
     assert (error["kind"], error["function"], error["code"]) == ("NvmlRefused", function, code)
 
 
@@ -362,7 +316,7 @@ def test_a_refusal_after_some_engines_says_which_were_set(host: FakeHost) -> Non
         if point == "set-nvenc1":
             nvml.fail["nvmlDeviceSetVgpuSchedulerState_v2"] = pynvml.NVML_ERROR_RESET_REQUIRED
 
-    error = execute(host, nvml, make_scheduler_step(2), break_it)["err"]
+    error = execute(host, make_scheduler_step(2), nvml=nvml, at=break_it)["err"]
     assert (error["kind"], error["code"]) == ("NvmlRefused", 16)
     assert error["message"].endswith("; set before that: nvenc0, nvenc1")
     assert (nvml.state()["policy"], nvml.state(GPU_A, 3)["policy"]) == (1, FIXED_SHARE)
@@ -371,6 +325,6 @@ def test_a_refusal_after_some_engines_says_which_were_set(host: FakeHost) -> Non
 def test_taken_and_without_effect_is_a_refusal(host: FakeHost) -> None:
     nvml = FakeNvml(host=host)
     nvml.answers["nvmlDeviceSetVgpuSchedulerState"] = lambda pci, state: None
-    error = execute(host, nvml, make_scheduler_step())["err"]
+    error = execute(host, make_scheduler_step(), nvml=nvml)["err"]
     assert (error["kind"], error["code"]) == ("NvmlRefused", 0)
     assert "without effect: graphics best-effort" in error["message"]

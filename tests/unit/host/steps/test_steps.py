@@ -14,11 +14,13 @@ from tests.unit.host.fakehost import (
     FRAMEWORKS,
     GPU_A,
     GPU_B,
+    HARDWARE,
     MDEV,
     MDEV_PF,
     MDEV_VF,
     OTHER_MDEV,
     OTHER_VM,
+    TWO_GPUS,
     UUID_A,
     UUID_B,
     VENDOR,
@@ -33,7 +35,9 @@ from tests.unit.host.fakehost import (
     no_nvml,
     stat_line,
 )
+from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.server import Server
+from vgpumgr.host.steps.step import parse_vgpu_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
 FOREIGN = "f0000000-0000-4000-8000-00000000000f"
 each_framework = pytest.mark.parametrize("framework", FRAMEWORKS)
 each_removal = pytest.mark.parametrize("removal", [make_destroy, make_evacuate])
-on_vfs = pytest.mark.parametrize("framework", [MDEV_VF, VENDOR])
+each_hardware = pytest.mark.parametrize("framework", HARDWARE)
 
 
 def freed(host: FakeHost) -> list[tuple[str, int]]:
@@ -99,17 +103,16 @@ def test_without_the_lock_nothing_is_done(tmp_path: Path) -> None:
     assert host.tree() == before
 
 
-@each_framework
-def test_the_entry_is_on_disk_as_planned_before_the_hardware_is_written(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
+def test_the_entry_is_on_disk_as_planned_before_the_hardware_is_written(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
     seen: dict[str, list[str]] = {}
 
     def at(point: str) -> None:
         seen[point] = [entry["state"] for entry in host.entries()]
 
     asker = locked(host, at=at)
-    asker.execute(make_step(framework))
-    asker.execute(make_destroy(framework))
+    asker.execute(make_step(MDEV_VF))
+    asker.execute(make_destroy(MDEV_VF))
     assert seen["planned"] == ["planned"]
     assert seen["made"] == ["made"]
     assert seen["leaving"] == ["leaving"]
@@ -160,25 +163,24 @@ def test_a_uuid_that_is_on_another_parent_is_refused(tmp_path: Path) -> None:
 def test_addresses_that_do_not_mean_what_was_meant_are_refused(
     tmp_path: Path, framework: str, wrong: dict[str, Any]
 ) -> None:
-    host = FakeHost.build(tmp_path, framework, gpus=((GPU_A, UUID_A), (GPU_B, UUID_B)))
+    host = FakeHost.build(tmp_path, framework, gpus=TWO_GPUS)
     asker = locked(host)
     before = host.tree()
     assert asker.execute(make_step(framework, **wrong))["err"]["kind"] == "Changed"
     assert host.tree() == before
 
 
-@each_framework
-def test_a_gpu_whose_uuid_cannot_be_read_is_never_written_to(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
+def test_a_gpu_whose_uuid_cannot_be_read_is_never_written_to(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
     host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information").unlink()
     asker = locked(host)
     before = host.tree()
-    error = asker.execute(make_step(framework))["err"]
+    error = asker.execute(make_step(MDEV_VF))["err"]
     assert (error["kind"], error["found"]) == ("Changed", "a GPU whose UUID cannot be read")
     assert host.tree() == before
 
 
-@on_vfs
+@each_hardware
 def test_a_place_that_anothers_entry_reserves_is_refused_though_the_hardware_is_empty(
     tmp_path: Path, framework: str
 ) -> None:
@@ -191,7 +193,7 @@ def test_a_place_that_anothers_entry_reserves_is_refused_though_the_hardware_is_
     assert host.tree() == before
 
 
-@each_framework
+@each_hardware
 @pytest.mark.parametrize("state", ["planned", "made"])
 def test_its_own_entry_of_an_earlier_boot_is_made_again(tmp_path: Path, framework: str, state: str) -> None:
     host = FakeHost.build(tmp_path, framework)
@@ -229,7 +231,7 @@ def test_a_new_generation_on_the_very_same_empty_vf_takes_the_old_entrys_place(t
 # same
 
 
-@each_framework
+@each_hardware
 def test_a_vgpu_of_exactly_that_type_and_uuid_is_entered_as_ours(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     step = make_step(framework, expect="same")
@@ -240,7 +242,7 @@ def test_a_vgpu_of_exactly_that_type_and_uuid_is_entered_as_ours(tmp_path: Path,
     assert vgpus(asker) == hardware
 
 
-@each_framework
+@each_hardware
 def test_another_type_or_nothing_there_is_not_entered(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     step = make_step(framework, expect="same")
@@ -254,7 +256,7 @@ def test_another_type_or_nothing_there_is_not_entered(tmp_path: Path, framework:
 # refused writes
 
 
-@each_framework
+@each_hardware
 def test_a_refused_create_takes_its_entry_out_again_and_names_path_and_errno(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     asker = locked(host, write=refusing(errno.EIO))
@@ -265,16 +267,15 @@ def test_a_refused_create_takes_its_entry_out_again_and_names_path_and_errno(tmp
     assert host.entries() == []
 
 
-@each_framework
-def test_a_refused_create_puts_back_the_entry_that_was_there_before(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    earlier = make_entry(framework, boot="earlier")
+def test_a_refused_create_puts_back_the_entry_that_was_there_before(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    earlier = make_entry(MDEV_VF, boot="earlier")
     host.put_ledger(earlier)
-    locked(host, write=refusing(errno.EPERM)).execute(make_step(framework))
+    locked(host, write=refusing(errno.EPERM)).execute(make_step(MDEV_VF))
     assert host.entries() == [earlier]
 
 
-@each_framework
+@each_hardware
 def test_a_write_that_is_taken_and_does_nothing_is_a_refusal(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     error = locked(host, write=lambda path, data: None).execute(make_step(framework))["err"]
@@ -282,7 +283,7 @@ def test_a_write_that_is_taken_and_does_nothing_is_a_refusal(tmp_path: Path, fra
     assert host.entries() == []
 
 
-@each_framework
+@each_hardware
 def test_a_refusal_that_left_something_behind_stays_planned(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
 
@@ -295,20 +296,19 @@ def test_a_refusal_that_left_something_behind_stays_planned(tmp_path: Path, fram
     assert [entry["state"] for entry in host.entries()] == ["planned"]
 
 
-@each_framework
-def test_an_error_although_the_vgpu_is_there_is_done_with_a_note(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
+def test_an_error_although_the_vgpu_is_there_is_done_with_a_note(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
 
     def late(path: str, data: bytes) -> None:
         host.driver_write(path, data)
         raise OSError(errno.EEXIST, "")
 
-    answer = locked(host, write=late).execute(make_step(framework))["ok"]
+    answer = locked(host, write=late).execute(make_step(MDEV_VF))["ok"]
     assert "EEXIST" in answer["note"]
     assert [entry["state"] for entry in host.entries()] == ["made"]
 
 
-@each_framework
+@each_hardware
 @each_removal
 def test_a_refused_removal_names_path_and_errno_and_leaves_the_entry_as_it_was(
     tmp_path: Path, framework: str, removal: Removal
@@ -329,29 +329,27 @@ def test_a_type_that_is_not_offered_is_the_kernels_enoent(tmp_path: Path) -> Non
 # destroy
 
 
-@each_framework
-def test_what_was_destroyed_is_on_record_as_freed_until_it_is_made_again(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
+def test_what_was_destroyed_is_on_record_as_freed_until_it_is_made_again(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
     asker = locked(host)
-    assert "ok" in asker.execute(make_step(framework))
+    assert "ok" in asker.execute(make_step(MDEV_VF))
     assert freed(host) == []
-    assert "ok" in asker.execute(make_destroy(framework))
+    assert "ok" in asker.execute(make_destroy(MDEV_VF))
     assert freed(host) == [("vgpu0", 1)]
-    row = {"vm_uuid": make_step(framework)["vm_uuid"], "slot": "vgpu0", "generation": 1}
+    row = {"vm_uuid": make_step(MDEV_VF)["vm_uuid"], "slot": "vgpu0", "generation": 1}
     assert asker.ask("observe", wait_s=0)["ok"]["freed"] == [row]
-    assert "ok" in asker.execute(make_step(framework))
+    assert "ok" in asker.execute(make_step(MDEV_VF))
     assert freed(host) == []
 
 
-@each_framework
-def test_what_no_entry_names_is_never_destroyed(tmp_path: Path, framework: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
-    step = make_destroy(framework)
+def test_what_no_entry_names_is_never_destroyed(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    step = make_destroy(MDEV_VF)
     host.make_vgpu(step["parent"], 560, step["uuid"])
     asker = locked(host)
     before = host.tree()
     assert asker.execute(step)["err"]["found"] == "no entry"
-    host.put_ledger(make_entry(framework, generation=2))
+    host.put_ledger(make_entry(MDEV_VF, generation=2))
     assert asker.execute(step)["err"]["found"] == "no entry"
     assert asker.execute({**step, "expect": "absent"})["err"]["kind"] == "Changed"
     host.ledger_file.unlink()
@@ -359,7 +357,7 @@ def test_what_no_entry_names_is_never_destroyed(tmp_path: Path, framework: str) 
     assert host.tree() == before
 
 
-@each_framework
+@each_hardware
 @each_removal
 def test_hardware_that_is_not_the_entrys_or_not_there_is_never_taken_away(
     tmp_path: Path, framework: str, removal: Removal
@@ -376,7 +374,7 @@ def test_hardware_that_is_not_the_entrys_or_not_there_is_never_taken_away(
     assert host.tree() == before
 
 
-@each_framework
+@each_hardware
 @each_removal
 @pytest.mark.parametrize("when", [("before",), ("leaving", "evacuating")], ids=["before", "just now"])
 def test_what_is_open_is_never_taken_away_also_when_it_was_opened_just_now(
@@ -399,16 +397,13 @@ def test_what_is_open_is_never_taken_away_also_when_it_was_opened_just_now(
     assert len(vgpus(asker)) == 1
 
 
-@each_framework
 @each_removal
-def test_when_it_cannot_be_told_who_has_it_open_it_is_not_taken_away(
-    tmp_path: Path, framework: str, removal: Removal
-) -> None:
-    host = host_with_vgpu(tmp_path, framework)
+def test_when_it_cannot_be_told_who_has_it_open_it_is_not_taken_away(tmp_path: Path, removal: Removal) -> None:
+    host = host_with_vgpu(tmp_path, MDEV_VF)
     host.put("/proc/43/fd", "not a directory")
     host.put("/proc/43/stat", stat_line(43, "cat", "S"))
     before = host.tree()
-    error = locked(host).execute(removal(framework))["err"]
+    error = locked(host).execute(removal(MDEV_VF))["err"]
     assert error["kind"] == "InUse"
     assert error["holders"][0].startswith("cannot tell: ")
     assert host.tree() == before
@@ -423,7 +418,7 @@ def test_a_vgpu_without_readable_vfio_paths_is_not_destroyed(tmp_path: Path) -> 
     assert (error["kind"], error["holders"]) == ("InUse", ["cannot tell: its /dev/vfio paths cannot be read"])
 
 
-@each_framework
+@each_hardware
 def test_an_entry_without_hardware_is_taken_out(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, framework)
     host.put_ledger(make_entry(framework, boot="earlier"), make_entry(framework, slot="vgpu1", vf_index=2, uuid=None))
@@ -433,7 +428,7 @@ def test_an_entry_without_hardware_is_taken_out(tmp_path: Path, framework: str) 
     assert [entry["slot"] for entry in host.entries()] == ["vgpu1"]
 
 
-@on_vfs
+@each_hardware
 def test_an_entry_on_vfs_that_are_off_or_on_a_card_that_was_taken_out_can_go(tmp_path: Path, framework: str) -> None:
     host = FakeHost.build(tmp_path, gpus=())
     host.add_gpu(GPU_A, UUID_A, None)
@@ -452,7 +447,7 @@ def put_in_another_card(host: FakeHost) -> None:
     host.put(f"/proc/driver/nvidia/gpus/{GPU_A}/information", f"Model: \t NVIDIA A40\nGPU UUID: \t {UUID_B}")
 
 
-@each_framework
+@each_hardware
 def test_an_entry_on_a_card_that_was_exchanged_can_go_and_the_new_cards_vgpus_stay(
     tmp_path: Path, framework: str
 ) -> None:
@@ -468,15 +463,14 @@ def test_an_entry_on_a_card_that_was_exchanged_can_go_and_the_new_cards_vgpus_st
     assert vgpus(asker) == [theirs]
 
 
-@each_framework
 @pytest.mark.parametrize("verb", ["create_vgpu", "destroy_vgpu", "evacuate_vgpu"])
-def test_nothing_is_made_or_taken_away_on_a_card_that_was_exchanged(tmp_path: Path, framework: str, verb: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
+def test_nothing_is_made_or_taken_away_on_a_card_that_was_exchanged(tmp_path: Path, verb: str) -> None:
+    host = FakeHost.build(tmp_path)
     put_in_another_card(host)
-    step = make_step(framework, verb=verb, expect="empty" if verb == "create_vgpu" else "present")
+    step = make_step(MDEV_VF, verb=verb, expect="empty" if verb == "create_vgpu" else "present")
     if verb != "create_vgpu":
         host.make_vgpu(step["parent"], 560, step["uuid"])
-        host.put_ledger(make_entry(framework))
+        host.put_ledger(make_entry(MDEV_VF))
     asker = locked(host)
     before = host.tree()
     error = asker.execute(step)["err"]
@@ -509,22 +503,20 @@ def test_an_entry_stays_while_its_card_is_at_another_address_or_its_mdev_on_anot
 # broken ledgers, bad requests
 
 
-@each_framework
 @pytest.mark.parametrize("text", ["{", '{"version": 1, "settings": {}, "entries": []}'])
-def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, framework: str, text: str) -> None:
-    host = FakeHost.build(tmp_path, framework)
+def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, text: str) -> None:
+    host = FakeHost.build(tmp_path)
     host.put("/var/lib/vgpumgr/ledger.json", text)
     asker = locked(host)
     before = host.tree()
-    assert asker.execute(make_step(framework))["err"]["kind"] == "LedgerBroken"
-    assert asker.execute(make_destroy(framework))["err"]["path"] == "/var/lib/vgpumgr/ledger.json"
+    assert asker.execute(make_step(MDEV_VF))["err"]["kind"] == "LedgerBroken"
+    assert asker.execute(make_destroy(MDEV_VF))["err"]["path"] == "/var/lib/vgpumgr/ledger.json"
     assert host.tree() == before
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"verb": "wipe"},
         {"expect": "present"},
         {"parent": "../../etc"},
         {"parent": "0000:41:00.4/.."},
@@ -544,17 +536,24 @@ def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, framew
         {"listed": None},
     ],
 )
-def test_a_step_that_is_not_well_formed_is_a_bad_request(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    host = FakeHost.build(tmp_path)
-    asker = locked(host)
-    before = host.tree()
-    assert asker.execute({**make_step(MDEV_VF), **wrong})["err"]["kind"] == "BadRequest"
-    assert host.tree() == before
+def test_a_step_that_is_not_well_formed_is_a_bad_request(wrong: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse_vgpu_step({**make_step(MDEV_VF), **wrong})
+    assert caught.value.kind == "BadRequest"
 
 
 @pytest.mark.parametrize("key", sorted(make_step(MDEV_VF)))
-def test_a_step_without_one_of_its_keys_is_a_bad_request(tmp_path: Path, key: str) -> None:
+def test_a_step_without_one_of_its_keys_is_a_bad_request(key: str) -> None:
     step = make_step(MDEV_VF)
     del step[key]
-    error = locked(FakeHost.build(tmp_path)).execute(step)["err"]
-    assert (error["kind"], error["message"]) == ("BadRequest", f"step.{key} is missing")
+    with pytest.raises(Refusal, match=rf"^step\.{key} is missing$"):
+        parse_vgpu_step(step)
+
+
+def test_a_bad_request_changes_nothing(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path)
+    asker = locked(host)
+    before = host.tree()
+    for wrong in ({"verb": "wipe"}, {"verb": None}, {"slot": ""}):
+        assert asker.execute({**make_step(MDEV_VF), **wrong})["err"]["kind"] == "BadRequest"
+    assert host.tree() == before
