@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.lab.machine.sshd import reserve_port
 from vgpumgr.names import HostName
 from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 # Over these go empty file systems: what the host program and libvirtd write stays inside.
 PRIVATE = ("/root", "/run/libvirt", "/var/lib/libvirt", "/var/log/libvirt", "/etc/libvirt/qemu")
@@ -31,26 +32,41 @@ QEMU_CONF = 'security_driver="none"\nuser="root"\ngroup="root"\nnamespaces=[]\nc
 
 
 class Sshd:
-    """A running sshd: `endpoint` reaches it, `pid` is its listener, `folder` holds its keys."""
+    """An sshd: `endpoint` reaches it, `process` is its listener. `folder` holds its keys, and a test may write there."""
 
-    def __init__(self, folder: Path, shared: Path) -> None:
-        self.folder = folder
-        self.libvirt_cache = shared / "libvirt-cache"
-        self.port = free_port()
-        shutil.copytree(shared / "keys", folder, dirs_exist_ok=True)
-        shutil.copy(folder / "user.pub", folder / "authorized_keys")
-        self.known_hosts = folder / "known_hosts"
+    def __init__(self, place: Path, shared: Path) -> None:
+        self._place = place
+        self._shared = shared
+        self.folder = place / "keys"
+        self.known_hosts = self.folder / "known_hosts"
+        self._log = place / "sshd.log"
+        self._port = reserve_port()
+        self.port: int = self._port.getsockname()[1]
+        self._own: list[subprocess.Popen[bytes]] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.libvirtd: subprocess.Popen[bytes] | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Its keys, who may log in and what is known of it: as they were before any test. Whoever is logged in is logged out."""
+        kill_all(self.sessions())
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self._shared / "keys", self.folder)
+        shutil.copy(self.folder / "user.pub", self.folder / "authorized_keys")
         self.trust("host_ed25519")
+        self._log.write_text("")
         self.endpoint = Endpoint(
             host=HostName("kvm01"),
             address="127.0.0.1",
             port=self.port,
             user="root",
-            key_file=str(folder / "user"),
+            key_file=str(self.folder / "user"),
             known_hosts=str(self.known_hosts),
         )
-        self._own: list[subprocess.Popen[bytes]] = []
-        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
 
     def trust(self, *names: str) -> None:
         lines = [f"[127.0.0.1]:{self.port} {(self.folder / f'{name}.pub').read_text()}" for name in names]
@@ -58,14 +74,12 @@ class Sshd:
 
     def start(self, *options: str) -> Sshd:
         mounts = "; ".join(f"[ ! -d {path} ] || mount -t tmpfs -o mode=0700 none {path}" for path in PRIVATE)
-        (self.folder / "qemu.conf").write_text(QEMU_CONF)
+        (self._place / "qemu.conf").write_text(QEMU_CONF)
         # What libvirtd finds out about QEMU takes it seconds, and is the same for all tests.
-        cache = f"[ ! -d /var/cache/libvirt ] || mount --bind {self.libvirt_cache} /var/cache/libvirt"
+        cache = f"[ ! -d /var/cache/libvirt ] || mount --bind {self._shared}/libvirt-cache /var/cache/libvirt"
         binds = (
-            f"{cache}; [ ! -e /etc/libvirt/qemu.conf ] || mount --bind {self.folder}/qemu.conf /etc/libvirt/qemu.conf"
+            f"{cache}; [ ! -e /etc/libvirt/qemu.conf ] || mount --bind {self._place}/qemu.conf /etc/libvirt/qemu.conf"
         )
-        bin_folder = self.folder / "bin"
-        bin_folder.mkdir()
         argv = ["/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-p", str(self.port)]
         settings = [
             "ListenAddress=127.0.0.1",
@@ -73,16 +87,17 @@ class Sshd:
             f"HostKey={self.folder}/host_ed25519",
             f"HostKey={self.folder}/host_ecdsa",
             f"AuthorizedKeysFile={self.folder}/authorized_keys",
+            f"TrustedUserCAKeys={self.folder}/ca.pub",
             "StrictModes=no",
-            f"PidFile={self.folder}/sshd.pid",
+            f"PidFile={self._place}/sshd.pid",
             "MaxStartups=100",
-            # A folder of the test's own comes first: a stand-in for a program of the host is put there.
-            f"SetEnv=PATH={bin_folder}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LogLevel=VERBOSE",
+            "SetEnv=PATH=/usr/sbin:/usr/bin:/sbin:/bin",
             *options,
         ]
         argv += [part for setting in settings for part in ("-o", setting)]
         script = f'set -e; {mounts}; {binds}; mkdir -p /run/sshd; exec "$@"'
-        with (self.folder / "sshd.log").open("ab") as log:
+        with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 ["unshare", "-m", "/bin/sh", "-c", script, "sh", *argv],
                 stdin=subprocess.DEVNULL,
@@ -90,25 +105,26 @@ class Sshd:
                 stderr=log,
             )
         self._own.append(self.process)
-        wait_for(lambda: can_connect(self.port), 60, (self.folder / "sshd.log").read_text)
+        wait_for(lambda: can_connect(self.port), 60, self._log.read_text)
         return self
 
     def start_libvirtd(self) -> subprocess.Popen[bytes]:
+        """A libvirtd, in place of one that was killed."""
         assert self.process is not None
-        with (self.folder / "libvirtd.log").open("ab") as log:
+        place = "/run/libvirt/libvirt-sock"
+        subprocess.run([*self.inside, "rm", "-f", place], check=True)
+        log_file = self._place / "libvirtd.log"
+        with log_file.open("ab") as log:
             daemon = subprocess.Popen(
-                [*self.inside, "/usr/sbin/libvirtd", "-p", str(self.folder / "libvirtd.pid")],
+                [*self.inside, "/usr/sbin/libvirtd", "-p", str(self._place / "libvirtd.pid")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
         self._own.append(daemon)
-        ready = [*self.inside, "test", "-S", "/run/libvirt/libvirt-sock"]
-        wait_for(
-            lambda: subprocess.run(ready, check=False).returncode == 0,
-            60,
-            (self.folder / "libvirtd.log").read_text,
-        )
+        self.libvirtd = daemon
+        ready = [*self.inside, "test", "-S", place]
+        wait_for(lambda: subprocess.run(ready, check=False).returncode == 0, 60, log_file.read_text)
         return daemon
 
     @property
@@ -119,24 +135,15 @@ class Sshd:
 
     def sessions(self) -> list[int]:
         """Pids of the processes that serve connections now."""
-        assert self.process is not None
-        return descendants(self.process.pid)
+        return [] if self.process is None else descendants(self.process.pid)
 
     def stop(self) -> None:
-        pids = self.sessions() if self.process is not None else []
+        pids = self.sessions()
         for one in reversed(self._own):
-            for number in (signal.SIGCONT, signal.SIGKILL):
-                one.send_signal(number)
-            one.wait(10)
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+            one.kill()
+            one.wait(60)
+        kill_all(pids)
+        self._port.close()
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
@@ -150,6 +157,35 @@ def can_connect(port: int) -> bool:
         one.settimeout(1)
         return one.recv(4) == b"SSH-"
     return False
+
+
+def kill_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    """They do nothing for as long as the block lasts: whatever returns in it has not waited for them."""
+    kill_all(pids, signal.SIGSTOP)
+    try:
+        yield
+        assert {state(pid) for pid in pids} == {"T"}
+    finally:
+        kill_all(pids, signal.SIGCONT)
+
+
+def state(pid: int) -> str | None:
+    """The letter of its state; None if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return None
+
+
+def is_over(pid: int) -> bool:
+    return state(pid) in (None, "Z")
 
 
 def descendants(pid: int) -> list[int]:
@@ -179,24 +215,37 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def new_sshd(tmp_path: Path, shared: Path) -> Iterator[Sshd]:
-    """An sshd that is set up and not started."""
+@pytest.fixture(scope="module")
+def make_sshd(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator[Callable[[], Sshd]]:
+    """Makes one that is set up and not started. It ends with the file's tests."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or not Path("/usr/sbin/sshd").exists():
         pytest.skip("needs root, unshare and sshd")
-    host = Sshd(tmp_path, shared)
-    yield host
-    host.stop()
+    with contextlib.ExitStack() as stack:
+
+        def make() -> Sshd:
+            host = Sshd(tmp_path_factory.mktemp("sshd"), shared)
+            stack.callback(host.stop)
+            return host
+
+        yield make
 
 
 @pytest.fixture
-def sshd(new_sshd: Sshd) -> Sshd:
-    return new_sshd.start()
+def new_sshd(make_sshd: Callable[[], Sshd]) -> Sshd:
+    """An sshd of the test's own, that is set up and not started."""
+    return make_sshd()
+
+
+@pytest.fixture(scope="module")
+def running(make_sshd: Callable[[], Sshd]) -> Sshd:
+    return make_sshd().start()
 
 
 @pytest.fixture
-def libvirtd(sshd: Sshd) -> subprocess.Popen[bytes]:
-    return sshd.start_libvirtd()
+def sshd(running: Sshd) -> Sshd:
+    """The one that runs for all tests of the file, as it was before any of them."""
+    running.renew()
+    return running
 
 
 @pytest.fixture

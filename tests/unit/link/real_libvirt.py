@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from tests.unit.link.conftest import Sshd
 
 KEY, URI = "v", "urn:vgpumgr:domain:2"
-CLAIM = '<vgpumgr vm="6a1f"><claim slot="vgpu0" generation="1"/></vgpumgr>'
 MDEV = "9e0d0000-0000-4000-8000-000000000001"
 HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>
 <source><address uuid='{MDEV}'/></source><alias name='ua-vgpu0'/></hostdev>"""
@@ -45,3 +44,9 @@ def virsh(sshd: Sshd, *argv: str, text: str | None = None) -> str:
 def define(sshd: Sshd, *numbers: int, description: str = "") -> None:
     for number in numbers:
         virsh(sshd, "define", "/dev/stdin", text=render_domain(f"vm{number:02}", vm_uuid(number), description))
+
+
+def forget_all(sshd: Sshd) -> None:
+    """No domain is left, nor what was saved of one."""
+    for name in virsh(sshd, "list", "--all", "--name").split():
+        virsh(sshd, "undefine", "--managed-save", "--snapshots-metadata", name)

@@ -19,9 +19,13 @@ from vgpumgr import resources
 from vgpumgr.link.program import package
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.link.program.package import Packages
 
 SOURCES = resources.host_sources()
+ONE = "vgpumgr_host/refusal.py"
+FEW = {ONE: SOURCES[ONE]}
 _COMPILED = """
 import sys, zipimport
 sys.path.insert(0, sys.argv[1])
@@ -46,7 +50,8 @@ def made(both: Packages) -> bytes:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the package is kept, empty."""
+    """Where the package is kept, empty. It is one of few sources, which are soon compiled."""
+    monkeypatch.setattr(resources, "host_sources", lambda: FEW)
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = importlib.util.cache_from_source(str(Path(package.__file__).with_name("vgpumgr_host.py")))
@@ -141,47 +146,41 @@ def test_no_assert_of_the_host_program_is_lost_by_compiling() -> None:
     assert found == []
 
 
-def test_it_is_made_once_and_kept(kept: Path, both: Packages, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert package.read_or_make() == both
+def test_it_is_made_once_and_kept(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = package.read_or_make()
+    assert set(unpack(made.near)) == {ONE, f"{ONE}c"}
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
     monkeypatch.setattr(package, "make", None)
-    assert package.read_or_make() == both
+    assert package.read_or_make() == made
 
 
 @pytest.mark.parametrize(
     "damage", [lambda whole: b"", lambda whole: whole[:-1], lambda whole: whole[:40] + b"?" + whole[41:]]
 )
-def test_what_is_kept_but_not_whole_is_made_again(kept: Path, both: Packages, damage: object) -> None:
-    assert callable(damage)
-    package.read_or_make()
+def test_what_is_kept_but_not_whole_is_made_again(kept: Path, damage: Callable[[bytes], bytes]) -> None:
+    made = package.read_or_make()
     whole = kept.read_bytes()
     kept.write_bytes(damage(whole))
-    assert package.read_or_make() == both
+    assert package.read_or_make() == made
     assert kept.read_bytes() == whole
 
 
-def test_another_source_is_another_package(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("kept")
+def test_another_source_is_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     package.read_or_make()
-    other = {**SOURCES, "vgpumgr_host/refusal.py": SOURCES["vgpumgr_host/refusal.py"] + b"\nX = 1\n"}
-    monkeypatch.setattr(resources, "host_sources", lambda: other)
-    assert b"X = 1" in unpack(package.read_or_make().near)["vgpumgr_host/refusal.py"]
+    monkeypatch.setattr(resources, "host_sources", lambda: {ONE: FEW[ONE] + b"\nX = 1\n"})
+    assert b"X = 1" in unpack(package.read_or_make().near)[ONE]
 
 
-def test_where_nothing_can_be_kept_the_sources_are_sent(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_kept_the_sources_are_sent(kept: Path) -> None:
     kept.parent.parent.mkdir(parents=True)
     kept.parent.write_text("a file where the folder would be")
-    assert {name: unpack(data) for name, data in package.read_or_make()._asdict().items()} == {
-        "near": SOURCES,
-        "far": SOURCES,
-    }
+    assert [unpack(data) for data in package.read_or_make()] == [FEW, FEW]
 
 
 def test_where_nothing_can_be_compiled_the_sources_are_sent(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", os.devnull)
-    assert {name: unpack(data) for name, data in package.read_or_make()._asdict().items()} == {
-        "near": SOURCES,
-        "far": SOURCES,
-    }
+    assert [unpack(data) for data in package.read_or_make()] == [FEW, FEW]
     assert not kept.exists()
 
 
@@ -190,5 +189,5 @@ def test_a_controller_that_must_not_write_compiled_files_sends_the_sources(
 ) -> None:
     """Whoever forbids them (PYTHONDONTWRITEBYTECODE, python -B) means this one, too."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert unpack(package.read_or_make().near) == SOURCES
+    assert unpack(package.read_or_make().near) == FEW
     assert not kept.parent.exists()

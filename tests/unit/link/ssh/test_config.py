@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from tests.unit.link.conftest import wait_for
-from tests.unit.link.test_local import is_over
+from tests.unit.link.conftest import is_over, wait_for
 from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG, Endpoint, JumpHost, Setting
 from vgpumgr.errors import HostDeadline, SshConfigRefused, Unreachable
 from vgpumgr.link.connection import connect
@@ -242,11 +241,21 @@ def test_a_controller_without_ssh_says_so(home: Home, monkeypatch: pytest.Monkey
     assert "-F none" in str(caught.value.hint)
 
 
-def test_a_command_that_hangs_ends_at_the_deadline_with_all_that_it_started(home: Home) -> None:
-    home.write(f'Match exec "echo $$ > {home.folder}/pid; exec sleep 600"\n  Port 5\n')
-    with pytest.raises(HostDeadline, match=r"config: `ssh -G kvm01` did not end within 0.5 s"):
-        config.resolve(home.endpoint, Deadlines(dns=0.5))
-    pid = int((home.folder / "pid").read_text())
+def test_a_command_that_hangs_ends_at_the_deadline_with_all_that_it_started(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = home.folder / "pid"
+    home.write(f'Match exec "echo $$ > {started}.new; mv {started}.new {started}; exec sleep 600"\n  Port 5\n')
+    communicate = subprocess.Popen.communicate
+
+    def once_it_hangs(*arguments: Any, **named: Any) -> Any:
+        wait_for(started.exists, 60)
+        return communicate(*arguments, **named)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", once_it_hangs)
+    with pytest.raises(HostDeadline, match=r"config: `ssh -G kvm01` did not end within 0.1 s"):
+        config.resolve(home.endpoint, Deadlines(dns=0.1))
+    pid = int(started.read_text())
     wait_for(lambda: is_over(pid), 60)  # it was killed: how soon it is gone is the kernel's affair
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
+from vgpumgr.lab.machine.sshd import reserve_port
 from vgpumgr.link.ssh import dial
 
 if TYPE_CHECKING:
@@ -137,9 +138,8 @@ def test_another_service_is_named_by_its_first_bytes(
 
 
 def test_a_closed_port_is_refused_at_once(nobody: Callable[[int], Endpoint], quick: Deadlines) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port = one.getsockname()[1]
-    error = dial_expecting(errors.Unreachable, nobody(port), quick)
+    with reserve_port() as one:
+        error = dial_expecting(errors.Unreachable, nobody(one.getsockname()[1]), quick)
     assert error.stage == "tcp"
     assert "connection refused" in error.message
     assert "sshd" in str(error.hint)

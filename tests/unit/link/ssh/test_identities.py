@@ -83,19 +83,18 @@ def allow(sshd: Sshd, *files: Path) -> None:
 
 def attempts(sshd: Sshd) -> int:
     """How many keys sshd was offered, by its log."""
-    said = (sshd.folder / "sshd.log").read_text()
-    return said.count("Accepted publickey") + said.count("Failed publickey")
+    return sshd.log.count("Accepted publickey") + sshd.log.count("Failed publickey")
 
 
 # Certificates
 
 
 @pytest.fixture
-def by_certificate(new_sshd: Sshd) -> Sshd:
+def by_certificate(sshd: Sshd) -> Sshd:
     """An sshd that knows no key, only an authority for users."""
-    make_key(new_sshd.folder / "ca")
-    allow(new_sshd)
-    return new_sshd.start(f"TrustedUserCAKeys={new_sshd.folder}/ca.pub", "LogLevel=VERBOSE")
+    make_key(sshd.folder / "ca")
+    allow(sshd)
+    return sshd
 
 
 def key_of(sshd: Sshd) -> Path:
@@ -233,9 +232,9 @@ def test_an_agents_only_key_is_used_where_none_is_named(
     assert "its public half will do" in str(error.hint)
 
 
-def test_a_locked_agent_has_no_keys(sshd: Sshd, locked: Path, agent: Add) -> None:
+def test_a_locked_agent_has_no_keys(sshd: Sshd, locked: Path, agent: Add, tmp_path: Path) -> None:
     agent(locked)
-    ask = {**os.environ, "SSH_ASKPASS": str(sshd.folder / "ask"), "SSH_ASKPASS_REQUIRE": "force"}
+    ask = {**os.environ, "SSH_ASKPASS": str(tmp_path / "ask"), "SSH_ASKPASS_REQUIRE": "force"}
     subprocess.run(["ssh-add", "-x"], env=ask, check=True, capture_output=True, stdin=subprocess.DEVNULL)
     assert "the agent does not have it" in refuse(sshd, key_file=str(locked)).message
 

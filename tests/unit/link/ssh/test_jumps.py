@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import re
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -16,10 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 import paramiko
 import pytest
 
-from tests.unit.link.conftest import Sshd, free_port, make_key, wait_for
+from tests.unit.link.conftest import Sshd, kill_all, make_key, stopped, wait_for
 from vgpumgr import errors
 from vgpumgr.core.model.endpoint import Endpoint, JumpHost
-from vgpumgr.link import connection
+from vgpumgr.lab.machine.sshd import reserve_port
+from vgpumgr.link import connection, deadlines
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.ssh import client, jumps, tunnel
 from vgpumgr.names import HostName
@@ -27,11 +25,9 @@ from vgpumgr.timing import Deadlines, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from vgpumgr.link.ssh.client import SshConnection
 
-    Behind = tuple[Sshd, Sshd, Callable[[], Endpoint]]
     Open = Callable[[Endpoint, Deadlines], SshConnection]
 
 JUMP = Endpoint(
@@ -52,18 +48,18 @@ class Fake:
 
 
 class Dials:
-    """Counts the dials; each takes a moment, or with `takes_s` until it `goes_on`. `fail`: what they raise."""
+    """Counts the dials, each of which is made once they `go_on`. `fail`: what they raise."""
 
     def __init__(self) -> None:
         self.made: list[Fake] = []
         self.count = 0
         self.fail: errors.Unreachable | None = None
-        self.takes_s = 0.05
-        self.goes_on = threading.Event()
+        self.go_on = threading.Event()
+        self.go_on.set()
 
     def __call__(self, jump: Endpoint, deadlines: Deadlines) -> SshConnection:
         self.count += 1
-        self.goes_on.wait(self.takes_s)
+        self.go_on.wait(60)
         if self.fail is not None:
             raise self.fail
         self.made.append(Fake())
@@ -74,16 +70,25 @@ def ask(pool: jumps.Jumps, limits: Deadlines | None = None) -> Callable[[], None
     return pool.borrow(JUMP, limits or Deadlines())[1]
 
 
+def users(pool: jumps.Jumps) -> int:
+    """Who waits for the jump host, or has it; and whoever dials it."""
+    return sum(shared.users for shared in pool._shared.values())
+
+
 def test_twenty_threads_at_once_dial_once_and_it_is_closed_after_the_last() -> None:
     dials = Dials()
-    pool = jumps.Jumps(dials, idle_s=0.05)
+    dials.go_on.clear()
+    pool = jumps.Jumps(dials, idle_s=0)
     with ThreadPoolExecutor(20) as threads:
-        ends = list(threads.map(lambda _: ask(pool), range(20)))
+        asked = [threads.submit(ask, pool) for _ in range(20)]
+        wait_for(lambda: users(pool) == 21, 60)
+        dials.go_on.set()
     assert dials.count == 1
-    for end in ends[:-1]:
-        end()
-    assert not dials.made[0].closed.wait(0.2)
-    ends[-1]()
+    wait_for(lambda: users(pool) == 20, 60)
+    for left in range(19, -1, -1):
+        assert dials.made[0].alive
+        asked[left].result()()
+        assert users(pool) == left
     assert dials.made[0].closed.wait(60)
     ask(pool)
     assert dials.count == 2
@@ -110,53 +115,56 @@ def test_one_that_was_lost_is_dialled_anew() -> None:
 
 def test_who_asks_while_it_is_dialled_waits_no_longer_than_the_own_deadlines() -> None:
     dials = Dials()
-    dials.takes_s = 600
-    pool = jumps.Jumps(dials, idle_s=0.05)
+    dials.go_on.clear()
+    pool = jumps.Jumps(dials, idle_s=0)
     waiting = threading.Thread(target=ask, args=(pool,), daemon=True)
     waiting.start()
     wait_for(lambda: dials.count == 1, 60)
     with pytest.raises(errors.HostDeadline, match="jump01: tcp"):
         ask(pool, Deadlines(dns=0.02, tcp=0.02, banner=0.02, kex=0.02, auth=0.02))
     assert dials.made == []
-    dials.goes_on.set()
+    dials.go_on.set()
     waiting.join()
     assert dials.count == 1
 
 
 def test_one_that_everybody_gave_up_is_closed_when_it_comes_after_all() -> None:
     dials = Dials()
-    dials.takes_s = 600
-    pool = jumps.Jumps(dials, idle_s=0.05)
+    dials.go_on.clear()
+    pool = jumps.Jumps(dials, idle_s=0)
     with pytest.raises(errors.HostDeadline):
         ask(pool, Deadlines(dns=0.01, tcp=0.01, banner=0.01, kex=0.01, auth=0.01))
-    dials.goes_on.set()
+    dials.go_on.set()
     wait_for(lambda: bool(dials.made), 60)
     assert dials.made[0].closed.wait(60)
 
 
 @pytest.mark.parametrize(
-    ("error", "most"),
+    ("error", "again"),
     [
-        (errors.Unreachable("jump01", "tcp", "connection refused"), 2),
-        (errors.AuthenticationFailed("jump01", "auth", "no"), 1),
-        (errors.HostKeyRefused("jump01", "kex", "no"), 1),
+        (errors.Unreachable("jump01", "tcp", "connection refused"), [0, 0.3, 5.5, 10.6, 59]),
+        (errors.AuthenticationFailed("jump01", "auth", "no"), [0, 61]),
+        (errors.HostKeyRefused("jump01", "kex", "no"), [0, 61]),
     ],
 )
-def test_what_went_wrong_is_the_answer_to_all_and_is_not_tried_for_each(error: errors.Unreachable, most: int) -> None:
-    """Each of 40 hosts tries twice, as open_session_patiently lets it; an authentication is never repeated."""
+def test_what_went_wrong_is_the_answer_to_all_and_is_not_tried_for_each(
+    error: errors.Unreachable, again: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soon once more, for the one retry that every host has, and then seldom; an authentication more seldom still."""
+    clock = [0.0]
+    monkeypatch.setattr(deadlines, "now", lambda: clock[0])
     dials = Dials()
     dials.fail = error
     pool = jumps.Jumps(dials)
-
-    def twice(number: int) -> None:
-        for wait_s in (0.3 + number / 100, 0):
+    dialled = []
+    for clock[0] in (0, 0.2, 0.3, 0.6, 5.2, 5.5, 10.4, 10.6, 59, 61):
+        before = dials.count
+        for _ in range(3):
             with pytest.raises(type(error)):
                 ask(pool)
-            time.sleep(wait_s)
-
-    with ThreadPoolExecutor(40) as threads:
-        list(threads.map(twice, range(40)))
-    assert dials.count == most
+        if dials.count > before:
+            dialled.append(clock[0])
+    assert dialled == again
 
 
 def test_a_failure_is_told_as_each_hosts_own_and_names_the_jump_host() -> None:
@@ -180,73 +188,76 @@ def open_connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     pool.close()
 
 
+@pytest.fixture(scope="module")
+def running_jump(make_sshd: Callable[[], Sshd]) -> Sshd:
+    return make_sshd().start()
+
+
 @pytest.fixture
-def behind(new_sshd: Sshd, tmp_path: Path, shared: Path) -> Iterator[Behind]:
-    """A jump host, a host, and the host's endpoint through the jump host."""
-    folder = tmp_path / "host"
-    folder.mkdir()
-    host = Sshd(folder, shared)
-    jump = new_sshd
-    (host.folder / "authorized_keys").write_text((jump.folder / "user.pub").read_text())
-    jump.known_hosts.write_text(jump.known_hosts.read_text() + host.known_hosts.read_text())
-    host.start("LogLevel=VERBOSE")
-    endpoint = replace(
-        host.endpoint, key_file=jump.endpoint.key_file, known_hosts=str(jump.known_hosts), jumps=(via(jump),)
-    )
-    yield jump, host, lambda: endpoint
-    host.stop()
+def jump(running_jump: Sshd) -> Sshd:
+    """A jump host, which runs for all tests of the file, as the host does."""
+    running_jump.renew()
+    return running_jump
 
 
 def via(jump: Sshd) -> JumpHost:
     return JumpHost(address="127.0.0.1", port=jump.port, user="root")
 
 
+def through(jump: Sshd, host: Sshd) -> Endpoint:
+    """The host's endpoint through the jump host, whose file knows both."""
+    with jump.known_hosts.open("a") as file:
+        file.write(host.known_hosts.read_text())
+    return replace(host.endpoint, known_hosts=str(jump.known_hosts), jumps=(via(jump),))
+
+
+@pytest.fixture
+def behind(jump: Sshd, sshd: Sshd) -> Endpoint:
+    return through(jump, sshd)
+
+
 def connections(sshd: Sshd) -> int:
-    return len(re.findall("Accepted publickey", (sshd.folder / "sshd.log").read_text()))
+    return sshd.log.count("Accepted publickey")
 
 
 @pytest.mark.lab
-def test_twenty_hosts_behind_one_jump_host_take_one_connection_to_it(behind: Behind, open_connection: Open) -> None:
-    jump, host, endpoint = behind
-    jump.start("LogLevel=VERBOSE", "MaxStartups=4")
-    with ThreadPoolExecutor(20) as threads:
-        opened = list(threads.map(lambda _: open_connection(endpoint(), Deadlines()), range(20)))
+def test_hosts_behind_one_jump_host_take_one_connection_to_it(
+    jump: Sshd, sshd: Sshd, behind: Endpoint, open_connection: Open
+) -> None:
+    with ThreadPoolExecutor(6) as threads:
+        opened = list(threads.map(lambda _: open_connection(behind, Deadlines()), range(6)))
     try:
-        command = opened[7].run("echo $SSH_CONNECTION", stage="program", timeout_s=10)
-        assert command.receive(Deadline(10)).split()[-1] == str(host.port).encode()
-        assert not opened[7].is_far
+        command = opened[4].run("echo $SSH_CONNECTION", stage="program", timeout_s=10)
+        assert command.receive(Deadline(60)).split()[-1] == str(sshd.port).encode()
+        assert not opened[4].is_far
     finally:
         for one in opened:
             one.close()
-    assert connections(host) == 20
-    assert connections(jump) == 1
+    assert (connections(sshd), connections(jump)) == (6, 1)
 
 
 @pytest.mark.lab
-def test_a_chain_of_two_is_two_connections_and_each_key_is_checked(behind: Behind, open_connection: Open) -> None:
-    jump, host, endpoint = behind
-    jump.start("LogLevel=VERBOSE")
+def test_a_chain_of_two_is_two_connections_and_each_key_is_checked(
+    jump: Sshd, sshd: Sshd, behind: Endpoint, open_connection: Open
+) -> None:
     # The host itself is the second jump host: its sshd connects to itself.
-    chain = replace(endpoint(), jumps=(via(jump), via(host)))
+    chain = replace(behind, jumps=(via(jump), via(sshd)))
     with contextlib.closing(open_connection(chain, Deadlines())):
-        assert (connections(jump), connections(host)) == (1, 2)
+        assert (connections(jump), connections(sshd)) == (1, 2)
     shorter = jump.folder / "known_jump"
-    lines = jump.known_hosts.read_text().splitlines(keepends=True)
-    shorter.write_text("".join(line for line in lines if f":{jump.port} " in line))
-    with pytest.raises(errors.HostKeyRefused, match=rf"kvm01: via 127\.0\.0\.1:{host.port}: kex: ") as caught:
+    shorter.write_text(jump.known_hosts.read_text().splitlines()[0])
+    with pytest.raises(errors.HostKeyRefused, match=rf"kvm01: via 127\.0\.0\.1:{sshd.port}: kex: ") as caught:
         open_connection(replace(chain, known_hosts=str(shorter)), Deadlines())
-    assert f"ssh -p {jump.port} root@127.0.0.1 ssh-keyscan -p {host.port} 127.0.0.1" in str(caught.value.hint)
+    assert f"ssh -p {jump.port} root@127.0.0.1 ssh-keyscan -p {sshd.port} 127.0.0.1" in str(caught.value.hint)
 
 
 @pytest.mark.lab
 def test_what_the_host_is_reached_with_holds_for_its_jump_host_unless_that_has_its_own(
-    behind: Behind, open_connection: Open
+    jump: Sshd, behind: Endpoint, open_connection: Open
 ) -> None:
     """The file of the site's host keys, and the agent, which is asked here as no key is private."""
-    jump, _, endpoint = behind
-    jump.start("LogLevel=VERBOSE")
     site = jump.known_hosts.rename(jump.folder / "site")
-    shared = replace(endpoint(), site_known_hosts=str(site))
+    shared = replace(behind, site_known_hosts=str(site))
     open_connection(shared, Deadlines()).close()
     shared = replace(shared, key_file=f"{shared.key_file}.pub", agent="/nowhere/agent")
     with pytest.raises(errors.AuthenticationFailed, match=r"via .*: auth: .*: /nowhere/agent"):
@@ -261,125 +272,104 @@ def test_what_the_host_is_reached_with_holds_for_its_jump_host_unless_that_has_i
 
 @pytest.mark.lab
 def test_a_wrong_key_of_the_jump_host_is_refused_before_anything_is_sent_to_it(
-    behind: Behind, open_connection: Open
+    jump: Sshd, behind: Endpoint, open_connection: Open
 ) -> None:
-    jump, host, endpoint = behind
-    jump.start("LogLevel=VERBOSE")
     make_key(jump.folder / "other")
-    other = (jump.folder / "other.pub").read_text()
-    jump.known_hosts.write_text(f"[127.0.0.1]:{jump.port} {other}" + host.known_hosts.read_text())
+    jump.trust("other")
     with pytest.raises(errors.HostKeyRefused, match=rf"^kvm01: via 127\.0\.0\.1:{jump.port}: kex: .*CHANGED"):
-        open_connection(endpoint(), Deadlines())
-    log = (jump.folder / "sshd.log").read_text()
-    assert "Accepted" not in log
-    assert "userauth" not in log
+        open_connection(behind, Deadlines())
+    assert "Accepted" not in jump.log
+    assert "userauth" not in jump.log
 
 
 @pytest.mark.lab
-def test_a_wrong_key_of_the_host_is_told_of_the_host_alone(behind: Behind, open_connection: Open) -> None:
-    jump, host, endpoint = behind
-    jump.start()
+def test_a_wrong_key_of_the_host_is_told_of_the_host_alone(
+    jump: Sshd, sshd: Sshd, behind: Endpoint, open_connection: Open
+) -> None:
     jump.trust("host_ed25519")
     with pytest.raises(errors.HostKeyRefused, match=r"^kvm01: kex: .*has no key of \[127") as caught:
-        open_connection(endpoint(), Deadlines())
-    assert f"ssh -p {jump.port} root@127.0.0.1 ssh-keyscan -p {host.port}" in str(caught.value.hint)
+        open_connection(behind, Deadlines())
+    assert f"ssh -p {jump.port} root@127.0.0.1 ssh-keyscan -p {sshd.port}" in str(caught.value.hint)
+
+
+NO_WAY = {
+    "no forwarding": (("AllowTcpForwarding=no",), "tcp: its sshd does not forward", "AllowTcpForwarding"),
+    "to other hosts": (("PermitOpen=192.0.2.1:22",), "tcp: its sshd does not forward", "PermitOpen"),
+    "no keys": (("PubkeyAuthentication=no", "PasswordAuthentication=yes"), "auth: ", "PubkeyAuth"),
+}
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize(
-    ("options", "said", "hint"),
-    [
-        (("AllowTcpForwarding=no",), r"^kvm01: via 127.*: tcp: its sshd does not forward", "AllowTcpForwarding"),
-        (("PermitOpen=192.0.2.1:22",), r"^kvm01: via 127.*: tcp: its sshd does not forward", "PermitOpen"),
-        (("PubkeyAuthentication=no", "PasswordAuthentication=yes"), r"^kvm01: via 127.*: auth: ", "PubkeyAuth"),
-    ],
-)
+@pytest.mark.parametrize("case", NO_WAY.values(), ids=NO_WAY)
 def test_a_jump_host_that_does_not_let_us_through_is_named(
-    behind: Behind, open_connection: Open, options: tuple[str, ...], said: str, hint: str
+    new_sshd: Sshd, sshd: Sshd, open_connection: Open, case: tuple[tuple[str, ...], str, str]
 ) -> None:
-    jump, _, endpoint = behind
-    jump.start(*options)
-    with pytest.raises(errors.Unreachable, match=said) as caught:
-        open_connection(endpoint(), Deadlines())
+    options, said, hint = case
+    behind = through(new_sshd.start(*options), sshd)
+    with pytest.raises(errors.Unreachable, match=f"^kvm01: via 127.*: {said}") as caught:
+        open_connection(behind, Deadlines())
     assert hint in str(caught.value.hint)
 
 
 @pytest.mark.lab
 def test_what_lies_behind_is_told_as_the_jump_host_sees_it(
-    behind: Behind, open_connection: Open, quick: Deadlines
+    sshd: Sshd, behind: Endpoint, open_connection: Open, quick: Deadlines
 ) -> None:
-    jump, host, endpoint = behind
-    jump.start()
-    closed = replace(endpoint(), port=free_port())
-    with pytest.raises(errors.Unreachable, match=r"^kvm01: tcp: 127.0.0.1 port \d+, from 127.*: connection refused"):
-        open_connection(closed, quick)
-    assert host.process is not None
-    os.kill(host.process.pid, signal.SIGSTOP)
-    with pytest.raises(errors.HostDeadline, match=r"^kvm01: banner: TCP connects, but no SSH banner"):
-        open_connection(endpoint(), quick)
+    refused = r"^kvm01: tcp: 127.0.0.1 port \d+, from 127.*: connection refused"
+    with reserve_port() as closed, pytest.raises(errors.Unreachable, match=refused):
+        open_connection(replace(behind, port=closed.getsockname()[1]), quick)
+    assert sshd.process is not None
+    with (
+        stopped(sshd.process.pid),
+        pytest.raises(errors.HostDeadline, match=r"^kvm01: banner: TCP connects, but no SSH banner"),
+    ):
+        open_connection(behind, quick)
 
 
-@pytest.mark.lab
-def test_a_jump_host_that_is_not_there_is_a_failure_of_each_host_at_once(behind: Behind, open_connection: Open) -> None:
-    jump, _, endpoint = behind
-    said = rf"^kvm01: via 127\.0\.0\.1:{jump.port}: tcp: 127\.0\.0\.1 port {jump.port}: connection refused"
-    for _ in range(20):
-        with pytest.raises(errors.Unreachable, match=said):
-            open_connection(endpoint(), Deadlines())
+def test_a_jump_host_that_is_not_there_is_a_failure_of_each_host(
+    nobody: Callable[[int], Endpoint], open_connection: Open
+) -> None:
+    with reserve_port() as one:
+        port = one.getsockname()[1]
+        jump = JumpHost(address="127.0.0.1", port=port, user="root")
+        said = rf"via 127\.0\.0\.1:{port}: tcp: 127\.0\.0\.1 port {port}: connection refused"
+        for name in ("kvm01", "kvm02"):
+            with pytest.raises(errors.Unreachable, match=f"^{name}: {said}"):
+                open_connection(replace(nobody(22), host=HostName(name), jumps=(jump,)), Deadlines())
 
 
 @pytest.mark.lab
 def test_a_jump_host_that_dies_ends_the_hosts_behind_it_at_once_with_that_reason(
-    behind: Behind, open_connection: Open
+    new_sshd: Sshd, sshd: Sshd, open_connection: Open
 ) -> None:
-    jump, _, endpoint = behind
-    jump.start()
-    with contextlib.ExitStack() as stack:
-        links = [stack.enter_context(connection.connect(endpoint())) for _ in range(3)]
+    """Their own deadlines would be told in other words."""
+    behind = through(new_sshd.start(), sshd)
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(2) as threads:
+        links = [stack.enter_context(connection.connect(behind)) for _ in range(2)]
         for one in links:
-            one.program.observe(wait_s=5)
             os.kill(one.program.hello["pid"], signal.SIGSTOP)
-        threading.Timer(0.5, functools.partial(kill_all, jump)).start()
-
-        def ask_again(link: connection.HostLink) -> errors.HostError:
-            with pytest.raises(errors.Unreachable) as caught:
-                link.program.observe(wait_s=0)
-            return caught.value
-
-        with ThreadPoolExecutor(3) as threads:
-            found = list(threads.map(ask_again, links))
-    expected = f"kvm01: via 127.0.0.1:{jump.port}: program: the connection was lost"
-    assert [(one.message, one.exit_code) for one in found] == [(expected, 4)] * 3
-
-
-def kill_all(sshd: Sshd) -> None:
-    assert sshd.process is not None
-    for pid in (sshd.process.pid, *sshd.sessions()):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        asked = [threads.submit(one.program.observe, wait_s=0) for one in links]
+        wait_for(lambda: all(one.program.requests == 1 for one in links), 60)
+        assert new_sshd.process is not None
+        kill_all([new_sshd.process.pid, *new_sshd.sessions()])
+        found = [one.exception() for one in asked]
+    lost = f"kvm01: via 127.0.0.1:{new_sshd.port}: program: the connection was lost"
+    assert [(type(one), str(one)) for one in found] == [(errors.Unreachable, lost)] * 2
 
 
 @pytest.mark.lab
 def test_a_jump_host_that_hangs_holds_nobody_beyond_the_deadline(
-    behind: Behind, open_connection: Open, quick: Deadlines
+    jump: Sshd, behind: Endpoint, open_connection: Open, quick: Deadlines
 ) -> None:
-    jump, _, endpoint = behind
-    jump.start()
-    link = connection.connect(endpoint(), timing=Timing(deadlines=quick))
+    link = connection.connect(behind, timing=Timing(deadlines=quick))
     link.program.observe(wait_s=5)
     assert jump.process is not None
-    pids = [jump.process.pid, *jump.sessions()]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(jump.process.pid, *jump.sessions()):
         with pytest.raises(errors.HostDeadline, match=rf"^kvm01: via 127\.0\.0\.1:{jump.port}: program: no answer"):
             link.program.observe(wait_s=0)
         with pytest.raises(errors.HostDeadline, match=rf"^kvm01: via 127\.0\.0\.1:{jump.port}: tcp: it no longer"):
-            open_connection(endpoint(), quick)
+            open_connection(behind, quick)
         link.close()
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 class LosingTransport:

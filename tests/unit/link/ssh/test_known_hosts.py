@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from vgpumgr.link.ssh import host_key
 from vgpumgr.link.ssh.known_hosts import KnownHosts, compute_fingerprint, render_name
 
@@ -127,7 +128,7 @@ HOSTS = st.one_of(st.lists(ONE, min_size=1, max_size=3).map(",".join), st.builds
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=dose(20, 60), deadline=None)  # each starts a process
 @given(lines=st.lists(st.tuples(st.sampled_from(["", "@revoked"]), HOSTS), min_size=1, max_size=4), host=NAME)
 def test_it_finds_the_lines_that_ssh_keygen_finds(
     tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[str, str]], host: str
