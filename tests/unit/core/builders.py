@@ -23,6 +23,7 @@ from vgpumgr.core.model.snapshot import (
     Handle,
     HostSnapshot,
     Parent,
+    Qemu,
     Vgpu,
     VgpuType,
 )
@@ -327,6 +328,35 @@ def plan_detach(
 def with_saved_states(view: HostView, saved: domain_xml.SavedStates, vm: str) -> HostView:
     """The view with what could come back for one VM."""
     return replace(view, saved={**(view.saved or {}), vm_uuid(vm): saved})
+
+
+def imaged(view: HostView, vm: str = "vm02") -> HostView:
+    """The view with vm01's vGPU in a VM's managed-save image."""
+    return with_saved_states(view, domain_xml.SavedStates(image=(hostdev(hardware_of(view)),)), vm)
+
+
+def snapped(view: HostView, vm: str = "vm02", *, alias: str | None = None, name: str = "monday") -> HostView:
+    """The view with vm01's vGPU in the second of a VM's two snapshots."""
+    snapshots = (("empty", ()), (name, (hostdev(hardware_of(view), alias),)))
+    return with_saved_states(view, domain_xml.SavedStates(snapshots=snapshots), vm)
+
+
+def held(view: HostView, vm: str = "vm01", *, by: str | None = None) -> HostView:
+    """The view while a process has the VM's vGPU open; `by`: it is that VM's QEMU."""
+    handle = Handle(
+        path=hardware_of(view, vm).vfio[0],
+        pid=4711,
+        start=1,
+        command="qemu-system-x86_64",
+        vm_name=by,
+        vm_uuid=None if by is None else vm_uuid(by),
+    )
+    return with_snapshot(view, handles=(handle,))
+
+
+def ending(vm: str = "vm01", *, pid: int = 4711) -> Qemu:
+    """A VM's QEMU that was told to end, and has not."""
+    return Qemu(pid=pid, start=1, state="D", command="qemu", ending=True, vm_name=vm, vm_uuid=None, machine=None)
 
 
 def attached(

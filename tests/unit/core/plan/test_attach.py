@@ -1,9 +1,10 @@
-"""attach: every guard and error with its words, and the steps from each state that a host can be in."""
+"""attach: every guard and error with its words, those that detach has as well among them, and the steps from each state that a host can be in."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
@@ -16,9 +17,11 @@ from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.link.values import snapshot_facts
-from vgpumgr.names import DEFAULT_SLOT, PciAddress
+from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.unit.core.builders import AttachOptions
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.view import HostView
@@ -55,21 +58,10 @@ def test_a_first_attach_claims_before_it_touches_the_hardware(framework: Framewo
     assert step.vgpu.generation == 1
     assert (step.vgpu.uuid is None) == (framework == VENDOR_VFIO)
     assert (step.vgpu.vf_index is None) == (framework == MDEV_PF)
-
-
-@EVERY_FRAMEWORK
-def test_the_same_attach_again_has_nothing_to_do_and_still_says_where_the_vgpu_is(framework: FrameworkName) -> None:
-    plan = builders.plan_attach(builders.attached(builders.host_of(framework)))
-    assert not plan.changed
-    assert plan.target is not None
-    assert plan.target.parent == builders.entry_of(builders.attached(builders.host_of(framework))).vgpu.parent
-
-
-def test_a_running_vm_gets_its_vgpu_into_its_definition_only() -> None:
-    view = builders.running(builders.host())
-    end = converged(view)
-    assert builders.find(end, "vm01").live == ()
-    assert len(builders.find(end, "vm01").inactive) == 1
+    again = builders.plan_attach(builders.attached(builders.host_of(framework)))
+    assert not again.changed
+    assert again.target is not None
+    assert again.target.parent == step.vgpu.parent, "what is there already is said with its place"
 
 
 # Other wishes
@@ -124,10 +116,6 @@ def test_where_only_the_old_vgpu_is_in_the_way_it_goes_first_and_the_new_one_tak
     assert len(builders.find(end, "vm01").inactive) == 1
     assert [entry.vgpu.type_name for entry in end.snapshot.ledger or ()] == [builders.created(plan).vgpu.type_name]
     assert not builders.plan_attach(end, profile="8Q").changed
-
-
-def test_replace_with_the_same_wish_changes_nothing() -> None:
-    assert not builders.plan_attach(builders.attached(builders.host()), replace_it=True).changed
 
 
 def test_replace_by_another_spelling_of_the_same_type_only_rewrites_the_claim() -> None:
@@ -317,27 +305,29 @@ def test_after_a_reboot_the_vgpu_is_made_again_at_its_place_and_generation(frame
     assert builders.entry_of(end).boot == builders.NEXT_BOOT
 
 
-def drifted(framework: FrameworkName) -> HostView:
-    """Somebody made another type where ours was: a VF's type set by hand, or our uuid used again."""
+@EVERY_FRAMEWORK
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"type_id": 2, "type_name": "X-8Q"}, "X-8Q"),
+        ({"type_id": 2, "type_name": None}, "type 2"),
+        ({"type_id": None, "type_name": None}, "a type that cannot be read"),
+    ],
+)
+def test_hardware_of_another_type_than_the_entry_is_neither_kept_nor_destroyed(
+    framework: FrameworkName, said: dict[str, Any], shown: str
+) -> None:
+    """Somebody set another type on our VF, or used our UUID again."""
     view = builders.attached(builders.host_of(framework, gpus=1))
-
-    other = builders.type_of(view.snapshot.gpus[0], "8Q")
-    return builders.change_vgpus(view, type_id=other.id, type_name=other.type_name)
-
-
-def test_hardware_of_another_type_than_the_entry_is_drift() -> None:
-    error = refused(drifted(VENDOR_VFIO), errors.Unsure)
-    assert error.message == "drift: the ledger has L40S-4Q for vm01 on 0000:41:00.4, but the hardware shows L40S-8Q"
-    assert "--replace" not in (error.hint or "")
-    refused(drifted(MDEV_VF), errors.Unsure, replace_it=True)
-
-
-def test_hardware_whose_type_cannot_be_read_is_not_taken_for_ours() -> None:
-    view = builders.change_vgpus(drifted(VENDOR_VFIO), type_id=None, type_name=None)
-    error = refused(view, errors.Unsure)
-    assert error.message == (
-        "drift: the ledger has L40S-4Q for vm01 on 0000:41:00.4, but the hardware shows a type that cannot be read"
-    )
+    ours = builders.entry_of(view).vgpu
+    view = builders.change_vgpus(view, **said)
+    for plan in (builders.plan_attach, partial(builders.plan_attach, replace_it=True), builders.plan_detach):
+        with pytest.raises(errors.Unsure) as caught:
+            plan(view)
+        assert caught.value.message == (
+            f"drift: the ledger has {ours.type_name} for vm01 on {ours.parent}, but the hardware shows {shown}"
+        )
+        assert "--replace" not in (caught.value.hint or "")
 
 
 def usurped() -> HostView:
@@ -358,66 +348,55 @@ def test_a_foreign_vgpu_on_our_vf_is_drift_and_replace_goes_elsewhere() -> None:
     assert builders.foreign_of(end) == builders.foreign_of(usurped())
 
 
-def without_first_gpu() -> HostView:
-    view = builders.attached(builders.host_of(MDEV_VF))
-    return builders.with_snapshot(view, gpus=view.snapshot.gpus[1:])
+def without_first_vf(gpu: Gpu) -> Gpu:
+    return replace(gpu, parents=gpu.parents[1:])
 
 
-def test_a_gpu_that_is_not_shown_any_more_is_no_reason_to_move_by_itself() -> None:
-    error = refused(without_first_gpu(), errors.Unsure)
-    assert error.message == (
-        "the vGPU of vm01 slot vgpu0 was on GPU 0000:41:00.0 "
-        f"({builders.gpu_uuid('0000:41:00.0')}), which kvm01 does not show"
-    )
-    assert (
-        error.hint
-        == "bring the GPU back, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another one"
-    )
-    end = converged(without_first_gpu(), replace_it=True)
-    assert builders.entry_of(end).vgpu.gpu == "0000:81:00.0"
+def without_4q(gpu: Gpu) -> Gpu:
+    types = {key: vgpu_type for key, vgpu_type in (gpu.types or {}).items() if key != 560}
+    return simulate.with_creatable(replace(gpu, types=types))
 
 
-def test_a_gpu_whose_uuid_cannot_be_read_may_be_the_one_and_is_not_left_behind() -> None:
-    view = builders.attached(builders.host_of(MDEV_VF))
-    first, second = view.snapshot.gpus
-    view = builders.with_snapshot(view, gpus=(replace(first, uuid=None), second))
-    refused(view, errors.Unsure)
-    error = refused(view, errors.Unsure, replace_it=True)
-    assert "0000:41:00.0" in error.message
-    assert "UUID" in error.message
+ELSEWHERE = "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU elsewhere"
 
 
-def test_after_a_reboot_without_sriov_the_refusal_says_what_the_host_says_of_it() -> None:
+@pytest.mark.parametrize(
+    ("change", "why", "hint"),
+    [
+        (
+            lambda view: builders.without_vgpus(view, "SR-IOV is off; run sriov-manage"),
+            "NVIDIA A40  offers no vGPUs: SR-IOV is off; run sriov-manage",
+            (
+                "re-enable its vGPUs, then run the same command again; or "
+                "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another GPU"
+            ),
+        ),
+        (
+            lambda view: builders.change_gpus(view, without_first_vf),
+            "A40  has no virtual function 0 now, the place of A40-4Q",
+            f"free what is in its way, or {ELSEWHERE}",
+        ),
+        (
+            lambda view: builders.with_foreign(view, "8Q", parent_at=5),
+            "A40  holds 8Q (foreign): equal-size mode takes only 8 GiB types until it is empty",
+            f"free what is in its way, or {ELSEWHERE}",
+        ),
+        (
+            lambda view: builders.change_gpus(view, without_4q),
+            "A40  has no type 560 (A40-4Q) any more",
+            f"free what is in its way, or {ELSEWHERE}",
+        ),
+    ],
+    ids=["SR-IOV is off", "fewer VFs", "a foreign vGPU is in the way", "a driver without the type"],
+)
+def test_a_place_that_is_no_more_after_a_reboot_is_refused_before_anything_is_written(
+    change: Callable[[HostView], HostView], why: str, hint: str
+) -> None:
     view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
-    view = builders.without_vgpus(view, "SR-IOV is off; run sriov-manage")
-    error = refused(view, errors.NoCapacity)
+    error = refused(change(view), errors.NoCapacity)
     assert error.message == "the vGPU of vm01 slot vgpu0 cannot be re-created at its place, 0000:41:00.4"
-    assert error.details == ("0000:41:00.0  NVIDIA A40  offers no vGPUs: SR-IOV is off; run sriov-manage",)
-    assert error.hint == (
-        "re-enable its vGPUs, then run the same command again; or "
-        "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another GPU"
-    )
-
-
-def test_after_a_reboot_with_fewer_vfs_the_refusal_names_the_missing_one() -> None:
-    view = builders.host_of(MDEV_VF, gpus=1, vfs=2)
-    view = builders.rebooted(builders.attached(builders.attached(view), "vm02"))
-    view = builders.change_gpus(view, lambda gpu: replace(gpu, parents=gpu.parents[:1]))
-    error = refused(view, errors.NoCapacity, vm="vm02")
-    assert error.details == ("0000:41:00.0  A40  has no virtual function 1 now, the place of A40-4Q",)
-    assert (
-        error.hint
-        == "free what is in its way, or `vgpumgr attach vm02 --profile 4Q --replace --slot vgpu0` places the vGPU elsewhere"
-    )
-
-
-def test_a_place_that_the_driver_no_longer_offers_is_said_before_anything_is_written() -> None:
-    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
-    view = builders.with_foreign(view, "8Q", parent_at=5)
-    error = refused(view, errors.NoCapacity)
-    assert error.details == (
-        "0000:41:00.0  A40  holds 8Q (foreign): equal-size mode takes only 8 GiB types until it is empty",
-    )
+    assert error.details == (f"0000:41:00.0  {why}",)
+    assert error.hint == hint
 
 
 def test_buses_numbered_anew_after_a_reboot_move_addresses_and_nothing_else() -> None:
@@ -458,50 +437,82 @@ def test_an_entry_that_is_leaving_is_not_kept() -> None:
 # What forbids any change
 
 
-def test_a_vm_that_went_away_since_it_was_found_is_unknown() -> None:
-    view = replace(builders.host(), domains=())
-    error = refused(view, errors.UnknownVm)
-    assert error.message == f"VM {builders.vm_uuid('vm01')} is no longer on kvm01"
-
-
-def test_nothing_is_changed_under_a_ledger_that_cannot_be_read() -> None:
-    view = builders.host()
-    facts = replace(view.snapshot, ledger=None, unknown=(Unknown(what="ledger", why="not JSON: line 1"),))
-    error = refused(replace(view, snapshot=facts), errors.LedgerBroken)
-    assert error.message == "kvm01: the ledger cannot be read: not JSON: line 1"
-    assert error.hint is not None
-    assert error.hint.startswith("nothing is changed there until /var/lib/vgpumgr/ledger.json can be read")
-
-
-def test_a_vm_that_cannot_be_read_is_not_changed() -> None:
-    view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, problem="timed out"))
-    error = refused(view, errors.Unsure)
-    assert (error.message, error.hint) == ("vm01 cannot be read: timed out", "look at it: `virsh dumpxml vm01`")
-
-
-def test_a_claim_that_cannot_be_read_is_not_written_over() -> None:
-    view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, claim_problem="KeyError: 'by'"))
-    error = refused(view, errors.Unsure)
-    assert error.message == "the claim of vm01 cannot be read: KeyError: 'by'"
-    assert error.hint == (
-        "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, and removes it with --remove; then attach or detach again"
+def without_ledger(view: HostView) -> HostView:
+    return replace(
+        view, snapshot=replace(view.snapshot, ledger=None, unknown=(Unknown(what="ledger", why="not JSON: line 1"),))
     )
 
 
+def said_of_vm01(**said: Any) -> Callable[[HostView], HostView]:
+    return lambda view: builders.change_domain(view, "vm01", lambda found: replace(found, **said))
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["not served yet", "served"])
+@pytest.mark.parametrize("plan", [builders.plan_attach, builders.plan_detach], ids=["attach", "detach"])
+@pytest.mark.parametrize(
+    ("change", "kind", "message", "hint"),
+    [
+        (
+            lambda view: replace(view, domains=()),
+            errors.UnknownVm,
+            f"VM {builders.vm_uuid('vm01')} is no longer on kvm01",
+            "",
+        ),
+        (
+            without_ledger,
+            errors.LedgerBroken,
+            "kvm01: the ledger cannot be read: not JSON: line 1",
+            "nothing is changed there until /var/lib/vgpumgr/ledger.json can be read",
+        ),
+        (
+            said_of_vm01(problem="timed out"),
+            errors.Unsure,
+            "vm01 cannot be read: timed out",
+            "look at it: `virsh dumpxml vm01`",
+        ),
+        (
+            said_of_vm01(claims=None, claim_problem="KeyError: 'by'"),
+            errors.Unsure,
+            "the claim of vm01 cannot be read: KeyError: 'by'",
+            (
+                "`virsh metadata vm01 urn:vgpumgr:domain:2 --config` shows it, and removes it with --remove; "
+                "then attach or detach again"
+            ),
+        ),
+    ],
+    ids=["the VM went away", "unreadable ledger", "unreadable VM", "unreadable claim"],
+)
+def test_what_cannot_be_read_is_not_changed(
+    plan: Callable[[HostView], object],
+    change: Callable[[HostView], HostView],
+    kind: type[errors.VgpumgrError],
+    message: str,
+    hint: str,
+    *,
+    served: bool,
+) -> None:
+    view = builders.attached(builders.host()) if served else builders.host()
+    with pytest.raises(kind) as caught:
+        plan(change(view))
+    assert caught.value.message == message
+    assert (caught.value.hint or "").startswith(hint)
+
+
+def test_a_gpu_that_does_not_tell_its_uuid_may_be_the_one_that_is_missing() -> None:
+    view = builders.attached(builders.host_of(MDEV_VF))
+    first, second = view.snapshot.gpus
+    view = builders.with_snapshot(view, gpus=(replace(first, uuid=None), second))
+    refused(view, errors.Unsure)
+    for plan in (partial(builders.plan_attach, replace_it=True), builders.plan_detach):
+        with pytest.raises(errors.Unsure, match=r"the UUID of GPU 0000:41:00\.0 cannot be read") as caught:
+            plan(view)
+        assert caught.value.hint == "vgpumgr discover kvm01 says why"
+
+
 def test_a_transient_vm_has_no_definition_to_change() -> None:
-    view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, persistent=False))
-    error = refused(view, errors.RefusedPlan)
+    error = refused(said_of_vm01(persistent=False)(builders.host()), errors.RefusedPlan)
     assert error.message == "vm01 is transient: it has no definition that a vGPU could be put into"
     assert error.hint == "define it first (`virsh define`)"
-
-
-@pytest.mark.parametrize("by_flag", [True, False])
-def test_a_managed_save_image_would_win_at_the_next_start(by_flag: bool) -> None:
-    view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, managed_save=by_flag))
-    saved = domain_xml.SavedStates(image=None if by_flag else ())
-    error = refused(view, errors.SavedImage, saved=saved)
-    assert error.message == "vm01 has a managed-save image, whose definition would replace this one at the next start"
-    assert error.hint == "start vm01, or drop the image: virsh managedsave-remove vm01"
 
 
 def test_a_host_without_machine_id_cannot_be_named_in_a_claim() -> None:
@@ -512,32 +523,10 @@ def test_a_host_without_machine_id_cannot_be_named_in_a_claim() -> None:
         assert error.hint == "systemd-machine-id-setup on that host"
 
 
-# Findings
-
-
-@pytest.mark.parametrize(("version", "shown"), [(9_000_000, "9.0.0"), (9_006_012, "9.6.12")])
-def test_what_is_attached_on_an_old_libvirt_is_a_finding(version: int, shown: str) -> None:
-    view = replace(builders.attached(builders.host_of(VENDOR_VFIO)), libvirt_version=version)
-    for plan in (builders.plan_attach(view), builders.plan_attach(builders.rebooted(view))):
-        assert [finding.kind for finding in plan.findings] == ["will-not-start"]
-        assert plan.findings[0].text == (
-            f"vm01 will not start on libvirt {shown}, needs 9.7 or newer: "
-            "older ones refuse a virtual function that stays bound to nvidia"
-        )
-        assert (plan.findings[0].vm, plan.findings[0].slot, plan.findings[0].host) == ("vm01", DEFAULT_SLOT, "kvm01")
-
-
-def test_a_new_libvirt_or_an_mdev_is_no_finding() -> None:
-    assert builders.plan_attach(replace(builders.host_of(VENDOR_VFIO), libvirt_version=9_007_000)).findings == ()
-    assert builders.plan_attach(replace(builders.host_of(MDEV_VF), libvirt_version=9_000_000)).findings == ()
-
-
-def test_after_a_driver_upgrade_without_the_type_the_refusal_names_it() -> None:
-    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
-
-    def upgraded(gpu: Gpu) -> Gpu:
-        vgpu_types = {key: vgpu_type for key, vgpu_type in (gpu.types or {}).items() if key != 560}
-        return simulate.with_creatable(replace(gpu, types=vgpu_types))
-
-    error = refused(builders.change_gpus(view, upgraded), errors.NoCapacity)
-    assert error.details == ("0000:41:00.0  A40  has no type 560 (A40-4Q) any more",)
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_a_managed_save_image_would_win_at_the_next_start(by_flag: bool) -> None:
+    view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, managed_save=by_flag))
+    saved = domain_xml.SavedStates(image=None if by_flag else ())
+    error = refused(view, errors.SavedImage, saved=saved)
+    assert error.message == "vm01 has a managed-save image, whose definition would replace this one at the next start"
+    assert error.hint == "start vm01, or drop the image: virsh managedsave-remove vm01"

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.dose import dose
 from tests.unit.core import builders
-from vgpumgr.core.driver import geometry
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
 from vgpumgr.core.plan import attach, free_places, lost, places, simulate, targets
 from vgpumgr.core.plan import step as plan_steps
@@ -24,7 +23,7 @@ from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver import places as lab_places
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
 
 
@@ -136,20 +135,11 @@ def test_a_place_that_is_taken_by_then_is_left_and_no_other_missing_vgpu_loses_i
         view = builders.attached(view, f"vm{number:02}", "12Q")
     before = [where(view, f"vm{number:02}") for number in (1, 2, 3)]
     gone = builders.change_gpus(builders.rebooted(view), mixed)
-    first = builders.hardware_of(view, "vm01")
-    foreign = builders.change_gpus(
-        gone, lambda gpu: occupied(gpu, replace(first, parent=gpu.parents[-1].pci, vf_index=gpu.parents[-1].vf_index))
-    )
+    foreign = builders.with_foreign(gone, "12Q", parent_at=-1)
     back = builders.attached(foreign, "vm01", "12Q")
     assert where(back, "vm01") not in before
     assert where(builders.attached(back, "vm02", "12Q"), "vm02") == before[1]
     assert where(builders.attached(back, "vm03", "12Q"), "vm03") == before[2]
-
-
-def occupied(gpu: Gpu, vgpu: Vgpu) -> Gpu:
-    parents = [replace(one, vgpus=(vgpu,)) if one.pci == vgpu.parent else one for one in gpu.parents]
-    there = replace(gpu, parents=tuple(parents))
-    return simulate.with_creatable(replace(there, places=free_places.computed(there)))
 
 
 def test_a_claim_that_says_another_place_than_the_ledger_is_put_right_and_nothing_else() -> None:
@@ -222,19 +212,6 @@ def test_of_all_places_it_is_the_best_one_by_exhaustive_search(board: str, data:
 # The driver's placement ids against those that are computed, on a GPU in mixed-size mode
 
 
-def in_mixed_size(gpu: Gpu, *, at: int | None = 0) -> Gpu:
-    """In mixed-size mode, its vGPUs at that id, and the driver's list as it is computed for that."""
-    gpu = replace(builders.with_vgpus(gpu, placement_id=at), mode=MIXED_SIZE)
-    offered: dict[int, Places] = {}
-    for vgpu_type in (gpu.types or {}).values():
-        known = places.geometry_of(gpu, vgpu_type)
-        assert known is not None
-        ids = geometry.creatable(known.mixed, known.size, [(at or 0, 4) for _ in gpu.vgpus])
-        if ids:
-            offered[vgpu_type.id] = Places(type_id=vgpu_type.id, size=known.size, creatable=ids)
-    return replace(gpu, places=offered)
-
-
 def without_first_place(gpu: Gpu, short: str) -> Gpu:
     """As if something that nobody sees lay at the type's first free id."""
     offered = dict(gpu.places or {})
@@ -246,8 +223,8 @@ def without_first_place(gpu: Gpu, short: str) -> Gpu:
 @pytest.fixture
 def view() -> HostView:
     """One GPU with a 4Q at 8."""
-    attached = builders.attached(builders.host_of("mdev-vf", gpus=1))
-    return builders.change_gpus(attached, lambda gpu: in_mixed_size(gpu, at=8))
+    attached = builders.attached(builders.host_of(MDEV_VF, gpus=1))
+    return builders.change_gpus(attached, lambda gpu: moved(replace(gpu, mode=MIXED_SIZE), 8))
 
 
 def test_a_difference_is_told_and_the_drivers_list_counts(view: HostView) -> None:

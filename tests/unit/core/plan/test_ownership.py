@@ -11,7 +11,6 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors, names
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan import ownership, simulate
@@ -24,7 +23,6 @@ from vgpumgr.names import DEFAULT_SLOT, MdevUuid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.model.snapshot import Gpu, Vgpu
     from vgpumgr.core.model.view import HostView
 
 FRAMEWORKS = [name for name, _ in builders.FRAMEWORKS]
@@ -66,24 +64,10 @@ def went_back(view: HostView) -> HostView:
     return builders.change_domain(builders.detached(view), "vm01", lambda _: old)
 
 
-def change_vgpu(view: HostView, change: Callable[[Vgpu], Vgpu]) -> HostView:
-    """The view with vm01's hardware changed, as somebody else would."""
-    mine = builders.hardware_of(view)
-
-    def changed(gpu: Gpu) -> Gpu:
-        parents = tuple(
-            replace(parent, vgpus=tuple(change(vgpu) if vgpu == mine else vgpu for vgpu in parent.vgpus))
-            for parent in gpu.parents
-        )
-        return simulate.with_creatable(replace(gpu, parents=parents))
-
-    return builders.change_gpus(view, changed)
-
-
 def retyped(view: HostView) -> HostView:
     """Another type of the same size is there: 4C where ours was 4Q."""
     vgpu_type = builders.type_of(view.snapshot.gpus[0], "4C")
-    return change_vgpu(view, lambda vgpu: replace(vgpu, type_id=vgpu_type.id, type_name=vgpu_type.type_name))
+    return builders.change_vgpus(view, type_id=vgpu_type.id, type_name=vgpu_type.type_name)
 
 
 def unnamed(view: HostView) -> HostView:
@@ -93,15 +77,6 @@ def unnamed(view: HostView) -> HostView:
 def cloned(view: HostView) -> HostView:
     """vm02 is vm01's copy, without its metadata."""
     return builders.give(view, "vm02", builders.hostdev(builders.hardware_of(view)))
-
-
-def snapped(view: HostView) -> HostView:
-    device = builders.hostdev(builders.hardware_of(view))
-    return builders.with_saved_states(view, SavedStates(snapshots=(("monday", (device,)),)), "vm02")
-
-
-def imaged(view: HostView) -> HostView:
-    return builders.with_saved_states(view, SavedStates(image=(builders.hostdev(builders.hardware_of(view)),)), "vm02")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +136,11 @@ CASES = [
             nightly=None,
             detach=OUT,
         )
-        for name, change in (("clone", cloned), ("other's snapshot", snapped), ("other's image", imaged))
+        for name, change in (
+            ("clone", cloned),
+            ("other's snapshot", builders.snapped),
+            ("other's image", builders.imaged),
+        )
     ),
     # Nothing is there: the ledger, or its entry, was lost, and the host booted since (or was installed anew). It is wanted still.
     Case(name="gone", change=booted, state="gone", finding=["gone"], attach=MAKE, nightly=MAKE, detach=OUT),
@@ -326,8 +305,7 @@ def test_what_is_in_use_is_not_freed_although_it_is_proved() -> None:
 def test_an_mdev_with_another_uuid_than_the_computed_one_is_not_entered_unasked() -> None:
     """It was adopted once: `adopt` takes it again, and nothing makes a second one."""
     uuid = MdevUuid("9e0d0000-0000-4000-8000-000000000001")
-    view = builders.attached(builders.host())
-    view = change_vgpu(view, lambda vgpu: replace(vgpu, uuid=uuid))
+    view = builders.change_vgpus(builders.attached(builders.host()), uuid=uuid)
     view = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, uuid=uuid)))
     view = builders.change_domain(
         view, "vm01", lambda found: replace(found, inactive=(replace(found.inactive[0], source=Mdev(uuid)),))

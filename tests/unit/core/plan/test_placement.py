@@ -13,7 +13,7 @@ from vgpumgr import errors
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.model.vgpu import EntryState, Vf
+from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attach, fits, placement, resolve, room, simulate
 
 if TYPE_CHECKING:
@@ -219,26 +219,6 @@ def test_an_entry_whose_hardware_is_gone_keeps_its_place_and_size() -> None:
     view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
     assert placed(view).parent.pci == "0000:41:00.5"
     assert reasons(view, "8Q") == ["holds 4Q (vm01): equal-size mode takes only 4 GiB types until it is empty"]
-
-
-def test_on_a_pf_entries_without_hardware_count_against_what_the_driver_offers() -> None:
-    """After a reboot the driver offers all four of a T4 again, and three of them are spoken for."""
-    view = builders.host_of(MDEV_PF, gpus=1, vms=5)
-    for vm in ("vm01", "vm02", "vm03"):
-        view = builders.attached(view, vm)
-    view = builders.rebooted(view)
-    assert view.snapshot.gpus[0].creatable_now(232) == 4
-    assert placed(view).ordinal == 4
-    view = builders.attached(view, "vm04")
-    assert reasons(view) == ["full: 4 of 4 (vm01 vm02 … vm04)"]
-
-
-@pytest.mark.parametrize("state", ["planned", "made", "leaving"])
-def test_no_state_of_an_entry_gives_its_vf_to_another(state: EntryState) -> None:
-    """A detach that was killed after the destroy holds its VF until it is finished: the host would refuse another."""
-    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
-    view = builders.change_entries(view, lambda entry: replace(entry, state=state))
-    assert placed(view).parent.pci == "0000:41:00.5"
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])

@@ -12,7 +12,7 @@ from tests.unit.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.core.model.guest import Guest
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.core.plan import attach, preflight, simulate
+from vgpumgr.core.plan import attach, simulate
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.reconcile.tasks import Author
 from vgpumgr.core.report import findings
@@ -110,6 +110,11 @@ def test_whoever_wants_it_gets_it_with_a_finding_that_stays(name: str, framework
     assert told == [("will-not-start", "vm01", "vgpu0", f"vm01 will not start {CASES[name].why}")]
     after = simulate.apply(view, plan.steps)
     assert [one.text for one in findings.of_host(after)] == [told[0][3]]
+    for later in (after, builders.rebooted(after)):
+        again = builders.plan_attach(replace(later, even_if_it_will_not_start=False))
+        assert [one.text for one in again.findings] == [told[0][3]], (
+            "it is said again, and not refused, once it is there"
+        )
 
 
 @TABLE
@@ -147,6 +152,11 @@ def test_a_hard_limit_needs_the_memory_and_one_gib(
 ) -> None:
     plan = builders.plan_attach(guest(builders.host_of(framework), hard_limit_kib=hard_limit))
     assert [one.kind for one in plan.findings] == (["may-not-start"] if doubtful else [])
+
+
+def test_libvirt_9_7_starts_it_and_an_mdev_needs_no_such_libvirt() -> None:
+    for framework, version in ((VENDOR_VFIO, 9_007_000), (MDEV_VF, 9_000_000)):
+        assert builders.plan_attach(replace(builders.host_of(framework), libvirt_version=version)).findings == ()
 
 
 def test_an_mdev_pins_what_its_guest_uses_so_a_small_limit_is_a_doubt_only() -> None:
@@ -189,8 +199,3 @@ def test_kinds_that_may_not_share_a_vm_are_a_finding(first: str, second: str, to
 def test_a_large_bar_behind_seabios_is_a_finding(profile: str, *, efi: bool, doubtful: bool) -> None:
     plan = builders.plan_attach(guest(builders.host_of(MDEV_VF), efi=efi), profile=profile)
     assert ["boots by SeaBIOS" in one.text for one in plan.findings] == ([True] if doubtful else [])
-
-
-@pytest.mark.parametrize(("number", "text"), [(9_000_000, "9.0.0"), (10_000_000, "10.0.0"), (9_007_003, "9.7.3")])
-def test_a_libvirt_version_is_written_with_dots(number: int, text: str) -> None:
-    assert preflight.version_text(number) == text

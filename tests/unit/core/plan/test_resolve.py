@@ -7,23 +7,22 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core import builders
 from tests.unit.core.law import LAW
+from tests.unit.core.plan.test_laws import check_capacity
 from vgpumgr import errors
 from vgpumgr.core.driver import asking, profiles, scheduler
 from vgpumgr.core.driver.asking import Conditions, FgpuMemory
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO
-from vgpumgr.core.plan import attach, fits, placement, resolve, room, simulate, targets
+from vgpumgr.core.plan import attach, fits, placement, resolve, simulate, targets
 from vgpumgr.core.plan.no_place import Cause
 from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
-    import random
-
     from vgpumgr.core.driver.asking import FgpuUnits
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.snapshot import FrameworkName, Gpu, VgpuType
@@ -329,77 +328,11 @@ def test_asking_twice_changes_nothing_and_nothing_is_overcommitted(
     except errors.RequestError:
         return
     assert plan(after, **given).steps == ()
-    for gpu in after.snapshot.gpus:
-        there = room.occupants(after.snapshot, gpu)
-        if gpu.mode == MIXED_SIZE:
-            assert builders.overlaps(gpu) == []
-        else:
-            assert all(len(there) <= (one.type.max or 0) for one in there if one.type)
-            assert len({one.type.size_mib for one in there if one.type}) <= 1
+    check_capacity(after)
     claim = builders.claim_of(after)
     assert claim.grant is not None
     assert 0 <= claim.grant.waste_pct < 100
     assert claim.grant.guest_mib < claim.grant.framebuffer_mib
-
-
-@LAW
-@given(filled(), GIVEN, st.randoms(use_true_random=False))
-def test_the_same_answer_for_shuffled_input(view: HostView, given: dict[str, str | bool], rng: random.Random) -> None:
-    def shuffled(gpu: Gpu) -> Gpu:
-        types = list((gpu.types or {}).items())
-        rng.shuffle(types)
-        places = None if gpu.places is None else dict(rng.sample(sorted(gpu.places.items()), len(gpu.places)))
-        return replace(gpu, types=dict(types), places=places)
-
-    gpus = [shuffled(gpu) for gpu in view.snapshot.gpus]
-    rng.shuffle(gpus)
-    other = placement.place(builders.with_snapshot(view, gpus=tuple(gpus)).snapshot, ask_of(view, given))
-    one = placement.place(view.snapshot, ask_of(view, given))
-    if isinstance(one, placement.NoPlace) or isinstance(other, placement.NoPlace):
-        assert isinstance(one, placement.NoPlace)
-        assert isinstance(other, placement.NoPlace)
-        assert one.reasons == other.reasons
-        return
-    assert (one.gpu.pci, one.parent.pci, one.type, one.placement_id, one.grant, one.why) == (
-        other.gpu.pci,
-        other.parent.pci,
-        other.type,
-        other.placement_id,
-        other.grant,
-        other.why,
-    )
-
-
-@LAW
-@given(st.lists(BOARDS, min_size=1, max_size=2), BOARDS, GIVEN)
-def test_what_an_empty_host_grants_a_larger_one_grants(
-    boards: list[Card], more: Card, given: dict[str, str | bool]
-) -> None:
-    small = placement.place(fleet(*boards).snapshot, ask_of(fleet(*boards, units=UNITS), given))
-    assume(isinstance(small, placement.Placed))
-    large = placement.place(fleet(*boards, more).snapshot, ask_of(fleet(*boards, units=UNITS), given))
-    assert isinstance(small, placement.Placed)
-    assert isinstance(large, placement.Placed)
-    assert large.grant is not None
-    assert small.grant is not None
-    assert large.grant.waste_pct <= small.grant.waste_pct or "usable" in given
-
-
-@LAW
-@given(filled(), GIVEN)
-def test_the_inverse_of_a_plan_leaves_the_host_as_it_was(view: HostView, given: dict[str, str | bool]) -> None:
-    from vgpumgr.core.plan import step as steps
-
-    try:
-        made = plan(view, **given)
-    except errors.RequestError:
-        return
-    after = simulate.apply(view, made.steps)
-    back = simulate.apply(after, [steps.inverse(step) for step in reversed(made.steps)])
-    assert back.snapshot.gpus == view.snapshot.gpus
-    assert back.snapshot.ledger == view.snapshot.ledger
-    found = builders.find(back, "vm01")
-    assert (found.inactive, found.claims.claims if found.claims else ()) == ((), ())
 
 
 def test_a_gpu_that_is_named_is_the_only_candidate() -> None:

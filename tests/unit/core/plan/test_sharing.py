@@ -44,19 +44,15 @@ def live(view: HostView) -> HostView:
     return builders.change_domain(view, "vm02", lambda found: replace(found, active=True, live=(device(view),)))
 
 
-def imaged(view: HostView) -> HostView:
-    return builders.with_saved_states(view, SavedStates(image=(device(view),)), "vm02")
-
-
 def snapped(view: HostView) -> HostView:
-    return builders.with_saved_states(view, SavedStates(snapshots=(("before it's", (device(view),)),)), "vm02")
+    return builders.snapped(view, name="before it's")
 
 
 WAYS = [
     (defined, "the definition of vm02", "take its hostdev out (`virsh edit vm02`)"),
     (aliased, "the definition of vm02", "`virsh detach-device-alias vm02 ua-vgpu0 --config`"),
     (live, "vm02, which is running with it", "shut vm02 down"),
-    (imaged, "the managed-save image of vm02", "start vm02, or `virsh managedsave-remove vm02`"),
+    (builders.imaged, "the managed-save image of vm02", "start vm02, or `virsh managedsave-remove vm02`"),
     (snapped, "snapshot before it's of vm02", "`virsh snapshot-delete vm02 'before it'\"'\"'s'`"),
 ]
 
@@ -105,7 +101,7 @@ def test_a_device_that_another_definition_has_is_not_put_into_a_second_one(frame
     assert caught.value.hint == "`virsh detach-device-alias vm02 ua-vgpu0 --config`; then attach again"
 
 
-@pytest.mark.parametrize("way", [snapped, imaged])
+@pytest.mark.parametrize("way", [snapped, builders.imaged])
 def test_a_vf_that_a_snapshot_or_an_image_names_is_given_to_no_other_vm(way: Callable[[HostView], HostView]) -> None:
     """It was vm02's: freed with --keep-snapshots, and a revert brings it back into vm02's definition."""
     view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1), "vm01")
@@ -146,19 +142,6 @@ def test_keep_snapshots_foretells_what_a_revert_brings(framework: FrameworkName,
     saved = SavedStates(snapshots=(("monday", (device(view, "ua-vgpu0"),)),))
     made = builders.plan_detach(view, keep_snapshots=True, saved=saved)
     assert [finding.text for finding in made.findings] == [said]
-
-
-@EVERY_FRAMEWORK
-def test_after_a_detach_and_a_revert_nothing_comes_back_by_itself(framework: FrameworkName) -> None:
-    """The snapshot's claim and hostdev are back, bound and of no entry; a person may ask for it again."""
-    before = builders.attached(builders.host_of(framework))
-    old = builders.find(before, "vm01")
-    freed = simulate.apply(before, builders.plan_detach(before, keep_snapshots=True).steps)
-    view = builders.change_domain(freed, "vm01", lambda _: old)
-    assert [finding.kind for finding in findings.of_host(view)] == ["reverted"]
-    assert not host_plan.plan_host(view, declares(), RUN).tasks
-    assert builders.verbs(builders.plan_attach(view)) == ["create_vgpu"]
-    assert builders.verbs(builders.plan_detach(view)) == ["leave_claim", "detach_hostdev", "drop_claim"]
 
 
 def test_a_reverted_vf_that_is_another_vms_by_now_is_told_and_its_detach_takes_nothing_away() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.core import builders
 from vgpumgr.core.model import snapshot
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Gpu
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, Gpu
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.link.values import snapshot_facts
@@ -41,18 +41,6 @@ def test_the_steps_are_printed_as_the_design_shows_them() -> None:
     view = builders.host()
     steps = [*builders.plan_attach(view).steps, *builders.plan_detach(builders.attached(view)).steps]
     assert "\n".join(json.dumps(plan_steps.record(step)) for step in steps) == GOLDEN
-
-
-@pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
-def test_the_inverse_of_an_inverse_is_the_step(framework: FrameworkName) -> None:
-    view = builders.attached(builders.host_of(framework))
-    steps = [
-        *builders.plan_attach(builders.host_of(framework)).steps,
-        *builders.plan_attach(view, profile="8Q", replace_it=True).steps,
-        *builders.plan_detach(view).steps,
-    ]
-    for step in steps:
-        assert plan_steps.inverse(plan_steps.inverse(step)) == step
 
 
 def impossible(view: HostView, step: plan_steps.Step) -> str:
@@ -160,33 +148,6 @@ def test_an_entry_without_uuid_never_means_an_mdev() -> None:
     view = builders.with_snapshot(ours, gpus=theirs.snapshot.gpus)
     assert view.snapshot.vgpu_of(builders.entry_of(view).vgpu) is None
     assert len(builders.foreign_of(view)) == 1
-
-
-def test_entries_stand_at_the_addresses_of_now() -> None:
-    view = builders.attached(builders.host_of(MDEV_PF, gpus=1))
-    moved = replace(builders.gpu(MDEV_PF, "T4", "0000:42:00.0"), uuid=view.snapshot.gpus[0].uuid)
-    found = snapshot_facts.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=(moved,))))
-    assert found.ledger is not None
-    assert (found.ledger[0].vgpu.gpu, found.ledger[0].vgpu.parent) == ("0000:42:00.0", "0000:42:00.0")
-    gone = snapshot_facts.parse(builders.HOST, builders.facts_of(replace(view.snapshot, gpus=())))
-    assert gone.ledger == view.snapshot.ledger
-
-
-def test_the_entry_of_another_gpu_is_not_this_ones() -> None:
-    view = builders.attached(builders.host_of(VENDOR_VFIO))
-    other = builders.attached(view, "vm02")
-    gpu = other.snapshot.gpus[1]
-    found = other.snapshot.entry_of(gpu, gpu.vgpus[0])
-    assert found is not None
-    assert found.vgpu.vm_name == "vm02"
-
-
-def test_simulate_offers_nothing_on_a_vf_that_is_taken() -> None:
-    view = builders.attached(builders.host_of(MDEV_VF, gpus=1))
-    taken, free = view.snapshot.gpus[0].parents[:2]
-    assert taken.creatable == {}
-    assert 560 in (free.creatable or {})
-    assert 562 not in (free.creatable or {})
 
 
 def test_a_gpu_in_a_mode_whose_rules_are_not_simulated_is_an_impossible_step_and_no_crash() -> None:

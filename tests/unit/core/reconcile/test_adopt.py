@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.core import builders
-from tests.unit.core.plan.test_ownership import EVERY_FRAMEWORK, change_vgpu, cloned, imaged, unnamed
+from tests.unit.core.plan.test_ownership import EVERY_FRAMEWORK, cloned, unnamed
 from vgpumgr import errors, names
 from vgpumgr.core.model.snapshot import MDEV_VF, FrameworkName
 from vgpumgr.core.plan import simulate
@@ -17,6 +17,8 @@ from vgpumgr.core.report import findings, listing
 from vgpumgr.names import Slot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
@@ -149,7 +151,7 @@ def test_what_cannot_be_told_is_refused_with_what_to_do() -> None:
     vgpu = view.snapshot.gpus[0].vgpus[0]
     two = builders.give(view, "vm02", builders.hostdev(vgpu))
     named = builders.with_foreign(builders.host_of(MDEV_VF))
-    untyped = change_vgpu(builders.attached(builders.host()), lambda found: replace(found, type_id=None))
+    untyped = builders.change_vgpus(builders.attached(builders.host()), type_id=None)
     taken = builders.attached(builders.give(named, "vm01", builders.hostdev(vgpu)), slot="mine")
     cases: list[tuple[HostView, str, type[errors.VgpumgrError]]] = [
         (named, name, errors.ForeignDevice),
@@ -188,10 +190,9 @@ def test_what_cannot_be_told_is_refused_with_what_to_do() -> None:
         adopt(named, "vm01")
 
 
-@pytest.mark.parametrize("change", [cloned, imaged])
-def test_a_device_that_others_name_too_is_not_adopted(change: object) -> None:
+@pytest.mark.parametrize("change", [cloned, builders.imaged])
+def test_a_device_that_others_name_too_is_not_adopted(change: Callable[[HostView], HostView]) -> None:
     whole = builders.attached(builders.host())
-    assert callable(change)
     view = builders.without_ledger(change(whole))
     with pytest.raises(errors.ConflictingClaim):
         adopt(view, name_of(whole))
@@ -213,7 +214,7 @@ def test_what_is_at_our_place_is_not_taken_for_another_vm_nor_with_another_type(
     with pytest.raises(errors.ConflictingClaim) as caught:
         adopt(moved, name)
     assert caught.value.hint == "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` first"
-    other = change_vgpu(view, lambda found: replace(found, type_id=(found.type_id or 0) + 1))
+    other = builders.change_vgpus(view, type_id=1)
     with pytest.raises(errors.Unsure):
         adopt(other, name)
 
