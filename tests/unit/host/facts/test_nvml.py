@@ -10,7 +10,9 @@ import pytest
 from tests.unit.host.fakehost import (
     GPU_A,
     GPU_B,
+    HARDWARE,
     MDEV,
+    MDEV_VF,
     UUID_A,
     UUID_B,
     VENDOR,
@@ -152,28 +154,21 @@ def test_a_list_that_fails_while_a_vm_starts_is_asked_for_once_more(
 NO_MDEV = "00000000-0000-0000-0000-000000000000"
 
 
-@pytest.mark.parametrize("answer", [NO_MDEV, "N/A", "", b"N/A", MDEV, pynvml.NVML_ERROR_NOT_SUPPORTED])
-def test_nvmls_mdev_uuid_counts_for_nothing_where_vgpus_are_no_mdevs(tmp_path: Path, answer: Any) -> None:
-    host = two_gpus(tmp_path, VENDOR)
-    host.make_vgpu("0000:41:00.5", 560, None)
-    host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
-    [row] = observe(host, answering(answer))["active"]
-    assert (row["uuid"], row["vf"]) == (None, "0000:41:00.5")
-
-
-@pytest.mark.parametrize("answer", [NO_MDEV, "N/A", "", pynvml.NVML_ERROR_NOT_SUPPORTED, MDEV.upper()])
-def test_nvmls_mdev_uuid_counts_only_where_it_is_one(tmp_path: Path, answer: Any) -> None:
-    [row] = observe(two_gpus(tmp_path), answering(answer))["active"]
-    assert row["uuid"] == (MDEV if answer == MDEV.upper() else None)
-
-
-def answering(answer: Any) -> FakeNvml:
-    """One running vGPU, whose mdev UUID NVML gives so."""
-    if isinstance(answer, int):
-        return FakeNvml(active=1, nvmlVgpuInstanceGetMdevUUID=answer)
-    nvml = FakeNvml(active=1)
+@pytest.mark.parametrize("framework", HARDWARE)
+@pytest.mark.parametrize("answer", [NO_MDEV, "N/A", "", b"N/A", MDEV.upper(), pynvml.NVML_ERROR_NOT_SUPPORTED])
+def test_nvmls_mdev_uuid_counts_only_where_it_is_one_and_vgpus_are_mdevs(
+    tmp_path: Path, framework: str, answer: Any
+) -> None:
+    host = two_gpus(tmp_path, framework)
+    if framework == VENDOR:
+        host.make_vgpu("0000:41:00.5", 560, None)
+        host.add_process(41, "/dev/vfio/651", command=("qemu", "-name", "guest=vm01", "-uuid", VM))
+    refused: dict[str, Any] = {"nvmlVgpuInstanceGetMdevUUID": answer} if isinstance(answer, int) else {}
+    nvml = FakeNvml(active=1, **refused)
     nvml.answers["nvmlVgpuInstanceGetMdevUUID"] = lambda instance: answer
-    return nvml
+    [row] = observe(host, nvml)["active"]
+    assert row["uuid"] == (MDEV if (framework, answer) == (MDEV_VF, MDEV.upper()) else None)
+    assert row["vf"] == ("0000:41:00.5" if framework == VENDOR else None)
 
 
 def test_a_gpu_of_a_host_without_sriov_manage_is_asked_like_any_other(tmp_path: Path) -> None:

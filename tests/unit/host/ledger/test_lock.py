@@ -7,14 +7,13 @@ import json
 import os
 import signal
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.host.fakehost import MDEV_VF, VENDOR, FakeHost, make_step, no_nvml
+from tests.unit.host.fakehost import VENDOR, FakeHost, make_step, no_nvml
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.lock import sanitise
 from vgpumgr.host.program import Channel, serve
@@ -24,6 +23,7 @@ from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.unit.host.conftest import Program
 
@@ -179,26 +179,6 @@ def test_a_ping_renews_the_lease_and_without_the_lock_there_is_none(host: FakeHo
     channel = Listener(ping, lock, ping, ping, unlock, ping)
     assert serve(lambda: Server(host.root, nvml=no_nvml), channel, lease_s=30, root=Root(host.root)) == 0
     assert channel.waited == [None, None, 30, 30, 30, None, None]
-
-
-def test_a_child_that_is_blocked_in_a_write_does_not_keep_the_lock(
-    tmp_path: Path, run_program: Callable[..., Program]
-) -> None:
-    host = FakeHost.build(tmp_path, MDEV_VF)
-    owner = run_program(host.root, "--block")
-    owner.ask("lock", by="anna", wait_s=0)
-    assert owner.ask("execute", step=make_step(MDEV_VF), deadline_s=0.2)["err"]["kind"] == "Deadline"
-    children = Path(f"/proc/{owner.process.pid}/task/{owner.process.pid}/children").read_text().split()
-    try:
-        owner.hang_up()
-        assert owner.wait() == 0
-        assert owner.read_line() == b""  # nor does it keep the channel
-        (child,) = children
-        os.kill(int(child), 0)  # still there, still writing
-        assert "ok" in run_program(host.root).ask("lock", by="ben", wait_s=0)
-    finally:
-        for child in children:
-            os.kill(int(child), signal.SIGKILL)
 
 
 @given(st.text())

@@ -121,8 +121,9 @@ def test_a_vm_that_is_off_for_long_costs_no_wait(bench: Callable[..., Bench], fr
 
 
 def test_an_evacuation_waits_for_the_same(there: Bench) -> None:
-    there.add_plugin(50)
-    assert there.asker.execute(make_evacuate(MDEV_VF))["err"]["kind"] == "NotYet"
+    there.since = 1.0
+    refusal = there.asker.execute(make_evacuate(MDEV_VF))["err"]
+    assert (refusal["kind"], "vm01 ended 1 s ago" in refusal["waits_for"][0]) == ("NotYet", True)
 
 
 @each_hardware

@@ -278,17 +278,6 @@ def test_where_the_driver_took_another_instance_the_vgpu_goes_again_and_it_says_
     assert (mig.host.in_instances(), mig.host.entries()) == ([], [])
 
 
-def test_one_that_a_killed_run_left_in_another_instance_goes_before_it_is_entered(mig: Mig) -> None:
-    mig.ok(make_instance_step(start=4))
-    mig.ok(make_instance_step(start=2))
-    entry = make_entry(VENDOR, type_id=700, type_name="NVIDIA A100-2-10C", mig=PLACE, state="planned")
-    mig.host.put_ledger(entry, instances=mig.host.instances())
-    vf = mig.host.path(f"{mig.host.function(GPU_A[:-1] + '4')}/nvidia")
-    mig.host.driver_write(str(vf / "current_vgpu_type"), b"700\n")
-    assert mig.refused(make_mig_step(expect="same"))["found"] == "it in 2g.10gb at 4 (id 1)"
-    assert (mig.host.in_instances(), mig.host.entries()) == ([], [entry])
-
-
 def test_where_the_driver_does_not_say_which_instance_it_took_that_is_a_note(mig: Mig) -> None:
     mig.ok(make_instance_step())
     write = mig.host.driver_write

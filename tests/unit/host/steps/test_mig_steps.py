@@ -81,12 +81,16 @@ def host(tmp_path: Path) -> FakeHost:
 # MIG mode
 
 
-def test_mig_mode_is_set_at_once_or_says_that_a_reset_is_needed(host: FakeHost) -> None:
+def test_mig_mode_is_set_at_once_or_says_that_a_reset_is_needed_and_can_be_called_off_until_then(
+    host: FakeHost,
+) -> None:
     assert run(host, switch("set_mig"))["ok"]["note"] is None
     assert (host.mig()["on"], host.mig()["pending"]) == (True, True)
     note = run(host, switch("set_mig", on=False), needs_reset=True)["ok"]["note"]
     assert note == f"MIG off takes effect with the next reset of GPU {GPU_A}"
     assert (host.mig()["on"], host.mig()["pending"]) == (True, False)
+    assert run(host, switch("set_mig"), needs_reset=True)["ok"]["note"] is None
+    assert (host.mig()["on"], host.mig()["pending"]) == (True, True)
 
 
 @pytest.mark.parametrize(("now", "note"), [(True, False), (False, True)])
@@ -94,14 +98,6 @@ def test_a_mode_that_is_set_already_is_left_and_still_says_that_it_waits(host: F
     host.put_mig(on=now, pending=True)
     answer = run(host, switch("set_mig"), nvmlDeviceSetMigMode=pynvml.NVML_ERROR_UNKNOWN)
     assert (answer["ok"]["note"] is not None) == note
-
-
-def test_a_mode_that_waits_for_a_reset_can_be_called_off_again(host: FakeHost) -> None:
-    """What undoes the step where nvidia-smi refused the reset."""
-    assert run(host, switch("set_mig"), needs_reset=True)["ok"]["note"]
-    assert (host.mig()["on"], host.mig()["pending"]) == (False, True)
-    assert run(host, switch("set_mig", on=False), needs_reset=True)["ok"]["note"] is None
-    assert (host.mig()["on"], host.mig()["pending"]) == (False, False)
 
 
 def test_a_mode_that_is_not_as_expected_or_not_there_is_refused(host: FakeHost) -> None:
