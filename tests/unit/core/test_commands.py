@@ -18,6 +18,11 @@ def test_a_plain_name_is_left_as_it_is() -> None:
     )
 
 
+def test_what_a_shell_would_run_is_quoted() -> None:
+    assert command("detach", "it's; touch x") == "vgpumgr detach 'it'\"'\"'s; touch x'"
+    assert command("detach", "$(id)") == "vgpumgr detach '$(id)'"
+
+
 @given(NAMES)
 def test_a_shell_gives_the_vm_name_back_as_one_word(name: str) -> None:
     """And a name that begins with a dash is never read as an option."""

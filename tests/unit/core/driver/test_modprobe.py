@@ -147,6 +147,10 @@ def conf(text: str, path: str = NVIDIA) -> ModprobeFile:
             f"options nvidia {PER_DEVICE}=pci=0000:81:00.0;RmPVMRL=0x01;pci=0000:41:00.0;RmPVMRL=0x00000011\n",
         ),
         (
+            f'options nvidia {PER_DEVICE}="pci=41:00.0;Foo=1;pci=0000:81:00.0;Foo=2"\n',
+            f'options nvidia {PER_DEVICE}="pci=41:00.0;Foo=1;RmPVMRL=0x00000011;pci=0000:81:00.0;Foo=2"\n',
+        ),
+        (
             f'options nvidia {PER_DEVICE}="pci=0000:41:00.0;\\\nFoo=1;Rm\\\nPVMRL=1"\n',
             f'options nvidia {PER_DEVICE}="pci=0000:41:00.0;\\\nFoo=1;RmPVMRL=0x00000011"\n',
         ),

@@ -187,6 +187,13 @@ def test_a_share_that_changed_is_a_mean_over_time() -> None:
     assert found.entitled == pytest.approx(0.3125)
 
 
+def test_a_measure_over_a_border_of_quarters_is_one_sample() -> None:
+    border = T0 + BUCKET_US
+    one = measured_round({"vm1": load(50)}, since_us=border - 4 * SECOND, until_us=border + 6 * SECOND)
+    (series,) = series_of(one)
+    assert (series.total().samples, series.total().observed_us) == (1, 10 * SECOND)
+
+
 def test_the_last_framebuffer_is_the_latest_in_whatever_order_tallies_are_added() -> None:
     early, late = Tally(framebuffer_last=1, last_us=1), Tally(framebuffer_last=2, last_us=2)
     early.add(late)
