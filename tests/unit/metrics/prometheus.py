@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from vgpumgr.lab.machine.sshd import reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,10 +51,11 @@ def promtool(*arguments: str, folder: Path) -> str:
 @contextmanager
 def scraping(server: Server, folder: Path, *, rules: Path | None = None) -> Iterator[Prometheus]:
     """A Prometheus that scrapes this server and evaluates the rules once a second, with its files in `folder`."""
-    config, port = folder / "prometheus.yml", free_port()
+    config = folder / "prometheus.yml"
     target = "{}:{}".format(*server.address)
     config.write_text(_CONFIG.format(target=target, rules=rules or ""), encoding="utf-8")
-    with (folder / "prometheus.log").open("w") as log:
+    with (folder / "prometheus.log").open("w") as log, reserve_port() as reserved:
+        port = reserved.getsockname()[1]
         process = subprocess.Popen(
             [
                 "/usr/bin/prometheus",
@@ -123,8 +125,3 @@ class Prometheus:
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(self._url + path, timeout=10) as answer:
             return json.load(answer)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import stat
 from contextlib import closing
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -139,13 +138,6 @@ def test_nothing_asked_makes_no_file(samples: Samples) -> None:
     assert (samples.names(), samples.newest_us()) == ((set(), set()), None)
     assert (samples.coarsen(before_us=T0), samples.prune(before_us=T0, max_bytes=0)) == (0, 0)
     assert not samples.path.parent.exists()
-
-
-def test_the_file_is_the_owners_alone_beside_the_journal(samples: Samples, tmp_path: Path) -> None:
-    samples.add(rounds(1))
-    assert samples.path == tmp_path / "state" / "samples.db"
-    assert stat.S_IMODE(samples.path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(samples.path.parent.stat().st_mode) == 0o700
 
 
 def test_hours_made_of_old_quarters_say_the_same(samples: Samples) -> None:
@@ -357,27 +349,6 @@ def test_rounds_stored_before_gpus_had_temperatures_modes_and_holders_are_brough
         assert done_by_hand(samples, "SELECT count(*) FROM host WHERE round LIKE ?", f"%{field}%") == [(1,)]
 
 
-def test_a_journal_is_no_store_of_samples(samples: Samples) -> None:
-    from vgpumgr.store.journal import Journal
-    from vgpumgr.store.journal_entry import Intent
-
-    journal = Journal(samples.path, warn=pytest.fail)
-    journal.begin(Intent(verb="attach", why="", host="kvm01"), by="x@y", at="2026-11-21T12:00:00Z")
-    before = samples.path.read_bytes()
-    with pytest.raises(errors.SamplesCorrupt, match="another program's"):
-        samples.add(rounds(1))
-    assert samples.path.read_bytes() == before
-
-
-def test_a_newer_schema_is_left_alone(samples: Samples) -> None:
-    samples.add(rounds(1))
-    done_by_hand(samples, "INSERT INTO migration VALUES (?, '')", sample_tables.SCHEMA.version + 1)
-    with pytest.raises(errors.NewerSchema):
-        samples.add(rounds(1))
-    with pytest.raises(errors.NewerSchema):
-        samples.latest()
-
-
 def test_what_fails_half_way_stores_nothing(samples: Samples, monkeypatch: pytest.MonkeyPatch) -> None:
     """The counters were put down already when the last round cannot be: none of it stays."""
     first, second = rounds(2)
@@ -387,14 +358,6 @@ def test_what_fails_half_way_stores_nothing(samples: Samples, monkeypatch: pytes
     with pytest.raises(ZeroDivisionError):
         samples.add([second])
     assert (samples.latest(), samples.cursors(), totals(samples, T0, T0 + SECOND)) == before
-
-
-def test_deleting_it_loses_the_past_only(samples: Samples) -> None:
-    samples.add(rounds(3))
-    samples.path.unlink()
-    assert samples.latest() == ()
-    samples.add(rounds(1))
-    assert totals(samples, T0, T0 + SECOND)[KEY].observed_us == 10 * SECOND
 
 
 def test_the_form_of_a_stored_round_is_pinned() -> None:

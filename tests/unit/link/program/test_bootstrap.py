@@ -47,8 +47,7 @@ def start(data: bytes, command: str = bootstrap.SERVE, shell: str = "/bin/sh") -
     return subprocess.run([shell, "-c", command], input=data, capture_output=True, timeout=30, check=False)
 
 
-@pytest.mark.parametrize("far", [False, True])
-@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+@pytest.mark.parametrize(("shell", "far"), [("/bin/sh", False), ("/bin/bash", True)])
 def test_the_program_greets_and_ends_with_its_input(shell: str, *, far: bool) -> None:
     done = start(bootstrap.package(far=far), shell=shell)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ ODD = [2**53, 2**63, 2**64 - 4096, -2, -(2**63), 10**400, 1e300]
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 2**53 - 1) | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=20,
+    max_leaves=8,
 )
 
 
