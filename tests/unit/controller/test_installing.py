@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from tests.unit.controller import nowhere
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.controller import forget, installing, mode, report
-from vgpumgr.controller.context import Context
 from vgpumgr.controller.results import Consent, Fleet, ForgetPlan
-from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import GpuDeclaration, Inventory
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import Whose
@@ -28,11 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import HostInstallation
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.core.model.snapshot import Mode, SizeMode
-    from vgpumgr.link.host import Host
 
 
 HOST = HostName("kvm01")
@@ -78,20 +76,9 @@ def link(monkeypatch: pytest.MonkeyPatch) -> Link:
     return host
 
 
-def no_host(endpoint: Endpoint, *, writes: bool = False) -> Host:
-    raise AssertionError(f"nothing here reaches {endpoint}, {writes}")
-
-
 @pytest.fixture
 def context() -> Context:
-    return Context(
-        inventory=Inventory(root="/", hosts={HOST: replace(declares(), name=HOST)}, findings=()),
-        connect=no_host,
-        catalogue=catalogue.parse(""),
-        by="anna@ctl1",
-        now=lambda: "2026-11-21T12:00:00Z",
-        progress=lambda text: None,
-    )
+    return nowhere.context(HOST)
 
 
 def outcome(fleet: Fleet[HostInstallation]) -> Outcome:
@@ -131,13 +118,12 @@ def test_a_host_that_the_inventory_does_not_have_is_refused_before_any_is_change
     assert link.changes == []
 
 
-KVM01 = HostName("kvm01")
 UUID = "11111111-0000-4000-8000-000000000001"
 YES: Consent[ForgetPlan] = Consent(check=False, show=lambda _plan: None, ask=lambda _plan: None)
 
 
 def inventory_of(whose: Whose | None = None, **vms: str) -> Context:
-    inventory = Inventory(root="inventory", hosts={KVM01: declares(**vms)}, findings=(), whose=whose or Whose(by="all"))
+    inventory = Inventory(root="inventory", hosts={HOST: declares(**vms)}, findings=(), whose=whose or Whose(by="all"))
     return cast("Context", SimpleNamespace(inventory=inventory))
 
 

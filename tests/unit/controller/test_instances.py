@@ -60,14 +60,6 @@ def test_the_cached_one_goes_and_a_used_and_a_foreign_one_stay(fleet: Fleet) -> 
     assert (again.word, in_use(again)) == ("unchanged", 1)
 
 
-def test_an_instance_to_which_a_missing_vgpu_comes_back_stays(fleet: Fleet) -> None:
-    assert fleet.remove_by_hand(HOST, 0)
-    assert fleet.give_back(HOST).word == "done"
-    assert made(fleet.machines[HOST]) == [(GPUS[0], "1g.5gb"), (GPUS[1], "7g.40gb")]
-    assert fleet.attach(HOST, VM, DEFAULT_SLOT, SMALL).word == "done"
-    assert made(fleet.machines[HOST]) == [(GPUS[0], "1g.5gb"), (GPUS[1], "7g.40gb")]
-
-
 def test_without_a_host_every_host_gives_back_what_is_cached_and_one_that_fails_keeps_no_other_from_it(
     pool: Pool,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.dose import dose
 from tests.model.fleet import Fleet
 from tests.model.wiring import Trouble
 from vgpumgr import errors
@@ -56,7 +57,7 @@ def vms_of(host: HostResult, *outcomes: str) -> set[str | None]:
 def test_what_was_done_is_told_wherever_the_host_was_lost(pool: Pool) -> None:
     """Its connection goes before and after each call inside the lock; each VM that is as wanted then was named before."""
     finished = 0
-    for at in range(CALLS):
+    for at in range(0, CALLS, dose(3, 1)):
         fleet = fleet_of(pool, 2, "kvm01")
         trouble = Trouble("kvm01", at=at, inside=True)
         (host,) = result_of(fleet, trouble=trouble).hosts
@@ -126,15 +127,6 @@ def test_what_waits_for_the_end_of_a_use_is_told_and_fails_only_a_strict_run(poo
     assert vms_of(result_of(fleet).hosts[0], "done") == {"1vm01"}
 
 
-def test_a_declared_vm_that_its_host_does_not_have_is_its_own_outcome_and_the_others_are_served(pool: Pool) -> None:
-    fleet = fleet_of(pool, 2, "kvm01")
-    fleet.declared["kvm01", "1vm99"] = {DEFAULT_SLOT: "4Q"}
-    result = result_of(fleet)
-    assert vms_of(result.hosts[0], "done") == {"1vm01", "1vm02"}
-    assert vms_of(result.hosts[0], "unknown_vm") == {"1vm99"}
-    assert [(type(error), error.exit_code) for error in result.problems] == [(errors.DeclaredVmUnknown, 5)]
-
-
 def test_a_guard_that_refuses_the_whole_plan_leaves_the_dead_host_named_beside_it(pool: Pool) -> None:
     fleet = fleet_of(pool, destroy_guard.COUNTS_FROM // 2, "kvm01", "kvm02", "kvm03")
     assert result_of(fleet).problems == ()
@@ -160,11 +152,6 @@ def test_a_limit_that_names_no_host_is_not_taken_for_all_of_them(
     assert "no host 'kvm09'" in capsys.readouterr().err
 
 
-def test_a_deadline_is_a_number_that_something_can_be_later_than(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", "--deadline", "nan"]) == 2
-    assert "--deadline" in capsys.readouterr().err
-
-
 def test_a_job_that_has_no_room_and_whose_driver_refuses_is_not_tried_for_ever(pool: Pool) -> None:
     """vm01 keeps what it had while its new profile has no room; that this fails is no change that could have made any."""
     fleet = fleet_of(pool, 2, "kvm01")
@@ -183,7 +170,7 @@ def test_a_job_that_has_no_room_and_whose_driver_refuses_is_not_tried_for_ever(p
 def test_a_vm_that_is_saved_while_the_host_is_worked_at_keeps_what_its_image_names(pool: Pool) -> None:
     """Every VM's declaration is gone; 1vm03, the last in turn, is started and saved at each call before its own turn."""
     seen = 0
-    for at in range(CALLS):
+    for at in range(0, CALLS, dose(3, 1)):
         fleet = fleet_of(pool, 3, "kvm01")
         assert result_of(fleet).problems == ()
         machine, saved = fleet.machines["kvm01"], fleet.vms("kvm01")[2]
@@ -204,7 +191,7 @@ def test_a_vm_that_is_saved_while_the_host_is_worked_at_keeps_what_its_image_nam
             assert [type(one.error) for one in host.tasks if one.planned.task.vm == saved.name] == [errors.SavedImage]
         elif trouble.done:
             break
-    assert seen > 5
+    assert seen > 5 / dose(3, 1)
 
 
 @pytest.mark.parametrize("framework", ["mdev-pf", "mdev-vf", "vendor-vfio"])

@@ -9,27 +9,23 @@ import weakref
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from tests.unit.controller import nowhere
 from tests.unit.core import builders
-from tests.unit.core.declarations import declares
 from vgpumgr.controller import report
-from vgpumgr.controller.context import Context
 from vgpumgr.controller.hosts.fan_out import MAX_WORKERS
-from vgpumgr.core.driver import catalogue
-from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.inventory.choice import choose
 from vgpumgr.core.model.snapshot import HostSnapshot
-from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pytest
 
+    from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import HostVgpus
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.link.host import Host
+    from vgpumgr.names import HostName
 
 HOSTS = 200
 VIEW = builders.host(builders.gpu())
@@ -62,10 +58,6 @@ def open_session(_context: Context, declaration: HostDeclaration) -> Iterator[Se
     yield Session(declaration.name)
 
 
-def no_host(endpoint: Endpoint, *, writes: bool = False) -> Host:
-    raise AssertionError(f"nothing here reaches {endpoint}, {writes}")
-
-
 def read_now() -> int:
     """How many hosts' answers are in memory."""
     gc.collect()
@@ -74,16 +66,8 @@ def read_now() -> int:
 
 def test_a_list_of_many_hosts_keeps_their_rows_and_drops_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "open_session", open_session)
-    names = [HostName(f"kvm{number:03}") for number in range(HOSTS)]
-    hosts = {name: replace(declares(), name=name) for name in names}
-    context = Context(
-        inventory=Inventory(root="/", hosts=hosts, findings=()),
-        connect=no_host,
-        catalogue=catalogue.parse(""),
-        by="anna@ctl1",
-        now=lambda: "2026-11-21T12:00:00Z",
-        progress=lambda text: None,
-    )
+    names = [f"kvm{number:03}" for number in range(HOSTS)]
+    context = nowhere.context(*names)
     before, counter, kept, came = read_now(), itertools.count(), list[int](), list[str]()
 
     def see(host: HostVgpus) -> None:

@@ -99,41 +99,7 @@ def test_a_list_gives_what_one_by_one_gives_and_the_check_of_it_says_so_before(p
     assert [where(slot) for slot in done.result.slots] == [where(slot) for slot in singles]
     assert [where(slot) for slot in check.result.slots] == [where(slot) for slot in singles]
     assert [hostdevs(slot) for slot in check.result.slots] == [hostdevs(slot) for slot in done.result.slots]
-
-
-def test_another_profile_is_one_change_in_the_same_slot_and_absent_twice_is_none(fleet: Fleet) -> None:
-    run(fleet, [wants("1vm01", "4Q")])
-    machine = fleet.machines["kvm01"]
-    for profile, expected in (("8Q", ["done"]), ("8Q", ["unchanged"])):
-        ran = run(fleet, [wants("1vm01", profile)])
-        assert outcomes(ran) == expected
-        (entry,) = machine.ledger()
-        assert (entry["slot"], entry["type_name"].endswith("-8Q"), len(machine.hardware())) == ("vgpu0", True, 1)
-    (change,) = run(fleet, [wants("1vm01", "4Q")], check=True).result.slots
-    assert change.before is not None
-    assert change.after is not None
-    assert (len(change.before.inactive), len(change.after.inactive)) == (1, 1)
-    assert outcomes(run(fleet, [wants("1vm01", None)])) == ["done"]
-    assert (machine.ledger(), machine.hardware()) == ([], {})
-    assert outcomes(run(fleet, [wants("1vm01", None)])) == ["unchanged"]
-
-
-def test_what_is_in_use_stays_and_the_others_are_served(fleet: Fleet) -> None:
-    run(fleet, [wants("1vm01", "4Q"), wants("1vm02", "4Q")])
-    assert fleet.start("kvm01", fleet.vms("kvm01")[0])
-    ran = run(fleet, [wants("1vm01", None), wants("1vm02", None), wants("1vm03", "4Q")])
-    assert outcomes(ran) == ["refused", "done", "done"]
-    (failed,) = ran.result.failed
-    assert isinstance(failed.error, errors.InUse)
-    assert "1vm01 is running with it" in str(failed.error.details) + failed.error.message
-
-
-@pytest.mark.parametrize("check", [False, True])
-def test_what_goes_makes_room_for_what_comes(fleet: Fleet, *, check: bool) -> None:
-    """Equal-size GPUs hold one size each: all 8Q have to go before a 4Q finds a place, wherever it stands in the list."""
-    run(fleet, [wants("1vm01", "8Q"), wants("1vm02", "8Q")])
-    ran = run(fleet, [wants("1vm03", "4Q"), wants("1vm01", None), wants("1vm02", None)], check=check)
-    assert set(outcomes(ran)) == {"would_change" if check else "done"}
+    assert [slot.before.inactive for slot in done.result.slots if slot.before is not None] == [()] * 6
 
 
 def test_a_host_that_is_lost_spoils_its_own_vms_only(fleet: Fleet) -> None:
@@ -151,27 +117,6 @@ def test_a_vm_that_nobody_has_fails_by_name_and_has_nothing_to_free(fleet: Fleet
     assert isinstance(ran.result.slots[0].error, errors.UnknownVm)
     (finding,) = ran.result.slots[1].findings
     assert "did you mean 1vm02" in finding.text
-
-
-def test_a_vm_that_was_undefined_is_freed_by_its_last_name(fleet: Fleet) -> None:
-    run(fleet, [wants("1vm01", "4Q")])
-    machine = fleet.machines["kvm01"]
-    del machine.libvirt.vms[fleet.vms("kvm01")[0].uuid]
-    assert outcomes(run(fleet, [wants("1vm01", None)])) == ["done"]
-    assert (machine.ledger(), machine.hardware()) == ([], {})
-
-
-def test_a_declaration_with_another_wish_stands(fleet: Fleet) -> None:
-    fleet.declared["kvm01", "1vm01"] = {DEFAULT_SLOT: "8Q"}
-    (slot,) = run(fleet, [wants("1vm01", "4Q")]).result.slots
-    assert isinstance(slot.error, errors.ConflictingClaim)
-    assert "host_vars/kvm.yml:1" in slot.error.message
-    (same,) = run(fleet, [wants("1vm01", "8Q")]).result.slots
-    assert same.after is not None
-    assert same.after.claims is not None
-    assert [claim.origin for claim in same.after.claims.claims] == ["inventory"]
-    (freed,) = run(fleet, [wants("1vm01", None)]).result.slots
-    assert ["declared" in finding.text for finding in freed.findings] == [True]
 
 
 def test_each_vm_whose_host_lacks_the_profile_is_told_so_by_its_own_name(fleet: Fleet) -> None:
@@ -195,7 +140,7 @@ slots_of = st.tuples(st.sampled_from(ALL), st.sampled_from(["vgpu0", "vgpu1"]))
 wishes = st.dictionaries(slots_of, st.sampled_from(["4Q", "8Q", None]), min_size=1, max_size=6)
 
 
-@settings(max_examples=dose(8, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=dose(5, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rounds=st.lists(wishes, min_size=1, max_size=3))
 def test_whatever_is_asked_is_so_afterwards_or_failed_and_the_check_foretold_it(
     pool: Pool, rounds: list[dict[tuple[str, str], str | None]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,14 +158,6 @@ def test_unknown_names_are_all_named(fleet: Fleet, *, partial: bool, served: int
     assert (ran.exit_codes, sum(map(len, made(fleet).values()))) == ({2}, served)
 
 
-def test_each_kind_gets_its_card_where_spread_would_take_both_for_the_first(fleet: Fleet) -> None:
-    """An equal-size GPU holds one size: two 4Q on two cards would leave none for 8Q."""
-    ran = run(fleet, [wants(ONE[0]), wants(ONE[1]), wants(ONE[2], "8Q"), wants(ONE[3], "8Q")])
-    assert set(ran.outcomes.values()) == {"done"}
-    cards = {(slot.rows[0].gpu, slot.rows[0].type_name) for slot in ran.result.slots}
-    assert (len(cards), {name for _, name in cards}) == (2, {"A40-4Q", "A40-8Q"})
-
-
 def test_detach_of_several_asks_once_for_all_hosts(fleet: Fleet) -> None:
     run(fleet, [wants(vm) for vm in FEW])
     ran = run(fleet, [wants(vm, None) for vm in FEW], asks=True)
@@ -253,7 +245,7 @@ def test_a_kept_plan_is_carried_out_as_it_was_or_on_no_host(fleet: Fleet) -> Non
     assert set(run(fleet, requests, kept=kept(plan)).outcomes.values()) == {"done"}
 
 
-@pytest.mark.parametrize("at", [0, 3, 9])
+@pytest.mark.parametrize("at", [0, 3])
 def test_a_host_that_is_lost_keeps_what_was_made_and_the_same_command_goes_on(fleet: Fleet, at: int) -> None:
     requests = [wants(vm) for vm in FEW]
     ran = run(fleet, requests, trouble=Trouble("kvm02", at=at, inside=True))
@@ -270,46 +262,6 @@ def test_a_host_that_is_lost_keeps_what_was_made_and_the_same_command_goes_on(fl
     assert [len(rows) for rows in made(fleet).values()] == [2, 2]
 
 
-@pytest.mark.parametrize("profile", ["4Q", None], ids=["attach", "detach"])
-def test_a_controller_that_dies_at_any_moment_leaves_what_the_same_command_completes(
-    pool: Pool, profile: str | None
-) -> None:
-    """Between any two calls of either host all connections are cut: no undo, no unlock. Then the same command again."""
-    requests = [wants(vm, profile) for vm in FEW]
-    kills = 0
-    for host in HOSTS:
-        for at in range(0, 100, dose(5, 1)):
-            fleet = fresh(pool)
-            if profile is None:
-                run(fleet, [wants(vm) for vm in FEW])
-
-            def die(fleet: Fleet = fleet) -> None:
-                for machine in fleet.machines.values():
-                    for cut in machine.connections:
-                        cut()
-
-            trouble = Trouble(host, at=at, act=die)
-            run(fleet, requests, asks=profile is None, yes=True, trouble=trouble)
-            if not trouble.done:
-                break
-            kills += 1
-            again = run(fleet, requests, asks=profile is None, yes=True)
-            assert set(again.outcomes.values()) <= {"done", "unchanged"}, (host, at)
-            promises.check_always(fleet)
-            assert [len(machine.ledger()) for machine in fleet.machines.values()] == ([2, 2] if profile else [0, 0])
-    assert kills > 40 / dose(5, 1)
-
-
-def test_several_slots_of_a_vm_are_its_own_all_or_none(fleet: Fleet) -> None:
-    """With two slots each, three VMs fill the host; a fourth gets none of its two."""
-    requests = [replace(wants(vm), count=2) for vm in ONE[:4]]
-    ran = run(fleet, requests)
-    assert (ran.result.is_held_back, made(fleet)) == (True, {})
-    some = run(fleet, requests, partial=True)
-    assert Counter(some.outcomes.values()) == {"done": 3, "no_capacity": 1}
-    assert [len(slot.rows) for slot in some.result.slots] == [2, 2, 2, 0]
-
-
 def test_one_vm_by_name_and_by_uuid_is_named_twice(fleet: Fleet) -> None:
     uuid = fleet.vms("kvm01")[0].uuid
     ran = run(fleet, [wants(ONE[0]), wants(uuid)])
@@ -324,7 +276,7 @@ wishes = st.dictionaries(
 )
 
 
-@settings(max_examples=dose(8, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=dose(5, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=wishes, seed=st.randoms(use_true_random=False), partial=st.booleans())
 def test_the_order_of_names_decides_nothing_and_it_is_all_or_none(
     pool: Pool, asked: dict[tuple[str, str], str], seed: object, *, partial: bool

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit.controller import nowhere
+from tests.unit.core import builders
 from vgpumgr import errors, names
-from vgpumgr.controller.context import Context
 from vgpumgr.controller.engine import journaling
-from vgpumgr.core.driver import catalogue
-from vgpumgr.core.inventory import Inventory
-from vgpumgr.core.model.vgpu import VgpuSpec
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import Adopt
@@ -25,27 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.host import Host
+    from vgpumgr.core.plan import step as steps
+
 
 ENTRY = Intent(verb="attach", why="requested --profile 4Q", host="kvm01", vm="vm01")
-
-
-def no_host(endpoint: Endpoint, *, writes: bool = False) -> Host:
-    raise AssertionError(f"nothing here reaches {endpoint}")
-
-
-def context(journal: Journal | None) -> Context:
-    clock = itertools.count()
-    return Context(
-        inventory=Inventory(root="/", hosts={}, findings=()),
-        connect=no_host,
-        catalogue=catalogue.parse(""),
-        by="anna@ctl1",
-        now=lambda: f"2026-11-21T12:00:{next(clock):02}Z",
-        progress=lambda text: None,
-        journal=journal,
-    )
 
 
 @pytest.fixture
@@ -59,7 +38,7 @@ def only_run(journal: Journal) -> JournalEntry:
 
 
 def test_the_line_is_there_before_the_block_and_ended_after_it(journal: Journal) -> None:
-    with journaling.recorded(context(journal), ENTRY) as line:
+    with journaling.recorded(nowhere.context(journal=journal), ENTRY) as line:
         begun = only_run(journal)
     assert (begun.intent, begun.by, begun.at, begun.outcome) == (ENTRY, "anna@ctl1", "2026-11-21T12:00:00Z", None)
     line.end(None)
@@ -67,7 +46,7 @@ def test_the_line_is_there_before_the_block_and_ended_after_it(journal: Journal)
 
 
 def test_a_block_that_did_all_is_not_ended_before_the_last_look_says_what_came_of_it(journal: Journal) -> None:
-    with journaling.recorded(context(journal), ENTRY) as line:
+    with journaling.recorded(nowhere.context(journal=journal), ENTRY) as line:
         pass
     assert only_run(journal).outcome is None
     line.end(errors.NotConverged("kvm01: all steps were done, but vm01 vgpu0 is not as planned"))
@@ -89,7 +68,7 @@ def test_what_ends_the_block_is_kept_and_goes_on(
     journal: Journal, make: Callable[[], BaseException], outcome: str, message: str | None
 ) -> None:
     raised = make()
-    with pytest.raises(type(raised)) as caught, journaling.recorded(context(journal), ENTRY):
+    with pytest.raises(type(raised)) as caught, journaling.recorded(nowhere.context(journal=journal), ENTRY):
         raise raised
     assert caught.value is raised
     found = only_run(journal)
@@ -97,14 +76,14 @@ def test_what_ends_the_block_is_kept_and_goes_on(
 
 
 def test_without_a_journal_nothing_is_recorded() -> None:
-    with journaling.recorded(context(None), ENTRY):
+    with journaling.recorded(nowhere.context(), ENTRY):
         pass
-    assert journaling.findings(context(None)) == ()
+    assert journaling.findings(nowhere.context()) == ()
 
 
 def test_a_journal_that_cannot_be_written_is_a_finding_and_stops_nothing(tmp_path: Path) -> None:
     told: list[str] = []
-    here = context(Journal(tmp_path, warn=told.append))  # a folder is no file
+    here = nowhere.context(journal=Journal(tmp_path, warn=told.append))  # a folder is no file
     done = []
     for _ in range(2):
         with journaling.recorded(here, ENTRY):
@@ -114,23 +93,10 @@ def test_a_journal_that_cannot_be_written_is_a_finding_and_stops_nothing(tmp_pat
 
 
 def test_an_entry_names_the_slot_and_gpu_of_its_steps_where_it_is_one() -> None:
-    spec = VgpuSpec(
-        vm=names.VmUuid("u"),
-        vm_name=names.VmName("vm01"),
-        slot=names.Slot("vgpu0"),
-        generation=1,
-        gpu_uuid=names.GpuUuid("GPU-1"),
-        gpu=names.PciAddress("0000:41:00.0"),
-        vf_index=0,
-        parent=names.PciAddress("0000:41:00.4"),
-        uuid=None,
-        type_id=560,
-        type_name="A40-4Q",
-    )
-    step = steps.CreateVgpu(host=names.HostName("kvm01"), vgpu=spec, expect=steps.EMPTY)
+    step = builders.created(builders.plan_attach(builders.host()))
     made = intent(step, step)
     assert (made.slot, made.gpu, made.vm, len(made.steps)) == ("vgpu0", "0000:41:00.0", None, 2)
-    other = replace(step, vgpu=replace(spec, slot=names.Slot("vgpu1")))
+    other = replace(step, vgpu=replace(step.vgpu, slot=names.Slot("vgpu1")))
     several = intent(step, other)
     assert (several.slot, several.gpu) == (None, "0000:41:00.0")
     none = intent()

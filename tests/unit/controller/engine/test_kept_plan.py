@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 HOST, VM = "kvm01", "1vm01"
 
 
-@pytest.fixture(params=["mdev-vf", "vendor-vfio"])
-def fleet(pool: Pool, request: pytest.FixtureRequest) -> Fleet:
-    return Fleet.install({HOST: pool.machine(HOST, request.param)}, {HOST: 2})
+@pytest.fixture
+def fleet(pool: Pool) -> Fleet:
+    return Fleet.install({HOST: pool.machine(HOST, "vendor-vfio")}, {HOST: 2})
 
 
 def attached(

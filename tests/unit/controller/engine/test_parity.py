@@ -12,37 +12,27 @@ from hypothesis import strategies as st
 
 from tests.dose import dose
 from tests.model import promises
-from tests.model.fleet import Fleet
+from tests.model.fleet import Fleet, wish_of
 from tests.model.machine import GPUS
+from tests.model.people import PEOPLE
 from vgpumgr.controller import attach as one
-from vgpumgr.controller import requests as many
-from vgpumgr.controller import together
-from vgpumgr.controller.results import Consent, FleetPlan, Planned
-from vgpumgr.core.driver.profiles import ByProfile, parse_profile
+from vgpumgr.controller.requests import RequestsResult, SlotRequest, apply_requests
+from vgpumgr.controller.results import Consent, Planned
+from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.errors import Outcome, VgpumgrError
-from vgpumgr.names import DEFAULT_SLOT, VmName
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.model.pool import Pool
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.report.listing import VgpuRow
 
-HOST, VM, OTHER_VM = "kvm01", "1vm01", "1vm02"
+HOST, VM = "kvm01", "1vm01"
 BY = "anna@ctl1"
-FRAMEWORKS = ("mdev-pf", "mdev-vf", "vendor-vfio")
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What somebody asks for VM's slot; profile None: that it be free."""
-
-    profile: str | None
-    replace: bool = False
-    gpu_id: str | None = None
-    keep_snapshots: bool = False
-    check: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,105 +48,70 @@ class End:
     findings: tuple[Finding, ...] = ()
 
 
-# What befell the host before, each from a host of two VMs without any vGPU.
-
-
-def _attached(fleet: Fleet) -> None:
+def _attach(fleet: Fleet) -> None:
     fleet.attach(HOST, VM, DEFAULT_SLOT, "4Q")
 
 
-def _is_full(fleet: Fleet) -> None:
+def _fill(fleet: Fleet) -> None:
     for gpu in range(len(GPUS)):
         assert fleet.make_by_hand(HOST, gpu, 0, -1)
 
 
-def _rebooted(fleet: Fleet) -> None:
-    _attached(fleet)
-    fleet.reboot(HOST)
+def _exchange_cards(fleet: Fleet) -> None:
+    for gpu in range(len(GPUS)):
+        fleet.exchange_card(HOST, gpu)
 
 
-def _card_exchanged(fleet: Fleet) -> None:
-    _attached(fleet)
-    fleet.exchange_card(HOST, 0)
-    fleet.exchange_card(HOST, 1)
+def _somebody(what: str) -> Callable[[Fleet], None]:
+    return lambda fleet: PEOPLE[what](fleet, HOST, fleet.vms(HOST)[0])
 
 
-def _runs(fleet: Fleet) -> None:
-    _attached(fleet)
-    assert fleet.start(HOST, fleet.vms(HOST)[0])
-
-
-def _has_snapshot(fleet: Fleet) -> None:
-    _attached(fleet)
-    vm = fleet.vms(HOST)[0]
-    vm.snapshots.append(("monday", vm.inactive))
-
-
-def _is_saved(fleet: Fleet) -> None:
-    _runs(fleet)
-    fleet.stop(HOST, fleet.vms(HOST)[0], save=True)
-
-
-def _lost_its_ledger(fleet: Fleet) -> None:
-    _attached(fleet)
-    assert fleet.lose_ledger(HOST)
-
-
-def _shares_its_device(fleet: Fleet) -> None:
-    _attached(fleet)
-    one_vm, other = fleet.vms(HOST)
-    assert fleet.copy_device(HOST, one_vm, other)
-
-
-def _is_gone(fleet: Fleet) -> None:
-    _attached(fleet)
-    del fleet.machines[HOST].libvirt.vms[fleet.vms(HOST)[0].uuid]
-
-
-HISTORIES = {
-    "nothing": lambda _fleet: None,
-    "attached": _attached,
-    "full": _is_full,
-    "rebooted": _rebooted,
-    "card-exchanged": _card_exchanged,
-    "runs": _runs,
-    "snapshot": _has_snapshot,
-    "saved": _is_saved,
-    "ledger-lost": _lost_its_ledger,
-    "shared-device": _shares_its_device,
-    "gone": _is_gone,
+# What befell a host of two VMs without any vGPU.
+HISTORIES: dict[str, tuple[Callable[[Fleet], object], ...]] = {
+    "nothing": (),
+    "attached": (_attach,),
+    "full": (_fill,),
+    "rebooted": (_attach, lambda fleet: fleet.reboot(HOST)),
+    "card-exchanged": (_attach, _exchange_cards),
+    "runs": (_attach, _somebody("starts it")),
+    "snapshot": (_attach, _somebody("takes a snapshot")),
+    "saved": (_attach, _somebody("starts it"), _somebody("saves it")),
+    "ledger-lost": (_attach, lambda fleet: fleet.lose_ledger(HOST)),
+    "shared-device": (_attach, lambda fleet: fleet.copy_device(HOST, *fleet.vms(HOST))),
+    "gone": (_attach, _somebody("undefines it")),
 }
 
 
-def _made(pool: Pool, framework: str, history: str, declared: str | None) -> Fleet:
+def _made(pool: Pool, framework: str, history: str, declared: str | None = None) -> Fleet:
     fleet = Fleet.install({HOST: pool.machine(HOST, framework)}, {HOST: 2})
-    HISTORIES[history](fleet)
+    for event in HISTORIES[history]:
+        event(fleet)
     if declared is not None:
         fleet.declared[HOST, VM] = {DEFAULT_SLOT: declared}
-    for machine in fleet.machines.values():
-        machine.libvirt.remember()
+    fleet.machines[HOST].libvirt.remember()
     return fleet
 
 
-def _by_itself(fleet: Fleet, ask: Ask, *, given: bool) -> End:
+def _consent(*, check: bool, given: bool) -> Consent[Any]:
     """`given`: with --yes."""
+    return Consent(check=check, show=lambda _plan: None, ask=lambda _plan: None, given=given)
+
+
+def _alone(fleet: Fleet, asked: SlotRequest, *, check: bool, given: bool) -> End:
     told: list[bytes] = []
-    context = fleet.context(None, told, by=BY)
-    consent: Consent[Planned[Plan]] = Consent(
-        check=ask.check, show=lambda _planned: None, ask=lambda _planned: None, given=given
-    )
+    context, consent = fleet.context(None, told, by=BY), _consent(check=check, given=given)
     try:
-        if ask.profile is None:
-            free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST, keep_snapshots=ask.keep_snapshots)
+        if asked.wish is None:
+            free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST, keep_snapshots=asked.keep_snapshots)
             result = one.detach(context, free, consent)
         else:
             give = one.AttachOptions(
                 vm=VM,
-                wish=ByProfile(profile=parse_profile(ask.profile)),
+                wish=asked.wish,
                 slot=DEFAULT_SLOT,
                 on=HOST,
-                gpu_id=ask.gpu_id,
-                replace=ask.replace,
+                gpu_id=asked.gpu_id,
+                replace=asked.replace is Replace.ALWAYS,
             )
             result = one.attach(context, give, consent)
     except VgpumgrError as error:
@@ -165,46 +120,30 @@ def _by_itself(fleet: Fleet, ask: Ask, *, given: bool) -> End:
     return replace(
         _end(fleet, told, result.outcome, None),
         changed=result.planned.plan.changed,
-        row=rows[0] if rows and not ask.check else None,
+        row=rows[0] if rows and not check else None,
         findings=result.findings,
     )
 
 
-def _request(ask: Ask) -> many.SlotRequest:
-    return many.SlotRequest(
-        vm=VmName(VM),
-        wish=ByProfile(profile=parse_profile(ask.profile)) if ask.profile else None,
-        on=HOST,
-        gpu_id=ask.gpu_id,
-        replace=Replace.ALWAYS if ask.replace else Replace.NEVER,
-        keep_snapshots=ask.keep_snapshots,
-    )
-
-
-def _in_a_list(fleet: Fleet, ask: Ask) -> End:
+def _in_a_list(fleet: Fleet, asked: SlotRequest, *, check: bool) -> End:
     told: list[bytes] = []
-    found = many.apply_requests(fleet.context(None, told, by=BY), [_request(ask)], check=ask.check)
-    return _end_of(fleet, told, ask, found)
+    return _end_of(fleet, told, apply_requests(fleet.context(None, told, by=BY), [asked], check=check), check=check)
 
 
-def _as_several(fleet: Fleet, ask: Ask, *, given: bool, partial: bool) -> End:
+def _as_several(fleet: Fleet, asked: SlotRequest, *, check: bool, given: bool, partial: bool) -> End:
     told: list[bytes] = []
-    consent: Consent[FleetPlan] = Consent(
-        check=ask.check, show=lambda _fleet: None, ask=lambda _fleet: None, given=given
-    )
-    options = together.TogetherOptions(
-        requests=[_request(ask)], partial=partial, asks=ask.profile is None or ask.replace
-    )
-    found = together.serve_together(fleet.context(None, told, by=BY), options, consent)
-    return _end_of(fleet, told, ask, found)
+    asks = asked.wish is None or asked.replace is Replace.ALWAYS
+    options = TogetherOptions(requests=[asked], partial=partial, asks=asks)
+    found = serve_together(fleet.context(None, told, by=BY), options, _consent(check=check, given=given))
+    return _end_of(fleet, told, found, check=check)
 
 
-def _end_of(fleet: Fleet, told: list[bytes], ask: Ask, found: many.RequestsResult) -> End:
+def _end_of(fleet: Fleet, told: list[bytes], found: RequestsResult, *, check: bool) -> End:
     (slot,) = found.slots
     end = _end(fleet, told, slot.outcome, slot.error)
     if slot.error is not None:
         return end
-    return replace(end, changed=slot.changed, row=None if ask.check else slot.row, findings=slot.findings)
+    return replace(end, changed=slot.changed, row=None if check else slot.row, findings=slot.findings)
 
 
 def _end(fleet: Fleet, told: list[bytes], outcome: str, error: VgpumgrError | None) -> End:
@@ -218,41 +157,70 @@ def _end(fleet: Fleet, told: list[bytes], outcome: str, error: VgpumgrError | No
     )
 
 
-asks = st.builds(
-    Ask,
-    profile=st.sampled_from(["4Q", "8Q", "A40-4Q", "5Q", "XYZ-4Q", None]),
-    replace=st.booleans(),
+requests = st.builds(
+    SlotRequest,
+    vm=st.just(VM),
+    on=st.just(HOST),
+    wish=st.none() | st.sampled_from(["4Q", "8Q", "A40-4Q", "5Q", "XYZ-4Q"]).map(wish_of),
     gpu_id=st.sampled_from([None, *GPUS, "0000:99:00.0"]),
+    replace=st.sampled_from([Replace.NEVER, Replace.ALWAYS]),
     keep_snapshots=st.booleans(),
-    check=st.booleans(),
 )
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@settings(max_examples=dose(20, 240), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("history", HISTORIES)
+@settings(max_examples=dose(2, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    history=st.sampled_from(sorted(HISTORIES)),
+    framework=st.sampled_from(["mdev-pf", "mdev-vf", "vendor-vfio"]),
     declared=st.sampled_from([None, None, "4Q", "8Q"]),
-    ask=asks,
+    asked=requests,
     given=st.booleans(),
     partial=st.booleans(),
 )
 def test_what_is_asked_alone_ends_as_it_does_in_a_list_of_one(
-    pool: Pool, framework: str, history: str, declared: str | None, ask: Ask, *, given: bool, partial: bool
+    pool: Pool, history: str, framework: str, declared: str | None, asked: SlotRequest, *, given: bool, partial: bool
 ) -> None:
-    alone = _by_itself(_made(pool, framework, history, declared), ask, given=given)
-    listed = _in_a_list(_made(pool, framework, history, declared), ask)
-    assert listed == alone
-    assert _as_several(_made(pool, framework, history, declared), ask, given=given, partial=partial) == alone
+    check_alike(pool, framework, history, asked, declared=declared, given=given, partial=partial)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_with_yes_the_host_is_read_once_under_its_lock_and_else_before_the_question_as_well(
-    pool: Pool, framework: str
+@pytest.mark.parametrize(
+    ("history", "asked"),
+    [
+        ("snapshot", SlotRequest(vm=VM, on=HOST, wish=None, keep_snapshots=True)),
+        ("nothing", SlotRequest(vm=VM, on=HOST, wish=wish_of("XYZ-4Q"), replace=Replace.NEVER)),
+        ("runs", SlotRequest(vm=VM, on=HOST, wish=wish_of("8Q"), replace=Replace.ALWAYS)),
+    ],
+    ids=["detach --keep-snapshots", "a board that nobody has", "replace what runs"],
+)
+def test_so_does_what_is_seldom_asked(pool: Pool, history: str, asked: SlotRequest) -> None:
+    check_alike(pool, "mdev-vf", history, asked)
+
+
+def check_alike(
+    pool: Pool,
+    framework: str,
+    history: str,
+    asked: SlotRequest,
+    *,
+    declared: str | None = None,
+    given: bool = True,
+    partial: bool = False,
 ) -> None:
+    """First with --check, and then in earnest."""
+
+    def ends(run: Callable[[Fleet, bool], End]) -> list[End]:
+        fleet = _made(pool, framework, history, declared)
+        return [run(fleet, check) for check in (True, False)]
+
+    alone = ends(lambda fleet, check: _alone(fleet, asked, check=check, given=given))
+    assert ends(lambda fleet, check: _in_a_list(fleet, asked, check=check)) == alone
+    assert ends(lambda fleet, check: _as_several(fleet, asked, check=check, given=given, partial=partial)) == alone
+
+
+def test_with_yes_the_host_is_read_once_under_its_lock_and_else_before_the_question_as_well(pool: Pool) -> None:
     free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST)
     for given_yes, reads in ((True, ["lock"]), (False, ["observe", "lock"])):
-        fleet = _made(pool, framework, "attached", None)
+        fleet = _made(pool, "mdev-vf", "attached")
         told: list[bytes] = []
         asked: list[Planned[Plan]] = []
         consent: Consent[Planned[Plan]] = Consent(

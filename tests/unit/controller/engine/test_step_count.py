@@ -88,12 +88,6 @@ def test_each_change_is_told_once_when_it_is_made_with_the_steps_so_far(fleet: F
     assert fleet.done[-1].steps == counts(fleet)[-1]
 
 
-def test_a_run_of_one_change_tells_of_none_since_its_end_does(fleet: Fleet) -> None:
-    fleet.serve(VMS[:1], DEFAULT_SLOT, "4Q")
-    assert counts(fleet)[-1].done > 0
-    assert fleet.done == []
-
-
 def test_a_host_that_takes_more_steps_than_were_planned_never_makes_it_more_than_all(fleet: Fleet) -> None:
     result = declared(fleet).reconcile(check=True).result
     assert isinstance(result, FleetResult)

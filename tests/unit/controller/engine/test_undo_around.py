@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+from tests.unit.core import builders
 from vgpumgr import errors
 from vgpumgr.controller.engine import apply as apply_module
 from vgpumgr.controller.engine.apply import apply
 from vgpumgr.core.driver import scheduler
-from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.plan import step as steps
 from vgpumgr.link.host import StepResult
-from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
+from vgpumgr.names import PciAddress
 from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
@@ -21,32 +21,28 @@ if TYPE_CHECKING:
     import pytest
 
     from vgpumgr.controller.hosts.session import Session
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.plan.plan import AnyPlan
 
-HOST, GPU, PCI = HostName("kvm01"), GpuUuid("GPU-1"), PciAddress("0000:41:00.0")
+HOST, PCI = builders.HOST, PciAddress("0000:41:00.0")
 SETTING = scheduler.Setting(policy="best-effort")
 IN_USE = 19  # NVML_ERROR_IN_USE
 
 
 def spec(number: int) -> VgpuSpec:
-    return VgpuSpec(
-        vm=VmUuid(f"u{number}"),
-        vm_name=VmName(f"vm0{number}"),
-        slot=Slot("vgpu0"),
-        generation=1,
-        gpu_uuid=GPU,
-        gpu=PCI,
-        vf_index=number,
-        parent=PciAddress(f"0000:41:00.{number}"),
-        uuid=MdevUuid(f"m{number}"),
-        type_id=560,
-        type_name="A40-4Q",
-    )
+    return builders.created(builders.plan_attach(builders.host(vms=5), f"vm{number:02}")).vgpu
 
 
 EVACUATIONS = tuple(steps.EvacuateVgpu(host=HOST, vgpu=spec(number)) for number in (4, 5))
 SET = steps.SetScheduler(
-    host=HOST, gpu_uuid=GPU, gpu=PCI, api=1, setting=SETTING, before=SETTING, expect={}, around=EVACUATIONS
+    host=HOST,
+    gpu_uuid=builders.gpu_uuid(PCI),
+    gpu=PCI,
+    api=1,
+    setting=SETTING,
+    before=SETTING,
+    expect={},
+    around=EVACUATIONS,
 )
 MODPROBE = steps.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, before=None)
 
@@ -112,12 +108,6 @@ def test_a_move_whose_end_the_ledger_could_not_take_is_named_as_the_step_that_wa
     _, told = go(at("evacuate_vgpu vm05", unwritten), SET, MODPROBE)
     assert told[-1].startswith("PartialApply")
     assert "(evacuate_vgpu was done, after evacuate_vgpu)" in told[-1]
-
-
-def test_steps_in_the_place_of_a_refused_one_are_counted() -> None:
-    refused = errors.NvmlRefused(HOST, "no", function="f", code=999)
-    _, told = go(at("set_scheduler", refused, times=2), SET)
-    assert "undoing 2 of 5 steps on kvm01 …" in told
 
 
 def test_a_full_disk_is_told_before_a_scheduler_is_set_for_which_vgpus_may_be_moved() -> None:
