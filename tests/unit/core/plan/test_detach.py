@@ -13,9 +13,9 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Unknown
 from vgpumgr.core.model.vgpu import Device, Mdev, Vf
-from vgpumgr.core.plan import detach, evacuate, plan, simulate
+from vgpumgr.core.plan import evacuate, plan, simulate
 from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, VmName, VmUuid
+from vgpumgr.names import MdevUuid, PciAddress, VmName, VmUuid
 
 if TYPE_CHECKING:
     from tests.unit.core.builders import DetachOptions
@@ -241,12 +241,9 @@ def test_a_step_that_takes_away_carries_the_vms_name_of_now(framework: Framework
     """The host program looks for the VM's QEMU and for libvirt's log of it by that name."""
     view = builders.attached(builders.host_of(framework))
     renamed = builders.change_domain(view, "vm01", lambda found: replace(found, name=VmName("web01")))
-    request = detach.DetachRequest(
-        vm=builders.vm_uuid("vm01"), slots=(DEFAULT_SLOT,), by="x", at="2026-11-21T12:00:00Z"
-    )
-    steps = detach.plan_detach(renamed, request).steps
+    steps = builders.plan_detach(renamed).steps
     assert [step.vgpu.vm_name for step in steps if isinstance(step, plan_steps.DestroyVgpu)] == ["web01"]
-    (gpu,) = (gpu for gpu in renamed.snapshot.gpus if evacuate.entries(renamed, gpu))
+    gpu = renamed.snapshot.gpus[0]
     ours = evacuate.entries(renamed, gpu)
     (evacuation,) = evacuate.idle(renamed, gpu, ours)
     assert evacuation.vgpu.vm_name == "web01"

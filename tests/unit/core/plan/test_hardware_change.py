@@ -12,7 +12,7 @@ from tests.unit.core.declarations import declares
 from vgpumgr import errors
 from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import attach, ownership, simulate
+from vgpumgr.core.plan import ownership, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.link.values import snapshot_facts
@@ -20,8 +20,6 @@ from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan import targets
-    from vgpumgr.core.plan.plan import Plan
 
 RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 OTHER_CARD = GpuUuid("GPU-0e0e0e0e-0000-4000-8000-00000000000e")
@@ -209,37 +207,31 @@ def test_a_place_is_anothers_by_card_and_function_whatever_address_its_entry_was
         simulate.apply_one(view, here)
 
 
-def test_a_plan_that_cannot_be_carried_out_is_its_vms_refusal_and_the_others_are_served(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("odd", "kind", "said"),
+    [
+        (simulate.ImpossibleStepError("0000:41:00.4 is another's"), errors.Unsure, "0000:41:00.4 is another's"),
+        (
+            AssertionError("odd"),
+            errors.Unexpected,
+            "vm01 vgpu0: unexpected AssertionError: odd (test_hardware_change.py:",
+        ),
+    ],
+    ids=["a plan that cannot be carried out", "a bug"],
+)
+def test_what_nobody_foresaw_in_one_vm_is_its_refusal_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch, odd: Exception, kind: type[errors.VgpumgrError], said: str
 ) -> None:
     real = simulate.apply_one
 
-    def odd(view: HostView, step: steps.Step) -> HostView:
+    def apply_one(view: HostView, step: steps.Step) -> HostView:
         if isinstance(step, steps.CreateVgpu) and step.vgpu.vm_name == "vm01":
-            raise simulate.ImpossibleStepError("0000:41:00.4 is another entry's")
+            raise odd
         return real(view, step)
 
-    monkeypatch.setattr(simulate, "apply_one", odd)
-    made = host_plan.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN)
-    first, second = made.tasks
-    assert isinstance(first.refused, errors.Unsure)
-    assert "0000:41:00.4 is another entry's" in first.refused.message
-    assert (first.steps, second.refused) == ((), None)
-    assert second.steps
-
-
-def test_what_nobody_foresaw_in_one_vm_is_its_refusal_and_the_others_are_served(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    real = attach.plan_attach
-
-    def odd(view: HostView, request: targets.AttachRequest) -> Plan:
-        if request.vm == builders.vm_uuid("vm01"):
-            raise AssertionError("odd")
-        return real(view, request)
-
-    monkeypatch.setattr(attach, "plan_attach", odd)
+    monkeypatch.setattr(simulate, "apply_one", apply_one)
     first, second = host_plan.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN).tasks
-    assert isinstance(first.refused, errors.Unexpected)
-    assert first.refused.message.startswith("vm01 vgpu0: unexpected AssertionError: odd (test_hardware_change.py:")
+    assert isinstance(first.refused, kind)
+    assert said in first.refused.message
+    assert (first.steps, second.refused) == ((), None)
     assert second.steps

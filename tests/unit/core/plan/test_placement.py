@@ -305,24 +305,17 @@ def vf_of(view: HostView, vm: str) -> int | None:
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_the_next_vgpu_goes_to_the_function_after_the_newest_ones(framework: FrameworkName) -> None:
+def test_the_next_vgpu_goes_to_the_function_after_the_newest_ones_and_at_the_end_to_the_first_free_one(
+    framework: FrameworkName,
+) -> None:
     """A function that fails every VM which is put there, and is freed each time, must not get the next one."""
-    view = builders.host_of(framework, gpus=1, vms=4)
+    view = builders.host_of(framework, gpus=1, vms=5, vfs=4)
     for vm in ("vm01", "vm02"):
         view = builders.attached(view, vm)
-    assert [vf_of(view, vm) for vm in ("vm01", "vm02")] == [0, 1]
-    view = builders.attached(builders.detached(view, "vm01"), "vm03")
-    assert vf_of(view, "vm03") == 2
-    assert builders.plan_attach(view, "vm03").steps == ()
-
-
-@pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_after_the_last_function_comes_the_first_free_one(framework: FrameworkName) -> None:
-    view = builders.host_of(framework, gpus=1, vms=4, vfs=3)
-    for vm in ("vm01", "vm02", "vm03"):
+    view = builders.detached(view, "vm01")
+    for vm in ("vm03", "vm04", "vm05"):
         view = builders.attached(view, vm)
-    view = builders.attached(builders.detached(view, "vm02"), "vm04")
-    assert vf_of(view, "vm04") == 1
+    assert [vf_of(view, vm) for vm in ("vm02", "vm03", "vm04", "vm05")] == [1, 2, 3, 0]
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])

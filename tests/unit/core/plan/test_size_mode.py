@@ -65,19 +65,10 @@ def same_vgpus(one: HostView, other: HostView) -> bool:
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
-def test_broken_off_after_each_step_the_same_plan_ends_it(framework: FrameworkName) -> None:
-    view = busy(framework, "4Q", "4Q", "4Q")
-    steps = done_instead(plan(view))
-    moved = ["evacuate_vgpu"] * 3 + ["set_mode"] + ["create_vgpu"] * 3
-    assert [step.verb for step in steps] == moved + ["bind_claim"] * 3
-    for count in range(len(steps) + 1):
-        killed = simulate.apply(view, steps[:count])
-        end = simulate.apply(killed, plan(killed).steps)
-        assert end.snapshot.gpus[0].mode == MIXED_SIZE
-        assert len(end.snapshot.gpus[0].vgpus) == 3
-        assert same_vgpus(end, view)
-        assert None not in where(end)
-        assert not plan(end).changed
+def test_idle_vgpus_go_out_and_come_back_around_the_change(framework: FrameworkName) -> None:
+    steps = done_instead(plan(busy(framework, "4Q", "4Q")))
+    moved = ["evacuate_vgpu"] * 2 + ["set_mode"] + ["create_vgpu"] * 2
+    assert [step.verb for step in steps] == moved + ["bind_claim"] * 2
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -66,16 +66,11 @@ def test_a_vgpu_of_a_vm_that_is_gone_is_freed_by_name() -> None:
 GPUS = [PciAddress(f"0000:{bus:02x}:00.0") for bus in (0x41, 0x81, 0xC1)]
 
 
-class _View:
-    """Of a host, only the boot files."""
-
-    def __init__(self, *files: ModprobeFile) -> None:
-        self.snapshot = self
-        self.modprobe = files
+HOST = builders.host()
 
 
 def found(*files: ModprobeFile) -> ModprobeFile | None:
-    return purging.boot_file(cast("HostView", _View(*files)))
+    return purging.boot_file(replace(HOST, snapshot=replace(HOST.snapshot, modprobe=files)))
 
 
 @given(st.lists(st.tuples(st.sampled_from(GPUS), st.integers(0, 2**32 - 1)), min_size=1, max_size=6))

@@ -32,22 +32,6 @@ def test_declared_vms_are_served_and_then_there_is_nothing_left_to_do() -> None:
     assert (again.steps, again.drift, again.findings) == ((), (), ())
 
 
-def test_what_a_reboot_took_comes_back_at_its_old_place_with_that_cause() -> None:
-    view = after(builders.host(), vm01="4Q", vm02="4Q")
-    made = plan(builders.rebooted(view), vm01="4Q", vm02="4Q")
-    assert words(made) == [("vgpu", "the host has rebooted since it was made")] * 2
-    back = simulate.apply(builders.rebooted(view), made.steps)
-    assert builders.hardware_of(back, "vm01") == builders.hardware_of(view, "vm01")
-    assert builders.hardware_of(back, "vm02") == builders.hardware_of(view, "vm02")
-
-
-def test_what_a_hand_took_comes_back_with_that_cause() -> None:
-    view = after(builders.host(), vm01="4Q")
-    made = plan(by_hand(view), vm01="4Q")
-    assert words(made) == [("vgpu", "removed by hand: the host has not rebooted since it was made")]
-    assert verbs(made) == ["create_vgpu"]
-
-
 def test_a_declared_profile_that_the_host_does_not_have_is_told_before_who_attached_what_is_there() -> None:
     view = builders.attached(builders.host())
     error = unit(plan(view, vm01="A100-4C"), "vm01").refused
@@ -69,20 +53,6 @@ def test_what_is_wrong_with_a_declaration_is_told_with_its_line(
     error = unit(plan(builders.host(), vm01=wish), "vm01").refused
     assert type(error) is kind
     assert (error.message, error.what) == (told, told)
-
-
-def test_a_full_host_is_no_mistake_of_the_declaration() -> None:
-    view = builders.host_of("mdev-vf", gpus=1)
-    error = unit(plan(after(view, vm01="48Q"), vm01="48Q", vm02="48Q"), "vm02").refused
-    assert type(error) is errors.NoCapacity
-    assert "hosts.yml" not in error.message
-
-
-def test_a_claim_that_attach_once_bound_is_served_without_a_declaration() -> None:
-    view = builders.rebooted(builders.attached(builders.host()))
-    made = plan(view)
-    assert verbs(made) == ["create_vgpu"]
-    assert builders.claim_of(simulate.apply(view, made.steps)).origin == "attach"
 
 
 def test_a_vm_that_left_the_inventory_loses_its_vgpu_and_one_attached_by_hand_keeps_it() -> None:
@@ -154,13 +124,6 @@ def test_what_a_vm_has_comes_back_after_a_reboot_although_its_declaration_is_ref
     assert words(made) == [("vgpu", "the host has rebooted since it was made")]
 
 
-def test_a_declaration_of_what_a_person_attached_takes_the_claim_over() -> None:
-    view = builders.attached(builders.host())
-    made = plan(view, vm01="4Q")
-    assert verbs(made) == ["bind_claim"]
-    assert words(made) == [("claim", "now in the inventory")]
-
-
 DECLARED = after(builders.host(), vm01="4Q")
 BY_HAND = builders.attached(builders.host())
 BEFORE = builders.attached(builders.host_of("mdev-vf"))
@@ -168,6 +131,43 @@ EXCHANGED = builders.attached(BEFORE, profile="8Q", replace_it=True)
 ABROAD = builders.change_claim(
     DECLARED, lambda claim: replace(claim, binding=replace(claim.binding, host=builders.OTHER_MACHINE))
 )
+MENDED: dict[str, tuple[HostView, dict[str, str], str, tuple[str, str]]] = {
+    "a reboot took it": (
+        builders.rebooted(DECLARED),
+        {"vm01": "4Q"},
+        "create_vgpu",
+        ("vgpu", "the host has rebooted since it was made"),
+    ),
+    "a reboot took what a person attached": (
+        builders.rebooted(BY_HAND),
+        {},
+        "create_vgpu",
+        ("vgpu", "the host has rebooted since it was made"),
+    ),
+    "a hand took it": (
+        by_hand(DECLARED),
+        {"vm01": "4Q"},
+        "create_vgpu",
+        ("vgpu", "removed by hand: the host has not rebooted since it was made"),
+    ),
+    "its hostdev was taken out": (
+        builders.change_domain(DECLARED, "vm01", lambda found: replace(found, inactive=())),
+        {"vm01": "4Q"},
+        "attach_hostdev",
+        ("hostdev", "the VM's definition was edited"),
+    ),
+    "what a person attached is declared": (BY_HAND, {"vm01": "4Q"}, "bind_claim", ("claim", "now in the inventory")),
+}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_what_drifted_is_mended_and_its_cause_is_told(name: str) -> None:
+    view, declared, verb, cause = MENDED[name]
+    made = plan(view, **declared)
+    assert (verbs(made), words(made)) == ([verb], [cause])
+    assert builders.claim_of(simulate.apply(view, made.steps)).origin == ("inventory" if declared else "attach")
+
+
 LEFT_ALONE: dict[str, tuple[HostView, dict[str, str], list[str]]] = {
     "a clone": (builders.with_clone(DECLARED), {"vm01": "4Q"}, ["copied", "shared"]),
     "an attach that was killed": (
@@ -226,14 +226,6 @@ def test_a_vm_with_a_managed_save_image_gets_its_vgpu_back_but_no_other_definiti
     assert isinstance(unit(plan(edited, vm01="4Q"), "vm01").refused, errors.SavedImage)
 
 
-def test_a_hostdev_that_somebody_took_out_comes_back() -> None:
-    view = after(builders.host(), vm01="4Q")
-    edited = builders.change_domain(view, "vm01", lambda found: replace(found, inactive=()))
-    made = plan(edited, vm01="4Q")
-    assert verbs(made) == ["attach_hostdev"]
-    assert words(made) == [("hostdev", "the VM's definition was edited")]
-
-
 def test_a_declared_vm_that_the_host_does_not_have_is_told_with_its_place_and_the_nearest_name() -> None:
     made = plan(builders.host(), vm1="4Q", vm02="4Q")
     refused = unit(made, "vm1").refused
@@ -247,6 +239,7 @@ def test_a_full_host_serves_those_it_can_and_says_why_not_the_rest() -> None:
     view = builders.host(builders.gpu("mdev-vf", "A40", vfs=2))
     made = plan(view, vm01="4Q", vm02="4Q", vm03="4Q")
     assert [type(item.refused) for item in made.tasks] == [type(None), type(None), errors.NoCapacity]
+    assert "hosts.yml" not in str(made.tasks[2].refused), "a full host is no mistake of the declaration"
 
 
 def test_what_has_a_place_is_placed_before_what_is_new() -> None:

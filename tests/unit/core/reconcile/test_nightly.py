@@ -66,16 +66,15 @@ cat > "$0.mail"
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "subject"),
+    ("said", "code", "subject", "jitter_s"),
     [
-        ("kvm01: 2 to create", 3, "drift"),
-        ("waiting: kvm01 …", 0, "report"),
-        ("error: kvm02: tcp", 4, "exit 4"),
-        ("", 0, None),
-        ("", 5, None),
+        ("kvm01: 2 to create", 3, "drift", 0),
+        ("waiting: kvm01 …", 0, "report", 0),
+        ("error: kvm02: tcp", 4, "exit 4", 1),
+        ("", 0, None, 0),
+        ("", 5, None, 1),
     ],
 )
-@pytest.mark.parametrize("jitter_s", [0, 1])
 def test_a_mail_has_a_subject_that_says_how_the_run_ended_and_there_is_none_where_nothing_is_printed(
     said: str, code: int, subject: str | None, jitter_s: int, tmp_path: Path
 ) -> None:
