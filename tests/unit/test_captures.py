@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.captures import Capture, build, captures
 from tests.unit.core import builders
-from tests.unit.host.fakehost import Asker, FakeHost, no_nvml
+from tests.unit.host.fakehost import Asker, no_nvml
 from vgpumgr import resources
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.model.view import HostView
@@ -19,19 +19,19 @@ from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
 
-EVERY = captures()
-every_capture = pytest.mark.parametrize("capture", EVERY, ids=str)
+Read = tuple[Capture, "HostSnapshot"]
 
 _CATALOGUE = catalogue.parse(resources.catalogue_text())
 
 
-def read(host: FakeHost) -> HostSnapshot:
+@pytest.fixture(scope="module", params=captures(), ids=str)
+def read(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Read:
+    """A capture, and what the host program and we make of it."""
+    host = build(request.param, tmp_path_factory.mktemp("host"))
     facts = Asker(Server(host.root, nvml=no_nvml).answer).ask("observe", wait_s=0)["ok"]
-    return snapshot_facts.parse(HostName("kvm01"), facts, _CATALOGUE)
+    return request.param, snapshot_facts.parse(HostName("kvm01"), facts, _CATALOGUE)
 
 
 def view_of(facts: HostSnapshot) -> HostView:
@@ -54,10 +54,9 @@ def refusal(facts: HostSnapshot, profile: str) -> str:
     return reason.text
 
 
-@every_capture
-def test_a_capture_is_observed_as_what_it_is(capture: Capture, tmp_path: Path) -> None:
-    gpu = only_gpu(read(build(capture, tmp_path)))
-    expect = capture.expect
+def test_a_capture_is_observed_as_what_it_is(read: Read) -> None:
+    capture, facts = read
+    gpu, expect = only_gpu(facts), capture.expect
     assert (gpu.pci, gpu.board, gpu.framework, gpu.problem) == (
         expect["gpu"],
         expect["board"],
@@ -78,9 +77,9 @@ def test_a_capture_is_observed_as_what_it_is(capture: Capture, tmp_path: Path) -
     } == expect["vgpus"]
 
 
-@every_capture
-def test_placement_on_a_capture_is_what_was_measured_on_such_a_host(capture: Capture, tmp_path: Path) -> None:
-    facts, expect = read(build(capture, tmp_path)), capture.expect
+def test_placement_on_a_capture_is_what_was_measured_on_such_a_host(read: Read) -> None:
+    capture, facts = read
+    expect = capture.expect
     found = left(facts)
     assert {name: found.get(name) for name in expect["fits"]} == expect["fits"]
     for profile, words in expect["refused"].items():
@@ -95,9 +94,9 @@ def test_placement_on_a_capture_is_what_was_measured_on_such_a_host(capture: Cap
     assert {name: found.get(name) for name in expect.get("left_after_it", {})} == expect.get("left_after_it", {})
 
 
-@every_capture
-def test_a_captures_vgpus_are_listed_as_foreign(capture: Capture, tmp_path: Path) -> None:
-    rows = listing.rows(view_of(read(build(capture, tmp_path))))
+def test_a_captures_vgpus_are_listed_as_foreign(read: Read) -> None:
+    capture, facts = read
+    rows = listing.rows(view_of(facts))
     assert sorted((row.type_name, row.state, row.origin) for row in rows) == sorted(
         (vgpu["type_name"], "foreign", "foreign") for vgpu in capture.expect["vgpus"].values()
     )

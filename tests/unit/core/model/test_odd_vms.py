@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
+from tests.unit.core.model.test_domain_dumps import documents_of
 from vgpumgr import errors
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
@@ -35,16 +36,7 @@ SPOILT = (
 
 
 def documents(xml: str, live: str | None = None) -> DomainDump:
-    return DomainDump(
-        name=VmName("vm04"),
-        uuid=builders.vm_uuid("vm04"),
-        active=live is not None,
-        persistent=True,
-        managed_save=False,
-        inactive_xml=xml,
-        live_xml=live,
-        unreadable=None,
-    )
+    return replace(documents_of(xml, live), name=VmName("vm04"), uuid=builders.vm_uuid("vm04"))
 
 
 def test_devices_are_read_where_only_the_metadata_is_no_xml() -> None:
