@@ -34,7 +34,6 @@ def declared(folder: Path, text: str = HOSTS) -> Inventory:
 
 
 def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
-    """A file saved with a BOM is read like any other."""
     (tmp_path / "hosts.yml").write_bytes(b"\xef\xbb\xbf" + HOSTS.encode())
     assert len(load(tmp_path, home=tmp_path, environ={}).hosts) == 2
 
@@ -57,7 +56,6 @@ def test_what_is_no_inventory_is_a_problem_at_its_line(tmp_path: Path, content: 
 
 
 def test_billion_laughs_are_refused(tmp_path: Path) -> None:
-    """Aliases that unfold without end are a problem."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     (tmp_path / "hosts.yml").write_text("\n".join(lines))
@@ -66,13 +64,11 @@ def test_billion_laughs_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_pipe_does_not_make_it_wait(tmp_path: Path) -> None:
-    """A named pipe is a problem, not an endless wait."""
     os.mkfifo(tmp_path / "hosts.yml")
     assert problems(tmp_path) == ("hosts.yml:1: cannot be read: not a regular file",)
 
 
 def test_links_that_lead_nowhere_or_to_themselves_are_problems(tmp_path: Path) -> None:
-    """Dangling links, link loops and folders that hold themselves are named."""
     (tmp_path / "hosts.yml").write_text(HOSTS)
     (tmp_path / "gone.yml").symlink_to("nowhere")
     (tmp_path / "loop.yml").symlink_to("loop.yml")
@@ -88,7 +84,6 @@ def test_links_that_lead_nowhere_or_to_themselves_are_problems(tmp_path: Path) -
 
 
 def test_executable_sources_are_not_run(tmp_path: Path) -> None:
-    """A dynamic inventory script is a problem by name, with or without a suffix."""
     for name in ("script", "script.py"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
@@ -99,7 +94,6 @@ def test_executable_sources_are_not_run(tmp_path: Path) -> None:
 
 
 def test_variables_that_are_no_folder_are_a_problem(tmp_path: Path) -> None:
-    """host_vars as a file is named."""
     (tmp_path / "hosts.yml").write_text(HOSTS)
     (tmp_path / "host_vars").write_text("")
     assert problems(tmp_path) == ("host_vars:1: cannot be listed: Not a directory",)
@@ -124,13 +118,11 @@ def test_a_number_of_base_sixty_is_not_computed_where_it_is_long(
 
 
 def test_an_empty_folder_declares_no_host(tmp_path: Path) -> None:
-    """No file at all is a problem too."""
     (line,) = problems(tmp_path)
     assert "no host is declared" in line
 
 
 def test_one_file_is_an_inventory_with_the_variables_beside_it(tmp_path: Path) -> None:
-    """Ansible's `-i FILE` works as well."""
     (tmp_path / "hosts.yml").write_text(HOSTS)
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "hypervisors").write_text("ansible_port: '2222'")
@@ -184,7 +176,6 @@ def test_the_site_s_host_keys_and_the_agent_may_be_named(tmp_path: Path, argumen
 
 
 def test_an_unknown_host_names_the_nearest_one(tmp_path: Path) -> None:
-    """A typing slip gets the right name back."""
     found = declared(tmp_path)
     with pytest.raises(UnknownHost, match="kvm1") as caught:
         found.host("kvm1")
@@ -222,7 +213,6 @@ ungrouped: {vars: {ansible_port: 10}, hosts: {h9: , h2: }}
 
 
 def test_the_garbage_collector_is_left_as_it_was(tmp_path: Path) -> None:
-    """It rests while files are read, and only then."""
     declared(tmp_path)
     assert gc.isenabled()
     gc.disable()
