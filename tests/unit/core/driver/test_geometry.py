@@ -1,4 +1,4 @@
-"""Placement ids computed, against NVIDIA's published tables (user guide 17.0, A.3; those of 40, 94 and 96 GB as 19.0 has them).
+"""Placement ids computed, against NVIDIA's published tables (user guide 17.0, A.3; those of 94 and 96 GB as 19.0 has them).
 
 A table for each way in which ids are made; for every type of every board the lab's driver has the same ones (tests/lab/driver).
 """
@@ -25,14 +25,6 @@ def _steps(size: int, count: int) -> tuple[int, ...]:
     return tuple(size * place for place in range(count))
 
 
-_GB_40 = {
-    40: (0,),
-    20: (0, 20),
-    10: (0, 10, 20, 30),
-    8: (0, 12, 20, 32),
-    5: _steps(5, 8),
-    4: (0, 6, 10, 16, 20, 26, 30, 36),
-}
 _GB_48 = {
     48: (0,),
     24: (0, 24),
@@ -69,7 +61,6 @@ _GB_96_BLACKWELL = {
 }
 
 _TABLES: Mapping[tuple[str, ...], Mapping[int, tuple[int, ...]]] = {
-    ("A100", "A100X", "A800"): _GB_40,
     ("A40", "RTXA6000"): {**_GB_48, 1: _1_GB_OF_48},
     ("L20", "L40", "L40S", "RTX6000-Ada", "RTX5880-Ada"): {**_GB_48, 1: _1_GB_OF_48_FROM_ADA},
     ("H100L", "H100XL", "H800L"): _GB_94,

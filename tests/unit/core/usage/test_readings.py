@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.host.fakehost import GPU_A, MDEV, UUID_A, VENDOR, VM, make_entry, make_type
 from vgpumgr.core.usage import readings
 from vgpumgr.core.usage.readings import MEMORY_US, OFF, RUNNING, UNKNOWN, Cursor, HostReading, Measured, VgpuReading
 from vgpumgr.host import protocol
@@ -19,25 +20,14 @@ from vgpumgr.link.values import sampling_facts
 from vgpumgr.names import HostName
 
 HOST = HostName("kvm01")
-GPU, GPU_UUID = "0000:41:00.0", "GPU-aaaaaaaa-0000-4000-8000-000000000001"
-VM1, VM2 = "6a1f0000-0000-4000-8000-000000000001", "6a1f0000-0000-4000-8000-000000000002"
+VM2 = "6a1f0000-0000-4000-8000-000000000002"
 SECOND = 1_000_000
-TYPES = [
-    {
-        "id": 560,
-        "name": "NVIDIA A40-4Q",
-        "max": 12,
-        "framebuffer_mib": 4096,
-        "mig_profile": None,
-        "max_per_instance": None,
-    }
-]
 
 
 def instance(number: int, **other: Any) -> dict[str, Any]:
     row: dict[str, Any] = {
         "instance": number,
-        "vm_uuid": VM1,
+        "vm_uuid": VM,
         "vm_name": "vm01",
         "uuid": None,
         "vf": None,
@@ -55,24 +45,7 @@ def instance(number: int, **other: Any) -> dict[str, Any]:
 
 
 def entry(slot: str, **other: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "vm_uuid": VM1,
-        "vm_name": "vm01",
-        "slot": slot,
-        "generation": 1,
-        "gpu_uuid": GPU_UUID,
-        "gpu": GPU,
-        "vf_index": 0,
-        "parent": "0000:41:00.4",
-        "uuid": None,
-        "type_id": 560,
-        "type_name": "NVIDIA A40-4Q",
-        "placement_id": None,
-        "mig": None,
-        "boot": "b",
-        "state": "made",
-    }
-    return row | other
+    return make_entry(VENDOR, mig=None, slot=slot, **other)
 
 
 def reading(
@@ -84,8 +57,8 @@ def reading(
     policy: str = "best-effort",
 ) -> HostReading:
     gpu = {
-        "pci": GPU,
-        "uuid": GPU_UUID,
+        "pci": GPU_A,
+        "uuid": UUID_A,
         "name": "NVIDIA A40",
         "framebuffer_bytes": 48 << 30,
         "framebuffer_used_bytes": 0,
@@ -96,7 +69,7 @@ def reading(
         "power_mw": None,
         "mode": "mixed-size",
         "made": None,
-        "types": TYPES,
+        "types": [make_type(560, "NVIDIA A40-4Q", 12, 4096)],
         "vgpus": vgpus,
     }
     facts = {
@@ -121,8 +94,7 @@ def rows(
 
 
 def test_an_mdev_is_its_entrys_slot_and_the_name_is_the_one_it_runs_under() -> None:
-    mdev = "9e0d0000-0000-4000-8000-000000000001"
-    [row] = rows([instance(1, uuid=mdev, vm_name="renamed")], [entry("vgpu0", uuid=mdev)])
+    [row] = rows([instance(1, uuid=MDEV, vm_name="renamed")], [entry("vgpu0", uuid=MDEV)])
     assert (row.vm, row.slot, row.origin, row.state, row.type_name) == ("renamed", "vgpu0", "ours", RUNNING, "A40-4Q")
     assert row.framebuffer_size_bytes == 4096 << 20
 
@@ -157,8 +129,7 @@ def test_what_the_ledger_does_not_name_is_foreign_and_without_a_ledger_nobodys()
 
 
 def test_another_vms_use_of_a_device_is_not_its_owners_use() -> None:
-    mdev = "9e0d0000-0000-4000-8000-000000000001"
-    found = rows([instance(1, uuid=mdev, vm_uuid=VM2, vm_name="vm02")], [entry("vgpu0", uuid=mdev)])
+    found = rows([instance(1, uuid=MDEV, vm_uuid=VM2, vm_name="vm02")], [entry("vgpu0", uuid=MDEV)])
     assert [(row.vm, row.slot, row.state) for row in found] == [("vm01", "vgpu0", OFF), ("vm02", None, RUNNING)]
 
 
@@ -232,7 +203,7 @@ class Run:
 
 def ask(runs: list[Run], cursor: Cursor, second: int, boot: str) -> HostReading:
     """What the driver tells in that second to one that asks with this cursor."""
-    now_us, since_us = second * SECOND, cursor.since().get(GPU, 0)
+    now_us, since_us = second * SECOND, cursor.since().get(GPU_A, 0)
     found: list[dict[str, Any]] = []
     for run in runs:
         if run.start < second <= run.stop:
