@@ -16,15 +16,14 @@ pytestmark = pytest.mark.lab
 HOST, GPU, OTHER_GPU = "kvm01", "0000:41:00.0", "0000:81:00.0"
 LEDGER, BOOT = "/var/lib/vgpumgr/ledger.json", "/etc/modprobe.d/vgpumgr.conf"
 DISPATCHER = "/opt/vgpumgr-host/dispatcher"
+BEGAN = "/run/purge-began"
 
 
 def files(lab: Lab) -> str:
-    """Every file where vgpumgr could leave one, with its content."""
-    folders = "/etc /opt /var/lib /usr/local /root /home"
-    found = "-not -path '*/libvirt/*' -type f -exec sha256sum {} +"
-    return lab.must(
-        HOST, f"{{ find {folders} -not -path '*/libvirt/*' -printf '%p %m %u\\n'; find {folders} {found}; }} | sort"
-    )
+    """Every file where vgpumgr could leave one; of those written since the test began, the content as well."""
+    where = "find /etc /opt /var/lib /usr/local /root /home -not -path '*/libvirt/*'"
+    written = f"-cnewer {BEGAN} -type f -exec sha256sum {{}} +"
+    return lab.must(HOST, f"{{ {where} -printf '%p %m %u\\n'; {where} {written}; }} | sort")
 
 
 def purge(lab: Lab, *more: str, code: int = 0) -> Any:
@@ -34,6 +33,7 @@ def purge(lab: Lab, *more: str, code: int = 0) -> Any:
 def test_a_host_is_left_as_it_was(one_wiped: Lab) -> None:
     lab = one_wiped
     lab.must(HOST, "rmdir /var/lib/vgpumgr")  # the lab makes it
+    lab.must(HOST, f"touch {BEGAN}")
     before = files(lab)
     devices = lab.must(HOST, "ls /sys/bus/mdev/devices")
     vgpumgr(lab, "host", "install", HOST)
