@@ -67,13 +67,6 @@ def test_what_is_installed_is_what_was_built(collection: Built) -> None:
     )
 
 
-def test_a_file_that_was_changed_is_found(own: Built) -> None:
-    replace_in(own.folder / "plugins/action/vgpu.py", "specs.VGPU", "specs.VGPU_INFO")
-    done = run("ansible-galaxy", "collection", "verify", "--offline", "vgpumgr.kvm", cwd=own.paths, paths=own.paths)
-    assert done.returncode != 0
-    assert "plugins/action/vgpu.py" in done.stdout
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_is_documented_with_the_shared_options_and_its_action(collection: Built, module: str) -> None:
     name = f"vgpumgr.kvm.{module}"
@@ -115,22 +108,16 @@ def test_all_sanity_tests_pass_without_a_network(collection: Built, capsys: pyte
     ("test", "file", "old", "new", "told"),
     [
         ("validate-modules", "module_utils/specs.py", '"vgpu0"', '"vgpu1"', "doc-default-does-not-match-spec"),
-        ("pep8", "action/vgpu.py", "WORK = staticmethod", "WORK =  staticmethod", "E222"),
         ("import", "action/vgpu.py", "class ActionModule", "import vgpumgr\n\n\nclass ActionModule", "vgpumgr"),
-        ("action-plugin-docs", "modules/vgpu.py", None, None, "action plugin has no matching module"),
     ],
-    ids=["validate-modules", "pep8", "import", "action-plugin-docs"],
+    ids=["validate-modules", "import"],
 )
 def test_a_sanity_test_finds_what_is_broken(  # noqa: PLR0917 -- the case
-    own: Built, test: str, file: str, old: str | None, new: str, told: str
+    own: Built, test: str, file: str, old: str, new: str, told: str
 ) -> None:
-    """So that it is known to look at our files at all. Without an old text the file is taken away."""
+    """So that it is known to look at our files at all."""
     fill(own)
-    path = own.folder / "plugins" / file
-    if old is None:
-        path.unlink()
-    else:
-        replace_in(path, old, new)
+    replace_in(own.folder / "plugins" / file, old, new)
     code, output = sanity(own, test)
     assert code != 0
     assert told in output

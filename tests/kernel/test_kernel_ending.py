@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance.altered import unguarded
 from tests.acceptance.command import vgpumgr
 from tests.dose import FULL, dose
 from tests.kernel import cases, seen
@@ -94,21 +93,3 @@ def test_what_is_left_of_a_vm_with_an_mdev_of_a_vf_is_waited_for_and_nothing_is_
 @each_commit(DEBIAN13)
 def test_what_is_left_of_a_vm_with_a_vf_of_its_own_is_waited_for_and_nothing_is_lost(vm: Vm) -> None:
     go_through(vm, cases.VENDOR, rounds(("scheduler", _EXIT), ("detach", _BOTH)))
-
-
-def test_with_the_guard_taken_out_the_same_detach_loses_the_vgpu(vm: Vm) -> None:
-    """Success is what it reports; the driver has less room, and the finding tells the truth."""
-    case = cases.VF
-    at_first = room(vm)
-    vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
-    (device,) = seen.hardware(vm)
-    vm.start_guest(case.guest)
-    with ends(vm, case.guest, device, Ending(plugin_s=600)):
-        unguarded(vm.environment, "--timeout", "120", *arguments("detach", case, iter(())), timeout=240)
-        assert room(vm) != at_first
-        (found,) = (
-            finding
-            for finding in vgpumgr(vm, "discover", "-o", "json").document["findings"]
-            if finding["kind"] == "lost-by-driver"
-        )
-        assert case.gpu in found["text"]

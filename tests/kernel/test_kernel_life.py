@@ -132,18 +132,6 @@ def test_after_a_host_reboot_every_vgpu_is_gone_and_attach_makes_the_same_ones_a
     assert seen.row_of(vm, cases.VF.guest)["state"] == "in_use"
 
 
-def test_a_guest_keeps_its_vgpu_while_its_libvirt_daemon_is_restarted(vm: Vm) -> None:
-    case = cases.VF
-    vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
-    vm.start_guest(case.guest)
-    running = seen.open_vfio(vm, case.guest)
-    vm.must("systemctl restart libvirtd.service")
-    assert seen.open_vfio(vm, case.guest) == running
-    assert seen.row_of(vm, case.guest)["state"] == "in_use"
-    vgpumgr(vm, "detach", case.guest, "--yes", code=5)
-    assert len(seen.hardware(vm)) == 1
-
-
 @each_commit(*RELEASES)
 def test_an_attach_that_loses_libvirt_in_the_middle_is_finished_by_the_next(vm: Vm) -> None:
     """The driver takes two seconds to make the vGPU; that is when libvirtd goes: between the claim and the device."""

@@ -180,22 +180,6 @@ def test_a_guest_keeps_its_vgpu_while_no_client_is_there_and_while_virtqemud_is_
         assert len(seen.hardware(vm)) == 1
 
 
-def test_an_attach_that_loses_virtqemud_in_the_middle_is_finished_by_the_next(modular_vm: Vm) -> None:
-    """The driver takes three seconds to make the vGPU; that is when virtqemud is killed. systemd alone brings it back."""
-    vm, case = modular_vm, cases.VF
-    vm.parameter("slow_ms", 3000)
-    attach = vm.start("attach", case.guest, "--profile", case.profile, "-o", "json")
-    wait_until(lambda: bool(seen.ledger(vm)), "the ledger has an entry", _WAIT_S)
-    vm.must("systemctl kill --signal=KILL virtqemud.service")
-    assert attach.wait(120) in {1, 4}, attach.out + attach.err
-    vm.parameter("slow_ms", 0)
-    vgpumgr(vm, "attach", case.guest, "--profile", case.profile)
-    row = seen.row_of(vm, case.guest)
-    assert row["state"] == "bound"
-    assert list(seen.hardware(vm)) == [row["uuid"]]
-    assert len(seen.ledger(vm)) == 1
-
-
 def test_where_virtqemud_is_turned_off_the_hint_says_what_turns_it_on(modular_vm: Vm) -> None:
     vm = modular_vm
     vm.must("systemctl stop virtqemud.socket virtqemud-ro.socket virtqemud-admin.socket virtqemud.service")

@@ -69,18 +69,6 @@ def test_documentation_and_specification_name_the_same_options(module: str) -> N
     )
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_module_and_action_plugin_have_one_specification_and_one_work(module: str) -> None:
-    for kind in ("modules", "action"):
-        names = {
-            f"{node.value.id}.{node.attr}"
-            for node in ast.walk(ast.parse((PLUGINS / kind / f"{module}.py").read_text(encoding="utf-8")))
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-        }
-        assert f"specs.{module.upper()}" in names
-        assert [name for name in names if name.endswith(f".{module}")], kind
-
-
 def test_no_option_is_a_word_that_yaml_takes_for_something_else() -> None:
     """`on: kvm01` would be the option True."""
     specs = load(PLUGINS / "module_utils" / "specs.py")

@@ -49,6 +49,13 @@ def test_a_load_on_one_device_leaves_the_other_as_it_was() -> None:
     assert sm_parts(driver) == {KEYS[0]: (30, 30), KEYS[1]: (90, 70)}
 
 
+def test_a_reboot_ends_all_loads() -> None:
+    driver = two_vgpus("kvm01", "24Q")
+    loads.put(driver, GUEST, {"sm": "30"})
+    driver.reboot("boot-2")
+    assert sm_parts(driver) == {}
+
+
 def test_framebuffer_may_be_all_that_the_type_has_and_not_a_byte_more() -> None:
     driver = two_vgpus("kvm01", "24Q")
     whole = 24 << 30

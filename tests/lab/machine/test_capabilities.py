@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,9 +54,3 @@ def test_a_host_asks_qemu_only_where_no_kept_answer_holds_and_a_broken_one_does_
 
     kept.write_text(first[:1000], encoding="utf-8")
     assert answer_on_a_new_host(lab_factory) == first, "a broken answer kept the host from coming up"
-
-    outdated, changes = re.subn(r"<qemuctime>\d+<", "<qemuctime>1<", first)
-    assert changes == 1
-    kept.write_text(outdated, encoding="utf-8")
-    assert answer_on_a_new_host(lab_factory) == first, "the answer of another QEMU was used"
-    assert kept.read_text(encoding="utf-8") == first, "and stays"

@@ -113,30 +113,3 @@ def test_a_user_without_become_is_refused_and_what_sudo_refuses_is_told(machine:
         machine.lab.must(HOST, "echo 'ops ALL=(ALL:ALL) NOPASSWD: ALL' > /etc/sudoers.d/ops")
     assert done.returncode == 4
     assert "kvm01: become: sudo wants a password of ops" in done.stderr
-
-
-def test_a_host_that_is_reached_twice_has_one_lock(machine: Machine) -> None:
-    """Over SSH and without it the lock is the same: while one has it, the other says who."""
-    machine.declare("ansible_connection: local")
-    pid = machine.lab.control(HOST, "status")["first_process"]
-    holding = [
-        "nsenter",
-        "--target",
-        str(pid),
-        "--pid",
-        "--mount",
-        "--root",
-        "--wd",
-        "flock",
-        "/root",
-        "sh",
-        "-c",
-        "echo held; cat",
-    ]
-    with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        done = machine.run("--timeout", "5", "attach", VM, "--profile", "4Q")
-        holder.communicate()
-    assert done.returncode == 6, done.stderr
-    assert "kvm01: locked by an unknown process" in done.stderr
