@@ -13,10 +13,8 @@ from vgpumgr import errors
 from vgpumgr.controller import purge  # noqa: F401 -- what is tried; the fleet calls it
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.maintenance import CordonOptions
-from vgpumgr.controller.results import ChangeResult, DrainResult, PurgeResult
-from vgpumgr.core.plan.cordons import CordonPlan
-from vgpumgr.host.protocol import LEDGER_PATH, MDEV_VF, VENDOR_VFIO
-from vgpumgr.names import DEFAULT_SLOT
+from vgpumgr.controller.results import DrainResult, PurgeResult
+from vgpumgr.host.protocol import LEDGER_PATH, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from tests.model.fleet import Outcome
@@ -151,35 +149,3 @@ def test_where_one_is_in_use_everything_stays_as_it_is_until_it_has_stopped(cord
     stop(cordoned, VM)
     assert purged(cordoned.purge(HOST)).outcome is errors.Outcome.DONE
     assert not has_ledger(cordoned)
-
-
-WHY = "ECC errors"
-
-
-@pytest.fixture
-def empty(pool: Pool) -> Fleet:
-    return Fleet.install({HOST: pool.machine(HOST, MDEV_VF)}, {HOST: 2})
-
-
-def about(reason: str | None, gpu: str | None = None) -> CordonOptions:
-    return CordonOptions(host=HOST, gpu_id=gpu, reason=reason)
-
-
-def test_a_cordon_of_one_controller_is_honoured_and_lifted_by_another(empty: Fleet) -> None:
-    before = empty.machines[HOST].ledger()
-    assert empty.cordon(about(WHY), check=True).word == "would_change"
-    assert empty.machines[HOST].ledger() == before
-    assert empty.cordon(about(None)).word == "unchanged", "a check writes nothing"
-    assert empty.cordon(about(WHY)).word == "done"
-    refused = empty.attach(HOST, VM, DEFAULT_SLOT, "4Q", by="bob@ctl2")
-    assert isinstance(refused.error, errors.Cordoned)
-    assert refused.error.message.startswith(f"{HOST} is cordoned: {WHY} (anna@ctl1, ")
-    again = empty.cordon(about(WHY), by="bob@ctl2")
-    assert again.word == "unchanged"
-    assert isinstance(again.result, ChangeResult)
-    assert isinstance(again.result.planned.plan, CordonPlan)
-    assert again.result.planned.plan.cordon is not None
-    assert again.result.planned.plan.cordon.by == "anna@ctl1"
-    assert empty.cordon(about(None), by="bob@ctl2").word == "done"
-    assert empty.cordon(about(None)).word == "unchanged"
-    assert empty.attach(HOST, VM, DEFAULT_SLOT, "4Q").word == "done"

@@ -262,12 +262,6 @@ def test_a_host_that_is_lost_keeps_what_was_made_and_the_same_command_goes_on(fl
     assert [len(rows) for rows in made(fleet).values()] == [2, 2]
 
 
-def test_one_vm_by_name_and_by_uuid_is_named_twice(fleet: Fleet) -> None:
-    uuid = fleet.vms("kvm01")[0].uuid
-    ran = run(fleet, [wants(ONE[0]), wants(uuid)])
-    assert (ran.exit_codes, made(fleet)) == ({2}, {})
-
-
 wishes = st.dictionaries(
     st.tuples(st.sampled_from((*ONE[:4], *TWO[:4])), st.sampled_from(["vgpu0", "vgpu1"])),
     st.sampled_from(["4Q", "8Q", "16Q"]),

@@ -85,7 +85,7 @@ def on_a_terminal(columns: int, *arguments: str, **environment: str) -> str:
     return found.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", [60, 120])
 def test_on_a_terminal_a_page_is_drawn_within_its_width_by_the_pager(columns: int) -> None:
     drawn = on_a_terminal(columns, "docs", "exit-codes", NO_COLOR="1")
     assert "Exit codes" in drawn

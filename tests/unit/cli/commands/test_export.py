@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import stat
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -202,20 +201,3 @@ def test_a_broken_store_is_503_and_one_line_until_it_is_well_again(kept: Site) -
         assert server.ask()[0] == 200
     assert kept.told.count("error: ") == 1
     assert str(file) in kept.told
-
-
-def test_slow_clients_hold_up_nobody(kept: Site) -> None:
-    """Some that say nothing, one that reads nothing; and a crowd that asks at once is answered."""
-    with kept.serving("--listen", "127.0.0.1:0") as server:
-        silent = [server.dial() for _ in range(20)]
-        silent[0].sendall(b"GET /metrics HTT")
-        answers: list[int] = []
-        threads = [threading.Thread(target=lambda: answers.append(server.ask()[0])) for _ in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert answers == [200] * 20
-        for client in silent:
-            client.close()
-        assert server.end() == 143

@@ -9,7 +9,6 @@ import pytest
 
 from tests.unit.documents import published
 from vgpumgr.cli import main
-from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,34 +72,7 @@ def test_the_object_has_what_is_blocked_and_the_error_is_on_stderr(capsys: pytes
     assert json.loads(err)["error"] == "NoCapacity"
 
 
-def test_rows_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["mig", "fit", "A30", "2g.12gb", "2g.12gb", "-o", "csv"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["profile,start,size", "2g.12gb,0,2", "2g.12gb,2,2"]
-    assert main.run(["mig", "fit", "A30", "2g.12gb", "--columns", "start"]) == 0
-    assert capsys.readouterr().out.split() == ["START", "0"]
-
-
 @pytest.mark.parametrize("asked", [("A40", "1g.5gb"), ("A99", "1g.5gb"), ("A100", "9g.5gb"), ("A100",), ()])
 def test_what_cannot_be_asked_is_2(asked: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["mig", "fit", *asked]) == 2
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize(
-    "asked",
-    [
-        ("A100", "3g.20gb", "3g.20gb", "1g.5gb"),
-        ("H100", "1g.10gb+me", *["1g.10gb"] * 6),
-        ("RTXPRO6000", "1g.24gb+me.all", "2g.48gb-me", "1g.24gb-me", "1g.24gb+gfx"),
-        ("A40", "1g.5gb"),
-    ],
-)
-def test_no_line_is_longer_than_the_terminal(
-    width: int, asked: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
-    monkeypatch.setattr(output, "width", lambda _stream=None: width)
-    main.run(["mig", "fit", *asked, "--color", "never"])
-    said = capsys.readouterr()
-    assert [line for line in [*said.out.splitlines(), *said.err.splitlines()] if len(line) > width] == []

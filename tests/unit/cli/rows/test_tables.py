@@ -110,11 +110,6 @@ def test_sentences_are_folded_before_a_column_goes_and_a_column_goes_before_a_na
     assert narrower.widths == {"vm": 24, "why": 24}
 
 
-def test_without_a_terminal_nothing_is_limited() -> None:
-    there = columns((True,) * 5)
-    assert fit.fit(there, dict.fromkeys("01234", 500), ["0"], None).widths == dict.fromkeys("01234", 500)
-
-
 VIEW = View(
     path=("vgpus",),
     names=("vm",),

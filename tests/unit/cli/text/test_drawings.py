@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.law import LAW
-from vgpumgr import resources
 from vgpumgr.cli.text import chart, mig_text
 from vgpumgr.cli.text.mig_text import Drawn, State
 from vgpumgr.cli.text.sparkline import ASCII, BLOCKS
 from vgpumgr.cli.text.wrapping import cell_width
-from vgpumgr.core.driver import catalogue, mig_fit
 from vgpumgr.core.report.instances import DividedGpu, HostInstances, InstanceRow
 from vgpumgr.names import HostName, PciAddress
 
@@ -86,7 +84,6 @@ def test_longer_windows_have_days(cell_s: float, first: str) -> None:
     assert times.strip().startswith(f"{first} ")
 
 
-CATALOGUE = catalogue.parse(resources.catalogue_text())
 LABELS = st.sampled_from(["1g.5gb", "2g.10gb", "1g.24gb+me.all", "仮想機械-データベース", "\x1b]0;x\x07\nvm01", ""])
 
 
@@ -145,25 +142,6 @@ def test_used_cached_foreign_and_free_are_told_apart_without_colour() -> None:
     ascii_only = mig_text.drawing(8, instances, 80, ascii_only=True)
     assert all(line.isascii() for line in ascii_only)
     assert ascii_only[4] == "|#################|:::::::::::::::::|########|        |xxxxxxxx|        |"
-
-
-def test_an_empty_gpu_is_one_free_box() -> None:
-    assert mig_text.drawing(2, [], 60) == [
-        " 0                   1",
-        "┌───────────────────────────────────────┐",
-        "│ free                                  │",
-        "└───────────────────────────────────────┘",
-    ]
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_what_fits_is_drawn_on_every_board_at_the_usual_widths(width: int) -> None:
-    for board in mig_fit.boards(CATALOGUE):
-        smallest = mig_fit.fit(CATALOGUE, board, []).profiles[-1]
-        answer = mig_fit.fit(CATALOGUE, board, [smallest.name] * smallest.maximum)
-        *drawn, said = mig_text.fit_lines(answer, width, ascii_only=False)
-        assert max(map(len, (*drawn, said))) <= width
-        assert said == f"fits on {board}: {smallest.maximum * smallest.size} of {answer.slices} memory slices taken"
 
 
 def shown(*gpus: DividedGpu, ascii_only: bool = False) -> list[str]:

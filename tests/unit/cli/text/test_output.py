@@ -73,19 +73,11 @@ def test_a_hosts_words_move_no_cursor_and_forge_no_line(capsys: pytest.CaptureFi
     output.progress(Settings(), HOSTILE)
     output.echo(HOSTILE)
     printing.print_table(Settings(), [{"why": HOSTILE}], ["why"])
+    with logging_as(Settings(verbose=2)):  # a server's version line is logged before any key of it is checked
+        logging.getLogger("paramiko").debug("Remote version %s", HOSTILE)
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
     assert not any(line.startswith("error: forged") for line in (said.out + said.err).splitlines())
-
-
-def test_what_is_logged_is_cleaned_as_well(capsys: pytest.CaptureFixture[str]) -> None:
-    """A server's version line is logged before any key of it is checked."""
-    with logging_as(Settings(verbose=2)):
-        logging.getLogger("paramiko").debug("Remote version %s", HOSTILE)
-    said = capsys.readouterr().err
-    assert "PWNED" in said
-    assert "\x1b" not in said
-    assert "\nerror" not in said
 
 
 IN_JSON = Settings(log_format="json")

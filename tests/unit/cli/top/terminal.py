@@ -11,7 +11,6 @@ import re
 import select
 import signal
 import struct
-import sys
 import termios
 import time
 from pathlib import Path
@@ -181,7 +180,3 @@ class Terminal:
             os.waitpid(self.pid, 0)
         os.close(self.master)
         os.close(self.slave)
-
-
-def program(source: str) -> list[str]:
-    return [sys.executable, "-c", source]

@@ -41,13 +41,11 @@ def test_q_ends_it_and_the_terminal_is_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [(signal.SIGTERM, 143), (signal.SIGINT, 130), ("\x03", 130)],
-    ids=["SIGTERM", "SIGINT", "Ctrl-C"],
+    ("what", "end", "code"),
+    [("moving", signal.SIGINT, 130), ("hangs", signal.SIGTERM, 143), ("hangs", "\x03", 130)],
+    ids=["SIGINT", "SIGTERM while hosts are waited for", "Ctrl-C while hosts are waited for"],
 )
-@pytest.mark.parametrize("what", ["moving", "hangs"])
 def test_a_signal_ends_it_and_the_terminal_is_as_it_was(what: str, end: str | int, code: int) -> None:
-    """Also while hosts are waited for."""
     with Terminal([*LIVE, what]) as terminal:
         terminal.until("\nvm02" if what == "moving" else "reading 2 hosts")
         if isinstance(end, str):

@@ -137,13 +137,6 @@ def test_rows_of_a_group_stand_together_under_its_name() -> None:
     assert [line for line in lines if line.startswith("kvm01 0000")] == ["kvm01 0000:41:00.0", "kvm01 0000:81:00.0"]
 
 
-def test_vms_that_are_off_are_hidden_and_counted_until_they_are_asked_for() -> None:
-    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1), made_up.vgpu(2, state="off"))),)
-    hidden, shown = (frame(rounds, View(hide_off=hide), 24) for hide in (True, False))
-    assert (len(hidden.shown), "1 off hidden" in hidden.foot.text) == (1, True)
-    assert (len(shown.shown), "hidden" in shown.foot.text) == (2, False)
-
-
 def test_hosts_that_do_not_fit_are_counted_and_those_not_read_come_first() -> None:
     rounds = [made_up.failed_round(host=f"kvm{number:02d}") for number in range(1, 31)]
     rounds[19] = made_up.failed_round("HostDeadline", host="kvm20")
@@ -266,20 +259,6 @@ def test_the_pictures_in_the_documentation_are_what_it_draws_and_fetch_nothing(n
     assert "@font-face" not in made
 
 
-def test_the_detail_of_a_vgpu_has_its_facts_and_its_plots_and_says_when_it_is_gone() -> None:
-    rounds = (made_up.one_round(made_up.gpu(made_up.vgpu(1, sm=40))),)
-    at = frame(rounds, View(), 24).at
-    lines = texts(frame(rounds, View(detail=at), 24))
-    assert lines[0] == "vm01 vgpu0"
-    assert any(line.startswith("SM, percent of the whole GPU: p50 40%, p95 40%, max 40%") for line in lines)
-    assert any("20.0 of 24.0 GiB (83%)" in line for line in lines)
-    assert any(line.startswith("  GPU") and line.endswith("% in use") for line in lines), "no mark that says of nothing"
-    assert any("⣿" in line or "⣤" in line or "⢸" in line for line in lines)
-    gone = texts(frame((made_up.failed_round(),), View(detail=at), 24))
-    assert gone[0] == "vm01 vgpu0"
-    assert any("not there now" in line for line in gone)
-
-
 def test_the_detail_says_who_holds_the_vgpu_since_when_the_mode_and_what_is_not_known_of_its_gpu() -> None:
     held = replace(
         made_up.gpu(made_up.vgpu(1)),
@@ -306,6 +285,7 @@ def test_the_detail_says_who_holds_the_vgpu_since_when_the_mode_and_what_is_not_
     ]
     gone = texts(frame((made_up.failed_round("tcp: refused"),), View(detail=at), 30))
     assert "  kvm01 was not read: tcp: refused" in gone
+    assert any("not there now" in line for line in gone)
 
 
 def test_the_detail_has_the_last_day_of_that_vgpu_where_samples_are_stored() -> None:
@@ -344,33 +324,11 @@ def test_more_is_higher_and_all_of_it_fills_the_plot() -> None:
     assert plot.field([0, 50, 100], 3, 2, ascii_only=True) == ["  #", "###"]
 
 
-def test_on_the_scale_of_its_share_a_vgpu_that_uses_all_of_it_fills_the_plot() -> None:
-    """An eighth of a GPU under fixed share looks idle on the other scale."""
-    assert plot.of_share([0, 6, 12, 50, None], Fraction(1, 8)) == [0.0, 48.0, 96.0, 400.0, None]
-    assert plot.of_share([6], None) == [None]
-    assert plot.line([48.0, 400.0], 2, ascii_only=False) == "▄█"
-
-
 def test_the_detail_is_drawn_on_the_scale_of_the_share_too_and_says_so() -> None:
     rounds = (made_up.one_round(made_up.gpu(replace(made_up.vgpu(1, sm=12), entitled=Fraction(1, 8)))),)
     at = frame(rounds, View(), 24).at
     lines = texts(frame(rounds, View(detail=at, of_share=True), 24))
     assert any(line.startswith("SM, percent of its share, 12% of the GPU: p50 96%") for line in lines)
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
-def test_the_foot_fits_and_says_where_the_help_is_and_how_many_are_hidden(width: int) -> None:
-    foot = example.shown(View(), width, 24).foot.text
-    assert cell_width(foot) <= width
-    assert foot.startswith("1-")
-    assert foot.endswith("h help")
-    assert "1 off hidden" in foot
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("view", [View(help="keys"), View(detail=example.shown(View(), 80, 24).at)])
-def test_neither_the_help_nor_the_detail_has_a_line_that_the_terminal_cuts(width: int, view: View) -> None:
-    assert all(cell_width(line) <= width for line in texts(example.shown(view, width, 24)))
 
 
 def test_a_help_that_is_longer_than_the_screen_is_scrolled_to_its_last_line_and_any_other_key_closes_it() -> None:

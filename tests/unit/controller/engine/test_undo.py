@@ -17,7 +17,6 @@ from tests.model.libvirt_double import Libvirt
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.controller.engine.stale import judged
-from vgpumgr.controller.results import FleetResult
 from vgpumgr.host import files
 from vgpumgr.host.ledger import ledger
 from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
@@ -162,16 +161,6 @@ def test_what_is_refused_although_the_facts_are_as_they_were_is_no_matter_of_ano
     assert error.exit_code == 5
     assert "a GPU whose UUID cannot be read; nothing has changed on the host since" in error.message
     assert promises.truth(fleet.machines[HOST]) == before
-
-
-def test_reconcile_says_so_of_that_vm(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = fleet_of(pool, MDEV_VF)
-    fleet.declared[HOST, VM] = {DEFAULT_SLOT: "4Q"}
-    monkeypatch.setattr(steps, "check_place", refuse)
-    result = fleet.reconcile().result
-    assert isinstance(result, FleetResult)
-    (task_result,) = result.hosts[0].tasks
-    assert isinstance(task_result.error, errors.Unsure)
 
 
 @pytest.mark.parametrize("second", [errors.Unsure("kvm01: odd"), RuntimeError("can't start new thread")])
