@@ -100,6 +100,14 @@ def test_with_no_other_gpu_the_reason_stands_beside_the_others() -> None:
     assert caught.value.exit_code == 5
 
 
+def test_what_is_there_makes_no_room_either() -> None:
+    """Found by a law: a resize in place would have to remove the old vGPU first."""
+    view = builders.with_blocked_writes(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(view, profile="8Q", replace_it=True)
+    assert "takes no more writes" in caught.value.details[0]
+
+
 def test_a_vgpu_that_is_gone_is_not_made_again_there() -> None:
     view = builders.with_blocked_writes(builders.rebooted(two()))
     with pytest.raises(errors.NoCapacity, match="cannot be re-created at its place") as caught:

@@ -158,6 +158,7 @@ def test_the_order_in_which_a_host_states_its_facts_decides_nothing(
     assume(action[0] != "reboot")
     one, other = plan_of(view, action), plan_of(shuffled, action)
     assert (one and one.steps) == (other and other.steps)
+    assert all(list(gpu.types or ()) == sorted(gpu.types or ()) for gpu in shuffled.snapshot.gpus)
     assert listing.rows(view) == listing.rows(shuffled)
 
 

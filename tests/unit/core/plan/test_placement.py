@@ -221,6 +221,15 @@ def test_an_entry_whose_hardware_is_gone_keeps_its_place_and_size() -> None:
     assert reasons(view, "8Q") == ["holds 4Q (vm01): equal-size mode takes only 4 GiB types until it is empty"]
 
 
+def test_on_a_pf_entries_without_hardware_count_against_what_the_driver_offers() -> None:
+    """After a reboot the driver offers all four of a T4 again, and three of them are spoken for."""
+    view = builders.host_of(MDEV_PF, gpus=1, vms=5)
+    for vm in ("vm01", "vm02", "vm03"):
+        view = builders.attached(view, vm)
+    view = builders.attached(builders.rebooted(view), "vm04")
+    assert reasons(view) == ["full: 4 of 4 (vm01 vm02 … vm04)"]
+
+
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
 def test_a_vf_that_another_vms_definition_names_is_not_given_away(framework: FrameworkName) -> None:
     """Somebody's own VM waits for that VF, its type set by a script of theirs at each boot."""
