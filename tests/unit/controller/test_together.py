@@ -158,6 +158,14 @@ def test_unknown_names_are_all_named(fleet: Fleet, *, partial: bool, served: int
     assert (ran.exit_codes, sum(map(len, made(fleet).values()))) == ({2}, served)
 
 
+def test_each_kind_gets_its_card_where_spread_would_take_both_for_the_first(fleet: Fleet) -> None:
+    """An equal-size GPU holds one size: two 4Q on two cards would leave none for 8Q."""
+    ran = run(fleet, [wants(ONE[0]), wants(ONE[1]), wants(ONE[2], "8Q"), wants(ONE[3], "8Q")])
+    assert set(ran.outcomes.values()) == {"done"}
+    cards = {(slot.rows[0].gpu, slot.rows[0].type_name) for slot in ran.result.slots}
+    assert (len(cards), {name for _, name in cards}) == (2, {"A40-4Q", "A40-8Q"})
+
+
 def test_detach_of_several_asks_once_for_all_hosts(fleet: Fleet) -> None:
     run(fleet, [wants(vm) for vm in FEW])
     ran = run(fleet, [wants(vm, None) for vm in FEW], asks=True)
