@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,11 @@ def test_a_program_that_is_killed_is_told_as_over_ssh() -> None:
 
 
 @needs_root
-def test_an_abort_wakes_whoever_waits_for_an_answer() -> None:
+def test_an_abort_wakes_whoever_waits_for_an_answer_and_then_kills_what_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, kill = threading.Event(), os.killpg
+    monkeypatch.setattr(os, "killpg", lambda group, number: told.wait(60) and kill(group, number))
     with connect(ENDPOINT) as host:
         pid = host.program.hello["pid"]
         os.kill(pid, signal.SIGSTOP)
@@ -72,8 +77,10 @@ def test_an_abort_wakes_whoever_waits_for_an_answer() -> None:
             wait_for(lambda: host.program.requests == 1, 60)
             host.abort()
             with pytest.raises(Unreachable, match="program: the connection was lost"):
-                asked.result()
-        wait_for(lambda: is_over(pid), 60)  # it is stopped, so it has to be killed
+                asked.result(50)
+        assert not is_over(pid)
+        told.set()
+        wait_for(lambda: is_over(pid), 60)
 
 
 def test_output_errors_and_exit_status_are_the_commands(machine: ThisMachine) -> None:
