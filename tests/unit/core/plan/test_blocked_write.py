@@ -69,15 +69,6 @@ def test_reconcile_plans_no_step_on_it_and_says_so_once(view: HostView, data: st
     assert [finding.kind for finding in made.findings].count("blocked-write") == 1
 
 
-@LAW
-@given(story(), ACTION)
-def test_a_write_that_returned_changes_no_plan(view: HostView, action: Action) -> None:
-    assume(action[0] != "reboot")
-    held = builders.with_blocked_writes(view)
-    returned = replace(held, snapshot=replace(held.snapshot, blocked_writes=()))
-    assert plan_of(returned, action) == plan_of(view, action)
-
-
 # where to, and why not
 
 

@@ -144,10 +144,13 @@ def test_nothing_in_use_and_nothing_foreign_goes_for_it() -> None:
     assert list(refused.details) == ["2g.10gb at memory slice 0 (id 1)"]
 
 
-def test_a_board_without_mig_is_refused_and_mixed_size_comes_after_mig_has_ended() -> None:
+def test_a_board_without_mig_is_refused_and_mig_and_mixed_size_mode_begin_only_after_the_other_has_ended() -> None:
     assert "has no MIG" in refusal(builders.host(builders.gpu(VENDOR_VFIO)), errors.RefusedPlan).what
-    refused = refusal(divided(), errors.RefusedPlan, MIXED_SIZE)
-    assert refused.hint == "first `vgpumgr mode set equal-size --on kvm01 --gpu-id 0000:41:00.0`"
+    for refused in (
+        refusal(divided(), errors.RefusedPlan, MIXED_SIZE),
+        refusal(mixed(time_sliced()), errors.RefusedPlan),
+    ):
+        assert refused.hint == "first `vgpumgr mode set equal-size --on kvm01 --gpu-id 0000:41:00.0`"
 
 
 def test_a_vgpu_without_its_claim_is_freed_by_its_owner_first() -> None:
@@ -237,11 +240,6 @@ def test_a_board_that_lost_mig_with_a_boot_gets_it_back_with_the_vgpus_that_were
 
 def mixed(view: HostView) -> HostView:
     return builders.change_gpus(view, lambda gpu: simulate.in_mode(gpu, MIXED_SIZE))
-
-
-def test_mixed_size_mode_ends_before_mig_begins_for_no_undo_would_bring_it_back() -> None:
-    refused = refusal(mixed(time_sliced()), errors.RefusedPlan)
-    assert refused.hint == "first `vgpumgr mode set equal-size --on kvm01 --gpu-id 0000:41:00.0`"
 
 
 def test_a_pending_claim_does_not_hide_that_a_board_with_mig_is_in_mixed_size_mode() -> None:

@@ -226,7 +226,9 @@ def test_on_a_pf_entries_without_hardware_count_against_what_the_driver_offers()
     view = builders.host_of(MDEV_PF, gpus=1, vms=5)
     for vm in ("vm01", "vm02", "vm03"):
         view = builders.attached(view, vm)
-    view = builders.attached(builders.rebooted(view), "vm04")
+    view = builders.rebooted(view)
+    assert placed(view).ordinal == 4
+    view = builders.attached(view, "vm04")
     assert reasons(view) == ["full: 4 of 4 (vm01 vm02 … vm04)"]
 
 

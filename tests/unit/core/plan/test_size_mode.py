@@ -86,13 +86,23 @@ def test_one_that_is_back_but_not_yet_made_in_the_ledger_is_entered_by_the_same_
     assert not plan(earlier).changed, "of an earlier boot: somebody else made what is there"
 
 
-def test_what_would_not_find_room_again_stays() -> None:
-    with pytest.raises(errors.RefusedPlan, match="would not all find room again"):
-        plan(busy(MDEV_VF, *["4Q"] * 9))
-    there = simulate.apply(view := busy(VENDOR_VFIO, "24Q"), plan(view).steps)
-    two = builders.attached(there, "vm02", "8Q")
-    with pytest.raises(errors.RefusedPlan, match="would not all find room again"):
-        plan(two, EQUAL_SIZE)
+def test_a_board_without_the_mode_an_unread_mode_and_what_could_not_come_back_refuse_the_change() -> None:
+    view = busy(MDEV_VF)
+    mixed = simulate.apply(one := busy(VENDOR_VFIO, "24Q"), plan(one).steps)
+    stays = r"the mode of GPU 0000:41:00\.0 of kvm01 stays as it is"
+    off = builders.change_gpus(view, lambda gpu: replace(gpu, framework=None, problem="SR-IOV is off"))
+    cases: list[tuple[HostView, SizeMode, type[errors.VgpumgrError], str]] = [
+        (busy(MDEV_PF), MIXED_SIZE, errors.RefusedPlan, "has no mixed-size mode"),
+        (builders.change_gpus(view, lambda gpu: replace(gpu, mode=None)), MIXED_SIZE, errors.Unsure, "the mode of GPU"),
+        (off, MIXED_SIZE, errors.RefusedPlan, "offers no vGPUs: SR-IOV is off"),
+        (builders.running(busy(MDEV_VF, "4Q")), MIXED_SIZE, errors.InUse, stays),
+        (builders.with_foreign(view), MIXED_SIZE, errors.RefusedPlan, "a vGPU there is not ours"),
+        (busy(MDEV_VF, *["4Q"] * 9), MIXED_SIZE, errors.RefusedPlan, "would not all find room again"),
+        (builders.attached(mixed, "vm02", "8Q"), EQUAL_SIZE, errors.RefusedPlan, "would not all find room again"),
+    ]
+    for found, wanted, kind, said in cases:
+        with pytest.raises(kind, match=said):
+            plan(found, wanted)
 
 
 def test_a_driver_without_the_mode_is_no_reason_to_move_anything() -> None:
@@ -100,14 +110,6 @@ def test_a_driver_without_the_mode_is_no_reason_to_move_anything() -> None:
     assert isinstance(step, plan_steps.SetMode)
     assert plan_steps.instead(step, 3) == ()
     assert plan_steps.inverse(plan_steps.inverse(step)) == replace(step, around=(), back=())
-
-
-def test_a_board_without_the_mode_and_an_unknown_mode_are_refused() -> None:
-    with pytest.raises(errors.RefusedPlan, match="has no mixed-size mode"):
-        plan(busy(MDEV_PF))
-    view = busy(MDEV_VF)
-    with pytest.raises(errors.Unsure, match="the mode of GPU"):
-        plan(builders.change_gpus(view, lambda gpu: replace(gpu, mode=None)))
 
 
 @pytest.mark.parametrize(("driver", "refused"), [("535.183.04", True), ("550.54.10", False), (None, False)])
@@ -122,12 +124,6 @@ def test_a_driver_from_before_the_mode_is_named_before_anything_is_touched(drive
     assert found.value.hint == "R550 (vGPU 17) and later have it"
 
 
-def test_a_gpu_that_offers_no_vgpus_keeps_its_mode() -> None:
-    view = builders.change_gpus(busy(MDEV_VF), lambda gpu: replace(gpu, framework=None, problem="SR-IOV is off"))
-    with pytest.raises(errors.RefusedPlan, match="offers no vGPUs: SR-IOV is off"):
-        plan(view)
-
-
 def test_a_scheduler_of_fixed_share_now_or_from_the_next_boot_on_does_not_combine() -> None:
     view = busy(MDEV_VF)
     shared = builders.scheduler_state(scheduler.FIXED_SHARE)
@@ -137,17 +133,6 @@ def test_a_scheduler_of_fixed_share_now_or_from_the_next_boot_on_does_not_combin
     kept = ModprobeFile(path="/etc/modprobe.d/a.conf", text='options nvidia NVreg_RegistryDwords="RmPVMRL=0x11"\n')
     with pytest.raises(errors.RefusedPlan, match="fixed-share, which does not combine"):
         plan(replace(view, snapshot=replace(view.snapshot, modprobe=(kept,))))
-
-
-def test_while_a_vm_runs_with_a_vgpu_of_the_gpu_nothing_changes() -> None:
-    with pytest.raises(errors.InUse, match=r"the mode of GPU 0000:41:00\.0 of kvm01 stays as it is"):
-        plan(builders.running(busy(MDEV_VF, "4Q")))
-
-
-def test_what_is_not_ours_is_in_the_way() -> None:
-    view = builders.with_snapshot(busy(MDEV_VF, "4Q"), ledger=())
-    with pytest.raises(errors.RefusedPlan, match="a vGPU there is not ours"):
-        plan(view)
 
 
 @LAW

@@ -20,6 +20,7 @@ from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.core.plan import attach, mode_plan, simulate, size_mode
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan.plan import Plan
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import FrameworkName
@@ -103,26 +104,22 @@ def test_an_amount_says_as_what_it_would_fit() -> None:
     assert f"on {FIRST} in mixed-size mode, as 6C: `vgpumgr mode set" in (error.hint or "")
 
 
-def test_where_only_room_is_missing_any_one_will_do() -> None:
+@pytest.mark.parametrize(
+    ("there", "commands"),
+    [
+        ([("vm01", "8Q"), ("vm02", "8Q")], ["detach vm01"]),
+        ([("vm01", "4Q"), ("vm02", "4Q")], ["detach vm01", "detach vm02"]),
+        ([(f"vm{number:02}", "4Q") for number in range(1, 5)], [f"detach vm{number:02}" for number in range(1, 5)]),
+        ([("vm01", "8Q"), ("vm01", "8Q")], ["detach vm01 --slot big"]),
+    ],
+    ids=["only room is missing: any one", "another size: all of it", "another size, and full", "one of several slots"],
+)
+def test_what_has_to_go_for_an_8q_is_named(there: list[tuple[str, str]], commands: list[str]) -> None:
     view = fleet("T4")
-    for number in range(1, 3):
-        view = builders.attached(view, f"vm{number:02}", "8Q")
-    assert offers(refused(as_read(view), request(profile="8Q"))) == [["vgpumgr detach vm01"]]
-
-
-def test_where_another_size_is_in_the_way_all_of_it_has_to_go() -> None:
-    view = fleet("T4")
-    for number in range(1, 3):
-        view = builders.attached(view, f"vm{number:02}", "4Q")
-    assert offers(refused(as_read(view), request(profile="8Q"))) == [["vgpumgr detach vm01", "vgpumgr detach vm02"]]
-    for number in range(3, 5):
-        view = builders.attached(view, f"vm{number:02}", "4Q")
-    assert len(offers(refused(as_read(view), request(profile="8Q")))[0]) == 4
-
-
-def test_a_vm_with_several_slots_is_told_which() -> None:
-    view = builders.attached(builders.attached(fleet("T4"), "vm01", "8Q"), "vm01", "8Q", slot="big")
-    assert offers(refused(as_read(view), request(profile="8Q"))) == [["vgpumgr detach vm01 --slot big"]]
+    for vm, profile in there:
+        taken = builders.find(view, vm).claims is not None
+        view = builders.attached(view, vm, profile, slot="big" if taken else DEFAULT_SLOT)
+    assert offers(refused(as_read(view), request(profile="8Q"))) == [[f"vgpumgr {command}" for command in commands]]
 
 
 def test_neighbours_go_in_mixed_size_mode() -> None:

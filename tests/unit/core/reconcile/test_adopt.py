@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -146,6 +146,10 @@ def test_two_slots_of_one_vm_are_taken_at_once(framework: FrameworkName) -> None
     assert not builders.foreign_of(end)
 
 
+def with_vm01(view: HostView, **said: Any) -> HostView:
+    return builders.change_domain(view, "vm01", lambda found: replace(found, **said))
+
+
 def test_what_cannot_be_told_is_refused_with_what_to_do() -> None:
     view, name = by_hand(MDEV_VF)
     vgpu = view.snapshot.gpus[0].vgpus[0]
@@ -153,34 +157,17 @@ def test_what_cannot_be_told_is_refused_with_what_to_do() -> None:
     named = builders.with_foreign(builders.host_of(MDEV_VF))
     untyped = builders.change_vgpus(builders.attached(builders.host()), type_id=None)
     taken = builders.attached(builders.give(named, "vm01", builders.hostdev(vgpu)), slot="mine")
+    foreign, mine = builders.find(taken, "vm01").inactive
     cases: list[tuple[HostView, str, type[errors.VgpumgrError]]] = [
         (named, name, errors.ForeignDevice),
         (two, name, errors.ConflictingClaim),
-        (
-            builders.change_domain(view, "vm01", lambda found: replace(found, managed_save=True)),
-            name,
-            errors.SavedImage,
-        ),
-        (
-            builders.change_domain(view, "vm01", lambda found: replace(found, persistent=False)),
-            name,
-            errors.RefusedPlan,
-        ),
-        (builders.change_domain(view, "vm01", lambda found: replace(found, claim_problem="x")), name, errors.Unsure),
+        (with_vm01(view, managed_save=True), name, errors.SavedImage),
+        (with_vm01(view, persistent=False), name, errors.RefusedPlan),
+        (with_vm01(view, claim_problem="x"), name, errors.Unsure),
         (untyped, name_of(untyped), errors.Unsure),
         (named, "0000:ff:1f.7", errors.UnknownVgpu),
         (named, "9e0d0000-0000-4000-8000-00000000ffff", errors.UnknownVgpu),
-        (
-            builders.change_domain(
-                taken,
-                "vm01",
-                lambda found: replace(
-                    found, inactive=(*found.inactive[1:], replace(found.inactive[0], alias="ua-mine"))
-                ),
-            ),
-            name,
-            errors.ConflictingClaim,
-        ),
+        (with_vm01(taken, inactive=(mine, replace(foreign, alias="ua-mine"))), name, errors.ConflictingClaim),
     ]
     for asked, called, kind in cases:
         with pytest.raises(kind) as caught:
