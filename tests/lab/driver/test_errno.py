@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 A = "9e0d0000-0000-4000-8000-00000000000a"
 VM = "6a1f0000-0000-4000-8000-000000000001"
 PF, VF0 = "0000:41:00.0", "0000:41:00.4"
-A40_4Q = 560
+A40_4Q, L40S_4Q = 560, 1150
 
 
 def driver(spec: str, host: str = "kvm01", *, plugin_wait_s: float = 60.0) -> Driver:
@@ -74,6 +74,17 @@ def test_a_reboot_loses_every_vgpu_and_brings_the_vfs_back() -> None:
         assert [len(gpu.vgpus) for gpu in state.gpus] == [0, 0]
         assert [gpu.vfs_on for gpu in state.gpus] == [False, True]
     assert host.release(VM) == ()
+
+
+def test_late_vfs_are_off_after_a_reboot_until_the_fault_is_cleared() -> None:
+    host = driver("vendor-vfio")
+    host.set_fault("late-vfs")
+    host.set_vf_type(VF0, L40S_4Q)
+    host.reboot("boot-2")
+    assert failed(lambda: host.set_vf_type(VF0, L40S_4Q)) == "ENODEV"
+    assert host.creatable(PF) == ()
+    host.clear_faults()
+    host.set_vf_type(VF0, L40S_4Q)
 
 
 def test_a_driver_that_is_reloaded_has_no_vgpu_and_is_not_reloaded_under_a_vm() -> None:

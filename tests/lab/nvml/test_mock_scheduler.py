@@ -78,6 +78,15 @@ def test_without_arr_the_union_is_a_slice(live: Callable[[str], Live]) -> None:
     assert (policy, arr, time_slice) == (2, OFF, 5_000_000)
 
 
+def test_only_the_gpu_that_was_named_changes(live: Callable[[str], Live]) -> None:
+    one = live("mdev-vf")
+    assert one.ask(set_v1(2).replace("gpus[0]", "gpus[1]")) == 0
+    assert [gpu.schedulers[Engine.GRAPHICS].policy for gpu in one.host.gpus] == [
+        Policy.BEST_EFFORT,
+        Policy.EQUAL_SHARE,
+    ]
+
+
 def test_the_v2_calls_are_there_from_r595_on_and_speak_of_one_engine(live: Callable[[str], Live]) -> None:
     old = live("mdev-vf")
     assert [old.ask(code) for code in (set_v2(1, 2), get_v2(1))] == [FUNCTION_NOT_FOUND] * 2
