@@ -91,6 +91,16 @@ def test_a_blocked_removal_stops_nobody_else(sysfs: Mounted) -> None:
         assert not writer.is_alive()
 
 
+def test_even_root_makes_and_removes_no_file(sysfs: Mounted) -> None:
+    """Who may read and write what is there: tests/kernel/contract."""
+    with pytest.raises(PermissionError):
+        (sysfs.top / "new").write_text("x")
+    with pytest.raises(PermissionError):
+        (sysfs.top / "new").mkdir()
+    with pytest.raises(PermissionError):
+        (sysfs.top / KIND / "name").unlink()
+
+
 def test_a_file_reads_in_pieces_and_has_a_page_s_size(sysfs: Mounted) -> None:
     path = sysfs.top / KIND / "description"
     assert path.stat().st_size == 4096
