@@ -88,6 +88,7 @@ def with_tools(root: Path, framework: str | None) -> FakeHost:
 
 
 def scenes() -> Iterator[Scene]:
+    points: tuple[str, ...]
     for part, framework in enumerate(FRAMEWORKS):
         empty, made = partial(FakeHost.build, framework=framework), partial(host_with_vgpu, framework=framework)
         for step, points, prepare in (

@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.dose import dose
 from tests.unit.host.fakehost import (
     MDEV_VF,
     make_evacuate,
@@ -33,8 +34,10 @@ JSON = st.recursive(
 NUMBERS = st.none() | st.integers(-1, 2**33) | st.booleans() | st.floats()
 PATHS = st.builds(
     "".join,
-    st.lists(
-        st.sampled_from(["/etc/modprobe.d/", "a", "9", ".", "..", "/", "-", "_", ".conf", "\n", "\0", "é", " ", "~"])
+    st.tuples(
+        st.sampled_from(["/etc/modprobe.d/", "/etc/modprobe.d/../", "etc/modprobe.d/", ""]),
+        st.lists(st.sampled_from(["a", "9", ".", "/", "-", "_", "\n", "\0", "é", " ", "~"]), max_size=3).map("".join),
+        st.sampled_from([".conf", ".conf\n", ".conf ", ".txt", "a" * 65 + ".conf"]),
     ),
 )
 
@@ -112,7 +115,10 @@ def test_a_scheduler_step_is_a_bad_request_or_sound(data: Any) -> None:
         assert type(step["api"]) is int
 
 
+@settings(max_examples=dose(300, 1000))  # each is a word or two
 @given(PATHS | JSON)
+@example("/etc/modprobe.d/a/b.conf")
+@example("/etc/modprobe.d/a/../../b.conf")
 def test_a_path_that_is_taken_is_a_plain_name_in_the_one_folder(path: object) -> None:
     step, kind = refusal_of(parse_modprobe_step, make_modprobe_step(path=path))
     assert kind in (None, BAD_REQUEST)
@@ -122,6 +128,7 @@ def test_a_path_that_is_taken_is_a_plain_name_in_the_one_folder(path: object) ->
         assert name.isascii()
         assert name.isprintable()
         assert name.endswith(".conf")
+        assert len(name) < 70
         assert not name.startswith((".", "-"))
 
 
