@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.unit.core.builders import AttachOptions
-    from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.view import HostView
 
 ATTACH = ["put_claim", "create_vgpu", "attach_hostdev", "bind_claim"]
@@ -178,18 +177,10 @@ def test_a_claim_bound_on_another_host_is_refused_until_replaced() -> None:
 
 
 def test_a_detach_that_has_begun_is_finished_first() -> None:
-    view = builders.change_claim(builders.attached(builders.host()), leaving)
+    view = builders.change_claim(builders.attached(builders.host()), lambda claim: replace(claim, state=claims.LEAVING))
     error = refused(view, errors.ConflictingClaim)
     assert error.message == "a detach of vm01 slot vgpu0 has begun but not finished"
     assert error.hint == "`vgpumgr detach vm01 --slot vgpu0` finishes it"
-
-
-def leaving(claim: Claim) -> Claim:
-    return replace(claim, state=claims.LEAVING)
-
-
-def pending(claim: Claim) -> Claim:
-    return replace(claim, state=claims.PENDING)
 
 
 def test_a_reverted_claim_goes_forward_to_the_ledgers_generation() -> None:
@@ -240,33 +231,39 @@ def claimed_only(view: HostView, profile: str = "4Q") -> HostView:
     return simulate.apply(view, builders.plan_attach(view, profile=profile).steps[:1])
 
 
-def test_a_pending_claim_whose_place_was_taken_plans_afresh_with_the_next_generation() -> None:
-    view = builders.with_foreign(claimed_only(builders.host()), "4Q")
-    end = converged(view)
+def bound_to(**place: Any) -> Callable[[HostView], HostView]:
+    """The claim names that place."""
+    return lambda view: builders.change_claim(
+        view, lambda claim: replace(claim, binding=replace(claim.binding, **place))
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        builders.with_foreign,
+        bound_to(gpu_uuid=builders.gpu_uuid("ffff:41:00.0")),
+        bound_to(vf_index=99, parent=PciAddress("0000:41:1f.7")),
+        bound_to(type_id=1),
+    ],
+    ids=["taken", "no such GPU", "no such VF", "no such type"],
+)
+def test_a_pending_claim_whose_place_is_taken_or_no_more_plans_afresh_with_the_next_generation(
+    change: Callable[[HostView], HostView],
+) -> None:
+    end = converged(change(claimed_only(builders.host())))
     assert builders.claim_of(end).generation == 2
-    assert builders.entry_of(end).vgpu.parent == "0000:41:00.5"
 
 
 def test_a_pending_claim_whose_mdev_is_there_without_an_entry_leaves_it_alone() -> None:
     """Ours by its uuid, but no entry says so (the ledger was lost): foreign, and the uuid cannot be used twice."""
     view = builders.attached(builders.host_of(MDEV_PF, gpus=1))
-    view = builders.change_claim(builders.with_snapshot(view, ledger=()), pending)
+    view = builders.change_claim(
+        builders.with_snapshot(view, ledger=()), lambda claim: replace(claim, state=claims.PENDING)
+    )
     end = converged(view)
     assert builders.claim_of(end).generation == 2
     assert len(end.snapshot.gpus[0].vgpus) == 2
-
-
-@pytest.mark.parametrize("change", ["no gpu", "no parent", "no type"])
-def test_a_pending_claim_whose_place_is_no_more_plans_afresh(change: str) -> None:
-    view = claimed_only(builders.host())
-    bound = builders.claim_of(view).binding
-    binding = {
-        "no gpu": replace(bound, gpu_uuid=builders.gpu_uuid("ffff:41:00.0")),
-        "no parent": replace(bound, vf_index=99, parent=PciAddress("0000:41:1f.7")),
-        "no type": replace(bound, type_id=1),
-    }[change]
-    end = converged(builders.change_claim(view, lambda claim: replace(claim, binding=binding)))
-    assert builders.claim_of(end).generation == 2
 
 
 def test_a_pending_claim_with_another_wish_is_replaced_where_asked() -> None:

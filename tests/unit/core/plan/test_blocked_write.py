@@ -13,6 +13,7 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.law import LAW
 from tests.unit.core.plan.test_laws import ACTION, Action, plan_of, story
+from tests.unit.core.reconcile import host_plans
 from vgpumgr import errors
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.driver.scheduler import SchedulerWish
@@ -20,14 +21,13 @@ from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Handle
 from vgpumgr.core.plan import blocked_write, fits, plan, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.report import findings
 from vgpumgr.link.values import snapshot_facts
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
 
-RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
 FIXED = SchedulerWish(policy=scheduler.FIXED_SHARE)
 
@@ -64,7 +64,7 @@ def test_reconcile_plans_no_step_on_it_and_says_so_once(view: HostView, data: st
     shares = {str(view.snapshot.gpus[at].pci): FIXED}
     declared = declares(shares, vm01="4Q", vm02=data.draw(st.sampled_from(["4Q", "8Q"])))
     view = builders.with_blocked_writes(view, gpu_at=at)
-    made = host_plan.plan_host(view, declared, RUN)
+    made = host_plan.plan_host(view, declared, host_plans.RUN)
     simulate.apply(view, made.steps)
     assert [finding.kind for finding in made.findings].count("blocked-write") == 1
 
@@ -149,7 +149,7 @@ def test_its_scheduler_stays_as_it_is(idle: bool) -> None:
 
 def test_reconcile_refuses_the_jobs_that_need_it_and_does_the_rest() -> None:
     declared = declares({FIRST: FIXED}, vm01="4Q", vm02="4Q", vm03="8Q")
-    made = host_plan.plan_host(builders.with_blocked_writes(builders.rebooted(two())), declared, RUN)
+    made = host_plan.plan_host(builders.with_blocked_writes(builders.rebooted(two())), declared, host_plans.RUN)
     planned_tasks = {planned.task.subject: planned for planned in made.tasks}
     assert isinstance(planned_tasks[f"GPU {FIRST}"].refused, errors.BlockedWrite)
     assert isinstance(planned_tasks["vm01 vgpu0"].refused, errors.NoCapacity)

@@ -9,19 +9,19 @@ import pytest
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
+from tests.unit.core.reconcile import host_plans
 from vgpumgr import errors
 from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import ownership, simulate
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.reconcile import host_plan
 from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
 
-RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 OTHER_CARD = GpuUuid("GPU-0e0e0e0e-0000-4000-8000-00000000000e")
 each_framework = pytest.mark.parametrize("framework", [MDEV_PF, MDEV_VF, VENDOR_VFIO])
 
@@ -101,7 +101,7 @@ def test_another_vm_gets_a_place_on_the_new_card_and_the_first_can_still_be_free
 @each_framework
 def test_reconcile_serves_the_rest_of_a_host_whose_card_was_exchanged(framework: FrameworkName) -> None:
     view = exchanged(host(framework))
-    made = host_plan.plan_host(view, declares(vm01="4Q", vm02="4Q", vm03="4Q"), RUN)
+    made = host_plans.plan(view, vm01="4Q", vm02="4Q", vm03="4Q")
     assert [planned.refused is not None for planned in made.tasks] == [True, False, False]
     end = simulate.apply(view, made.steps)
     assert {
@@ -118,11 +118,11 @@ def test_a_vm_whose_new_address_another_definition_still_names_is_served_once_th
 ) -> None:
     """vendor-vfio: vm01's card is in the slot of vm02's, which is gone; vm02 moves away only after vm01's turn."""
     first = host(framework, gpus=2)
-    view = exchanged(swapped(simulate.apply(first, host_plan.plan_host(first, declares(vm02="4Q"), RUN).steps)))
-    made = host_plan.plan_host(view, declares(vm01="4Q", vm02="8Q"), RUN)
+    view = exchanged(swapped(simulate.apply(first, host_plans.plan(first, vm02="4Q").steps)))
+    made = host_plans.plan(view, vm01="4Q", vm02="8Q")
     assert [planned.refused for planned in made.tasks] == [None, None]
     end = simulate.apply(view, made.steps)
-    assert host_plan.plan_host(end, declares(vm01="4Q", vm02="8Q"), RUN).steps == ()
+    assert host_plans.plan(end, vm01="4Q", vm02="8Q").steps == ()
     assert [len(builders.find(end, vm).inactive) for vm in ("vm01", "vm02")] == [1, 1]
 
 
@@ -184,11 +184,13 @@ def test_another_sites_claim_keeps_its_wish_and_its_site_and_moves_only_where_ca
     framework: FrameworkName, card: str, *, lost: bool, wanted: str | None
 ) -> None:
     view = builders.host_of(framework)
-    view = simulate.apply(view, host_plan.plan_host(view, replace(declares(vm01="4Q"), site="lab1"), RUN).steps)
+    view = simulate.apply(
+        view, host_plan.plan_host(view, replace(declares(vm01="4Q"), site="lab1"), host_plans.RUN).steps
+    )
     view = {"stays": builders.rebooted, "is exchanged": exchanged, "is swapped": swapped}[card](view)
     before = builders.claim_of(view)
     lab2 = replace(declares() if wanted is None else declares(vm01=wanted), site="lab2")
-    made = host_plan.plan_host(builders.without_ledger(view) if lost else view, lab2, RUN)
+    made = host_plan.plan_host(builders.without_ledger(view) if lost else view, lab2, host_plans.RUN)
     after = builders.claim_of(simulate.apply(view, made.steps))
     assert (after.wish, after.site, after.state) == (before.wish, "lab1", "bound")
     assert made.destroys == 0
@@ -230,7 +232,7 @@ def test_what_nobody_foresaw_in_one_vm_is_its_refusal_and_the_others_are_served(
         return real(view, step)
 
     monkeypatch.setattr(simulate, "apply_one", apply_one)
-    first, second = host_plan.plan_host(builders.host(), declares(vm01="4Q", vm02="4Q"), RUN).tasks
+    first, second = host_plans.plan(builders.host(), vm01="4Q", vm02="4Q").tasks
     assert isinstance(first.refused, kind)
     assert said in first.refused.message
     assert (first.steps, second.refused) == ((), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.core import builders
-from tests.unit.core.declarations import declares
+from tests.unit.core.reconcile.host_plans import plan
 from vgpumgr import errors, names
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
@@ -16,7 +16,7 @@ from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.plan import ownership, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.reconcile import drift, host_plan, tasks
+from vgpumgr.core.reconcile import drift, host_plan
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = [name for name, _ in builders.FRAMEWORKS]
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", FRAMEWORKS)
-RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 
 
 def kinds(view: HostView, vm: str = "vm01") -> list[str]:
@@ -36,10 +35,6 @@ def kinds(view: HostView, vm: str = "vm01") -> list[str]:
 
 def state(view: HostView, vm: str = "vm01") -> str:
     return next(row.state for row in listing.rows(view) if row.vm == vm)
-
-
-def plan(view: HostView) -> host_plan.HostPlan:
-    return host_plan.plan_host(view, declares(), RUN)
 
 
 # What may have become of vm01's vGPU, its definition, and of what others name

@@ -154,9 +154,9 @@ def test_a_hard_limit_needs_the_memory_and_one_gib(
     assert [one.kind for one in plan.findings] == (["may-not-start"] if doubtful else [])
 
 
-def test_libvirt_9_7_starts_it_and_an_mdev_needs_no_such_libvirt() -> None:
-    for framework, version in ((VENDOR_VFIO, 9_007_000), (MDEV_VF, 9_000_000)):
-        assert builders.plan_attach(replace(builders.host_of(framework), libvirt_version=version)).findings == ()
+@pytest.mark.parametrize(("framework", "version"), [(VENDOR_VFIO, 9_007_000), (MDEV_VF, 9_000_000)])
+def test_libvirt_9_7_starts_it_and_an_mdev_needs_no_such_libvirt(framework: FrameworkName, version: int) -> None:
+    assert builders.plan_attach(replace(builders.host_of(framework), libvirt_version=version)).findings == ()
 
 
 def test_an_mdev_pins_what_its_guest_uses_so_a_small_limit_is_a_doubt_only() -> None:

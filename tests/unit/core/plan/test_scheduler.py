@@ -13,7 +13,7 @@ from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.driver import modprobe, scheduler
-from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, Policy, SchedulerWish
+from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, SchedulerWish
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Handle, Mode
@@ -308,21 +308,13 @@ def test_what_is_in_use_hinders_nothing_where_nothing_has_to_be_set() -> None:
     assert not plan(builders.running(end)).changed
 
 
-@pytest.mark.parametrize(
-    ("mode", "policy", "is_refused"),
-    [
-        ("mixed-size", FIXED_SHARE, True),
-        ("mixed-size", EQUAL_SHARE, False),
-        (None, FIXED_SHARE, False),
-    ],
-)
-def test_modes_that_do_not_combine_with_a_policy_refuse_it(mode: Mode | None, policy: Policy, is_refused: bool) -> None:
-    view = builders.change_gpus(busy(vms=0), lambda gpu: replace(gpu, mode=mode))
-    wish = SchedulerWish(policy=policy)
-    if is_refused:
-        refused(view, errors.RefusedPlan, wish)
-    else:
-        assert plan(view, wish).changed
+def test_fixed_share_does_not_combine_with_mixed_size_mode() -> None:
+    def in_mode(mode: Mode | None) -> HostView:
+        return builders.change_gpus(busy(vms=0), lambda gpu: replace(gpu, mode=mode))
+
+    refused(in_mode("mixed-size"), errors.RefusedPlan, SchedulerWish(policy=FIXED_SHARE))
+    assert plan(in_mode("mixed-size"), SchedulerWish(policy=EQUAL_SHARE)).changed
+    assert plan(in_mode(None), SchedulerWish(policy=FIXED_SHARE)).changed
 
 
 def in_mig() -> HostView:

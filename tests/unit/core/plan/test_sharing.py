@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.core import builders
-from tests.unit.core.declarations import declares
+from tests.unit.core.reconcile import host_plans
 from vgpumgr import errors
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.domain_dumps import DomainDump
 from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import detach, evacuate, simulate
-from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import VmName
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
-RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 
 
 def device(view: HostView, alias: str | None = None) -> Hostdev:
@@ -70,7 +68,7 @@ def test_a_device_that_two_vms_name_is_a_finding_of_both_with_the_command_that_m
     assert found["vm02"].endswith(f": {out}")
     nothing = builders.plan_attach(view)
     assert (nothing.changed, [finding.kind for finding in nothing.findings]) == (False, ["shared"])
-    nightly = host_plan.plan_host(view, declares(), RUN)
+    nightly = host_plans.plan(view)
     assert [finding.kind for finding in nightly.findings] == ["shared", "shared"]
 
 

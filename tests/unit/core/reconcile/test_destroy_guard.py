@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
+from tests.unit.core.reconcile import host_plans
 from vgpumgr import errors, names
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.plan import step as steps
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
 
-RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 FILE = "host_vars/kvm01"
 
 
@@ -30,7 +30,7 @@ def declared(site: str | None = None, part: str | None = FILE, /, **vms: str) ->
 
 
 def plan(view: HostView, wanted: HostDeclaration) -> HostPlan:
-    return host_plan.plan_host(view, wanted, RUN)
+    return host_plan.plan_host(view, wanted, host_plans.RUN)
 
 
 def after(view: HostView, wanted: HostDeclaration) -> HostView:

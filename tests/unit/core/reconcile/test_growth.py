@@ -12,9 +12,10 @@ import pytest
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
+from tests.unit.core.reconcile import host_plans
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.plan import simulate
-from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.reconcile import host_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
 
-RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 FEW, MANY = 8, 16
 BOARDS = dict(builders.FRAMEWORKS)
 
@@ -61,7 +61,7 @@ def declared(vms: int) -> HostDeclaration:
 
 
 def made(view: HostView, declaration: HostDeclaration) -> HostPlan:
-    return host_plan.plan_host(view, declaration, RUN)
+    return host_plan.plan_host(view, declaration, host_plans.RUN)
 
 
 def first(framework: FrameworkName, vms: int) -> tuple[HostView, HostDeclaration]:

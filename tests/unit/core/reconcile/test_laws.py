@@ -13,6 +13,7 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.law import LAW
 from tests.unit.core.plan.test_laws import PROFILE, SLOT, VM, check_capacity, kills, start, story
+from tests.unit.core.reconcile import host_plans
 from vgpumgr import errors
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.driver.scheduler import SchedulerWish
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.reconcile.host_plan import HostPlan
 
-RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
-NEXT = tasks.Author(by="root@ctl1", at="2026-11-23T02:30:00Z")
-
 
 @st.composite
 def declarations(draw: st.DrawFn) -> HostDeclaration:
@@ -40,7 +38,7 @@ def declarations(draw: st.DrawFn) -> HostDeclaration:
     return declares(shares, **vms)
 
 
-def plan(view: HostView, declared: HostDeclaration, author: tasks.Author = RUN) -> HostPlan:
+def plan(view: HostView, declared: HostDeclaration, author: tasks.Author = host_plans.RUN) -> HostPlan:
     return host_plan.plan_host(view, declared, author)
 
 
@@ -53,7 +51,7 @@ def test_after_a_reconcile_all_that_is_declared_is_served_or_refused_and_the_nex
     first = plan(view, declared)
     later = simulate.apply(view, first.steps)
     check_capacity(later)
-    again = plan(later, declared, NEXT)
+    again = plan(later, declared, host_plans.NEXT_RUN)
     assert again.steps == ()
     refused = {planned.task.subject for planned in first.tasks if planned.refused}
     assert {planned.task.subject for planned in again.tasks if planned.refused} <= refused
@@ -88,8 +86,8 @@ def test_killed_at_any_instant_the_next_reconcile_gets_to_the_same_end(
     for planned in planned_tasks[:at]:
         view = simulate.apply(view, planned.steps)
     for torn in killed(view, planned_tasks[at].plan):
-        done = simulate.apply(torn, plan(torn, declared, NEXT).steps)
-        assert plan(done, declared, NEXT).steps == ()
+        done = simulate.apply(torn, plan(torn, declared, host_plans.NEXT_RUN).steps)
+        assert plan(done, declared, host_plans.NEXT_RUN).steps == ()
         check_capacity(done)
         if not any(planned.refused for planned in whole.tasks):
             assert devices(done) == devices(meant)
@@ -116,7 +114,7 @@ def devices(view: HostView) -> Counter[tuple[str, str, str]]:
 def test_what_a_reboot_took_comes_back_where_it_was(view: HostView, declared: HostDeclaration) -> None:
     whole = simulate.apply(view, plan(view, declared).steps)
     bare = builders.rebooted(whole)
-    back = simulate.apply(bare, plan(bare, declared, NEXT).steps)
+    back = simulate.apply(bare, plan(bare, declared, host_plans.NEXT_RUN).steps)
     served = {
         (claim.binding, domain.name)
         for domain in whole.domains
@@ -128,7 +126,8 @@ def test_what_a_reboot_took_comes_back_where_it_was(view: HostView, declared: Ho
         gpu = back.snapshot.gpu_by_uuid(binding.gpu_uuid)
         assert gpu is not None
         assert any(
-            (vgpu.parent, vgpu.uuid, vgpu.type_id) == (binding.parent, binding.uuid, binding.type_id)
+            (vgpu.parent, vgpu.uuid, vgpu.type_id, vgpu.placement_id)
+            == (binding.parent, binding.uuid, binding.type_id, binding.placement_id)
             for vgpu in gpu.vgpus
         )
 
