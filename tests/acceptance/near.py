@@ -20,6 +20,7 @@ from tests.model.fleet import vm_uuid
 from tests.model.pool import Pool
 from tests.model.wiring import connect
 from vgpumgr.cli import main
+from vgpumgr.errors import Unreachable
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.lab.driver import boards
 from vgpumgr.link import connection
@@ -52,11 +53,12 @@ SMALL = {**ONE, "kvm02": NearHost(vms=tuple(f"vm{number}" for number in range(31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """Hosts, an inventory, and a store beside it."""
+    """Hosts, an inventory, and a store beside it. `dead`: names of hosts that no connection reaches."""
 
     machines: Mapping[str, Machine]
     inventory: Path
     links: list[Host] = field(default_factory=list)
+    dead: set[str] = field(default_factory=set)
 
     def run(self, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run `vgpumgr ARGUMENTS`, without a terminal. `links` are then the connections that it has opened."""
@@ -105,8 +107,11 @@ def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Ne
                 machines[name].libvirt.define(vm, vm_uuid(name, vm))
 
         links: list[Host] = []
+        dead: set[str] = set()
 
         def reach(endpoint: Endpoint, *, catalogue: Catalogue | None = None, **_: Any) -> Host:
+            if endpoint.host in dead:
+                raise Unreachable(endpoint.host, "tcp", "connection refused")
             links.append(connect(machines[endpoint.host], None, [], catalogue))
             return links[-1]
 
@@ -117,4 +122,4 @@ def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Ne
         (inventory / "hosts.yml").write_text(json.dumps(plain), encoding="utf-8")
         patch.setenv("VGPUMGR_INVENTORY", str(inventory))
         patch.setenv("VGPUMGR_STORE", str(folder / "store.sqlite"))
-        yield Near(machines=machines, inventory=inventory, links=links)
+        yield Near(machines=machines, inventory=inventory, links=links, dead=dead)

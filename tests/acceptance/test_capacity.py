@@ -1,12 +1,7 @@
-"""Filling a host: thirty VMs for two A40, which hold twelve 4Q each; and what `--check` leaves behind: nothing.
-
-The first and the last of those that fit, and the first of those that do not, are attached each by a command of its
-own with a --check before it; those between by one call of the Python API, which serves many.
-"""
+"""Filling a host: five VMs for two A40, which hold two 24Q each; and what `--check` leaves behind: nothing."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,30 +10,28 @@ import pytest
 
 from tests.acceptance import domains, truth
 from tests.acceptance.command import Ran, vgpumgr, vgpus
-from vgpumgr.controller import environment
-from vgpumgr.controller.requests import SlotRequest, apply_requests
-from vgpumgr.core.driver.profiles import ByProfile, parse_profile
+from tests.lab_fixtures import ONE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.lab_fixtures import Lab, LabFactory
-    from vgpumgr.controller.requests import SlotResult
 
 pytestmark = pytest.mark.lab
 
 HOST = "kvm01"
 GPUS = ("0000:41:00.0", "0000:81:00.0")
-PER_GPU = 12
-WANT = [f"vm{number:02}" for number in range(1, 31)]
+PER_GPU = 2
+WANT = [f"vm{number:02}" for number in range(1, 6)]
 FIT, OVER = WANT[: 2 * PER_GPU], WANT[2 * PER_GPU :]
 # Before these attaches a --check, and what it ends with: something to do, or no place.
-CHECKED = {vm: 3 if vm in FIT else 5 for vm in (FIT[0], FIT[-1], OVER[0])}
+CHECKED = {FIT[0]: 3, FIT[-1]: 3, OVER[0]: 5}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """Results by VM, and the host afterwards. `attached` and `checked`: of those that had commands of their own."""
+    """Results by VM, and the host afterwards."""
 
-    gpus: dict[str, str]
     attached: dict[str, Ran]
     checked: dict[str, Ran]
     touched: dict[str, list[str]]
@@ -49,17 +42,10 @@ class Filled:
     documents: dict[str, str]
 
 
-SPEC = """
-hosts:
-  kvm01: {driver: 570, boards: [{board: A40, vfs: 13}, {board: A40, vfs: 13}], vms: ["vm[01:30]"]}
-"""
-
-
 @pytest.fixture(scope="module")
-def vf_lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    spec = tmp_path_factory.mktemp("spec") / "spec.yml"
-    spec.write_text(SPEC, encoding="utf-8")
-    return lab_factory(str(spec), own="more VFs than vGPUs, so that cards are filled; the pool's are too few")
+def vf_lab(lab_factory: LabFactory) -> Iterator[Lab]:
+    with lab_factory.lend(ONE, wiped=True) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")
@@ -67,26 +53,17 @@ def filled(vf_lab: Lab) -> Filled:
     attached: dict[str, Ran] = {}
     checked: dict[str, Ran] = {}
     touched: dict[str, list[str]] = {}
-    gpus: dict[str, str] = {}
-    still_fits = ("capacity", "4Q", "8Q", "--on", HOST, "-o", "json")
+    still_fits = ("capacity", "24Q", "48Q", "--on", HOST, "-o", "json")
     before = vgpumgr(vf_lab, *still_fits).document
-    for several, these in itertools.groupby(WANT, key=lambda vm: vm not in CHECKED):
-        if several:
-            for slot in _bring(vf_lab, list(these)):
-                if slot.row is not None and slot.row.gpu is not None:
-                    gpus[slot.vm] = slot.row.gpu
-            continue
-        for vm in these:
-            attach = ("attach", vm, "--profile", "4Q", "--on", HOST)
+    for vm in WANT:
+        attach = ("attach", vm, "--profile", "24Q", "--on", HOST)
+        if vm in CHECKED:
             was = truth.trace(vf_lab, HOST)
             checked[vm] = vgpumgr(vf_lab, *attach, "--check", "-o", "json", code=CHECKED[vm])
             touched[vm] = truth.differing(was, truth.trace(vf_lab, HOST))
-            attached[vm] = vgpumgr(vf_lab, *attach, "-o", "json", code=0 if vm in FIT else 5)
-            if vm in FIT:
-                gpus[vm] = attached[vm].document["result"]["vgpus"][0]["gpu"]
+        attached[vm] = vgpumgr(vf_lab, *attach, "-o", "json", code=0 if vm in FIT else 5)
     documents = vf_lab.must(HOST, f"for vm in {' '.join(WANT)}; do virsh dumpxml --inactive $vm; echo; done")
     return Filled(
-        gpus=gpus,
         attached=attached,
         checked=checked,
         touched=touched,
@@ -98,50 +75,40 @@ def filled(vf_lab: Lab) -> Filled:
     )
 
 
-def _bring(lab: Lab, vms: list[str]) -> tuple[SlotResult, ...]:
-    """Those VMs' slots, by the Python API."""
-    context = environment.make_context(
-        environment.load_inventory(lab.env["VGPUMGR_INVENTORY"]), check=True, progress=lambda _: None, warn=print
-    )
-    requests = [SlotRequest(vm=vm, wish=ByProfile(profile=parse_profile("4Q")), on=HOST) for vm in vms]
-    return apply_requests(context, requests, check=False).slots
-
-
 def test_capacity_says_before_how_many_fit_and_after_why_none_does(filled: Filled) -> None:
     """As many as were then attached; and the reason is the one that the refused attach gives for that GPU."""
     before, after = filled.fitting
     assert before["totals"] == [
-        {"requested": "4Q", "fits_now": len(FIT), "at_least": False},
-        {"requested": "8Q", "fits_now": 12, "at_least": False},
+        {"requested": "24Q", "fits_now": len(FIT), "at_least": False},
+        {"requested": "48Q", "fits_now": 2, "at_least": False},
     ]
     assert [(row["gpu"], row["fits_now"]) for row in after["gpus"]] == [(gpu, 0) for gpu in (*GPUS, *GPUS)]
     refused = filled.attached[OVER[0]].error["details"]
     assert [row["why"] for row in after["gpus"][:2]] == [line.partition("A40  ")[2] for line in refused]
-    assert {row["why"].partition(" (")[0] for row in after["gpus"][2:]} == {"holds 4Q"}
+    assert {row["why"].partition(" (")[0] for row in after["gpus"][2:]} == {"holds 24Q"}
 
 
-def test_each_card_takes_twelve(filled: Filled) -> None:
-    """24 are served, and spread puts twelve on each of the two cards."""
-    assert list(filled.gpus) == FIT
+def test_each_card_is_filled(filled: Filled) -> None:
+    """Spread puts two on each of the two cards."""
     assert Counter(row["gpu"] for row in filled.rows) == dict.fromkeys(GPUS, PER_GPU)
     assert {row["vm"] for row in filled.rows} == set(FIT)
     assert {row["state"] for row in filled.rows} == {"bound"}
 
 
-@pytest.mark.parametrize("vm", [vm for vm in CHECKED if vm in OVER])
-def test_what_does_not_fit_is_refused_with_a_reason_for_every_gpu(filled: Filled, vm: str) -> None:
+def test_what_does_not_fit_is_refused_with_a_reason_for_every_gpu(filled: Filled) -> None:
     """NoCapacity, exit 5, and one line per GPU that says full, how many of how many, and by whom."""
+    (vm,) = OVER
     ran = filled.attached[vm]
     assert ran.out == ""
     error = ran.error
     assert error["error"] == "NoCapacity"
     assert (vm in error["message"], HOST in error["message"]) == (True, True)
     assert [line.split()[:2] for line in error["details"]] == [[gpu, "A40"] for gpu in GPUS]
-    assert all("full: 12 of 12" in line for line in error["details"])
+    assert all("full: 2 of 2" in line for line in error["details"])
 
 
 def test_nothing_half_made_is_left(filled: Filled) -> None:
-    """Claims, hostdevs, ledger and /sys name the same 24 vGPUs, and nothing else."""
+    """Claims, hostdevs, ledger and /sys name the same vGPUs, and nothing else."""
     wanted = {row["uuid"]: row["vm"] for row in filled.rows}
     assert len(wanted) == len(FIT)
     assert set(filled.hardware) == set(wanted)

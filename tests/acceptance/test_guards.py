@@ -12,6 +12,7 @@ from tests.acceptance import domains, truth
 from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
+    from tests.acceptance.near import Near
     from tests.lab_fixtures import Lab
 
 pytestmark = pytest.mark.lab
@@ -65,25 +66,26 @@ def test_what_is_held_is_not_taken_away(vf_lab: Lab, given: str) -> None:
 # Slots
 
 
-def test_several_slots_want_a_name_or_all(vf_lab: Lab, given: str) -> None:
+def test_several_slots_want_a_name_or_all(near_host: Near) -> None:
     """Detach of a VM with two slots names them and wants --slot or --all (2); each frees what it names; twice is no change."""
-    vgpumgr(vf_lab, "attach", given, "--profile", "4Q", "--slot", "extra", "--on", HOST)
-    assert {row["slot"] for row in vgpus(vf_lab, HOST)} == {"vgpu0", "extra"}
-    said = refuse(vf_lab, "detach", given, code=2, error="UnknownSlot")
-    assert re.search(r"vgpu0.*extra|extra.*vgpu0", said)
-    assert ("--slot" in said, "--all" in said) == (True, True)
+    attach, detach = ("attach", "vm01", "--profile", "4Q"), ("detach", "vm01", "--yes", "-o", "json")
+    vgpumgr(near_host, *attach)
+    vgpumgr(near_host, *attach, "--slot", "extra")
+    before = near_host.trace(HOST)
+    refused = vgpumgr(near_host, *detach, code=2).error
+    said = "\n".join([refused["message"], *refused["details"], refused["hint"] or ""])
+    assert refused["error"] == "UnknownSlot"
+    assert all(word in said for word in ("vgpu0", "extra", "--slot", "--all"))
+    assert near_host.trace(HOST) == before
 
-    detach(vf_lab, given, "--slot", "extra")
-    assert [row["slot"] for row in vgpus(vf_lab, HOST)] == ["vgpu0"]
-    again = vgpumgr(vf_lab, "detach", given, "--slot", "extra", "--on", HOST, "--yes", "-o", "json").document
-    assert (again["changed"], again["outcomes"]) == (False, ["unchanged"])
+    vgpumgr(near_host, *detach, "--slot", "extra")
+    assert [row["slot"] for row in vgpus(near_host, HOST)] == ["vgpu0"]
+    assert vgpumgr(near_host, *detach, "--slot", "extra").document["outcomes"] == ["unchanged"]
 
-    vgpumgr(vf_lab, "attach", given, "--profile", "4Q", "--slot", "extra", "--on", HOST)
-    detach(vf_lab, given, "--all")
-    assert truth.hardware(vf_lab, HOST) == {}
-    writes = vf_lab.revisions()
-    again = vgpumgr(vf_lab, "detach", given, "--all", "--on", HOST, "-o", "json").document
-    assert (again["changed"], again["outcomes"], vf_lab.revisions()) == (False, ["unchanged"], writes)
+    vgpumgr(near_host, *attach, "--slot", "extra")
+    vgpumgr(near_host, *detach, "--all")
+    assert near_host.machines[HOST].hardware() == {}
+    assert vgpumgr(near_host, *detach, "--all").document["outcomes"] == ["unchanged"]
 
 
 # What could come back

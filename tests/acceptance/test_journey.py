@@ -187,6 +187,7 @@ def test_detach_leaves_the_domain_equivalent(journey: Journey) -> None:
         assert graphics.get("passwd") == domains.VNC_PASSWORD
 
 
+@pytest.mark.parametrize("site", ["vendor-vfio"], indirect=True)  # what goes is a PCI device here, and below a mdev
 def test_what_another_client_edits_in_between_survives(site: Site) -> None:
     """Description, foreign metadata and a device that came after our attach are untouched by our detach."""
     lab, host = site.lab, site.host
@@ -210,6 +211,7 @@ def test_what_another_client_edits_in_between_survives(site: Site) -> None:
     assert domains.hostdevs(after) == {}
 
 
+@pytest.mark.parametrize("site", ["mdev-vf"], indirect=True)
 def test_on_i440fx_the_domain_is_byte_identical(site: Site) -> None:
     """On machine `pc` libvirt leaves nothing behind but an empty <metadata/>."""
     lab, host, vm = site.lab, site.host, "pc01"

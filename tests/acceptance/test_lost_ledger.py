@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-HOSTS = {"kvm01": "p", "kvm02": "f", "kvm03": "v"}
+# The adopting of each framework is in tests/unit/core/plan/test_ownership.py: here are a VF with a mdev, and one without.
+HOSTS = {"kvm02": "f", "kvm03": "v"}
 LEDGER = "/var/lib/vgpumgr/ledger.json"
 
 
@@ -33,7 +34,7 @@ class Site:
 
 @pytest.fixture(params=HOSTS)
 def site(request: pytest.FixtureRequest, lab_factory: LabFactory) -> Iterator[Site]:
-    """Of each framework. The lab's libvirt refuses to start a VF; what is defined is the same."""
+    """The lab's libvirt refuses to start a VF; what is defined is the same."""
     host = str(request.param)
     vms = [f"{HOSTS[host]}{number}" for number in (1, 2, 3)]
     with lab_factory.lend(FRAMEWORKS, wiped=True) as lab:

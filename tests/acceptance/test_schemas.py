@@ -1,17 +1,15 @@
-"""Every command with `-o json` once, for real: what it prints is what its schema says."""
+"""Every command with `-o json` once: what it prints is what its schema says."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
-from tests.acceptance import inventories
+from tests.acceptance import near
 from tests.acceptance.command import Ran, vgpumgr
-from tests.lab_fixtures import SMALL
 from tests.unit.documents import published
 from vgpumgr.cli import main
 from vgpumgr.cli.rows.column import listed
@@ -19,23 +17,20 @@ from vgpumgr.cli.rows.every import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from tests.lab_fixtures import Lab, LabFactory
-
-pytestmark = pytest.mark.lab
+    from tests.acceptance.near import Near
+    from tests.lab_fixtures import Lab
+    from tests.model.pool import Pool
 
 HOST, VM, DECLARED = "kvm01", "vm21", "vm22"
 ON = ("--on", HOST)
 GPU = ("--gpu-id", "0000:81:00.0")
 MODE_GPU = ("--gpu-id", "0000:41:00.0")  # the other has fixed-share by then, which mixed sizes do not combine with
 FIXED = ("--policy", "fixed-share", "--time-slice", "2ms")
-KVM01 = f"""\
-vgpumgr_gpus:
-  "0000:41:00.0": {{scheduler: {{policy: equal-share}}}}
-vgpumgr_vms:
-  {DECLARED}: {{vgpu0: {{profile: 4Q}}}}
-"""
+KVM01 = {
+    "vgpumgr_gpus": {"0000:41:00.0": {"scheduler": {"policy": "equal-share"}}},
+    "vgpumgr_vms": {DECLARED: {"vgpu0": {"profile": "4Q"}}},
+}
 
 # What each command line is and which object it prints; in this order, so that there is something to print.
 RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
@@ -89,7 +84,6 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "install timer": (("install", "timer"), "install", 0),
     "install collect": (("install", "collect"), "install", 0),
     "install remove": (("install", "remove", "--check"), "install", 0),
-    "lab status": (("lab", "status"), "lab", 0),
     "adopt": (("adopt", HOST), "change", 0),
     "detach": (("detach", VM, *ON, "--yes"), "change", 0),
     "detach again": (("detach", VM, *ON), "change", 0),
@@ -112,23 +106,18 @@ WITHOUT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A lab with an inventory that declares a VM, and a journal of this module's own."""
+    """Hosts with an inventory that declares a VM, and what each command printed there."""
 
-    lab: Lab
-    inventory: Path
+    near: Near
     printed: dict[str, Ran]
 
 
 @pytest.fixture(scope="module")
-def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with lab_factory.lend(SMALL, wiped=True) as lab:
-        inventory = inventories.copy(lab, tmp_path_factory.mktemp("schemas"))
-        (inventory / f"host_vars/{HOST}.yml").write_text(KVM01, encoding="utf-8")
-        printed = {
-            name: vgpumgr(lab, "-i", str(inventory), "-o", "json", *arguments, code=code)
-            for name, (arguments, _, code) in RUNS.items()
-        }
-        yield Site(lab=lab, inventory=inventory, printed=printed)
+def site(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with near.site(pool, near.SMALL, tmp_path_factory.mktemp("schemas")) as found:
+        found.declare(HOST, **KVM01)
+        printed = {name: vgpumgr(found, "-o", "json", *words, code=code) for name, (words, _, code) in RUNS.items()}
+        yield Site(near=found, printed=printed)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -170,7 +159,12 @@ def test_every_command_is_tried_here_or_has_no_object() -> None:
         )
         for name in RUNS
     }
-    assert set(commands(main.program, ())) == tried | WITHOUT
+    assert set(commands(main.program, ())) == tried | WITHOUT | {"lab status"}
+
+
+@pytest.mark.lab
+def test_the_status_of_a_lab_is_what_its_schema_says(vf_fleet: Lab) -> None:
+    assert published.problems("lab", vgpumgr(vf_fleet, "lab", "status", "-o", "json").document) == []
 
 
 def commands(group: click.Group, path: tuple[str, ...]) -> Iterator[str]:
@@ -195,20 +189,14 @@ def commands(group: click.Group, path: tuple[str, ...]) -> Iterator[str]:
 )
 def test_what_fails_says_so_in_one_object(site: Site, arguments: tuple[str, ...], code: int) -> None:
     """On stderr, and nothing on stdout."""
-    ran = vgpumgr(site.lab, "-i", str(site.inventory), "-o", "json", *arguments, code=code)
+    ran = vgpumgr(site.near, "-o", "json", *arguments, code=code)
     assert ran.out == ""
     assert published.problems("error", ran.error) == []
 
 
-def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path: Path) -> None:
+def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site) -> None:
     """Each command about hosts: exit 4, what is known on stdout, and the same error in both places."""
-    inventory = tmp_path / "inventory"
-    shutil.copytree(site.inventory, inventory)
-    hosts = inventory / "hosts.yml"
-    record = site.lab.layout.read()
-    assert record is not None
-    text = hosts.read_text(encoding="utf-8").replace(f"ansible_port: {record.host('kvm02').port}", "ansible_port: 1")
-    hosts.write_text(text, encoding="utf-8")
+    site.near.dead.add("kvm02")
     for thing, words in {
         "list": ["list"],
         "discover": ["discover"],
@@ -224,7 +212,7 @@ def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path:
         "top": ["top"],
         "collect": ["collect"],
     }.items():
-        ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=4)
+        ran = vgpumgr(site.near, "-o", "json", *words, code=4)
         document = Ran(arguments=ran.arguments, code=4, out=ran.out, err="").document
         assert published.problems(thing, document) == []
         (error,) = document["unreached"]
@@ -238,7 +226,7 @@ def test_a_dead_host_is_in_the_object_of_those_that_answer(site: Site, tmp_path:
         ("plan", ["attach", "vm20", "vm19", "--profile", "4Q", "--check"], 3),
         ("plan", ["attach", "vm20", "vm31", "--profile", "4C", "--check"], 4),
     ):
-        ran = vgpumgr(site.lab, "-i", str(inventory), "-o", "json", *words, code=code)
+        ran = vgpumgr(site.near, "-o", "json", *words, code=code)
         document = Ran(arguments=ran.arguments, code=code, out=ran.out, err="").document
         assert published.problems(thing, document) == []
         assert [(row["host"], row["error"]) for row in document["unreached"]] == [("kvm02", "Unreachable")], words
