@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.acceptance import altered
-
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
@@ -29,9 +27,8 @@ class Program:
     lab: Lab
     store: Path
 
-    def __call__(self, *argv: str, struck: int | None = None) -> subprocess.CompletedProcess[str]:
-        first = None if struck is None else altered.struck
-        return self.lab.run(*argv, first=first, given=struck, env={"VGPUMGR_STORE": str(self.store)})
+    def __call__(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return self.lab.run(*argv, env={"VGPUMGR_STORE": str(self.store)})
 
     def runs(self) -> list[dict[str, Any]]:
         done = self("history", "-o", "json")
@@ -64,20 +61,6 @@ def test_what_changes_a_host_is_one_line_and_what_does_not_is_none(program: Prog
     assert [step["verb"] for step in attached["steps"]] == ["put_claim", "create_vgpu", "attach_hostdev", "bind_claim"]
     assert attached["at"] <= attached["ended_at"] <= detached["at"]
     assert (detached["verb"], detached["outcome"]) == ("detach", "done")
-
-
-def test_a_killed_run_never_ended_and_the_next_one_did(program: Program) -> None:
-    """SIGKILL before the first write: the line is there already."""
-    assert program(*ATTACH, struck=9).returncode == -9
-    assert program(*ATTACH).returncode == 0
-    assert [(run["outcome"], run["ended_at"] is None) for run in program.runs()] == [("done", False), (None, True)]
-
-
-def test_an_interrupted_run_says_so(program: Program) -> None:
-    """SIGTERM: what was done is undone, and the line ended."""
-    assert program(*ATTACH, struck=15).returncode == 143
-    (run,) = program.runs()
-    assert (run["outcome"], run["error"]) == ("interrupted", "Terminated")
 
 
 def test_deleting_the_journal_changes_nothing_that_is_there_or_wanted(program: Program) -> None:

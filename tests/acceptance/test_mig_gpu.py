@@ -1,4 +1,4 @@
-"""A GPU in MIG mode beside a time-sliced one: what its vGPUs are known to use, and what is said of its scheduler."""
+"""A GPU in MIG mode beside a time-sliced one: what its vGPUs are known to use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-HOST, IN_MIG, SLICED = "kvm01", "0000:41:00.0", "0000:81:00.0"
+HOST = "kvm01"
 GIB = 1 << 30
 ENGINES = ("sm", "memory", "encoder", "decoder")
 
@@ -65,16 +65,3 @@ def test_the_tables_have_question_marks_and_the_framebuffer(lab: Lab) -> None:
     head, shown = (next(line for line in table if line.startswith(word)) for word in ("VM ", "vm01 "))
     assert head.split()[3:5] == ["SM", "FB"]
     assert shown.split()[3:6] == ["?", "2.0", "GiB"]
-
-
-def test_a_gpu_in_mig_mode_has_no_scheduler_to_show_or_to_set(lab: Lab) -> None:
-    why = f"GPU {IN_MIG} is in MIG mode: its GPU instances do not take turns, so there is no scheduler to set"
-    shown = vgpumgr(lab, "scheduler", "show", HOST)
-    assert shown.warnings == [f"{HOST}: {why}"]
-    line = next(line for line in shown.out.splitlines() if IN_MIG in line)
-    assert line.split() == [HOST, IN_MIG, "A100", "-", "-", "-", "-", "-", "undeclared"]
-    before = lab.revisions()
-    wish = ("--policy", "fixed-share", "--yes", "-o", "json")
-    refused = vgpumgr(lab, "scheduler", "set", "--on", HOST, "--gpu-id", IN_MIG, *wish, code=5)
-    assert refused.error["message"] == why.replace(IN_MIG, f"{IN_MIG} of {HOST}")
-    assert lab.revisions() == before

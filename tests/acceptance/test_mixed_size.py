@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-VENDOR, MDEV = "kvm03", "kvm02"
-HOSTS = (VENDOR, MDEV)
+HOSTS = ("kvm03", "kvm02")
 GPU = "0000:41:00.0"
 SIZES, PLACES = ("24Q", "12Q", "8Q", "4Q"), (0, 24, 40, 36)
 UUID = "9e0d0000-0000-4000-8000-00000000000{}"
@@ -47,17 +46,6 @@ def create(gpu: dict[str, Any], vf: int, short: str) -> str:
     return f"echo {UUID.format(vf)} > {folder}/mdev_supported_types/nvidia-{number}/create"
 
 
-def computed(lab: Lab) -> bool:
-    """Whether the driver offers the very placement ids that are computed: else a finding would say so."""
-    document = vgpumgr(lab, "discover", VENDOR, "-o", "json").document
-    return all(finding["kind"] != "placements" for finding in document["findings"])
-
-
-def told(lab: Lab, type_name: str) -> object:
-    rows = vgpumgr(lab, "list", VENDOR, "-o", "json").document["vgpus"]
-    return next(row["placement_id"] for row in rows if row["type_name"] == type_name)
-
-
 @pytest.mark.parametrize("host", HOSTS)
 def test_the_mode_what_the_rest_of_the_gpu_takes_and_which_placement_each_vgpu_has_are_told(
     lab: Lab, host: str
@@ -70,25 +58,3 @@ def test_the_mode_what_the_rest_of_the_gpu_takes_and_which_placement_each_vgpu_h
     found = {row["type_name"].partition("-")[2]: row["placement_id"] for row in rows}
     assert found == dict(zip(SIZES, PLACES, strict=True))
     assert {row["origin"] for row in rows} == {"foreign"}
-
-
-@pytest.mark.parametrize("host", [VENDOR])
-def test_a_place_that_another_tool_chose_is_told_until_a_reboot_ends_the_mode(lab: Lab, host: str) -> None:
-    lab.must(host, "echo 0 > /sys/bus/pci/devices/0000:41:00.7/nvidia/current_vgpu_type")
-    lab.must(host, "nvidia-smi vgpu -c -v -i 0 | grep -A20 'L40S-4Q' | grep -q 'Creatable Placement IDs *: 36$'")
-    fits = {kind["name"] for kind in discovered(lab, host)["gpus"][0]["types"] if kind["creatable_now"]}
-    assert {"L40S-4Q", "L40S-2Q"} <= fits
-    assert not fits & {"L40S-6Q", "L40S-8Q", "L40S-48Q"}
-    assert computed(lab)
-    lab.must(host, create(discovered(lab, host)["gpus"][0], 3, "2Q"))
-    choose = "/sys/bus/pci/devices/0000:41:00.7/nvidia/placement_id"
-    assert lab.ssh(host, f"echo 34 > {choose}").returncode != 0  # another vGPU's, and no id of a 2Q
-    assert told(lab, "L40S-2Q") == 36
-    lab.must(host, "echo 0 > /sys/bus/pci/devices/0000:41:00.6/nvidia/current_vgpu_type")
-    lab.must(host, f"echo 46 > {choose}")
-    assert told(lab, "L40S-2Q") == 46
-    assert computed(lab)
-    # A reboot ends the mode and all vGPUs.
-    lab.control(host, "reboot")
-    assert discovered(lab, host)["gpus"][0]["mode"] == "equal-size"
-    assert vgpumgr(lab, "list", host, "-o", "json").document["vgpus"] == []

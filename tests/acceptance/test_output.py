@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from tests.acceptance.command import Ran, vgpumgr
 
@@ -32,9 +29,6 @@ class Printed:
     again: Ran
     json_list: Ran
     table: Ran
-    csv: Ran
-    yaml: Ran
-    names: Ran
     show: Ran
     render: Ran
     detach: Ran
@@ -50,9 +44,6 @@ def printed(vf_fleet: Lab) -> Printed:
         again=vgpumgr(lab, *ATTACH),
         json_list=vgpumgr(lab, "list", HOST, "-o", "json"),
         table=vgpumgr(lab, "list", HOST),
-        csv=vgpumgr(lab, "list", HOST, "-o", "csv"),
-        yaml=vgpumgr(lab, "-o", "yaml", "list", HOST),
-        names=vgpumgr(lab, "list", HOST, "-o", "name"),
         show=vgpumgr(lab, "show", VM, "--on", HOST, "-o", "json"),
         render=vgpumgr(lab, "render", VM, "--on", HOST),
         detach=vgpumgr(lab, "detach", VM, "--on", HOST, "--yes", "-v"),
@@ -126,33 +117,9 @@ def test_verbose_tells_what_is_done_on_each_host(printed: Printed) -> None:
     assert "paramiko" not in printed.detach.err
 
 
-def test_a_table_has_upper_case_heads_and_two_blanks_between_columns(printed: Printed) -> None:
-    assert re.sub(r" +\d+[sm]$", "  …", printed.table.out, flags=re.MULTILINE) == (
-        "VM    SLOT   HOST   GPU           VF            TYPE    STATE  HOLDER  AGE\n"
-        "vm01  vgpu0  kvm01  0000:41:00.0  0000:41:00.4  A40-4Q  bound  -  …\n"
-    )
-
-
 def test_progress_stays_off_stdout(printed: Printed) -> None:
     """stdout is data; what is going on is one line on stderr."""
     assert printed.table.err == f"reading {HOST} …\n"
-
-
-def csv_field(value: object) -> str:
-    """As a spreadsheet keeps it: what it would take for a formula begins with an apostrophe."""
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith("-") else text
-
-
-def test_yaml_csv_and_names_say_what_json_says(printed: Printed) -> None:
-    """yaml is the same document; csv has a head, all columns, and an empty field for null; name is one name a line."""
-    document = printed.json_list.document
-    assert yaml.safe_load(printed.yaml.out) == document
-    (row,) = csv.DictReader(io.StringIO(printed.csv.out))
-    wanted = {key: csv_field(value) for key, value in document["vgpus"][0].items()}
-    assert row == wanted
-    assert printed.names.out == "vm01\n"
-    assert (printed.yaml.err, printed.csv.err, printed.names.err) == ("", "", "")
 
 
 def test_show_has_the_vm_its_claims_and_its_vgpus(printed: Printed) -> None:

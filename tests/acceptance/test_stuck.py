@@ -31,7 +31,7 @@ def lab(one_wiped: Lab) -> Lab:
 def raced(lab: Lab, *arguments: str) -> Ran:
     """With less patience; the VM opens its vGPU while it is taken out of the definition, seen by nobody."""
     fields = {"vm": VM, "unseen": "yes"}
-    race = {"dir": os.fspath(lab.dir), "when": "before:detach_hostdev", "op": "hold", "fields": fields}
+    race = {"dir": os.fspath(lab.dir), "before": "detach_hostdev", "op": "hold", "fields": fields}
     done = lab.run(*arguments, "-o", "json", first=altered.unlucky, given={**race, "deadline_s": DEADLINE_S})
     return Ran(arguments=arguments, code=done.returncode, out=done.stdout, err=done.stderr)
 
