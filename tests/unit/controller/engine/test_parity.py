@@ -189,8 +189,10 @@ def test_what_is_asked_alone_ends_as_it_does_in_a_list_of_one(
         ("snapshot", SlotRequest(vm=VM, on=HOST, wish=None, keep_snapshots=True)),
         ("nothing", SlotRequest(vm=VM, on=HOST, wish=wish_of("XYZ-4Q"), replace=Replace.NEVER)),
         ("runs", SlotRequest(vm=VM, on=HOST, wish=wish_of("8Q"), replace=Replace.ALWAYS)),
+        ("attached", SlotRequest(vm=VM, on=HOST, wish=wish_of("8Q"), replace=Replace.NEVER)),
+        ("attached", SlotRequest(vm=VM, on=HOST, wish=wish_of("4Q"), gpu_id=GPUS[1], replace=Replace.ALWAYS)),
     ],
-    ids=["detach --keep-snapshots", "a board that nobody has", "replace what runs"],
+    ids=["detach --keep-snapshots", "a board that nobody has", "replace what runs", "a conflict", "to another GPU"],
 )
 def test_so_does_what_is_seldom_asked(pool: Pool, history: str, asked: SlotRequest) -> None:
     check_alike(pool, "mdev-vf", history, asked)
