@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _VERSIONS = "host-vm"
 
 _CONTRACT = "contract on "
+_HALF = ("test_contract_kernel.py", "test_kernel_mig.py")  # of what takes time in a commit's tests
 # Two processes share these out in this order, the longest first. Debian 13 has tests of its own and is the slower one: its contract
 # is left to whoever is done first, which costs one more boot and saves the time in which only one host VM runs. Of a commit's tests,
-# which are all on one kernel, the contract is about half.
+# which are all on one kernel, one process has that half.
 _ORDER = (DEBIAN13.name, DEBIAN12.name, DEBIAN13_MODULAR.name, *(_CONTRACT + release.name for release in RELEASES))
 
 
@@ -34,7 +35,8 @@ def release_of(nodeid: str) -> str:
 def share_of(nodeid: str, *, each_commit: bool) -> str:
     """What is run in one process, so that its host VM boots once: a release's tests, or its contract."""
     name = release_of(nodeid)
-    if "test_contract_kernel.py" in nodeid and (each_commit or name == DEBIAN13.name):
+    apart = _HALF if each_commit else _HALF[:1] if name == DEBIAN13.name else ()
+    if any(file in nodeid for file in apart):
         return _CONTRACT + name
     return name or nodeid
 
