@@ -201,12 +201,12 @@ def test_show_tells_both_layers_and_what_is_not_verified(lab: Lab, given: str) -
 
 
 def test_after_a_reboot_the_policy_is_there_and_the_same_command_brings_the_vgpus_back(lab: Lab, given: str) -> None:
-    set_policy(lab, given, "fixed-share", "--time-slice", "2ms")
+    set_policy(lab, given, "fixed-share", "--time-slice", "3ms")  # stays loaded: no other test sets it
     before = truth.hardware(lab, given)
     lab.control(given, "reboot")
     assert policy_of(lab, given) == "Fixed Share"
     assert show(lab, given)["persistent"]["state"] == "loaded"
-    done = set_policy(lab, given, "fixed-share", "--time-slice", "2ms").document
+    done = set_policy(lab, given, "fixed-share", "--time-slice", "3ms").document
     assert {step["verb"] for step in done["plan"]} == {"create_vgpu"}
     after = truth.hardware(lab, given)
     assert {device: after.get(device) for device in before if before[device][0].startswith("0000:41")} == {
