@@ -49,7 +49,7 @@ def count_requests(_: object) -> None:
 
 
 def unlucky(luck: dict[str, Any]) -> None:
-    """Before the first step of that verb (`before`) the supervisor of kvm01 is asked for something."""
+    """Ask the supervisor of kvm01 for `op` just before the first step whose verb is `before`."""
     execute = executor.Executor.execute
 
     def strike(self: executor.Executor, step: Step) -> None:

@@ -187,7 +187,7 @@ def test_detach_leaves_the_domain_equivalent(journey: Journey) -> None:
         assert graphics.get("passwd") == domains.VNC_PASSWORD
 
 
-@pytest.mark.parametrize("site", ["vendor-vfio"], indirect=True)  # what goes is a PCI device here, and below a mdev
+@pytest.mark.parametrize("site", ["vendor-vfio"], indirect=True)  # detach removes a PCI device here, and an mdev below
 def test_what_another_client_edits_in_between_survives(site: Site) -> None:
     """Description, foreign metadata and a device that came after our attach are untouched by our detach."""
     lab, host = site.lab, site.host

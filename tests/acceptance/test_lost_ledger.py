@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-# The adopting of each framework is in tests/unit/core/plan/test_ownership.py: here are a VF with a mdev, and one without.
+# tests/unit/core/plan/test_ownership.py adopts on every framework. These two are an mdev on a VF, and a VF without an mdev.
 HOSTS = {"kvm02": "f", "kvm03": "v"}
 LEDGER = "/var/lib/vgpumgr/ledger.json"
 

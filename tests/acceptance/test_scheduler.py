@@ -201,7 +201,7 @@ def test_show_tells_both_layers_and_what_is_not_verified(lab: Lab, given: str) -
 
 
 def test_after_a_reboot_the_policy_is_there_and_the_same_command_brings_the_vgpus_back(lab: Lab, given: str) -> None:
-    set_policy(lab, given, "fixed-share", "--time-slice", "3ms")  # stays loaded: no other test sets it
+    set_policy(lab, given, "fixed-share", "--time-slice", "3ms")  # it stays loaded, so no other test sets it
     before = truth.hardware(lab, given)
     lab.control(given, "reboot")
     assert policy_of(lab, given) == "Fixed Share"

@@ -115,7 +115,7 @@ def test_all_sanity_tests_pass_without_a_network(collection: Built, capsys: pyte
 def test_a_sanity_test_finds_what_is_broken(  # noqa: PLR0917 -- the case
     own: Built, test: str, file: str, old: str, new: str, told: str
 ) -> None:
-    """So that it is known to look at our files at all."""
+    """This shows that the check reads our files at all."""
     fill(own)
     replace_in(own.folder / "plugins" / file, old, new)
     code, output = sanity(own, test)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _VERSIONS = "host-vm"
 
 _CONTRACT = "contract on "
-_HALF = ("test_contract_kernel.py", "test_kernel_mig.py")  # of what takes time in a commit's tests
+_HALF = ("test_contract_kernel.py", "test_kernel_mig.py")  # they take half of the time of a commit's tests
 # Two processes share these out in this order, the longest first. Debian 13 has tests of its own and is the slower one: its contract
 # is left to whoever is done first, which costs one more boot and saves the time in which only one host VM runs. Of a commit's tests,
-# which are all on one kernel, one process has that half.
+# which all run on one kernel, one process takes that half.
 _ORDER = (DEBIAN13.name, DEBIAN12.name, DEBIAN13_MODULAR.name, *(_CONTRACT + release.name for release in RELEASES))
 
 

@@ -34,7 +34,7 @@ class Hint(NamedTuple):
 
 
 def _files() -> list[Path]:
-    """But for the lab's, whose errors are about a simulation."""
+    """The lab's are left out: its errors are about a simulation."""
     return [file for file in sources.files("vgpumgr") if PRODUCT / "lab" not in file.parents]
 
 
@@ -100,7 +100,7 @@ def _built(tree: ast.AST) -> Iterator[str]:
         yield " ".join(words)
 
 
-# What is easily said where it is not so: the words, and the errors that they are true of (classes, and what is derived of them).
+# Words that are easily used where they are not true, and the errors of which they are true (these classes and their subclasses).
 KINDS = {
     "the host was busy, changed, or left half way, so the same command has another beginning": (
         r"^(run the same command again|try again|the same command again|nothing is lost: the same command\b)",

@@ -551,7 +551,7 @@ def locked(host: FakeHost, **injected: Any) -> Asker:
 def execute(
     host: FakeHost, step: dict[str, Any], deadline_s: float = 10, *, nvml: FakeNvml | None = None, **injected: Any
 ) -> dict[str, Any]:
-    """The answer to one step, by a host program that then gives the lock back. `nvml`: the host's; none: it has no NVML."""
+    """The answer to one step, from a host program that then releases the lock. `nvml`: None if the host has no NVML."""
     server = make_server(host, nvml=no_nvml if nvml is None else lambda: nvml, **injected)
     asker = Asker(server.answer)
     asker.lock()

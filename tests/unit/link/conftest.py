@@ -48,7 +48,7 @@ class Sshd:
         self.renew()
 
     def renew(self) -> None:
-        """Its keys, who may log in and what is known of it: as they were before any test. Whoever is logged in is logged out."""
+        """Put keys, logins and known_hosts back as they were before any test, and log everybody out."""
         kill_all(self.sessions())
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self._shared / "keys", self.folder)
@@ -109,7 +109,7 @@ class Sshd:
         return self
 
     def start_libvirtd(self) -> subprocess.Popen[bytes]:
-        """A libvirtd, in place of one that was killed."""
+        """Start a libvirtd in place of the one that was killed."""
         assert self.process is not None
         place = "/run/libvirt/libvirt-sock"
         subprocess.run([*self.inside, "rm", "-f", place], check=True)
@@ -167,7 +167,7 @@ def kill_all(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
 
 @contextlib.contextmanager
 def stopped(*pids: int) -> Iterator[None]:
-    """They do nothing for as long as the block lasts: whatever returns in it has not waited for them."""
+    """These processes do nothing while the block lasts, so whatever returns inside it did not wait for them."""
     kill_all(pids, signal.SIGSTOP)
     try:
         yield
@@ -177,7 +177,7 @@ def stopped(*pids: int) -> Iterator[None]:
 
 
 def state(pid: int) -> str | None:
-    """The letter of its state; None if there is none."""
+    """The letter of the process's state; None if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -217,7 +217,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def make_sshd(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator[Callable[[], Sshd]]:
-    """Makes one that is set up and not started. It ends with the file's tests."""
+    """Make an sshd that is set up but not started. It ends with the file's tests."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or not Path("/usr/sbin/sshd").exists():
         pytest.skip("needs root, unshare and sshd")
     with contextlib.ExitStack() as stack:
@@ -232,7 +232,7 @@ def make_sshd(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterato
 
 @pytest.fixture
 def new_sshd(make_sshd: Callable[[], Sshd]) -> Sshd:
-    """An sshd of the test's own, that is set up and not started."""
+    """An sshd for this test alone, set up but not started."""
     return make_sshd()
 
 
@@ -243,7 +243,7 @@ def running(make_sshd: Callable[[], Sshd]) -> Sshd:
 
 @pytest.fixture
 def sshd(running: Sshd) -> Sshd:
-    """The one that runs for all tests of the file, as it was before any of them."""
+    """The sshd that all tests of the file share, as it was before any of them."""
     running.renew()
     return running
 

@@ -27,7 +27,7 @@ SAVED = DomainQuery(domains=False, saved=True)
 
 @pytest.fixture
 def libvirtd(sshd: Sshd) -> subprocess.Popen[bytes]:
-    """The one that the last test has left running, or a new one. It has no domain."""
+    """The libvirtd that the last test left running, or a new one. It has no domain."""
     found = sshd.libvirtd
     if found is None or found.poll() is not None:
         found = sshd.start_libvirtd()

@@ -141,7 +141,7 @@ def test_a_controller_that_is_not_root_and_may_not_become_it_is_refused_with_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(subprocess, "Popen", None)  # it is told before anything is started
+    monkeypatch.setattr(subprocess, "Popen", None)  # the error comes before anything is started
     with pytest.raises(BecomeFailed) as caught:
         connect(ENDPOINT)
     assert caught.value.message == "kvm01: become: this controller runs as uid 12345, and the host program needs root"

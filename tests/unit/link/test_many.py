@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-AT_ONCE = 8  # and not as many as the product reads at once: a law of few is one of many
+AT_ONCE = 8  # fewer than the product reads at once: the bound is the same law
 HOSTS = 3 * AT_ONCE + 4
 # Of one host: its worker, paramiko's transport and one call with a limit; a thread that ends overlaps with the next.
 THREADS_OF_A_HOST = 4

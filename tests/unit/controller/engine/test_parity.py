@@ -66,7 +66,7 @@ def _somebody(what: str) -> Callable[[Fleet], None]:
     return lambda fleet: PEOPLE[what](fleet, HOST, fleet.vms(HOST)[0])
 
 
-# What befell a host of two VMs without any vGPU.
+# What has happened to a host that has two VMs and no vGPU.
 HISTORIES: dict[str, tuple[Callable[[Fleet], object], ...]] = {
     "nothing": (),
     "attached": (_attach,),

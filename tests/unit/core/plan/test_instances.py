@@ -231,7 +231,7 @@ def story(draw: st.DrawFn) -> tuple[HostView, str]:
 def test_whatever_is_asked_and_freed_instances_in_use_and_foreign_ones_stay_as_they_are(
     begun: tuple[HostView, str], data: st.DataObject
 ) -> None:
-    """10 requests and frees at random: legal at every moment, and no more is made or goes than has to."""
+    """10 requests and frees at random: every moment is legal, and nothing is made or removed that need not be."""
     view, _ = begun
     item = view.snapshot.gpus[0]
     shorts = sorted({kind.short for kind in (item.types or {}).values() if instances.is_mig_backed(kind)})

@@ -50,7 +50,7 @@ def made(both: Packages) -> bytes:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the package is kept, empty. It is one of few sources, which are soon compiled."""
+    """The folder where the package is kept, still empty. Its few sources compile quickly."""
     monkeypatch.setattr(resources, "host_sources", lambda: FEW)
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)

@@ -210,7 +210,7 @@ HELD: dict[str, tuple[object, tuple[str, ...], str]] = {
 def test_what_is_in_use_at_the_last_moment_is_refused_as_a_plan_would_be(
     case: tuple[object, tuple[str, ...], str],
 ) -> None:
-    """5, whoever it is that found it out: the holders are the details, and a VM that alone has it is to be shut down."""
+    """Exit 5, whoever found it in use. The details name the holders; if one VM alone has it, the hint is to shut it down."""
     holders, details, hint = case
     held = refuse("InUse", message="A40-4Q is in use", vm="vm01", holders=holders)
     with pytest.raises(errors.InUse) as caught:

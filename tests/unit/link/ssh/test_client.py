@@ -267,7 +267,7 @@ if how == "interrupted":
 
 @pytest.mark.parametrize("how", ["ended", "interrupted"])
 def test_a_controller_ends_at_once_though_its_host_hangs(sshd: Sshd, how: str) -> None:
-    """It ends without closing its link, or by a Ctrl-C while it waits for an answer."""
+    """It ends without closing its link, or is ended by Ctrl-C while it waits for an answer."""
     reach = sshd.endpoint
     argv = [sys.executable, "-c", CONTROLLER, reach.address, str(reach.port), str(reach.key_file), reach.known_hosts]
     pipe = subprocess.PIPE

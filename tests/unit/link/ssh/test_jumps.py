@@ -150,7 +150,7 @@ def test_one_that_everybody_gave_up_is_closed_when_it_comes_after_all() -> None:
 def test_what_went_wrong_is_the_answer_to_all_and_is_not_tried_for_each(
     error: errors.Unreachable, again: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Soon once more, for the one retry that every host has, and then seldom; an authentication more seldom still."""
+    """It is tried again soon, for the one retry that each host has, and then seldom; a failed login even more seldom."""
     clock = [0.0]
     monkeypatch.setattr(deadlines, "now", lambda: clock[0])
     dials = Dials()
@@ -342,7 +342,7 @@ def test_a_jump_host_that_is_not_there_is_a_failure_of_each_host(
 def test_a_jump_host_that_dies_ends_the_hosts_behind_it_at_once_with_that_reason(
     new_sshd: Sshd, sshd: Sshd, open_connection: Open
 ) -> None:
-    """Their own deadlines would be told in other words."""
+    """With deadlines of their own the error would have other words."""
     behind = through(new_sshd.start(), sshd)
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(2) as threads:
         links = [stack.enter_context(connection.connect(behind)) for _ in range(2)]
