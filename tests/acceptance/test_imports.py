@@ -126,11 +126,15 @@ TABLE_OF_COMMANDS = {
 }
 
 # Each group of command lines in a process forked from one that has imported the entry. A line for each: its code, and all
-# that is imported then. `lab ssh` becomes another program: its line comes before that.
+# that is imported then, by the thread that imports the engine while the host is read, too. `lab ssh` becomes another program:
+# its line comes before that.
 _TOLD = """
-import json, os, sys
+import json, os, sys, threading
 from vgpumgr.cli import main
 def tell(code):
+    for thread in threading.enumerate():
+        if thread.name == "vgpumgr-import":
+            thread.join()
     with open(told, "a") as stream:
         stream.write(json.dumps([code, [name for name, module in sys.modules.items() if module is not None]]) + "\\n")
 for told, group in json.load(sys.stdin):
