@@ -100,7 +100,7 @@ def _lab_up(spec: str, lab: Path, environment: dict[str, str]) -> dict[str, str]
     """Start it; returns what it says that the shell is to export."""
     file = LABS / f"{spec}.yml"
     wanted = str(file) if file.exists() else spec
-    command = [str(BIN / "vgpumgr"), "lab", "up", "--quiet", "--dir", str(lab), "--spec", wanted]
+    command = [str(BIN / "vgpumgr"), "lab", "up", "--quiet", "--pace", "0.1", "--dir", str(lab), "--spec", wanted]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120).stdout
     lines = (shlex.split(line)[1] for line in said.splitlines() if line.startswith("export "))
     return dict(line.partition("=")[::2] for line in lines)
