@@ -209,7 +209,9 @@ class Vm:
         before = self.boots()
         self.must("sync; echo 1 >/proc/sys/kernel/sysrq; (sleep 1; echo o >/proc/sysrq-trigger) >/dev/null 2>&1 &")
         self.disconnect()
-        assert self.process.wait(_BOOT_S) == 0, f"{self.name}: QEMU ended with {self.process.returncode}\n{self._tail()}"
+        assert self.process.wait(_BOOT_S) == 0, (
+            f"{self.name}: QEMU ended with {self.process.returncode}\n{self._tail()}"
+        )
         self.process = _start(self.image, self.folder, self.port)
         self.wait_ready(before + 1)
 
