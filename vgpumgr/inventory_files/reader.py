@@ -9,14 +9,13 @@ from __future__ import annotations
 import errno
 import gc
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import yaml
 
-from vgpumgr import resources
+from vgpumgr import files, resources
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.inventory import (
     Finding,
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_inventory", "load", "read_yaml"]
 
-MAX_BYTES = 8 * 1024 * 1024  # 10,000 hosts with their VMs are about 3 MB
+MAX_BYTES = 8 * files.MIB  # 10,000 hosts with their VMs are about 3 MB
 _BOM = "\ufeff"
-_MOST_FILES = 16 * 1024  # most files are smaller
 
 _TEXTS = (None, "!", "!unsafe", "tag:yaml.org,2002:str")
 _USUAL = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
@@ -130,13 +128,11 @@ class _Reader:
         file = os.path.relpath(path, self.root)
         where = Location(file=file, line=1)
         try:
-            data = _read_bytes(path)
+            data = files.read_bytes(path, MAX_BYTES)
         except OSError as error:
-            self.problems.append(Problem(where=where, text=f"cannot be read: {_reason(error)}"))
-            return file, None
-        if len(data) > MAX_BYTES:
-            text = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
-            self.problems.append(Problem(where=where, text=text, hint="split it into several files"))
+            large = error.errno == errno.EFBIG
+            text, hint = ("", "split it into several files") if large else ("cannot be read: ", None)
+            self.problems.append(Problem(where=where, text=text + _reason(error), hint=hint))
             return file, None
         if data.startswith(b"$ANSIBLE_VAULT;"):
             text = "the whole file is encrypted with ansible-vault and is not read; variables that vgpumgr needs must not be in it"
@@ -149,18 +145,6 @@ class _Reader:
             where = Location(file=file, line=line)
             self.problems.append(Problem(where=where, text="not UTF-8 text", hint="save it as UTF-8"))
             return file, None
-
-
-def _read_bytes(path: Path) -> bytes:
-    """At most a little more than MAX_BYTES, and only from a regular file: a pipe could keep us waiting forever."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        begin = stream.read(
-            _MOST_FILES
-        )  # asking for all at once would reserve 8 MiB for each of ten thousand small files
-        return begin if len(begin) < _MOST_FILES else begin + stream.read(MAX_BYTES + 1 - _MOST_FILES)
 
 
 def _reason(error: OSError) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vgpumgr import files
 from vgpumgr.core.inventory import Location, Value
 from vgpumgr.core.inventory.report import Report
 from vgpumgr.core.inventory.vms_file import read_vms_file
@@ -38,18 +39,13 @@ def load_vms(path: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]
 def _text(path: str, file: str) -> str:
     try:
         if path == STDIN:
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+            data = files.bounded(sys.stdin.buffer.read(MAX_BYTES + 1), MAX_BYTES)
         else:
-            with Path(path).open("rb") as stream:
-                data = stream.read(MAX_BYTES + 1)
+            data = files.read_bytes(path, MAX_BYTES)
     except OSError as error:
-        raise UsageError(
-            f"-f: {file} cannot be read: {error.strerror}", hint="name a file of VMs, or - for stdin"
-        ) from error
-    if len(data) > MAX_BYTES:
-        raise UsageError(
-            f"-f: {file} is larger than {MAX_BYTES // 1024 // 1024} MiB", hint="split it into several files"
-        )
+        large = error.errno == errno.EFBIG
+        hint = "split it into several files" if large else "name a file of VMs, or - for stdin"
+        raise UsageError(f"-f: {file} cannot be read: {error.strerror}", hint=hint) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
+from vgpumgr.documents import history
 from vgpumgr.errors import StoreError
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
@@ -182,6 +184,22 @@ def test_a_damaged_file_is_told_once_with_how_to_move_it_away(journal: Journal, 
     assert journal.path.read_bytes() == before
 
 
+@pytest.mark.parametrize("column", ["at", "by", "verb", "why", "vm", "steps", "message"])
+@pytest.mark.parametrize("value", ["x'ff00'", "CAST(x'ff41' AS TEXT)", "'[1]'", "'{'", "'" + "[" * 3000 + "'"])
+def test_a_bad_row_hides_only_itself(journal: Journal, column: str, value: str) -> None:
+    for _ in range(3):
+        journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="done")
+    with sqlite3.connect(journal.path) as connection:
+        connection.execute(f"UPDATE run SET {column} = {value} WHERE id = 2")
+    connection.close()
+    newest, bad, oldest = journal.runs(ALL)
+    assert newest.intent == oldest.intent == ENTRY
+    document = json.loads(json.dumps(history.run(bad)))
+    assert (document["id"], document["host"]) == (2, ENTRY.host)
+    unread = "the steps of this row cannot be read"
+    assert (document["steps"], document["message"]) == ([], unread) if column == "steps" else document["steps"]
+
+
 def test_another_programs_database_is_not_written_to(journal: Journal, told: list[str]) -> None:
     journal.path.parent.mkdir()
     with sqlite3.connect(journal.path) as other:
@@ -234,8 +252,8 @@ def test_nothing_leaves_the_file_open(journal: Journal) -> None:
     journal.end(journal.begin(ENTRY, by=BY, at=AT), at=LATER, outcome="done")
     assert (len(journal.runs(ALL)), opened(journal.path)) == (1, [])
     with closing(sqlite3.connect(journal.path)) as file, file:
-        file.execute("UPDATE run SET steps = '{'")
-    with pytest.raises(ValueError, match="Expecting") as held:
+        file.execute("ALTER TABLE run RENAME COLUMN why TO reason")
+    with pytest.raises(StoreError, match="no such column") as held:
         journal.runs(ALL)
     assert (held.value.args != (), opened(journal.path)) == (True, [])
 

@@ -133,10 +133,11 @@ def _read_key(file: str) -> str:
     """The text of a public key. Raises UsageError."""
     from pathlib import Path
 
+    from vgpumgr import files
     from vgpumgr.errors import UsageError
 
     try:
-        return Path(file).expanduser().read_text(encoding="ascii")
+        return files.read_bytes(Path(file).expanduser()).decode("ascii")
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not a public key", hint="--key names the file that ends in .pub") from None
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpumgr import errors
+from vgpumgr import errors, files
 from vgpumgr.cli.params import candidates
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_MOST = 1 << 20  # characters of a file of patterns
+_MOST = files.MIB  # of patterns
 
 
 def expanded(texts: Sequence[str]) -> tuple[str, ...]:
@@ -36,16 +36,14 @@ def expanded(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _lines(path: str) -> list[str]:
     try:
-        with Path(path).expanduser().open(encoding="utf-8") as stream:
-            text = stream.read(_MOST + 1)
+        text = files.read_bytes(Path(path).expanduser(), _MOST).decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         hint = "@FILE is a file with one name or pattern in each line"
         raise errors.UsageError(f"@{path} cannot be read: {reason}", hint=hint) from error
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if not lines or len(text) > _MOST:
-        what = "is too long" if lines else "names nothing"
-        raise errors.UsageError(f"@{path} {what}", hint="an empty list does not mean all")
+    if not lines:
+        raise errors.UsageError(f"@{path} names nothing", hint="an empty list does not mean all")
     return lines
 
 

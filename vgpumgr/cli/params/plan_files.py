@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr import errors
+from vgpumgr import errors, files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ def read(path: str | None) -> KeptPlan | None:
     from vgpumgr.documents.change import PLAN
 
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(files.read_bytes(path))
         if document["schema"] != PLAN:
             raise errors.UsageError(
                 f"--plan: {path} is {document['schema']!r}, and not a plan ({PLAN})",

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+from vgpumgr import files
 from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG
 
 SYSTEM = "/etc/ssh/ssh_config"
@@ -96,7 +97,7 @@ class _Looking:
     def at(self, file: Path, *, is_system: bool, depth: int = 0) -> None:
         self.stamps.append(_stamp(str(file)))
         try:
-            text = file.read_text(encoding="utf-8", errors="replace")
+            text = "" if str(file) == os.devnull else files.read_bytes(file).decode(errors="replace")
         except FileNotFoundError:
             return
         except OSError:

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from vgpumgr import files
 from vgpumgr.errors import HostKeyRefused, KeyScan, SshConfigRefused
 from vgpumgr.link.ssh.known_hosts import KnownHosts, compute_fingerprint, render_name
 
@@ -154,7 +155,7 @@ _PARSING = threading.Lock()  # hundreds of hosts ask at once, and lru_cache lets
 @functools.lru_cache(maxsize=8)
 def _parse_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> KnownHosts:
     """The index, built once per state of the file: ten thousand hosts share it."""
-    return KnownHosts(Path(path).read_text(encoding="utf-8", errors="replace"), path)
+    return KnownHosts(files.read_bytes(path).decode(errors="replace"), path)
 
 
 def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, ...] = ()) -> HostKeyRefused:

@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from vgpumgr import files
 from vgpumgr.errors import AuthenticationFailed
 from vgpumgr.link.ssh import key_files
 
@@ -39,7 +40,7 @@ def choose(endpoint: Endpoint, timeout_s: float) -> Chosen:
     public_half = path.with_name(f"{path.name}.pub")
     try:
         found = path.stat()
-        content = path.read_bytes()
+        content = files.read_bytes(path) if stat.S_ISREG(found.st_mode) else b""
     except FileNotFoundError as error:
         if public_half.exists():
             return _from_agent(endpoint, path, _read_public(public_half), f"key file {path} is not there", timeout_s)
@@ -86,7 +87,7 @@ def _named(endpoint: Endpoint) -> Path | None:
 
 def _read_public(path: Path) -> bytes | None:
     try:
-        return key_files.read_public(path.read_bytes())
+        return key_files.read_public(files.read_bytes(path))
     except OSError:
         return None
 

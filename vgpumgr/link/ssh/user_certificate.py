@@ -10,6 +10,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from vgpumgr import files
 from vgpumgr.errors import AuthenticationFailed
 from vgpumgr.link.ssh import certificate as certificates
 from vgpumgr.link.ssh import key_files
@@ -64,7 +65,7 @@ def find(endpoint: Endpoint, key: Path, path: Path, public: bytes) -> Found:
 
 
 def _read(path: Path) -> Certificate:
-    blob = key_files.read_public(path.read_bytes())
+    blob = key_files.read_public(files.read_bytes(path))
     if blob is None:
         raise certificates.Malformed("no line TYPE BASE64")
     return certificates.parse(blob)

@@ -13,7 +13,7 @@ from vgpumgr.store.sql.statements import insert as insert_into
 from vgpumgr.store.sql.statements import select, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from vgpumgr.store.journal_entry import Begin, Question
@@ -74,15 +74,39 @@ def write(path: Path, lines: Iterable[Begin | End]) -> None:
 
 
 def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
-    """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order."""
+    """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order.
+
+    A row that somebody changed, or that the disk damaged where SQLite does not look, hides no other one: it is shown with
+    what can be read of it, and its message says what cannot.
+    """
     asked = asdict(question)
     conditions = (text for name, text in _CONDITIONS.items() if asked[name] is not None)
     query = f"{where(_SELECT, *conditions)} ORDER BY id DESC LIMIT :limit"
     with file.reading(path, SCHEMA) as connection:
-        return () if connection is None else tuple(map(_run, connection.execute(query, asked).fetchall()))
+        if connection is None:
+            return ()
+        connection.text_factory = _text
+        return tuple(map(_run, connection.execute(query, asked).fetchall()))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
 
 
 def _run(row: Sequence[Any]) -> JournalEntry:
-    values = dict(zip(RUN, row, strict=True))
-    intent = {name: values[name] for name in _INTENT} | {"steps": tuple(json.loads(values["steps"]))}
+    found = zip(RUN, row, strict=True)
+    values: dict[str, Any] = {name: _text(value) if isinstance(value, bytes) else value for name, value in found}
+    steps = _steps(values["steps"])
+    if steps is None:
+        values["message"] = "; ".join(filter(None, (values["message"], "the steps of this row cannot be read")))
+    intent = {name: values[name] for name in _INTENT} | {"steps": steps or ()}
     return JournalEntry(intent=Intent(**intent), **{name: values[name] for name in _LINE})
+
+
+def _steps(text: str) -> tuple[Mapping[str, object], ...] | None:
+    try:
+        steps = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_list = isinstance(steps, list) and all(isinstance(step, dict) for step in steps)
+    return tuple(steps) if is_list else None
