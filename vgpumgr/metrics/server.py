@@ -163,6 +163,14 @@ class _Server(ThreadingHTTPServer):
         logger.debug("a client was dropped")
 
 
+def _path(target: str) -> str | None:
+    """None for what is no URL, such as a bracket that is never closed."""
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        return None
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "vgpumgr"
@@ -170,7 +178,9 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _CLIENT_S
 
     def do_GET(self) -> None:
-        match urlsplit(self.path).path:
+        match _path(self.path):
+            case None:
+                self._answer(HTTPStatus.BAD_REQUEST, b"the request names no URL\n", _PLAIN)
             case "/":
                 self._answer(HTTPStatus.OK, _INDEX, "text/html; charset=utf-8")
             case "/metrics":

@@ -78,6 +78,16 @@ def test_a_client_that_drips_a_byte_now_and_then_is_cut_at_its_deadline(monkeypa
             pytest.fail("it was never cut")
 
 
+@pytest.mark.parametrize(
+    ("target", "status"), [("http://[::1", 400), ("http://host/metrics?a=b", 200), ("/metrics", 200), ("//[", 404)]
+)
+def test_every_target_of_a_request_is_answered(target: str, status: int) -> None:
+    with serving() as place, socket.create_connection(place) as client:
+        client.settimeout(10)
+        client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+        assert client.recv(100).split()[1] == str(status).encode()
+
+
 def test_a_crowd_that_says_nothing_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "AT_ONCE", 3)
     before = threading.active_count()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.cli.text.words import one_line
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.cli.rows.column import Column, Row
+
+_WISH = re.compile(r"--[a-z][a-z-]*(?: [A-Za-z0-9 ._:/%,+'-]+)?")
 
 
 def csv_text(columns: Sequence[Column], rows: Iterable[Row], *, header: bool = True) -> str:
@@ -29,13 +32,15 @@ def csv_text(columns: Sequence[Column], rows: Iterable[Row], *, header: bool = T
 def csv_field(value: Any) -> str:
     """Empty for null; text of a list between blanks; any other list or object as JSON.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show.
+    Text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show. A wish, `--profile 4Q`,
+    gets none: without brackets, `|` or `!` it calls nothing.
     """
     if value is None:
         return ""
     if isinstance(value, str):
         text = one_line(value)
-        return f"'{text}" if text[1:] and text.startswith(("=", "+", "-", "@")) else text
+        is_formula = text[1:] and text.startswith(("=", "+", "-", "@")) and not _WISH.fullmatch(text)
+        return f"'{text}" if is_formula else text
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return csv_field(" ".join(value))
     return json.dumps(value)
