@@ -130,8 +130,20 @@ def _rare(host: HostName, kind: str, said: str, path: str, errno_name: str) -> V
             return NotAllowed(f"{host}: {said}", hint="use a login of that host that may do everything")
         case protocol.UNWRITABLE:
             return ProgramFailed(host, f"nothing can be installed there: {said}", hint=disk_hint(errno_name, path))
-        case _:
+        case protocol.INTERNAL | protocol.BAD_REQUEST:
             return ProgramFailed(host, f"the host program answered {kind}: {said}", hint="this is a bug: report it")
+        case _:
+            return foreign(host, f"the host program answered {kind}: {said}")
+
+
+def foreign(host: HostName, what: str) -> ProgramFailed:
+    """An answer that the host program of this version never gives: the greeting has said that it is of this version."""
+    return ProgramFailed(
+        host,
+        what,
+        hint=f"something on {host} answers in place of vgpumgr's own program, or has changed it: "
+        f"see `vgpumgr host status {host}`",
+    )
 
 
 def _let_go(held: tuple[str, ...], vm: str) -> str:

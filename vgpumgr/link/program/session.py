@@ -397,9 +397,9 @@ class Program:
         try:
             checked: T = wire.read(ok, shape, what)
         except wire.WireError as error:
-            raise ProgramFailed(
-                self.host, f"the host program's answer has the wrong shape: {error}", hint="this is a bug: report it"
-            ) from error
+            from vgpumgr.link.program import refusals
+
+            raise refusals.foreign(self.host, f"the host program's answer has the wrong shape: {error}") from error
         return checked
 
     def _raise_if_lost(self) -> None:

@@ -297,6 +297,21 @@ def test_a_refused_file_of_modprobe_is_explained_as_a_file_and_not_as_the_driver
     assert caught.value.hint == f"check {path} on kvm01; then run the same command again"
 
 
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (refuse("Internal"), "this is a bug"),
+        (refuse("BadRequest"), "this is a bug"),
+        (refuse("Something new"), "something on kvm01 answers in place of vgpumgr's own program"),
+        (lambda request: render_ok(request, {"note": 1}), "something on kvm01 answers in place"),
+    ],
+)
+def test_what_the_host_program_never_says_is_the_hosts_fault_and_no_bug(answer: Answer, hint: str) -> None:
+    with pytest.raises(errors.ProgramFailed) as caught:
+        start(Script(answer)).execute(STEP, deadline_s=1)
+    assert (caught.value.hint or "").startswith(hint)
+
+
 def test_a_scheduler_of_another_shape_is_refused_by_its_place() -> None:
     wrong = {**SCHEDULER, "engines": [{"engine": "graphics", "policy": 3}]}
     ok = {"note": None, "scheduler": wrong}
