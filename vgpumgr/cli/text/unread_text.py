@@ -4,17 +4,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.cli.text.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.names import PciAddress
 
+_MOST_LINES = 50
+_MOST_FACTS = 20
+_FIRST_FACTS = 5
+_LONGEST = 400  # characters; the longest reason of ours has some 200
+
 
 def unread(snapshot: HostSnapshot) -> Iterator[str]:
-    """A line for each GPU and reason: `? kvm02 0000:41:00.0 mode, scheduler: NVML: Driver Not Loaded`."""
+    """A line for each GPU and reason: `? kvm02 0000:41:00.0 mode, scheduler: NVML: Driver Not Loaded`.
+
+    No host, whatever it answers, takes more than a screen of them: the others' lines are to be seen.
+    """
     found: dict[tuple[PciAddress | None, str], list[str]] = {}
     for one in snapshot.unknown:
         found.setdefault((one.gpu, one.why), []).append(one.what)
-    for (gpu, why), what in found.items():
-        yield f"? {snapshot.host} {gpu + ' ' if gpu else ''}{', '.join(what)}: {why}"
+    rows = list(found.items())
+    told = len(rows) if len(rows) <= _MOST_LINES else _MOST_LINES - 1
+    for (gpu, why), what in rows[:told]:
+        yield f"? {snapshot.host} {gpu + ' ' if gpu else ''}{_some(what)}: {_cut(why)}"
+    if rows[told:]:
+        host = snapshot.host
+        yield f"? {host} {counted(len(rows) - told, 'more reason')}: `vgpumgr discover {host} -o json` has them"
+
+
+def _some(what: list[str]) -> str:
+    """All of them, or the first few of more than a GPU has facts."""
+    few = what if len(what) <= _MOST_FACTS else what[:_FIRST_FACTS]
+    more = f" and {len(what) - len(few)} more" if what[len(few) :] else ""
+    return ", ".join(map(_cut, few)) + more
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

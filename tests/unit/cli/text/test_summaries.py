@@ -62,6 +62,15 @@ def test_what_has_one_reason_is_one_line() -> None:
     ]
 
 
+def test_a_host_that_cannot_be_read_anywhere_takes_no_more_than_fifty_lines() -> None:
+    many = [Unknown(what=f"handle {at}", why=f"reason {at % 80}" + "." * 5000) for at in range(8000)]
+    lines = list(unread(replace(builders.host().snapshot, unknown=tuple(many))))
+    assert len(lines) == 50
+    assert lines[0].startswith("? kvm01 handle 0, handle 80, handle 160, handle 240, handle 320 and 95 more: reason 0.")
+    assert max(map(len, lines)) < 700
+    assert lines[-1] == "? kvm01 31 more reasons: `vgpumgr discover kvm01 -o json` has them"
+
+
 RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
 
 
