@@ -30,7 +30,7 @@ _WORK: Final = FleetWork(what="reconcile", todo=tasks.of_host, plan=host_plan.pl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileOptions:
-    """`limit`: patterns of hosts, all if empty. `confirm_destroys`: the number of removals the user expects.
+    """`limit`: patterns of hosts, all if empty. `confirm_destroys`: the most removals that the user expects.
 
     `strict`: what waits for the end of a use is refused.
     """

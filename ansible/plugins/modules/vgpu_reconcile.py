@@ -38,7 +38,7 @@ options:
     type: bool
     default: false
   confirm_destroys:
-    description: Allow a plan that destroys exactly this many vGPUs, however large a share that is. Implies O(confirm).
+    description: Allow a plan that destroys at most this many vGPUs, however large a share that is. Implies O(confirm).
     type: int
   deadline:
     description: Time limit for each hypervisor, in seconds. One that exceeds it is skipped and reported.

@@ -111,9 +111,9 @@ def test_nightly_gives_what_is_declared_and_takes_nothing_away_unless_told(plays
         assert "confirm: true" in refused.results[0]["msg"]
         elsewhere = plays.play(NIGHTLY, "-e", "limit=kvm02")
         assert (elsewhere.code, elsewhere.results[0]["changed"]) == (0, False)
-        wrong = plays.play(NIGHTLY, "-e", "confirm_destroys=2")
+        wrong = plays.play(NIGHTLY, "-e", "confirm_destroys=0")
         assert (wrong.code, held(plays)) == (2, {"vm07", "vm08"})
-        assert "1 vGPU would be destroyed, not the 2" in wrong.results[0]["msg"]
+        assert "1 vGPU would be destroyed, more than the 0" in wrong.results[0]["msg"]
         done = plays.play(NIGHTLY, "-e", "confirm=true")
         assert (done.code, held(plays)) == (0, {"vm07"}), done.out
 

@@ -39,7 +39,7 @@ _CONFIRM = click.option(
     "--confirm-destroys",
     type=click.IntRange(0),
     metavar="N",
-    help="Allow a plan that destroys exactly N vGPUs, even if that exceeds the guard's limit.",
+    help="Allow a plan that destroys at most N vGPUs, even if that exceeds the guard's limit.",
 )
 
 _STRICT = click.option(

@@ -23,12 +23,13 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
     """Refuse to destroy more than MAX_SHARE_PCT of our vGPUs, of one host or of all that were read; every declared vGPU of a
     host; or what was declared by a part of the inventory that no longer decides about the host.
 
-    `confirmed` is the number that the user expects; only exactly that number passes. Raises TooManyDestroys.
+    `confirmed` is the largest number that the user expects: up to it all is allowed, so that the same command goes on after it
+    was killed half way, and has nothing to do after it is done. Raises TooManyDestroys.
     """
     total = sum(plan.destroys for plan in plans)
-    if confirmed is not None and confirmed != total:
+    if confirmed is not None and confirmed < total:
         raise errors.TooManyDestroys(
-            f"{_count(total)} would be destroyed, not the {confirmed} that --confirm-destroys names",
+            f"{_count(total)} would be destroyed, more than the {confirmed} that --confirm-destroys allows",
             details=_lines(plans),
             hint="check `vgpumgr plan` again",
         )

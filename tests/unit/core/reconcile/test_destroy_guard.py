@@ -92,9 +92,11 @@ def test_more_than_thirty_per_cent_of_ten_or_more_is_refused_with_the_number(
             destroy_guard.guard_destroys(made, confirmed=None)
         assert raised.value.hint is not None
         assert f"--confirm-destroys {total}" in raised.value.hint
-    destroy_guard.guard_destroys(made, confirmed=total)
-    with pytest.raises(errors.TooManyDestroys):
-        destroy_guard.guard_destroys(made, confirmed=total + 1)
+    for enough in (total, total + 1):
+        destroy_guard.guard_destroys(made, confirmed=enough)
+    with pytest.raises(errors.TooManyDestroys, match=f"more than the {total - 1} that --confirm-destroys allows"):
+        destroy_guard.guard_destroys(made, confirmed=total - 1)
+    destroy_guard.guard_destroys(hosts(("kvm01", 0, 10)), confirmed=0)
 
 
 def test_a_host_whose_every_declared_vgpu_would_go_is_refused_however_few_they_are() -> None:
