@@ -48,6 +48,7 @@ class Cause(StrEnum):
     ELSEWHERE = "now declared in another place of the inventory"
     UNFINISHED = "an attach or a reconcile did not finish"
     HALF_MADE = "the run that created it did not finish"
+    HALF_FREED = "a detach did not finish"
     REPLACED = "it was replaced"
     EDITED = "the VM's definition was edited"
     OTHER_WISH = "the inventory now asks for something else"
@@ -222,16 +223,25 @@ def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], c
 
 def of_undeclared(view: HostView, domain: Domain, claim: Claim) -> Drift:
     """A claim whose declaration is gone."""
+    return _to_be_freed(view, domain, claim, "declaration", Cause.UNDECLARED)
+
+
+def of_half_freed(view: HostView, domain: Domain, claim: Claim) -> Drift:
+    """A claim that a detach left half way."""
+    return _to_be_freed(view, domain, claim, "claim", Cause.HALF_FREED)
+
+
+def _to_be_freed(view: HostView, domain: Domain, claim: Claim, field: str, cause: Cause) -> Drift:
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     return Drift(
         host=view.snapshot.host,
         vm=domain.name,
         slot=claim.slot,
         gpu=gpu.pci if gpu else None,
-        field="declaration",
+        field=field,
         wanted="none",
         found=f"{claim.binding.type_name} on {claim.binding.parent}",
-        cause=Cause.UNDECLARED,
+        cause=cause,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.commands import command
+from vgpumgr.core.model.claims import LEAVING
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import detach, ownership, simulate
 from vgpumgr.core.plan import plan as plans
@@ -89,7 +90,7 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
         findings=(*_findings(view, planned_tasks), *_other_sites(view, declared, allocated)),
         fingerprint=plans.digest(*plans.of_host(view), view.domains),
         ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
-        allocated=sum(tasks.may_prune(declared, claim) for _, claim in allocated),
+        allocated=sum(tasks.may_prune(declared, claim) and claim.state != LEAVING for _, claim in allocated),
         vanished=tuple(
             dict.fromkeys(
                 claim.declared

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
-    from vgpumgr.core.reconcile.tasks import EnsureSlot, PruneSlot
+    from vgpumgr.core.reconcile.tasks import EnsureSlot, FinishDetach, PruneSlot
 
 
 def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, author: tasks.Author) -> PlannedTask:
@@ -114,6 +114,8 @@ def _request(
         request = replace(request, site=claim.site, declared=claim.declared, conditions=kept)
     if claim is None or targets.serves(view, claim, request) or not _is_ours_here(view, domain, claim):
         return request
+    if claim.state == claims.LEAVING:  # which the plan refuses, as it could not be freed before
+        return request
     if claim.origin == claims.INVENTORY:
         return replace(request, replace=True)
     targets.guard_offered(view, domain, request)
@@ -144,11 +146,12 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
     return not domain.copied and claim.binding.host == view.snapshot.machine
 
 
-def plan_prune(view: HostView, task: PruneSlot, author: tasks.Author) -> PlannedTask:
-    """Free a slot that is no longer declared. Raises the refusals of a detach."""
+def plan_freeing(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> PlannedTask:
+    """Free a slot that is no longer declared, or whose detach has begun. Raises the refusals of a detach."""
     request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
     plan = detach.plan_detach(view, request)
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
-    drift = (drifts.of_undeclared(view, domain, claim),) if claim is not None else ()
+    why = drifts.of_undeclared if isinstance(task, tasks.PruneSlot) else drifts.of_half_freed
+    drift = (why(view, domain, claim),) if claim is not None else ()
     return PlannedTask(task=task, plan=plan, drift=drift)

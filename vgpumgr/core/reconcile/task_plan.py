@@ -13,6 +13,7 @@ from vgpumgr.core.reconcile.tasks import (
     AttachSlot,
     DetachSlot,
     EnsureSlot,
+    FinishDetach,
     FreeInstances,
     KeepInstances,
     MoveSlot,
@@ -59,8 +60,8 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
         match task:
             case EnsureSlot():
                 return slot_plan.plan_ensure(view, declared, task, author)
-            case PruneSlot():
-                return slot_plan.plan_prune(view, task, author)
+            case PruneSlot() | FinishDetach():
+                return slot_plan.plan_freeing(view, task, author)
             case SetGpuScheduler():
                 return gpu_settings.plan_scheduler(view, declared, task)
             case KeepInstances():

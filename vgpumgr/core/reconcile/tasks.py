@@ -80,6 +80,16 @@ class PruneSlot(_OfSlot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FinishDetach(_OfSlot):
+    """Free a slot whose detach has begun: whoever began it had decided."""
+
+    uuid: VmUuid
+
+    verb = RECONCILE
+    why = drifts.Cause.HALF_FREED.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetGpuScheduler:
     """Set a GPU's scheduler. `gpu_id` is its PCI address or UUID. `where`: the declaring line of the inventory; None: user request."""
 
@@ -301,6 +311,7 @@ OfGpu = SetGpuScheduler | SetGpuMode | KeepInstances
 Task: TypeAlias = (
     EnsureSlot
     | PruneSlot
+    | FinishDetach
     | SetGpuScheduler
     | SetGpuMode
     | KeepInstances
@@ -331,7 +342,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
         if found.instances
     ]
     kept = _kept_modes(view, declared)
-    return (*_prunes(view, declared), *declared_modes, *kept, *shares, *layouts, *_ensures(view, declared))
+    return (*_unfinished(view), *_prunes(view, declared), *declared_modes, *kept, *shares, *layouts, *_ensures(view, declared))
 
 
 def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:
@@ -352,9 +363,18 @@ def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMod
             yield SetGpuMode(gpu_id=gpu.pci, mode=ended, kept=True)
 
 
+def _unfinished(view: HostView) -> Iterator[FinishDetach]:
+    for domain in sorted(view.domains, key=lambda item: item.name):
+        for claim in own_claims(view, domain):
+            if claim.state == claims.LEAVING:
+                yield FinishDetach(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
+
+
 def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
+            if claim.state == claims.LEAVING:
+                continue
             if may_prune(declared, claim) and declaration(declared, domain.name, claim.slot) is None:
                 yield PruneSlot(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
 

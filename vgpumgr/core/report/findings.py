@@ -176,6 +176,8 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
         text = f"an attach of {name} slot {slot} is unfinished: `{again}` finishes it"
         return [_finding(view, name, slot, "pending", text)]
     if claim.state == claims.LEAVING:
+        if served:
+            return []
         out = command("detach", name, slot=slot, on=view.snapshot.host)
         text = f"a detach of {name} slot {slot} is unfinished: `{out}` finishes it"
         return [_finding(view, name, slot, "leaving", text)]

@@ -14,7 +14,7 @@ from vgpumgr import errors
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.plan import simulate
-from vgpumgr.core.reconcile import task_plan, tasks
+from vgpumgr.core.reconcile import destroy_guard, task_plan, tasks
 from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
@@ -181,7 +181,6 @@ LEFT_ALONE: dict[str, tuple[HostView, dict[str, str], list[str]]] = {
         ["reverted"],
     ),
     "a claim of another host": (builders.with_snapshot(ABROAD, ledger=[]), {}, ["moved"]),
-    "a detach that a person began": (simulate.apply(BY_HAND, builders.plan_detach(BY_HAND).steps[:1]), {}, ["leaving"]),
     "a VM that cannot be read": (
         builders.change_domain(DECLARED, "vm01", lambda found: replace(found, problem="XML: no element found")),
         {"vm01": "4Q"},
@@ -195,6 +194,36 @@ def test_what_its_own_command_or_a_person_mends_is_a_finding_and_left_alone(name
     view, declared, told = LEFT_ALONE[name]
     made = plan(view, **declared)
     assert (kinds(made), made.steps) == (told, ())
+
+
+@pytest.mark.parametrize("begun", [1, 2, 3])
+@pytest.mark.parametrize("view", [BY_HAND, DECLARED], ids=["by hand", "declared"])
+def test_a_detach_that_was_killed_is_finished_and_a_declared_slot_served_again(view: HostView, begun: int) -> None:
+    killed = simulate.apply(view, builders.plan_detach(view).steps[:begun])
+    freed = plan(killed)
+    assert (verbs(freed)[-1], kinds(freed)) == ("drop_claim", [])
+    assert ("claim", "a detach did not finish") in words(freed)
+    assert builders.find(simulate.apply(killed, freed.steps), "vm01").claims is None
+    served = after(killed, vm01="4Q")
+    assert builders.claim_of(served).origin == "inventory"
+    assert plan(served, vm01="4Q").steps == ()
+
+
+def test_a_detach_that_was_killed_and_waits_for_the_vm_names_the_one_command_that_frees_the_slot() -> None:
+    killed = simulate.apply(BY_HAND, builders.plan_detach(BY_HAND).steps[:1])
+    made = plan(builders.running(killed), vm01="4Q")
+    assert made.steps == ()
+    for planned in made.tasks:
+        assert planned.refused is not None
+        assert "--replace" not in str(planned.refused.hint)
+
+
+def test_a_removal_that_was_confirmed_and_killed_hides_no_lost_declarations() -> None:
+    view = after(builders.host(), vm01="4Q", vm02="4Q")
+    killed = simulate.apply(view, builders.plan_detach(view).steps[:1])
+    assert plan(killed, vm01="4Q", vm02="4Q").prunes == ()
+    with pytest.raises(errors.TooManyDestroys, match="all that the inventory declared"):
+        destroy_guard.guard_destroys([plan(killed)], confirmed=None)
 
 
 def test_a_redefined_vm_without_metadata_is_a_finding_or_mended_where_it_is_declared() -> None:
