@@ -342,7 +342,15 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
         if found.instances
     ]
     kept = _kept_modes(view, declared)
-    return (*_unfinished(view), *_prunes(view, declared), *declared_modes, *kept, *shares, *layouts, *_ensures(view, declared))
+    return (
+        *_unfinished(view),
+        *_prunes(view, declared),
+        *declared_modes,
+        *kept,
+        *shares,
+        *layouts,
+        *_ensures(view, declared),
+    )
 
 
 def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:

@@ -12,6 +12,7 @@ import functools
 import os
 import pwd
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -120,18 +121,23 @@ class _Asking:
                 hint="a command of `Match exec`, or CanonicalizeHostname, hangs?",
             ) from error
         except (_Failed, OSError) as error:
-            raise self._refused(f"`ssh -G {name}` fails: {error}", f"ssh -G {name}", via) from error
+            raise self._refused(f"`ssh -G {name}` fails: {error}", self._by_hand(name), via) from error
         try:
             return ssh_answer.parse(output, _tokens(name), _expand_home)
         except ssh_answer.NotHonoured as error:
             raise self._not_honoured(error, name, via) from error
         except ValueError as error:
-            raise self._refused(f"`ssh -G {name}` is not understood: {error}", f"ssh -G {name}", via) from error
+            raise self._refused(f"`ssh -G {name}` is not understood: {error}", self._by_hand(name), via) from error
 
     def _not_honoured(self, error: ssh_answer.NotHonoured, name: str, via: str | None) -> SshConfigRefused:
         where = config_files.own_file(self._endpoint.ssh_config)
-        hint = f"{error.hint} (`ssh -G {name}` reads {where}; -F in ansible_ssh_common_args names another file)"
+        hint = f"{error.hint} (`{self._by_hand(name)}` reads {where}; -F in ansible_ssh_common_args names another file)"
         return self._refused(f"ssh_config says {error} for {name}, which is not honoured", hint, via)
+
+    def _by_hand(self, name: str) -> str:
+        """The command that reads the same file."""
+        chosen = self._endpoint.ssh_config
+        return f"ssh {'' if chosen == USUAL_CONFIG else f'-F {shlex.quote(chosen)} '}-G {name}"
 
     def _refused(self, text: str, hint: str, via: str | None = None) -> SshConfigRefused:
         return SshConfigRefused(self._endpoint.host, STAGE, text, via=via, hint=hint)
@@ -143,7 +149,7 @@ def _way(chain: Sequence[JumpHost]) -> str:
 
 
 class _Failed(Exception):
-    """ssh ended with an error; the text is its last line."""
+    """ssh ended with an error; the text is what it says of the cause."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -169,9 +175,15 @@ def _run(arguments: tuple[str, ...], chosen: str, user: str, timeout_s: float, _
                 os.killpg(process.pid, signal.SIGKILL)  # and what `Match exec` runs
             raise
     if process.returncode != 0:
-        lines = said.decode(errors="replace").strip().splitlines()
-        raise _Failed((lines[-1] if lines else f"exit status {process.returncode}")[:_SAID_BYTES])
+        raise _Failed(_cause(said.decode(errors="replace")) or f"exit status {process.returncode}")
     return output.decode(errors="replace")
+
+
+def _cause(said: str) -> str:
+    """The first lines, which name file and line; the last only counts: "FILE: terminating, 1 bad configuration options"."""
+    lines = said.strip().splitlines()
+    causes = [line for line in lines if ": terminating, " not in line and not line.startswith("Pseudo-terminal ")]
+    return "; ".join((causes or lines)[:2])[:_SAID_BYTES]
 
 
 def _config(chosen: str, user: str) -> str:

@@ -188,8 +188,16 @@ REFUSED = {
         "via gate: config: ssh_config says ProxyCommand nc x for gate",
         "ProxyJump jump01",
     ),
-    "a word that ssh does not know": ("Port 22\nNonsense yes", "`ssh -G kvm01` fails", "ssh -G kvm01"),
-    "a criterion that ssh does not know": ("Port 22\nMatch nonsense x", "`ssh -G kvm01` fails", "ssh -G kvm01"),
+    "a word that ssh does not know": (
+        "Port 22\nUseKeychain yes",
+        "line 2: Bad configuration option: usekeychain",
+        "ssh -G kvm01",
+    ),
+    "a criterion that ssh does not know": (
+        "Port 22\nMatch test2.*\n  IdentityFile ~/x",
+        "line 2: Bad Match condition",
+        "ssh -G kvm01",
+    ),
     "a jump host that is its own": ("ProxyJump gate", "jumphost loop via gate", "ssh -G gate"),
     "two jump hosts, each behind the other": (
         "Host gate\n  ProxyJump door\nHost door\n  ProxyJump gate\nHost kvm01\n  ProxyJump gate",
@@ -210,6 +218,13 @@ def test_what_cannot_be_done_is_refused_with_its_fix(home: Home, case: tuple[str
     assert said in error.message
     assert fix in str(error.hint)
     assert (error.stage, error.exit_code, error.transient) == ("config", 4, False)
+
+
+def test_the_command_that_shows_the_fault_reads_the_same_file(home: Home) -> None:
+    file = home.write("Port 3\nUseKeychain yes\n", "my config")
+    with pytest.raises(SshConfigRefused, match="Bad configuration option: usekeychain") as caught:
+        home.resolve(endpoint=replace(home.endpoint, ssh_config=str(file)))
+    assert caught.value.hint == f"ssh -F '{file}' -G kvm01"
 
 
 def test_a_file_that_is_not_there_is_named(home: Home) -> None:
