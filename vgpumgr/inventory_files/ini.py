@@ -18,7 +18,7 @@ from vgpumgr.core.inventory.reading import NOT_TEXT
 from vgpumgr.inventory_files.values import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MAX_LINE = 256 * 1024  # characters; Python's parser needs a hundred bytes for each
 
@@ -30,9 +30,9 @@ _AS_YAML = "write it as YAML in host_vars or group_vars"
 _ALWAYS = ("all", "ungrouped")  # groups that need no declaration
 
 
-def read_ini(text: str, file: str) -> tuple[list[Value], list[Problem]]:
-    """The file's tables, each as a YAML file's, and its problems."""
-    reading = _Reading(file=file)
+def read_ini(text: str, file: str, earlier: Iterable[str] = ()) -> tuple[list[Value], list[Problem]]:
+    """The file's tables, each as a YAML file's, and its problems. `earlier`: the groups of the files that come before it."""
+    reading = _Reading(file=file, declared={*_ALWAYS, *earlier})
     if text.startswith("\ufeff"):
         problem = "begins with a byte order mark, which Ansible takes for a part of the first host's name"
         return [], [Problem(where=Location(file, 1), text=problem, hint="save it as UTF-8 without one")]
@@ -62,7 +62,7 @@ class _Reading:
     group: str = "ungrouped"
     kind: str = _HOSTS  # "": what the lines mean is unknown
     entries: dict[str, Member] | None = None
-    declared: set[str] = field(default_factory=lambda: set(_ALWAYS))
+    declared: set[str]
     awaited: dict[str, Location] = field(default_factory=dict)
 
     def line(self, line: str, where: Location) -> None:
@@ -91,7 +91,7 @@ class _Reading:
         """Report the groups that are named but never declared."""
         for name, where in self.awaited.items():
             if name not in self.declared:
-                text = f"group {name!r} is not declared in this file"
+                text = f"group {name!r} is declared neither in this file nor in one before it"
                 self.problems.append(Problem(where=where, text=text, hint=f"declare it: [{name}]"))
 
     def _section(self, group: str, kind: str, where: Location) -> None:

@@ -31,6 +31,7 @@ from vgpumgr.inventory_files.folder import YAML, find_inventory, scan
 from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from vgpumgr.core.inventory.whose import GroupChoice
@@ -84,11 +85,18 @@ class _Reader:
     problems: list[Problem]
     findings: list[Finding] = field(default_factory=list)
     meanings: _Meanings = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)  # of the sources that were read
 
     def read_source(self, path: Path) -> list[SourceFile]:
         """A file that lists hosts. Without a suffix it is YAML if it is a mapping, as in Ansible, and INI otherwise; INI
-        becomes one source for each of its tables.
+        becomes one source for each of its tables. As in Ansible, it may name groups of the files before it.
         """
+        found = self._read_source(path)
+        for source in found:
+            self.groups.update(_groups(source.content))
+        return found
+
+    def _read_source(self, path: Path) -> list[SourceFile]:
         if path.suffix.lower() in YAML:
             return [self.read(path)]
         file, text = self._text(path)
@@ -101,7 +109,7 @@ class _Reader:
                 return [SourceFile(file=file, content=content)]
         from vgpumgr.inventory_files.ini import read_ini  # most inventories have none
 
-        tables, problems = read_ini(text, file)
+        tables, problems = read_ini(text, file, self.groups)
         if not tables and not problems:
             empty = "the file is empty"
             problems.append(
@@ -145,6 +153,21 @@ class _Reader:
             where = Location(file=file, line=line)
             self.problems.append(Problem(where=where, text="not UTF-8 text", hint="save it as UTF-8"))
             return file, None
+
+
+def _groups(content: Value | None) -> Iterator[str]:
+    """The names of the groups in a source, and of their children."""
+    tables, seen = [content], set[int]()
+    while tables:
+        table = tables.pop()
+        if table is None or id(table) in seen or not isinstance(table.data, Mapping):
+            continue
+        seen.add(id(table))  # aliases share one
+        for name, member in table.data.items():
+            yield name
+            group = member.value.data
+            if isinstance(group, Mapping) and "children" in group:
+                tables.append(group["children"].value)
 
 
 def _reason(error: OSError) -> str:

@@ -181,6 +181,35 @@ def test_the_later_of_a_host_s_lines_wins_also_through_ranges(tmp_path: Path) ->
     assert {host["name"]: host["port"] for host in declared(file)} == {"kvm01": 5, "kvm02": 1}
 
 
+RACK = "[racks-a]\nkvm01 ansible_port=5\n"
+OF_YAML = "all: {children: {site: {children: {racks-a: {hosts: {kvm01: {ansible_port: 5}}}}}}}\n"
+ROLES = "[hypervisors:children]\nracks-a\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "ports"),
+    [
+        ({"10-hosts": RACK, "20-roles": ROLES}, [5]),
+        ({"10-hosts.yml": OF_YAML, "20-roles": ROLES}, [5]),
+        ({"10-hosts": RACK, "20-roles": f"{ROLES}[racks-a:vars]\nansible_port=7\n"}, [5]),
+        ({"10-hosts": "[racks-a]\nkvm01\n", "20-roles": ROLES, "30-vars": "[racks-a:vars]\nansible_port=7\n"}, [7]),
+        ({"10-roles": ROLES, "20-hosts": RACK}, None),
+    ],
+)
+def test_a_file_may_name_groups_of_those_before_it_as_in_ansible(
+    tmp_path: Path, files: dict[str, str], ports: list[int] | None
+) -> None:
+    """Tried with ansible-inventory of ansible-core 2.19, which drops the last one's first file."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    if ports is not None:
+        assert [host["port"] for host in declared(tmp_path / "hosts")] == ports
+        return
+    with pytest.raises(InventoryError) as caught:
+        declared(tmp_path / "hosts")
+    assert any("10-roles:2: group 'racks-a' is declared neither" in line for line in caught.value.details)
+
+
 def test_a_file_without_a_suffix_is_yaml_if_it_is_a_mapping(tmp_path: Path) -> None:
     """Ansible tries YAML first as well."""
     file = tmp_path / "hosts"
