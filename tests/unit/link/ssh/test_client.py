@@ -180,7 +180,7 @@ UNUSABLE: dict[str, tuple[str, str, str]] = {
     "encrypted": ("ssh-keygen -q -p -N secret -f user", "is encrypted", "ssh-keygen"),
     "garbage": ("echo 'not a key' > user", "is not a usable private key", "ssh-keygen"),
     "public": ("cp user.pub user", "is a public key, and no agent runs", "ssh-add"),
-    "folder": ("rm user; mkdir user", "Is a directory", "ls -l"),
+    "folder": ("rm user; mkdir user", "is not a regular file", "name the private key itself"),
 }
 
 
