@@ -126,8 +126,8 @@ TABLE_OF_COMMANDS = {
 }
 
 # Each group of command lines in a process forked from one that has imported the entry. A line for each: its code, and all
-# that is imported then, by the thread that imports the engine while the host is read, too. `lab ssh` becomes another program:
-# its line comes before that.
+# that is imported by then; the thread that imports the engine while the host is read is waited for. `lab ssh` becomes another
+# program: its line comes before that.
 _TOLD = """
 import json, os, sys, threading
 from vgpumgr.cli import main

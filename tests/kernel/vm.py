@@ -40,10 +40,10 @@ _LOGIN_S = 300.0
 _PATIENCE_S = "120"  # an emulated host on a busy machine is slow to answer; the program's own default is for real ones
 _CONTROL = "ssh"  # the master's socket
 _MEMORY_MIB = 1536
-_PROCESSORS = 1  # with two, all that a test does takes a fifth longer: two host VMs share what CI has, two cores
+_PROCESSORS = 1  # two host VMs share the two cores of CI: with two processors each, everything takes a fifth longer
 _LOG_LINES = 30
 _SERIAL = "serial.log"
-_DISK = "disk"  # what is written; the image below it is not
+_DISK = "disk"  # it takes all writes; the image below it stays as it is
 _QEMU = "qemu-system-x86_64"
 # Nothing is loaded that the emulated machine has and no test uses.
 _KERNEL_OPTIONS = (

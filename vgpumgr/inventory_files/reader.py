@@ -162,7 +162,7 @@ def _groups(content: Value | None) -> Iterator[str]:
         table = tables.pop()
         if table is None or id(table) in seen or not isinstance(table.data, Mapping):
             continue
-        seen.add(id(table))  # aliases share one
+        seen.add(id(table))  # an alias is the same table again
         for name, member in table.data.items():
             yield name
             group = member.value.data

@@ -114,7 +114,7 @@ def _request(
         request = replace(request, site=claim.site, declared=claim.declared, conditions=kept)
     if claim is None or targets.serves(view, claim, request) or not _is_ours_here(view, domain, claim):
         return request
-    if claim.state == claims.LEAVING:  # which the plan refuses, as it could not be freed before
+    if claim.state == claims.LEAVING:  # its detach could not be finished, and the plan says so
         return request
     if claim.origin == claims.INVENTORY:
         return replace(request, replace=True)

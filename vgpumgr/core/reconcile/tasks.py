@@ -81,7 +81,7 @@ class PruneSlot(_OfSlot):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishDetach(_OfSlot):
-    """Free a slot whose detach has begun: whoever began it had decided."""
+    """Finish a detach that was killed: whoever began it had decided that the slot goes."""
 
     uuid: VmUuid
 
@@ -343,7 +343,7 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
     ]
     kept = _kept_modes(view, declared)
     return (
-        *_unfinished(view),
+        *_unfinished(view, declared),
         *_prunes(view, declared),
         *declared_modes,
         *kept,
@@ -371,10 +371,10 @@ def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMod
             yield SetGpuMode(gpu_id=gpu.pci, mode=ended, kept=True)
 
 
-def _unfinished(view: HostView) -> Iterator[FinishDetach]:
+def _unfinished(view: HostView, declared: HostDeclaration) -> Iterator[FinishDetach]:
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
-            if claim.state == claims.LEAVING:
+            if claim.state == claims.LEAVING and not is_of_other_site(declared, claim):
                 yield FinishDetach(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
 
 

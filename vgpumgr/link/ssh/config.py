@@ -180,7 +180,7 @@ def _run(arguments: tuple[str, ...], chosen: str, user: str, timeout_s: float, _
 
 
 def _cause(said: str) -> str:
-    """The first lines, which name file and line; the last only counts: "FILE: terminating, 1 bad configuration options"."""
+    """What ssh says first, with file and line. Its last line only counts: "FILE: terminating, 1 bad configuration options"."""
     lines = said.strip().splitlines()
     causes = [line for line in lines if ": terminating, " not in line and not line.startswith("Pseudo-terminal ")]
     return "; ".join((causes or lines)[:2])[:_SAID_BYTES]

@@ -218,6 +218,13 @@ def test_a_detach_that_was_killed_and_waits_for_the_vm_names_the_one_command_tha
         assert "--replace" not in str(planned.refused.hint)
 
 
+def test_a_detach_that_was_killed_is_left_to_the_site_that_declared_the_slot() -> None:
+    killed = simulate.apply(DECLARED, builders.plan_detach(DECLARED).steps[:1])
+    claimed = builders.change_claim(killed, lambda claim: replace(claim, site="lab2"))
+    made = plan(claimed)
+    assert (kinds(made), made.steps) == (["leaving", "other-site"], ())
+
+
 def test_a_removal_that_was_confirmed_and_killed_hides_no_lost_declarations() -> None:
     view = after(builders.host(), vm01="4Q", vm02="4Q")
     killed = simulate.apply(view, builders.plan_detach(view).steps[:1])
