@@ -209,9 +209,10 @@ def test_a_detach_that_was_killed_is_finished_and_a_declared_slot_served_again(v
     assert plan(served, vm01="4Q").steps == ()
 
 
-def test_a_detach_that_was_killed_and_waits_for_the_vm_names_the_one_command_that_frees_the_slot() -> None:
+@pytest.mark.parametrize("wish", ["4Q", "8Q"])
+def test_a_detach_that_was_killed_and_waits_for_the_vm_names_the_one_command_that_frees_the_slot(wish: str) -> None:
     killed = simulate.apply(BY_HAND, builders.plan_detach(BY_HAND).steps[:1])
-    made = plan(builders.running(killed), vm01="4Q")
+    made = plan(builders.running(killed), vm01=wish)
     assert made.steps == ()
     for planned in made.tasks:
         assert planned.refused is not None
