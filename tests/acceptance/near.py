@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tests.model.machine import Machine
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.lab.driver.model import BoardSpec, TypeSpec
     from vgpumgr.link.host import Host
 
 _VFS = 6
@@ -39,10 +40,12 @@ _VFS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearHost:
-    """A host with two GPUs of one board."""
+    """A host with two GPUs of one board, or with a `second` one; `types` in place of the board's, if any."""
 
     vms: tuple[str, ...]
     board: str = "A40"
+    second: str | None = None
+    types: tuple[TypeSpec, ...] = ()
     framework: str = MDEV_VF
     vfs: int = _VFS
 
@@ -87,6 +90,14 @@ class Near:
         return self.machines[host].libvirt.vms[vm_uuid(host, vm)].inactive
 
 
+def document(host: Near, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """What a command that is to end so prints with -o json."""
+    done = host.run(*arguments, "-o", "json")
+    assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
     """The machines' files, used again by each test. Not for longer: while it is there, the host program forks no writer here."""
@@ -95,14 +106,19 @@ def pool() -> Iterator[Pool]:
         yield found
 
 
+def _board(host: NearHost, code: str) -> BoardSpec:
+    board = boards.board(code, "near")
+    return replace(board, vfs=host.vfs if board.vfs else 0, types=host.types or board.types)
+
+
 @contextlib.contextmanager
 def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Near]:
     """These hosts, on their first day. Once for each test: an inventory and a store in `folder`."""
     with pytest.MonkeyPatch.context() as patch:
         machines = {name: pool.machine(name, host.framework) for name, host in hosts.items()}
         for name, host in hosts.items():
-            board = boards.board(host.board, "near")
-            machines[name].install(board=replace(board, vfs=host.vfs if board.vfs else 0))
+            first, second = (_board(host, code) for code in (host.board, host.second or host.board))
+            machines[name].install(board=first, second=second)
             for vm in host.vms:
                 machines[name].libvirt.define(vm, vm_uuid(name, vm))
 

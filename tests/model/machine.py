@@ -39,6 +39,7 @@ from vgpumgr.lab import spec
 from vgpumgr.lab.driver import boards, mig
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import CREATE_EIO, Driver
+from vgpumgr.lab.driver.upgrade import SAME
 from vgpumgr.lab.sysfs.tree import PROC_DRIVER_PATH, Tree
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from tests.model.libvirt_double import Vm
     from vgpumgr.lab.driver.model import BoardSpec, Gpu, Vgpu
+    from vgpumgr.lab.driver.upgrade import Upgrade
     from vgpumgr.lab.sysfs.nodes import Node
 
 BOARDS = {MDEV_PF: "T4", MDEV_VF: "A40", VENDOR_VFIO: "L40S"}
@@ -105,22 +107,22 @@ class Machine:
         (root / "proc/sys/kernel/hostname").write_text(f"{name}\n")
         (root / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
 
-    def install(self, *, in_mig: bool = False, board: BoardSpec | None = None) -> None:
+    def install(self, *, in_mig: bool = False, board: BoardSpec | None = None, second: BoardSpec | None = None) -> None:
         """As on its first day: nothing is made, nobody runs, no ledger. `in_mig`: both GPUs are in MIG mode.
 
-        `board`: instead of one that has few types and VFs.
+        `board`: instead of one that has few types and VFs; `second`: the second GPU's, instead of that.
         """
         small = board or (_mig_board() if in_mig else _board(BOARDS[self.framework]))
         gpus = tuple(
             spec.GpuSpec(
                 pci=pci,
                 uuid=f"GPU-{uuid_module.uuid5(uuid_module.NAMESPACE_DNS, self.name + pci)}",
-                board=small,
+                board=one,
                 framework=self.framework,
                 numa_node=0,
                 mig=in_mig,
             )
-            for pci in GPUS
+            for pci, one in zip(GPUS, (small, second or small), strict=True)
         )
         host = spec.HostSpec(
             name=self.name,
@@ -292,7 +294,7 @@ class Machine:
         self.foreign_instances.add(serial)
         self.show()
 
-    def reboot(self) -> None:
+    def reboot(self, upgrade: Upgrade = SAME) -> None:
         """Every vGPU and every running VM is gone, and whoever was connected; definitions and the ledger stay."""
         for cut in self.connections:
             cut()
@@ -301,16 +303,16 @@ class Machine:
         self.let_go()
         self.orphans.clear()
         self.foreign_instances.clear()
-        self._boot()
+        self._boot(upgrade)
 
     @property
     def boot(self) -> str:
         """The id of this boot."""
         return f"b0000000-0000-4000-8000-{self.boots:012}"
 
-    def _boot(self) -> None:
+    def _boot(self, upgrade: Upgrade = SAME) -> None:
         self.boots += 1
-        self.driver.reboot(self.boot)
+        self.driver.reboot(self.boot, upgrade)
         (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{self.boot}\n")
         for process in (self.root / "proc").glob("[0-9]*"):
             shutil.rmtree(process)

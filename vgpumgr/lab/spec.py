@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 CERTIFIED = ("hosts", "users")
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
 
-# Branch → a full version of it, as the driver prints it. 16 = R535, 17 = R550, 18 = R570, 19 = R580, 20 = R595.
-DRIVERS = {"535": "535.247.02", "550": "550.163.02", "570": "570.172.07", "580": "580.105.06", "595": "595.45.04"}
-
 # slot → wish as the inventory writes it: {"vgpu0": {"profile": "4Q"}}
 Slots: TypeAlias = "Mapping[str, Mapping[str, str]]"
 

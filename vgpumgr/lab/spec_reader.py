@@ -33,9 +33,10 @@ from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.errors import BadName, LabError
 from vgpumgr.lab import builtin_specs
 from vgpumgr.lab.driver import boards
+from vgpumgr.lab.driver.boards import DRIVERS
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.driver.model import ForeignInstance, ForeignSpec, VmSpec
-from vgpumgr.lab.spec import CERTIFIED, DRIVERS, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, host_state, lab_uuid
+from vgpumgr.lab.spec import CERTIFIED, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, host_state, lab_uuid
 from vgpumgr.names import parse_host_name, parse_pci_address, parse_slot, parse_uuid, parse_vm_name
 
 if TYPE_CHECKING:
@@ -142,6 +143,9 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
             f"{where}.framework: no framework {framework!r}", hint=f"write framework: {' or '.join(FRAMEWORKS)}"
         )
     gpus = _gpus(fleet_name, name, host, framework, where)
+    for gpu in gpus:
+        if why := boards.why_no_driver(gpu.board, branch):
+            raise LabError(f"{where}.driver: {why}", hint="write another driver")
     vms = tuple(
         vm
         for index, item in enumerate(_list(host.get("vms", []), f"{where}.vms"))

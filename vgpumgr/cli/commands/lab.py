@@ -128,9 +128,13 @@ def ssh(layout: Layout, host: str, command: tuple[str, ...]) -> None:
 @lab.command()
 @folder_option
 @click.argument("host", shell_complete=candidates.lab_hosts)
-def reboot(layout: Layout, host: str) -> None:
+@click.option("--driver", metavar="BRANCH", help="It boots with a driver of this branch: 595.")
+@click.option("--framework", metavar="NAME", help="It boots with a kernel that has this one: mdev-vf or vendor-vfio.")
+@click.option("--renumber", is_flag=True, help="The driver that it boots with gives each vGPU type another one's id.")
+def reboot(layout: Layout, host: str, driver: str | None, framework: str | None, *, renumber: bool) -> None:
     """Cut HOST's power and boot it again: the disk stays, vGPUs and guests are lost. Returns when HOST answers."""
-    _ask(layout, host, "reboot")
+    fields = {"driver": driver, "framework": framework, "renumber": "1" if renumber else None}
+    _ask(layout, host, "reboot", **{name: value for name, value in fields.items() if value is not None})
 
 
 @lab.command()

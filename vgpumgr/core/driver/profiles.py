@@ -2,7 +2,8 @@
 
 A profile has three spellings: `4Q` (any board that has it), `A40-4Q` (that board), `NVIDIA A40-4Q` (the driver's name).
 The grammar of a type name is BOARD-SIZE SERIES [SUFFIX], or BOARD-SLICES-SIZE SERIES for MIG-backed types; SIZE is in GB,
-and 0 means 512 MB; the series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0).
+and 0 means 512 MB; the series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0). Unlocked drivers also
+have names without a series (RTX2070-2): only with their board can they be asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TYPE = re.compile(
-    r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?"
+    r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})"
+    r"(?:(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?)?"
 )
 _SHORT = re.compile(r"(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})(?P<series>[ABCQ])(?P<suffix>4|ME|NOME|MEALL|GFX)?")
 _MEMORY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([GM])(?:iB)?")
@@ -28,12 +30,16 @@ _MIG = re.compile(r"[1-9]g\.[1-9][0-9]{0,2}gb(?:[+-]me|\+me\.all|\+gfx)?")
 SERIES = ("A", "B", "C", "Q")
 DEFAULT_SERIES: Final = "C"
 MOST_FGPU: Final = 1_000_000
+SHARED_CODE: Final = "DC"
 _RTX_PRO = re.compile(r"RTX Pro (\d{4})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeName:
-    """A parsed type name. `short` is the part after the board: 4Q, 1-5CME. `slices` is None for time-sliced types."""
+    """A parsed type name. `short` is the part after the board: 4Q, 1-5CME. `slices` is None for time-sliced types.
+
+    `series` is empty where the name has none.
+    """
 
     board: str
     slices: int | None
@@ -73,7 +79,7 @@ def parse_type_name(text: str) -> TypeName:
         board=found["board"],
         slices=int(slices) if slices else None,
         size_gb=int(found["size"]),
-        series=found["series"],
+        series=found["series"] or "",
         suffix=found["suffix"] or "",
     )
 
@@ -84,7 +90,7 @@ def board_code(driver_name: str) -> str:
     Raises BadName.
     """
     code = parse_type_name(driver_name).board
-    found = _RTX_PRO.search(driver_name) if code == "DC" else None
+    found = _RTX_PRO.search(driver_name) if code == SHARED_CODE else None
     return f"RTXPRO{found[1]}" if found else code
 
 
@@ -112,8 +118,7 @@ def parse_profile(text: str) -> Profile:
             if like
             else "write it as 4Q, A40-4Q or 'NVIDIA A40-4Q'; `vgpumgr profiles` lists what the hosts have",
         )
-    name = parse_type_name(last)
-    return Profile(board=name.board, short=name.short, text=" ".join(words))
+    return Profile(board=board_code(text), short=parse_type_name(last).short, text=" ".join(words))
 
 
 def _in_capitals(text: str) -> str | None:

@@ -12,7 +12,7 @@ from vgpumgr.core.model.indexes import Ledger, Parents, at
 from vgpumgr.core.model.vgpu import Mdev, Vf, device_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
     from vgpumgr.core.driver.scheduler import SchedulerState
@@ -31,6 +31,8 @@ EQUAL_SIZE: Final = "equal-size"
 MIXED_SIZE: Final = "mixed-size"
 SIZE_MODES: Final[tuple[SizeMode, ...]] = (EQUAL_SIZE, MIXED_SIZE)
 MIG: Final = "mig"
+NO_TYPE: Final = 0
+"""The type id of what cannot come back: no driver gives it (on vendor-VFIO it is that of a VF without a vGPU)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,8 @@ class VgpuType:
 
     @property
     def short(self) -> str:
-        return self.parsed.short if self.parsed else self.type_name
+        """As it can be asked for on any board; its whole name if it has no series."""
+        return self.parsed.short if self.parsed and self.parsed.series else self.type_name
 
     @property
     def board(self) -> str | None:
@@ -86,6 +89,10 @@ class Vgpu:
     @property
     def device(self) -> Device:
         return device_of(self.uuid, self.parent)
+
+    def is_of(self, ours: Typed) -> bool:
+        """Whether it is of the type that an entry or a claim says. Its name decides, where that can be read: ids may change."""
+        return self.type_id == ours.type_id if self.type_name is None else self.type_name == ours.type_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +189,23 @@ class Gpu:
 
     def type_of(self, type_id: int | None) -> VgpuType | None:
         return (self.types or {}).get(type_id) if type_id is not None else None
+
+    def type_named(self, type_name: str) -> VgpuType | None:
+        """The GPU's type of that name: a GPU lists the types of one board only. Of equal names the lowest id wins."""
+        return next((one for one in (self.types or {}).values() if one.type_name == type_name), None)
+
+    def id_today(self, type_id: int, type_name: str) -> int:
+        """The id of a type that was written down earlier, as the driver writes it now: another driver may number its types anew.
+
+        NO_TYPE if that id is another type's now. The same id if the driver lists neither.
+        """
+        there = self.type_of(type_id)
+        if there is not None and there.type_name == type_name:
+            return type_id
+        named = self.type_named(type_name)
+        if named is not None:
+            return named.id
+        return type_id if there is None else NO_TYPE
 
     def placement_of(self, vgpu: Vgpu) -> int | None:
         """Where a vGPU lies in mixed-size mode; None in other modes, whose places nobody chooses."""
@@ -391,6 +415,13 @@ class HostSnapshot:
                 return entry
         return None
 
+    def without_entries(self, keys: Iterable[tuple[VmUuid, Slot, int]]) -> HostSnapshot:
+        """As if the ledger did not have these entries."""
+        ledger = self.entries
+        for key in keys:
+            ledger = ledger.without(key)
+        return replace(self, ledger=None if self.ledger is None else ledger)
+
     def with_gpus(self, part: HostSnapshot) -> HostSnapshot:
         """This snapshot, updated with the GPUs (and everything else) that a later, partial one shows.
 
@@ -406,6 +437,15 @@ class HostSnapshot:
         return replace(part, gpus=gpus, active=active, silent=silent, ledger=ledger)
 
 
+class Typed(Protocol):
+    """What type a vGPU is or will be: one of ours, or a claim's binding."""
+
+    @property
+    def type_id(self) -> int: ...
+    @property
+    def type_name(self) -> str: ...
+
+
 class Place(Protocol):
     """Where a vGPU is or will be: one of ours, or a claim's binding."""
 
@@ -418,14 +458,16 @@ class Place(Protocol):
 
 
 def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
-    """The entries with the current addresses of their places."""
+    """The entries with the current addresses of their places, and the ids of their types as the driver of today writes them."""
     known = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
-    found: list[LedgerEntry] = []
-    for entry in ledger:
-        gpu = known.get(entry.vgpu.gpu_uuid)
-        parent = gpu.parent_at(entry.vgpu.vf_index) if gpu else None
-        if gpu is not None and parent is not None:
-            found.append(replace(entry, vgpu=replace(entry.vgpu, gpu=gpu.pci, parent=parent.pci)))
-        else:
-            found.append(entry)
-    return tuple(found)
+    return tuple(_located(entry, known.get(entry.vgpu.gpu_uuid)) for entry in ledger)
+
+
+def _located(entry: LedgerEntry, gpu: Gpu | None) -> LedgerEntry:
+    if gpu is None:
+        return entry
+    vgpu, parent = entry.vgpu, gpu.parent_at(entry.vgpu.vf_index)
+    if parent is not None:
+        vgpu = replace(vgpu, gpu=gpu.pci, parent=parent.pci)
+    type_id = gpu.id_today(vgpu.type_id, vgpu.type_name)
+    return replace(entry, vgpu=replace(vgpu, type_id=type_id), renumbered=entry.renumbered or type_id != vgpu.type_id)

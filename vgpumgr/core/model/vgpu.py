@@ -90,15 +90,23 @@ class VgpuSpec:
         """The key that no two entries of a ledger share."""
         return self.vm, self.slot, self.generation
 
+    def supersedes(self, old: VgpuSpec) -> bool:
+        """Whether it is a later vGPU of the same slot on the same function: writing its entry takes the older one's out."""
+        mine = self.vm, self.slot, self.gpu_uuid, self.vf_index
+        same = mine == (old.vm, old.slot, old.gpu_uuid, old.vf_index)
+        return same and self.vf_index is not None and self.generation != old.generation
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
     """A vGPU that is ours according to the host's ledger. state: planned, made or leaving; boot: the boot it was written in.
 
     The vGPU's addresses are current, not those of the time when the entry was written (another card in the host renumbers
-    buses). They stay as written if the place does not exist.
+    buses). They stay as written if the place does not exist. So is the id of its type; `renumbered`: the ledger has another
+    id, which the driver no longer gives to that type.
     """
 
     vgpu: VgpuSpec
     boot: str
     state: EntryState
+    renumbered: bool = False

@@ -86,6 +86,7 @@ def _plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
     steps = _attach_steps(view, domain, request, target, expect)
     entered, left = detach.entering(view, domain, request.slot, keep=target.generation)
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
+    old = [entry for entry in old if not target.supersedes(entry.vgpu)]
     old += [ownership.entry_of(view, step.vgpu) for step in entered]
     steps = [*entered, *steps, *detach.destroy_steps(view, domain, old)]
     if old:

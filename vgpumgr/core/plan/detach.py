@@ -272,7 +272,7 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
 def _guard_in_use(
     view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None, *, unplugged: bool
 ) -> views.Holders:
-    if vgpu is not None and vgpu.type_id != entry.vgpu.type_id:
+    if vgpu is not None and not vgpu.is_of(entry.vgpu):
         raise drift(entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
     if vgpu is not None and entry.state == PLANNED:
         evidence = views.holders(view, entry.vgpu.device, vgpu).lasting

@@ -168,7 +168,7 @@ def _using(view: HostView, names: tuple[str, ...]) -> str:
 
 
 def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool) -> None:
-    if vgpu.type_id != entry.vgpu.type_id:
+    if not vgpu.is_of(entry.vgpu):
         raise detach.drift(entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then try again")
     if not whole:
         verb = "a detach" if entry.state != PLANNED else "an attach"

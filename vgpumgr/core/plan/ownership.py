@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 from vgpumgr import names
 from vgpumgr.core.commands import command
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.snapshot import Freed
+from vgpumgr.core.model.snapshot import NO_TYPE, VENDOR_VFIO, Freed
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import instances, sharing
@@ -79,7 +79,7 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
         gpu,
         vgpu,
         generation=claim.generation,
-        type_id=binding.type_id,
+        type_id=gpu.id_today(binding.type_id, binding.type_name),
         type_name=binding.type_name,
     )
     return Unentered(vgpu=vgpu, spec=spec, doubts=tuple(doubts))
@@ -93,7 +93,7 @@ def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]
         yield f"its claim is {claim.state}, not bound"
     if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
         yield f"it is on {vgpu.parent}, but its claim says {binding.parent}"
-    if vgpu.type_id != binding.type_id:
+    if not vgpu.is_of(binding):
         yield f"it is {vgpu.type_name or 'of a type that cannot be read'}, but its claim says {binding.type_name}"
     computed = Mdev(names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation))
     if isinstance(binding.device, Mdev) and binding.device != computed:
@@ -136,9 +136,20 @@ def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
     if isinstance(binding.device, Mdev):
         return view.snapshot.find(binding.device)
     gpu, vgpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid), view.snapshot.vgpu_of(binding)
-    if gpu is None or vgpu is None or vgpu.type_id != binding.type_id:
+    if gpu is None or vgpu is None or not vgpu.is_of(binding):
         return None
     return gpu, vgpu
+
+
+def cannot_come_back(facts: HostSnapshot, ours: VgpuSpec) -> bool:
+    """Whether the driver or the kernel was changed so that a vGPU of ours, which is not there, cannot be made as it was.
+
+    The kernel makes another kind of vGPU (with an mdev's UUID, or without), or its GPU is another board to the driver.
+    """
+    gpu = facts.gpu_by_uuid(ours.gpu_uuid)
+    if gpu is None or gpu.framework is None or facts.vgpu_of(ours) is not None:
+        return False
+    return isinstance(ours.device, Vf) != (gpu.framework == VENDOR_VFIO) or ours.type_id == NO_TYPE
 
 
 def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits
-    from vgpumgr.core.driver.profiles import Amount, Profile, Wish
-    from vgpumgr.core.model.snapshot import Gpu, VgpuType
+    from vgpumgr.core.driver.profiles import Amount, Profile, TypeName, Wish
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.vgpu import VgpuSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +113,29 @@ def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
 
 
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
-    """The GPU's type that a profile names. A short profile matches any board; of equal names the lowest id wins."""
-    for vgpu_type in (gpu.types or {}).values():
-        if (
-            vgpu_type.parsed is not None
-            and vgpu_type.parsed.short == profile.short
-            and profile.board in (None, vgpu_type.parsed.board, vgpu_type.board)
-        ):
-            return vgpu_type
-    return None
+    """The GPU's type that a profile names. A short profile matches any board."""
+    return next(
+        (
+            one
+            for one in (gpu.types or {}).values()
+            if one.parsed is not None and one.board is not None and is_named(one.parsed, one.board, profile)
+        ),
+        None,
+    )
+
+
+def is_named(name: TypeName, board: str, profile: Profile) -> bool:
+    """Whether a profile names a type of that name on that board: the one comparison of what was asked for with what there is."""
+    return name.short == profile.short and profile.board in (None, name.board, board)
+
+
+def serves_profile(snapshot: HostSnapshot, ours: VgpuSpec, profile: Profile) -> bool:
+    """Whether a vGPU of ours is what a profile names. Its GPU says which board it is, where the name of its type does not."""
+    gpu, name = snapshot.gpu_by_uuid(ours.gpu_uuid), profiles.parse_type_name(ours.type_name)
+    board = gpu.board if gpu is not None and gpu.type_named(ours.type_name) is not None else None
+    if board is None:  # a GPU that is not shown, or does not say: DC may be either of its boards
+        board = (profile.board if name.board == profiles.SHARED_CODE else None) or name.board
+    return is_named(name, board, profile)
 
 
 def wanted(gpu: Gpu, ask: Ask) -> tuple[str, Fraction]:
@@ -180,8 +195,8 @@ def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
     return tuple(Choice(type=one, grant=_grant(gpu, one, None)) for one in sorted(whole, key=_default_series_first))
 
 
-def _default_series_first(vgpu_type: VgpuType) -> tuple[bool, int]:
-    return vgpu_type.parsed is None or vgpu_type.parsed.series != profiles.DEFAULT_SERIES, vgpu_type.id
+def _default_series_first(vgpu_type: VgpuType) -> tuple[bool, str]:
+    return vgpu_type.parsed is None or vgpu_type.parsed.series != profiles.DEFAULT_SERIES, vgpu_type.type_name
 
 
 def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal:
@@ -206,14 +221,14 @@ def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal
     return tuple(sorted(found, key=lambda choice: _closest(gpu, choice)))
 
 
-def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, int]:
+def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]:
     """Of MIG-backed types with one size the one in the smaller instance. Old types of series B come twice with one size; the plain
     name goes first.
     """
     plain = choice.type.parsed is not None and not choice.type.parsed.suffix
     profile = instances.profile_of(gpu, choice.type)
     instance = (0, 0) if profile is None else (profile.size, profile.slices)
-    return _size(choice.type), instance, not plain, choice.type.id
+    return _size(choice.type), instance, not plain, choice.type.type_name
 
 
 def _asked(gpu: Gpu, wish: Amount, ask: Ask) -> _Amount | Refusal:

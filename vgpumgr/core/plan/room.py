@@ -76,18 +76,24 @@ def awaited_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `free` is computed once
 class Room:
-    """What is taken of a GPU, whoever has it: how many vGPUs, of which types, and which of them are still awaited."""
+    """What is taken of a GPU, whoever has it: how many vGPUs, of which types, and which of them are still awaited.
+
+    `entered`: those that the ledger has and that are not there. Of them, one whose type the GPU no longer has is not awaited: it
+    keeps its function, but has no size.
+    """
 
     gpu: Gpu
     type_ids: Mapping[int | None, int]
     awaited: tuple[LedgerEntry, ...]
+    entered: tuple[LedgerEntry, ...]
 
     @classmethod
-    def of(cls, gpu: Gpu, awaited: tuple[LedgerEntry, ...]) -> Room:
+    def of(cls, gpu: Gpu, entered: tuple[LedgerEntry, ...]) -> Room:
         type_ids: Mapping[int | None, int] = gpu.functions.type_ids
+        awaited = tuple(entry for entry in entered if entry.vgpu.type_id != observed.NO_TYPE)
         if awaited:
             type_ids = Counter(type_ids) + Counter(entry.vgpu.type_id for entry in awaited)
-        return cls(gpu=gpu, type_ids=type_ids, awaited=awaited)
+        return cls(gpu=gpu, type_ids=type_ids, awaited=awaited, entered=entered)
 
     @property
     def count(self) -> int:
@@ -139,8 +145,8 @@ class Room:
     def taken(self, snapshot: HostSnapshot, parent: Parent) -> Occupant | None:
         """What has a VF."""
         there = _standing(snapshot, self.gpu, parent.vgpus)
-        awaited = (entry for entry in self.awaited if entry.vgpu.parent == parent.pci)
-        return next(chain(there, _returning(self.gpu, awaited)), None)
+        entered = (entry for entry in self.entered if entry.vgpu.parent == parent.pci)
+        return next(chain(there, _returning(self.gpu, entered)), None)
 
     def _occupants(self, snapshot: HostSnapshot) -> tuple[Occupant, ...]:
         return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, self.awaited))

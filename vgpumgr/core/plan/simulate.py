@@ -186,7 +186,12 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
     if made in snapshot.freed:
         snapshot = replace(snapshot, freed=tuple(row for row in snapshot.freed if row != made))
     entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE)
-    ledger = snapshot.entries.put(entry)
+    ledger = snapshot.entries
+    for old in ledger.of_vm(spec.vm):
+        if spec.supersedes(old.vgpu):
+            freed = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=old.vgpu.generation)
+            snapshot, ledger = replace(snapshot, freed=(*snapshot.freed, freed)), ledger.without(old.vgpu.key)
+    ledger = ledger.put(entry)
     if step.expect == steps.SAME:
         if snapshot.vgpu_of(spec) is None:
             raise ImpossibleStepError("there is nothing to enter")

@@ -171,7 +171,7 @@ def _is_back(facts: HostSnapshot, ours: Ours) -> bool:
     vgpu, entry = ours.vgpu, ours.entry
     if vgpu is None or not ours.whole or ownership.is_of_earlier_boot(facts, entry):
         return False
-    return vgpu.type_id == entry.vgpu.type_id
+    return vgpu.is_of(entry.vgpu)
 
 
 def _back(evacuation: plan_steps.EvacuateVgpu, places: Mapping[Key, int]) -> plan_steps.CreateVgpu:

@@ -98,7 +98,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
         entry = snapshot.entries.named(ours.key)
         home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
         return home if isinstance(home, Refusal) else None
-    room = Room.of(gpu, awaited=())
+    room = Room.of(gpu, ())
     return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred)
 
 

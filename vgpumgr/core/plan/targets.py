@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import errors, names
@@ -11,7 +11,7 @@ from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.mig import MigPlace
-from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, Vf, VgpuSpec
+from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
 from vgpumgr.core.plan import detach, no_capacity, ownership, placement, resolve, room, sharing, takes
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
@@ -21,7 +21,7 @@ from vgpumgr.core.plan.resolve import Ask
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.driver.asking import Conditions
+    from vgpumgr.core.driver.asking import Conditions, Grant
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
@@ -133,7 +133,9 @@ def find_target(
     reuse = _pending_place(view, request, domain, claim) if not entries else None
     if reuse is not None:
         return *reuse, steps.EMPTY
-    placed = _place(view, request, domain)
+    past = [entry.vgpu for entry in entries if ownership.cannot_come_back(view.snapshot, entry.vgpu)]
+    there = replace(view, snapshot=view.snapshot.without_entries(ours.key for ours in past)) if past else view
+    placed = (_successor(there, request, domain, past[-1]) if past else None) or _place(there, request, domain)
     generation = ownership.next_generation(view, domain, request.slot)
     return _new_spec(domain, request.slot, generation, placed), placed, steps.EMPTY
 
@@ -229,7 +231,7 @@ def _kept_entry(
         return None
     entry = usable[-1]
     if _fits(view, request, claim, entry) and (request.gpus is None or entry.vgpu.gpu_uuid in request.gpus):
-        if _other_framework(view, entry.vgpu):
+        if ownership.cannot_come_back(view.snapshot, entry.vgpu):
             return None
         obstacle = _obstacle(view, entry.vgpu, request)
         if obstacle is None:
@@ -256,8 +258,7 @@ def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: Le
         place = entry.vgpu.mig
         return place is not None and place.profile == request.wish.mig_profile
     if isinstance(request.wish, profiles.ByProfile):
-        profile, name = request.wish.profile, profiles.parse_type_name(entry.vgpu.type_name)
-        return name.short == profile.short and profile.board in (None, name.board)
+        return resolve.serves_profile(view.snapshot, entry.vgpu, request.wish.profile)
     if same is not None:
         return entry.vgpu.type_name == same.binding.type_name
     gpu = view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid)
@@ -266,14 +267,6 @@ def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: Le
         choice.type.id == entry.vgpu.type_id and resolve.too_much_waste(choice, request.conditions) is None
         for choice in choices
     )
-
-
-def _other_framework(view: HostView, ours: VgpuSpec) -> bool:
-    """Whether the host's kernel now creates another kind of vGPU than the entry's: with an mdev's UUID, or without."""
-    gpu = view.snapshot.gpu_by_uuid(ours.gpu_uuid)
-    if gpu is None or gpu.framework is None:
-        return False
-    return isinstance(ours.device, Vf) != (gpu.framework == snapshot.VENDOR_VFIO)
 
 
 def _exchange(vm: str, request: AttachRequest) -> str:
@@ -326,7 +319,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
     vgpu = view.snapshot.vgpu_of(entry.vgpu)
     if vgpu is None:
         return steps.EMPTY
-    if vgpu.type_id != entry.vgpu.type_id:
+    if not vgpu.is_of(entry.vgpu):
         raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
     detach.guard_boot(view, entry)
     return steps.SAME if entry.state == PLANNED else None
@@ -338,33 +331,50 @@ def _pending_place(
     """The place that a claim without a ledger entry was bound to, if it is still free; such a claim reserves nothing."""
     if claim is None or not serves(view, claim, request) or claim.binding.host != view.snapshot.machine:
         return None
-    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
-    parent = gpu.parent_at(claim.binding.vf_index) if gpu else None  # its current address, if the card was moved
-    vgpu_type = (gpu.types or {}).get(claim.binding.type_id) if gpu else None
-    if (
-        gpu is None
-        or parent is None
-        or vgpu_type is None
-        or takes.may_create(
-            view.snapshot, gpu, parent, vgpu_type, sharing.barred_functions(view, but=(domain.uuid, claim.slot))
-        )
-    ):
-        return None
     device = claim.binding.device
     if isinstance(device, Mdev) and view.snapshot.find(device) is not None:
         return None
-    placed = placement.Placed(
+    placed = _same_again(
+        view, domain, claim.slot, claim.binding, grant=claim.grant, why="the place that its claim already names"
+    )
+    return None if placed is None else (_new_spec(domain, claim.slot, claim.generation, placed), placed)
+
+
+def _successor(view: HostView, request: AttachRequest, domain: Domain, past: VgpuSpec) -> placement.Placed | None:
+    """The same type at the place of a vGPU that cannot come back as it was; None if that place does not take it.
+
+    The view has no entry of it.
+    """
+    claim = domain.claim(request.slot)
+    if claim is None or claim.generation != past.generation or not serves(view, claim, request):
+        return None
+    why = "its place, before the driver or the kernel was changed"
+    return _same_again(view, domain, claim.slot, claim.binding, grant=claim.grant, why=why)
+
+
+def _same_again(
+    view: HostView, domain: Domain, slot: Slot, before: claims.Binding, *, grant: Grant | None, why: str
+) -> placement.Placed | None:
+    """A vGPU of the same type at the same place, by what they are now; None if the place does not take it."""
+    gpu = view.snapshot.gpu_by_uuid(before.gpu_uuid)
+    parent = gpu.parent_at(before.vf_index) if gpu else None  # its current address, if the card was moved
+    vgpu_type = gpu.type_named(before.type_name) if gpu else None
+    if gpu is None or parent is None or vgpu_type is None:
+        return None
+    barred = sharing.barred_functions(view, but=(domain.uuid, slot))
+    if takes.may_create(view.snapshot, gpu, parent, vgpu_type, barred):
+        return None
+    return placement.Placed(
         gpu=gpu,
         parent=parent,
         type=vgpu_type,
         ordinal=room.count_allocated(view.snapshot, gpu) + 1,
         maximum=vgpu_type.max if gpu.mode in (snapshot.EQUAL_SIZE, None) else None,
-        why="the place that its claim already names",
-        grant=claim.grant,
-        placement_id=placement.place_on(view.snapshot, gpu, vgpu_type, before=claim.binding.placement_id),
-        home=placement.home_on(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, claim.binding)),
+        why=why,
+        grant=grant,
+        placement_id=placement.place_on(view.snapshot, gpu, vgpu_type, before=before.placement_id),
+        home=placement.home_on(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, before)),
     )
-    return _new_spec(domain, claim.slot, claim.generation, placed), placed
 
 
 def _mig_place(gpu: Gpu, binding: claims.Binding) -> MigPlace | None:

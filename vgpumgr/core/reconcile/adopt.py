@@ -117,7 +117,7 @@ def _adopt(
         return plans.spec_of_entry(view, entry), _of_ours(view, request, entry)
     domain = _only_namer(view, vgpu, name)
     if entry is not None:
-        if vgpu.type_id != entry.vgpu.type_id:
+        if not vgpu.is_of(entry.vgpu):
             raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
         if domain.uuid != entry.vgpu.vm:
             raise errors.ConflictingClaim(

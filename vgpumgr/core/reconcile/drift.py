@@ -38,6 +38,7 @@ class Cause(StrEnum):
     REVERTED = "it was freed since, and then the definition or the ledger was restored to an earlier state"
     LOST = "the host's ledger was lost, or its entry there"
     UNENTERED = "the host's ledger lost it; claim, hardware and definition agree on its owner"
+    OTHER_DRIVER = "the driver or the kernel was changed since it was made"
     MOVED = "its vGPU is now a different one"
     BY_HAND = "removed by hand: the host has not rebooted since it was made"
     NEVER = "declared, but never attached"
@@ -125,9 +126,12 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
             yield "vgpu", f"{where}, in the ledger as made", "no entry", Cause.UNENTERED
         elif isinstance(step, steps.DestroyVgpu):
             old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
-            yield "vgpu", f"generation {plan.target.generation if plan.target else '?'} alone", old, Cause.REPLACED
+            past = ownership.cannot_come_back(view.snapshot, step.vgpu)
+            cause = Cause.OTHER_DRIVER if past else Cause.REPLACED
+            yield "vgpu", f"generation {plan.target.generation if plan.target else '?'} alone", old, cause
     if served is not None and served.state == claims.BOUND:
-        yield from _of_hostdevs(served, plan)
+        changed = any(ownership.cannot_come_back(view.snapshot, entry.vgpu) for entry in entries)
+        yield from _of_hostdevs(served, plan, Cause.OTHER_DRIVER if changed else Cause.MOVED)
 
 
 def _of_claim(claim: Claim, plan: Plan) -> Iterator[_Row]:
@@ -150,14 +154,14 @@ def _lies(binding: claims.Binding) -> str:
     return "no placement id" if binding.placement_id is None else f"placement id {binding.placement_id}"
 
 
-def _of_hostdevs(claim: Claim, plan: Plan) -> Iterator[_Row]:
+def _of_hostdevs(claim: Claim, plan: Plan, why_moved: Cause) -> Iterator[_Row]:
     """The VM's definition."""
     added = [str(step.device.source) for step in plan.steps if isinstance(step, steps.AttachHostdev)]
     wrong = [str(step.device.source) for step in plan.steps if isinstance(step, steps.DetachHostdev)]
     if added or wrong:
         target, had = plan.target, claim.binding
         moved = target is not None and (target.device, target.parent) != (had.device, had.parent)
-        cause = Cause.MOVED if moved else Cause.EDITED
+        cause = why_moved if moved else Cause.EDITED
         yield "hostdev", ", ".join(added) or "none", ", ".join(wrong) or "none", cause
 
 
@@ -218,6 +222,8 @@ def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], c
     entry = next((row for row in reversed(entries) if row.vgpu.generation == claim.generation), None)
     if entry is None:
         return Cause.REVERTED if ownership.is_reverted(view, domain, claim) else Cause.LOST
+    if entry.renumbered or ownership.cannot_come_back(view.snapshot, entry.vgpu):
+        return Cause.OTHER_DRIVER
     return Cause.BY_HAND if entry.boot == view.snapshot.boot else Cause.REBOOTED
 
 

@@ -245,9 +245,7 @@ def _is_another_board(gpu: Gpu, wish: Wish, catalogue: Catalogue) -> bool:
     name = gpu.name.removeprefix("NVIDIA ")
     known = [row for row in catalogue.types if row.board_name.removeprefix("NVIDIA ") == name]
     asked = wish.profile
-    return bool(known) and not any(
-        row.name.short == asked.short and asked.board in (None, row.board, row.name.board) for row in known
-    )
+    return bool(known) and not any(resolve.is_named(row.name, row.board, asked) for row in known)
 
 
 def _of_gpu(view: HostView, gpu: Gpu, barred: Barred) -> Iterator[BoardRow]:

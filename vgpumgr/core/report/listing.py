@@ -99,7 +99,7 @@ def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
         found = ownership.standing(view, domain, claim)
         return found.vgpu if isinstance(found, ownership.Unentered) else None
     vgpu = None if domain.copied else view.snapshot.vgpu_of(claim.binding)
-    return vgpu if vgpu is not None and vgpu.type_id == claim.binding.type_id else None
+    return vgpu if vgpu is not None and vgpu.is_of(claim.binding) else None
 
 
 def _order(row: VgpuRow) -> tuple[str, bool, str, str, tuple[str, int, str], str, str]:
@@ -181,7 +181,7 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "made" if entry.state == MADE and vgpu is not None else "pending"
     if view.snapshot.may_be_hidden(entry.vgpu):
         return "unknown"
-    if vgpu is None or vgpu.type_id != entry.vgpu.type_id:
+    if vgpu is None or not vgpu.is_of(entry.vgpu):
         return "gone"
     if views.holder_name(view, vgpu) is not None:
         # It may run with what its definition no longer has.

@@ -50,7 +50,7 @@ def check_ours(ledger: Ledger, step: Step) -> Entry:
 
 
 def _check_entry_for(entry: Entry, step: Step) -> None:
-    """Compare by the GPU's UUID and the VF's index: addresses may change with a boot."""
-    mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_id"])
-    if (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_id"]) != mine:
+    """Compare by the GPU's UUID, the VF's index and the type's name: addresses may change with a boot, and ids with a driver."""
+    mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_name"])
+    if (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_name"]) != mine:
         raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))

@@ -26,7 +26,7 @@ _CHECKS: Checks = {
     "vf_index": (or_null(is_count), "a number or null"),
     "parent": (matches(ADDRESS.pattern), "a PCI address"),
     "uuid": (or_null(matches(UUID)), "a uuid in lower case, or null"),
-    "type_id": (lambda value: is_count(value) and value != 0, "a number above 0"),
+    "type_id": (is_count, "a number"),
     "type_name": (is_text, "a text"),
     "placement_id": (or_null(is_count), "a number or null"),
     "mig": (or_null(is_object), "an object or null"),
@@ -41,6 +41,8 @@ def parse_vgpu_step(data: object) -> Step:
     step = check_fields(data, _CHECKS, "step")
     if step["expect"] not in _EXPECTATIONS[step["verb"]]:
         refuse("step.expect must be one of {}".format(", ".join(_EXPECTATIONS[step["verb"]])))
+    if step["type_id"] == 0 and step["expect"] != ABSENT:  # 0 is no type: written to a VF, it removes what is there
+        refuse("only the entry of a vGPU that is gone has no type: step.type_id must be a number above 0")
     if step["vf_index"] is None and step["uuid"] is None:
         refuse("a vGPU on a physical function is an mdev, so step.uuid must be set")
     if step["mig"] is not None:

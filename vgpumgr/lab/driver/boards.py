@@ -17,6 +17,9 @@ from vgpumgr.resources import catalogue_text
 if TYPE_CHECKING:
     from vgpumgr.lab.driver.model import MigSpec
 
+# Branch → a full version of it, as the driver prints it. 16 = R535, 17 = R550, 18 = R570, 19 = R580, 20 = R595.
+DRIVERS = {"535": "535.247.02", "550": "550.163.02", "570": "570.172.07", "580": "580.105.06", "595": "595.45.04"}
+
 FIRST_INVENTED_ID = 60000  # for types whose id no public source gives; real ids are below 2000 today
 
 # NVML's name of the board if it differs from the catalogue's, and the framebuffer in MiB that NVML reports if it differs from
@@ -31,9 +34,12 @@ _NVML = {
 _VFS = {"A100": 16, "A100X": 16, "A100D": 20, "A100DX": 20, "A30": 16, "A2": 16, "A16": 16, "RTXPRO6000": 48}
 _VF_OFFSET = {"RTXPRO6000": 2}  # seen there (580.105.06)
 _USUAL_VF_OFFSET = 4  # seen on A2, A40 and H100 hosts
-_SIZED_BY_NAME = {"RTXPRO6000"}  # the catalogue has no sizes for it; DC-3Q and DC-3A have 3 GB there
+_SIZED_BY_NAME = {"RTXPRO4500", "RTXPRO6000"}  # the catalogue has no sizes for them; DC-3Q and DC-3A have 3 GB there
 _FIRST_BLACKWELL = 0x2900  # PCI device ids: Hopper ends with 23xx, Ada has 26xx to 28xx, B200 is 2901
 _USUAL_VFS = 32  # A40, L40S, H100 and most others
+_LAST_VOLTA = 570  # 580 no longer has Maxwell, Pascal and Volta (NVIDIA's release notes of vGPU 19)
+_FIRST_BLACKWELL_DRIVER = 580  # vGPU 19
+_NO_TURING = ("M10", "M6", "M60", "P4", "P40", "P6")  # and P100 and V100 in all their forms
 _SHORT_CODES = {
     "NVIDIA RTX PRO 6000 Blackwell Server Edition": "RTXPRO6000",
     "NVIDIA RTX PRO 4500 Blackwell Server Edition": "RTXPRO4500",
@@ -119,8 +125,8 @@ def _ampere(code: str) -> bool:
 
 def _prefix(code: str, catalogue_name: str) -> str:
     """The prefix of the type's name: GRID before Ampere and on A100/A800, NVIDIA later (NVIDIA's user guide)."""
-    if code == "RTXPRO6000":
-        return "NVIDIA RTX Pro 6000 Blackwell"
+    if code.startswith("RTXPRO"):
+        return f"NVIDIA RTX Pro {code.removeprefix('RTXPRO')} Blackwell"
     return "GRID" if _pre_ampere(catalogue_name) or code.startswith(("A100", "A800")) else "NVIDIA"
 
 
@@ -139,6 +145,15 @@ def board(name: str, where: str) -> BoardSpec:
         f"{where}: no board {name!r}",
         hint=(f"did you mean {like}? " if like else "") + "write one of: " + " ".join(board_codes()),
     )
+
+
+def why_no_driver(spec: BoardSpec, branch: int) -> str | None:
+    """Why no driver of that branch knows the board; None if one does."""
+    if spec.pci_device_id >= _FIRST_BLACKWELL and branch < _FIRST_BLACKWELL_DRIVER:
+        return f"{spec.code} has no driver before {_FIRST_BLACKWELL_DRIVER}"
+    if branch > _LAST_VOLTA and (spec.code in _NO_TURING or spec.code.startswith(("P100", "V100"))):
+        return f"{spec.code} has no driver after {_LAST_VOLTA}"
+    return None
 
 
 def type_of(spec: BoardSpec, name: str, where: str, *, mig: bool = False) -> TypeSpec:

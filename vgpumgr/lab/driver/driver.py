@@ -20,11 +20,13 @@ from vgpumgr.lab.driver import admission, instances, meter, mig, places, schedul
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.driver.model import Vgpu
+from vgpumgr.lab.driver.upgrade import SAME, install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from vgpumgr.lab.driver.model import Gpu, HostState, ModuleOptions, TypeSpec, Use
+    from vgpumgr.lab.driver.upgrade import Upgrade
 
 CREATE_EIO = "create-eio"  # every create and every type write fails with EIO
 OWN_PLACES = "own-places"  # no vGPU is moved: every write to placement_id fails with EIO
@@ -431,7 +433,7 @@ class Driver:
 
     # the host's life
 
-    def reboot(self, boot_id: str) -> None:
+    def reboot(self, boot_id: str, upgrade: Upgrade = SAME) -> None:
         """All vGPUs, holders, instances and run-time settings are gone, and lost places are free again. The VFs come back, as with
         a site's boot unit that runs sriov-manage. MIG mode stays where a change of it needs a reset, and is off elsewhere.
         """
@@ -444,6 +446,8 @@ class Driver:
                 gpu.mig_pending = gpu.mig_pending and gpu.board.mig is not None and gpu.board.mig.needs_reset
                 gpu.mig_on = gpu.mig_pending
                 self._exchange(gpu)
+            install(self._state, upgrade)
+            for gpu in self._state.gpus:
                 gpu.vfs_on = gpu.framework != MDEV_PF and not late
                 self._forget_settings(gpu)
             self._next_instance = _FIRST_INSTANCE

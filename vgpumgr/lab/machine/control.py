@@ -5,7 +5,8 @@
 op        fields                    ok
 status                              HostStatus as an object
 vms                                 {"vms": [names]}
-reboot                              {}          returns when the host answers again
+reboot    optional driver,          {}          returns when the host answers again; as vgpumgr.lab.driver.upgrade says
+          framework, renumber
 start     vm                        {"devices": […]}; libvirt runs it with its vGPUs
 hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: only the driver knows of it and no process has
                                     it open, as at the moment when a VM opens a device that is being written to

@@ -26,6 +26,7 @@ from vgpumgr.lab.driver.driver import (
     UNBIND_LOCK,
     Driver,
 )
+from vgpumgr.lab.driver.upgrade import read_upgrade
 from vgpumgr.lab.machine import (
     capabilities,
     holder,
@@ -156,7 +157,7 @@ class Supervisor:
             case "status":
                 return self._status()
             case "reboot":
-                return self._reboot()
+                return self._reboot(request)
             case "vms":
                 return {"vms": [] if self._spec.is_jump else libvirtd.vm_names(self._machine)}
             case "start":
@@ -204,10 +205,12 @@ class Supervisor:
                 "first_process": self._machine.first_process,
             }
 
-    def _reboot(self) -> dict[str, Any]:
+    def _reboot(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._driver.reading() as state:
+            upgrade = read_upgrade(request, state)
         self._lingering.end_all()
         self._machine.kill()
-        self._driver.reboot(str(uuid.uuid4()))  # also ends the waits of writes to /sys
+        self._driver.reboot(str(uuid.uuid4()), upgrade)  # also ends the waits of writes to /sys
         self._machine.wait_off()
         self._service_faults &= {GARBAGE}  # that one is on the disk
         self.boot()

@@ -244,7 +244,7 @@ def bound_to(**place: Any) -> Callable[[HostView], HostView]:
         builders.with_foreign,
         bound_to(gpu_uuid=builders.gpu_uuid("ffff:41:00.0")),
         bound_to(vf_index=99, parent=PciAddress("0000:41:1f.7")),
-        bound_to(type_id=1),
+        bound_to(type_name="A40-7Q"),
     ],
     ids=["taken", "no such GPU", "no such VF", "no such type"],
 )

@@ -299,7 +299,9 @@ def test_half_made_vgpus_are_not_moved_and_the_command_that_ends_them_is_named()
 
 
 def test_hardware_of_another_type_than_its_entry_is_not_taken_for_ours() -> None:
-    drifted = builders.change_entries(busy(vms=1), lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1)))
+    drifted = builders.change_entries(
+        busy(vms=1), lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1, type_name="A40-7Q"))
+    )
     refused(drifted, errors.Unsure)
 
 

@@ -201,7 +201,7 @@ def test_what_is_at_our_place_is_not_taken_for_another_vm_nor_with_another_type(
     with pytest.raises(errors.ConflictingClaim) as caught:
         adopt(moved, name)
     assert caught.value.hint == "`vgpumgr detach vm01 --slot vgpu0 --on kvm01` first"
-    other = builders.change_vgpus(view, type_id=1)
+    other = builders.change_vgpus(view, type_id=1, type_name="A40-7Q")
     with pytest.raises(errors.Unsure):
         adopt(other, name)
 

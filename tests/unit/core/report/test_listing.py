@@ -84,8 +84,8 @@ def planned(view: HostView) -> HostView:
 
 
 def of_another_type(view: HostView) -> HostView:
-    """The view with a ledger that has the vGPU as another type than its hardware is."""
-    return builders.change_entries(view, lambda entry: replace(entry, vgpu=replace(entry.vgpu, type_id=1)))
+    """The view with hardware of another type than the ledger has."""
+    return builders.change_vgpus(view, type_id=1, type_name="A40-7Q")
 
 
 def undefined(view: HostView) -> HostView:
@@ -535,8 +535,9 @@ def test_without_the_ledger_each_vgpu_is_listed_once_in_unknown_state(framework:
 
 def test_without_the_ledger_a_claim_is_not_taken_for_hardware_of_another_type() -> None:
     view = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1))
-    view = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, type_id=1)))
-    assert {(row.slot, row.type_id == 1) for row in listing.rows(broken(view))} == {("vgpu0", True), (None, False)}
+    view = builders.change_claim(view, lambda claim: replace(claim, binding=replace(claim.binding, type_name="A40-7Q")))
+    found = {(row.slot, row.type_name == "A40-7Q") for row in listing.rows(broken(view))}
+    assert found == {("vgpu0", True), (None, False)}
 
 
 def test_an_unreadable_ledger_is_one_finding_that_says_what_where_why_and_what_to_do() -> None:
