@@ -108,3 +108,19 @@ def test_a_name_without_a_series_can_be_asked_for_with_its_board(
         assert "RTX2070-2" in host.run("profiles").stdout
         names = [vgpu.type.name for vgpu in host.machines["kvm01"].hardware().values()]
         assert sorted(names) == ["GRID RTX2070-2", "GRID T4-2Q"]
+
+
+def test_what_capacity_says_of_a_shared_instance_is_what_can_be_attached(
+    pool: Pool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also where NVML does not say how many an instance takes (before R575): planner and host count alike (found: anchors A4)."""
+    vms = tuple(f"vm{number:02}" for number in range(1, 12))
+    one = near.NearHost(vms=vms, board="RTXPRO6000", framework=VENDOR_VFIO, vfs=12)
+    with near.site(pool, {"kvm01": one}, tmp_path_factory.mktemp("near")) as host:
+        gpu = ("--gpu-id", "0000:41:00.0")
+        document(host, "mode", "set", "mig", "--on", "kvm01", *gpu, "--yes")
+        attach = ("--profile", "1-3Q", *gpu, "--even-if-it-will-not-start")
+        document(host, "attach", *vms[:3], *attach)
+        assert len(host.machines["kvm01"].gpus()[0].instances) == 1
+        document(host, "attach", *vms[3:], *attach)
+        assert [len(gpu.instances) for gpu in host.machines["kvm01"].gpus()] == [2, 0]

@@ -23,6 +23,7 @@ _CODES = {
     errno.ENOSPC: pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES,
     errno.EBUSY: pynvml.NVML_ERROR_IN_USE,
 }
+_FIRST_WITH_COUNT = 575  # nvml.h of that branch is the first that has the call
 _SLICES = {number: slices for slices, number in mig.COMPUTE_PROFILES.items()}
 
 
@@ -105,6 +106,8 @@ class MigDouble:
         return gpu.board.mig.profile(kind.profile).id
 
     def nvmlVgpuTypeGetMaxInstancesPerGpuInstance(self, number: int) -> int:  # noqa: N802
+        if self._machine.driver.branch < _FIRST_WITH_COUNT:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         return self._kind(number)[1].per_instance
 
     def _kind(self, number: int) -> tuple[Gpu, TypeSpec]:

@@ -67,7 +67,7 @@ class Held:
     def has_room(self, gpu: Gpu, vgpu_type: VgpuType, *, beside: int) -> bool:
         """Whether the driver takes one more of the type there: it counts what is there, and takes one size per instance."""
         sizes = {gpu.size_of(vgpu.type_id) for vgpu in self.vgpus}
-        return len(self.vgpus) + beside < per_instance(self.profile, vgpu_type) and sizes <= {vgpu_type.size_mib}
+        return len(self.vgpus) + beside < per_instance(vgpu_type) and sizes <= {vgpu_type.size_mib}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,9 @@ def is_mig_backed(vgpu_type: VgpuType) -> bool:
     return vgpu_type.parsed is not None and vgpu_type.parsed.slices is not None
 
 
-def per_instance(profile: InstanceProfile, vgpu_type: VgpuType) -> int:
-    """How many vGPUs of a type share an instance: as the driver says, else its maximum on the GPU by that of the instances."""
-    if vgpu_type.per_instance is not None:
-        return vgpu_type.per_instance
-    return max(1, (vgpu_type.max or 0) // profile.maximum)
+def per_instance(vgpu_type: VgpuType) -> int:
+    """How many vGPUs of a type share an instance, as the host program says; one if it does not know."""
+    return vgpu_type.per_instance or 1
 
 
 def profile_of(gpu: Gpu, vgpu_type: VgpuType) -> InstanceProfile | None:
@@ -220,7 +218,7 @@ def left(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType) -> int:
     if isinstance(found, Refusal) or profile is None:
         return 0
     there = held(snapshot, gpu)
-    most = per_instance(profile, vgpu_type)
+    most = per_instance(vgpu_type)
     alike = [one for one in there if one.ours and one.profile.id == profile.id]
     rooms = sum(
         most - len(one.vgpus) - len(one.awaited)

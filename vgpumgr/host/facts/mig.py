@@ -5,7 +5,7 @@ they are found, and an id, which everything else takes; not every board has ever
 """
 
 from functools import partial
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..protocol import MigFact, MigInstanceFact, MigProfileFact
 from .running import text_of
@@ -126,12 +126,20 @@ def find_computes(nvml: Any, instance: Any) -> List[Any]:
     ]
 
 
-def read_type(nvml: Any, type_id: int) -> TypeMig:
-    """What a type needs, on a GPU that knows MIG. Raises NvmlFailed."""
+def read_type(nvml: Any, handle: Any, type_id: int, profiles: Sequence[MigProfileFact]) -> TypeMig:
+    """What a type needs, on a GPU that knows MIG and has these profiles. Raises NvmlFailed.
+
+    Drivers before R575 do not say how many an instance takes: then it is the GPU's maximum, divided among its instances.
+    """
     profile = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetGpuInstanceProfileId", type_id))
     if profile is None or profile == NO_ID:
         return TypeMig(None, None)
-    return TypeMig(profile, _optional(lambda: ask(nvml, "nvmlVgpuTypeGetMaxInstancesPerGpuInstance", type_id)))
+    told = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetMaxInstancesPerGpuInstance", type_id))
+    if told is None:
+        most = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetMaxInstances", handle, type_id))
+        divided = [most // each["max"] for each in profiles if each["id"] == profile and each["max"] and most]
+        told = max(1, divided[0]) if divided else None
+    return TypeMig(profile, told)
 
 
 def _optional(read: Callable[[], Any]) -> Optional[int]:

@@ -8,7 +8,18 @@ import time
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
-from ..protocol import MIG, MIXED_SIZE, ActiveFact, FrameworkName, MigFact, Mode, PlacesFact, SchedulerFact, TypeFact
+from ..protocol import (
+    MIG,
+    MIXED_SIZE,
+    ActiveFact,
+    FrameworkName,
+    MigFact,
+    MigProfileFact,
+    Mode,
+    PlacesFact,
+    SchedulerFact,
+    TypeFact,
+)
 from .mig import Switch, TypeMig, read_mig, read_switch, read_type
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import NvmlFailed, ask, read_scheduler
@@ -122,9 +133,10 @@ class _Reader:
         )
         if mig is not None:
             ids = requests.listed.union(fact["id"] for fact in found.types or ())
+            fact = read_mig(self._nvml, handle, mig, self._attempt)
             found = found._replace(
-                mig=read_mig(self._nvml, handle, mig, self._attempt),
-                type_mig={number: self._type_mig(number) for number in sorted(ids)},
+                mig=fact,
+                type_mig={number: self._type_mig(handle, number, fact["profiles"] or []) for number in sorted(ids)},
             )
         if requests.framework is None:
             return found
@@ -145,8 +157,9 @@ class _Reader:
             return None, None
         return mig, self._attempt("mode", lambda: mode_with(self._nvml, handle, mig))[0]
 
-    def _type_mig(self, type_id: int) -> TypeMig:
-        found, _ = self._attempt("types[{}].mig_profile".format(type_id), lambda: read_type(self._nvml, type_id))
+    def _type_mig(self, handle: Any, type_id: int, profiles: Sequence[MigProfileFact]) -> TypeMig:
+        what = "types[{}].mig_profile".format(type_id)
+        found, _ = self._attempt(what, lambda: read_type(self._nvml, handle, type_id, profiles))
         return found or TypeMig(None, None)
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:

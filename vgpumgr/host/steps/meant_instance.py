@@ -45,7 +45,7 @@ class MeantInstances:
                 raise changed("GPU instance {}".format(_words(place)), "no such GPU instance")
             meant = Meant(there.fact["id"], in_words(there.fact, gpu.profiles))
             if room:
-                most = read_type(gpu.nvml, step["type_id"]).per_instance or 1
+                most = read_type(gpu.nvml, gpu.handle, step["type_id"], gpu.profiles).per_instance or 1
                 self._check_room(ledger, step, place, there, most)
         return meant
 

@@ -114,11 +114,15 @@ def test_a_type_says_which_profile_it_needs_and_how_many_an_instance_takes(host:
     assert told == {558: (None, None), 560: (14, 12), 562: (None, None)}
 
 
-def test_how_many_an_instance_takes_is_null_on_drivers_before_r575_and_a_failure_is_told(host: FakeHost) -> None:
+def test_how_many_an_instance_takes_is_computed_on_drivers_before_r575_and_a_failure_is_told(host: FakeHost) -> None:
+    """The GPU's maximum of the type, by that of the instances."""
     nvml = FakeMig(host, nvmlVgpuTypeGetMaxInstancesPerGpuInstance=pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
     nvml.answers["nvmlVgpuTypeGetGpuInstanceProfileId"] = lambda number: 14
+    nvml.answers["nvmlVgpuTypeGetMaxInstances"] = lambda _gpu, number: {558: 24, 560: 12, 562: 6}[number]
     gpu, unknown = first_gpu(host, nvml)
-    assert {(kind["mig_profile"], kind["max_per_instance"]) for kind in gpu["types"]} == {(14, None)}
+    (instances,) = (profile["max"] for profile in gpu["mig"]["profiles"] if profile["id"] == 14)
+    told = {kind["id"]: (kind["mig_profile"], kind["max_per_instance"]) for kind in gpu["types"]}
+    assert (instances, told) == (3, {558: (14, 8), 560: (14, 4), 562: (14, 2)})
     assert not [what for what in unknown if what.startswith("types")]
     gpu, unknown = first_gpu(host, FakeMig(host, nvmlVgpuTypeGetGpuInstanceProfileId=pynvml.NVML_ERROR_UNKNOWN))
     assert [what for what in unknown if what.startswith("types")] == [
