@@ -52,7 +52,9 @@ def observe(
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
         unknown.add("nvml", report.failure)
-    gpus = [_gpu_fact(root, each, report, entries or [], unknown.of(each.card.pci)) for each in seen]
+    # Only of this boot: another driver may give their ids to other types.
+    current = [entry for entry in entries or [] if entry["boot"] == boot]
+    gpus = [_gpu_fact(root, each, report, current, unknown.of(each.card.pci)) for each in seen]
     users = _users(root, unknown)
     return {
         "protocol": PROTOCOL,

@@ -178,7 +178,10 @@ def _vgpus(
     state: State = UNKNOWN if instances is None else OFF
     for entry in sorted(left, key=lambda entry: entry.vgpu.generation, reverse=True):
         if entry.vgpu.vm not in unclear:
-            found.append(_idle(entry, state, vgpu_types.get(entry.vgpu.type_id), policy))
+            vgpu_type = vgpu_types.get(entry.vgpu.type_id)
+            if vgpu_type is not None and vgpu_type.type_name != entry.vgpu.type_name:
+                vgpu_type = None  # another driver gives that id to another type
+            found.append(_idle(entry, state, vgpu_type, policy))
     return tuple(sorted(_unified(found), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
 
 
