@@ -11,10 +11,10 @@ from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.vgpu import OURS
-from vgpumgr.core.plan import detach, plan
+from vgpumgr.core.plan import detach, plan, sharing
 from vgpumgr.core.reconcile import tasks, window
 from vgpumgr.core.report import findings, listing
-from vgpumgr.link.domain_query import NO_DOMAINS
+from vgpumgr.link.domain_query import DOMAINS
 from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
@@ -132,13 +132,16 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFac
 
     def read(declaration: HostDeclaration) -> tuple[HostFacts, errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:
-            observed = session.link.observe(NO_DOMAINS, wait_s=context.timing.lock_wait_s)
+            observed = session.link.observe(DOMAINS, wait_s=context.timing.lock_wait_s)
         snapshot = observed.snapshot
         try:
-            version = observed.libvirt.version
+            view = session.view_of(observed)
         except errors.HostError as error:
             return HostFacts(snapshot=snapshot, libvirt_version=None), error
-        return HostFacts(snapshot=snapshot, libvirt_version=version), detach.ledger_broken(snapshot)
+        facts = HostFacts(
+            snapshot=snapshot, libvirt_version=view.libvirt_version, passed_through=sharing.passed_through(view)
+        )
+        return facts, detach.ledger_broken(snapshot)
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations)

@@ -157,10 +157,11 @@ class HostInstallation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer."""
+    """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer; `passed_through`: what its VMs have whole."""
 
     snapshot: HostSnapshot
     libvirt_version: int | None
+    passed_through: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,5 @@ class DomainQuery:
     saved: bool = False
 
 
-NO_DOMAINS = DomainQuery(domains=False)  # libvirt's version alone
 DOMAINS = DomainQuery()
 DOMAINS_AND_SAVED = DomainQuery(saved=True)

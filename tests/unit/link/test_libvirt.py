@@ -11,7 +11,7 @@ from tests.unit.link.conftest import stopped
 from tests.unit.link.real_libvirt import HOSTDEV, KEY, MDEV, URI, define, forget_all, render_domain, virsh, vm_uuid
 from vgpumgr import errors
 from vgpumgr.link import connection
-from vgpumgr.link.domain_query import DOMAINS, DOMAINS_AND_SAVED, NO_DOMAINS, DomainQuery
+from vgpumgr.link.domain_query import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
 from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_facts_and_domains_come_in_one_answer_in_and_outside_of_the_lock(host: S
     with connection.connect(host.endpoint) as link:
         seen = link.observe(DOMAINS, wait_s=1)
         locked = link.lock(DomainQuery(only=(vm_uuid(2),), saved=True), by="me", wait_s=1)
-        unlocked = link.unlock((), NO_DOMAINS)
+        unlocked = link.unlock((), DomainQuery(domains=False))
         assert link.program.requests == 3
         assert link.names() == (("vm01", vm_uuid(1)), ("vm02", vm_uuid(2)))
     assert [one.name for one in seen.libvirt.domains] == ["vm01", "vm02"]

@@ -140,6 +140,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
         for part in (blocked_write.findings, lost.findings, lost.at_stake, places.findings, cordons.findings)
         for finding in part(view.snapshot)
     ]
+    findings += [finding for view in fleet.views for finding in view.passed_through]
     if settings.for_people and not any(view.snapshot.gpus for view in fleet.views):
         _say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
     else:

@@ -65,7 +65,7 @@ class Session:
         """
         if self._ahead is not None:
             return self._take_ahead()
-        return self._view(self.link.observe(_query(saved=saved), wait_s=self.context.timing.lock_wait_s))
+        return self.view_of(self.link.observe(_query(saved=saved), wait_s=self.context.timing.lock_wait_s))
 
     def lock(self, what: str, *, saved: bool = False) -> HostView:
         """Take the exclusive lock, and read everything inside it. Raises Busy naming the owner."""
@@ -81,7 +81,7 @@ class Session:
             self.context.progress(f"{busy.message}; waiting up to {wait_s:.0f} s …")
             locked = self.link.lock(query, by=by, wait_s=wait_s - silent_s)
         self.unwritable = locked.unwritable
-        return self._view(locked)
+        return self.view_of(locked)
 
     def unlock(self, before: HostView, gpus: Sequence[str] = (), vms: Collection[VmUuid] = ()) -> HostView:
         """Read the GPUs and the VMs that were changed again, then release the lock."""
@@ -102,7 +102,8 @@ class Session:
         assert view is not None
         return view
 
-    def _view(self, observed: Observed) -> HostView:
+    def view_of(self, observed: Observed) -> HostView:
+        """Raises HostError if libvirt did not answer."""
         from vgpumgr.core.model import domain_xml
         from vgpumgr.core.model.view import HostView
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model.indexes import Ledger, Parents, at
 from vgpumgr.core.model.vgpu import Mdev, Vf, device_of
+from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import SchedulerState
     from vgpumgr.core.model.mig import InstanceEntry, Mig
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
-    from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid
+    from vgpumgr.names import GpuUuid, HostName, MdevUuid, Slot, VmUuid
 
 FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
 MDEV_PF: Final = "mdev-pf"
@@ -169,6 +170,13 @@ class Gpu:
         """What the inventory may call its board: the code, the full name, and that without NVIDIA before it."""
         name = self.name or ""
         return tuple(text for text in (self.board, name, name.removeprefix("NVIDIA ")) if text)
+
+    @property
+    def own_functions(self) -> tuple[PciAddress, ...]:
+        """The physical function, then the others that its card may have (audio, USB): in the same slot, but no virtual function."""
+        slot = self.pci.rpartition(".")[0]
+        others = (PciAddress(f"{slot}.{number}") for number in range(8))
+        return self.pci, *(pci for pci in others if pci != self.pci and self.functions.find(pci) is None)
 
     def parent_at(self, vf_index: int | None) -> Parent | None:
         """The VF of that index, or the PF for None."""

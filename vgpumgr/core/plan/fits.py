@@ -39,7 +39,7 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, barred: takes.Barred = takes.none_bar
 
 def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: takes.Barred) -> int:
     """How many more of a type a GPU takes now, if nothing else comes between. The ledger must be readable."""
-    if takes.of_type(snapshot, room, vgpu_type) is not None:
+    if takes.passed_through(room.gpu, barred) or takes.of_type(snapshot, room, vgpu_type):
         return 0
     gpu = room.gpu
     offered = sum(

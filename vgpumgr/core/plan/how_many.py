@@ -69,9 +69,10 @@ def how_many(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> HowMany:
     return _step_by_step(view, first, ask, barred)
 
 
-def closed(view: HostView, gpu: Gpu) -> HowMany | None:
+def closed(view: HostView, gpu: Gpu, barred: Barred) -> HowMany | None:
     """Why a GPU takes no vGPU of any type now, though it may be empty; None if it takes some, or is only full."""
-    refusal = takes.unfit(view.snapshot, gpu) or takes.cordoned(view.snapshot, gpu)
+    snapshot = view.snapshot
+    refusal = takes.unfit(snapshot, gpu) or takes.cordoned(snapshot, gpu) or takes.passed_through(gpu, barred)
     if refusal is not None:
         return HowMany(count=_none(refusal), why=refusal.text, cause=refusal.cause)
     return _shut_to_every_vm(view, gpu, gpu.parents[0] if gpu.parents else None)
@@ -79,7 +80,7 @@ def closed(view: HostView, gpu: Gpu) -> HowMany | None:
 
 def of_types(view: HostView, gpu: Gpu, barred: Barred) -> dict[int, int | None]:
     """How many more of each of its types a GPU takes, by type id; None: unknown."""
-    shut = closed(view, gpu)
+    shut = closed(view, gpu, barred)
     if shut is not None:
         return dict.fromkeys(gpu.types or {}, shut.count)
     there = room.room_of(view.snapshot, gpu)

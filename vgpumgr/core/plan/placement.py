@@ -167,7 +167,7 @@ def consider(
 
 def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: takes.Barred) -> Candidate | Refusal:
     """The closest type to a wish that a GPU can take now, and where; or why it can take none."""
-    problem = takes.unfit(snapshot, gpu) or resolve.unmet(gpu, ask.conditions)
+    problem = takes.unfit(snapshot, gpu) or takes.passed_through(gpu, barred) or resolve.unmet(gpu, ask.conditions)
     if problem:
         return problem
     choices = resolve.choices(gpu, ask)

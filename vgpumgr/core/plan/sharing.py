@@ -170,6 +170,25 @@ def findings(view: HostView) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+def passed_through(view: HostView) -> tuple[Finding, ...]:
+    """For each GPU that a VM has whole while vGPUs are on it, or will be again: the two cannot both be used."""
+    found: list[Finding] = []
+    for gpu in view.snapshot.gpus:
+        named = [(pci, namer) for pci in gpu.own_functions for namer in namers(view, Vf(pci), but=None)]
+        entered = view.snapshot.entries.on(gpu.uuid).values()
+        ours = sorted({entry.vgpu.vm_name for entries in entered for entry in entries})
+        if not named or not (ours or gpu.vgpus):
+            continue
+        whose = f"the vGPUs of {', '.join(ours)}" if ours else "vGPUs that are not ours"
+        which = ", ".join(dict.fromkeys(pci for pci, _ in named))
+        text = (
+            f"{which} is in {in_words(namer for _, namer in named)}, and {whose} are on GPU {gpu.pci}: libvirt takes the GPU from "
+            f"the nvidia driver when that VM starts, and they are lost: {ways_out(view.snapshot.host, [namer for _, namer in named])}"
+        )
+        found.append(_finding(view, named[0][1].name, text))
+    return tuple(found)
+
+
 def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
     """The findings above, for one VM only. All of them are made only if one is its."""
     domain, saved = view.domain(vm), view.states.get(vm)

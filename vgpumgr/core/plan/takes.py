@@ -31,6 +31,7 @@ def may_create(
     room = room_of(snapshot, gpu)
     return (
         cordoned(snapshot, gpu)
+        or passed_through(gpu, barred)
         or of_type(snapshot, room, vgpu_type)
         or of_parent(snapshot, room, parent, vgpu_type, barred)
     )
@@ -108,6 +109,19 @@ def cordoned(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
     return None if cordon is None else Refusal(Cause.CORDONED, cordons.in_words(cordon))
 
 
+def passed_through(gpu: Gpu, barred: Barred) -> Refusal | None:
+    """Why nothing new is placed on a GPU: it, or another function of its card, is somebody's as a whole.
+
+    When that VM starts, libvirt takes the function from the nvidia driver, and with it every vGPU.
+    """
+    for pci in gpu.own_functions:
+        why = barred(pci)
+        if why is not None:
+            what = "it is passed through whole" if pci == gpu.pci else f"its card's function {pci} is passed through"
+            return Refusal(Cause.PASSED_THROUGH, f"{what} ({why})")
+    return None
+
+
 def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
     """Why nothing can be created on a GPU, whatever the request; None if something can."""
     if gpu.framework is None:
@@ -122,7 +136,7 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
 
 def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: Barred) -> Parent | Refusal:
     """The function of a GPU that takes a type now, or why none does."""
-    problem = of_type(snapshot, room, vgpu_type)
+    problem = passed_through(room.gpu, barred) or of_type(snapshot, room, vgpu_type)
     if problem is not None:
         return problem
     lost_here = lost.lost_parents(snapshot, room.gpu)

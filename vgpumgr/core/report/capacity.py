@@ -128,7 +128,7 @@ def overview(view: HostView) -> Overview:
             host=view.snapshot.host, gpu=gpu.pci, board=_board(gpu), why=shut.why or "", is_unknown=shut.count is None
         )
         for gpu in view.snapshot.gpus
-        if (shut := how_many.closed(view, gpu)) is not None
+        if (shut := how_many.closed(view, gpu, barred)) is not None
     )
     return together([Overview(rows=tuple(rows), closed=closed)])
 
