@@ -66,11 +66,13 @@ class Timing:
     """Between two looks at how far the hosts are."""
 
     def within(self, timeout: float | None) -> Timing:
-        """With --timeout, which replaces the limit of each stage and the wait for a busy host, whether shorter or longer; None: as it is."""
+        """With --timeout, which replaces the limit of each stage and of the waits for a busy host and for a VM that was stopped, whether
+        shorter or longer; None: as it is.
+        """
         if timeout is None:
             return self
         every = Deadlines(**{stage.name: timeout for stage in fields(Deadlines)})
-        return replace(self, deadlines=every, lock_wait_s=timeout)
+        return replace(self, deadlines=every, lock_wait_s=timeout, ending_s=timeout, busy_s=timeout)
 
     def at(self, pace: float) -> Timing:
         """For a lab whose driver is imitated at that pace: it looks more often. How long it waits at most stays."""

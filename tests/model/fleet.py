@@ -12,7 +12,6 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from tests.model import promises
 from tests.model.machine import GPUS, Machine, Place, key_of, place
 from tests.model.wiring import Trouble, connect
 from vgpumgr import resources, templates
@@ -427,9 +426,7 @@ class Fleet:
     def make_by_hand(self, host: str, gpu_at: int, vf: int, kind_at: int) -> bool:
         """Somebody makes a vGPU in /sys; False where the driver refuses.
 
-        On a VF without mdev, of the type that the ledger has there since this boot, it is what the ledger names: nobody can tell.
-        Nor can anybody where the ledger has lost it (promises.sort_handmade).
-        """
+        On a VF without mdev, of the type that the ledger has there since this boot, it is what the ledger names: nobody can tell."""
         machine = self.machines[host]
         gpu = machine.driver.gpu(GPUS[gpu_at])
         kinds = gpu.board.mig_types if gpu.mig_on else gpu.board.types
@@ -446,7 +443,6 @@ class Fleet:
         named = {(entry["gpu_uuid"], entry["vf_index"], entry["type_id"]) for entry in since}
         if new.uuid is not None or (new.gpu, new.vf, kind.id) not in named:
             self.handmade[host][new] = kind.id
-        promises.sort_handmade(self, host)
         return True
 
     def exchange_card(self, host: str, number: int) -> None:

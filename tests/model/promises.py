@@ -141,7 +141,6 @@ def check_always(fleet: Fleet) -> None:
             most = min((vgpu.type.max_instances for vgpu in gpu.vgpus), default=0)
             assert len(sizes) <= 1, f"{host}: {gpu.pci} holds two sizes"
             assert len(gpu.vgpus) <= most, f"{host}: {gpu.pci} holds more than it may"
-        sort_handmade(fleet, host)
 
 
 def _check_no_overlap(host: str, gpu: Gpu) -> None:
@@ -189,29 +188,6 @@ def check_places(machine: Machine, pci: str) -> None:
             and (vgpu := there.get(device_name(machine, entry)))
         ):
             assert row["placement_id"] == (vgpu.placement_id if gpu.mixed else None), (row, vgpu)
-
-
-def sort_handmade(fleet: Fleet, host: str) -> None:
-    """A vGPU made by hand on a VF that nobody can tell from one whose entry is lost is an orphan of ours from now on.
-
-    It has the very type and is on the very VF that a bound claim without an entry says, and that VM's definition alone names it.
-    """
-    machine = fleet.machines[host]
-    now = truth(machine)
-    for where, kind in tuple(fleet.handmade[host].items()):
-        if where.uuid is not None or now.hardware.get(where) != kind or where in {entry.place for entry in now.entries}:
-            continue
-        device = name_of(machine, where)
-        naming = {vm.uuid for vm in machine.libvirt.vms.values() if device in _devices(_documents(vm))}
-        for uuid, domain in now.domains.items():
-            for claim in domain.claims.claims if domain.claims and not domain.copied else ():
-                said = claim.binding
-                lost = not any(each[:2] == (uuid, claim.slot) and each[2] >= claim.generation for each in now.entries)
-                same = (said.host, said.gpu_uuid, said.parent, said.type_id) == (machine.id, where.gpu, device, kind)
-                named = any(str(one.source) == device for one in domain.inactive) and naming == {uuid}
-                if claim.state == "bound" and lost and same and named:
-                    fleet.handmade[host].pop(where, None)
-                    machine.orphans[where], machine.owners[where] = kind, (uuid, claim.slot)
 
 
 def _documents(vm: Vm) -> Iterator[tuple[Hostdev, ...]]:

@@ -314,7 +314,7 @@ class QemuFact(TypedDict):
 
     `start`: clock ticks since boot (field 22 of /proc/PID/stat), which together with the pid identifies the process; `state` is
     from the same file. Its VM's name and uuid are those of its command line; if that is gone, `machine` is libvirt's name for it
-    (qemu-3-vm01), from its control group. All three null: its VM is unknown.
+    (qemu-3-vm01), from its control group. All three null: its VM is unknown. `uid`: its user; null if that cannot be read.
     """
 
     pid: int
@@ -325,6 +325,7 @@ class QemuFact(TypedDict):
     vm_name: Optional[str]
     vm_uuid: Optional[str]
     machine: Optional[str]
+    uid: Optional[int]
 
 
 class ActiveFact(TypedDict):

@@ -293,6 +293,7 @@ class FakeHost:
         ending: bool = False,
         start: int = 1000,
         group: str = "/user.slice",
+        uid: int = 0,
     ) -> None:
         """A process with these files open; a node below /dev is made where it is not there. `ending`: it is in do_exit."""
         folder = self.path(f"/proc/{pid}/fd")
@@ -302,6 +303,7 @@ class FakeHost:
         self.path(f"/proc/{pid}/cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in command))
         self.put(f"/proc/{pid}/stat", stat_line(pid, name, state, ending=ending, start=start))
         self.put(f"/proc/{pid}/cgroup", f"0::{group}")
+        self.put(f"/proc/{pid}/status", f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
 
     def node(self, path: str) -> Path:
         """A device node: a plain file, for nobody but root may make another."""
@@ -468,7 +470,7 @@ CONF = "/etc/modprobe.d/vgpumgr.conf"
 
 def make_modprobe_step(**more: Any) -> dict[str, Any]:
     """A new file of ours; `more` replaces keys."""
-    text = "options nvidia NVreg_RegistryDwords=RmPVMRL=0x11\n"
+    text = 'options nvidia NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmPVMRL=0x00000011"\n'
     return {"verb": "write_modprobe", "path": CONF, "text": text, "expect": None, **more}
 
 

@@ -6,6 +6,9 @@ import subprocess
 import uuid
 from typing import TYPE_CHECKING
 
+from tests.unit.host.fakehost import make_entry
+from vgpumgr.host.ledger import ledger
+from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS, MDEV_VF
 from vgpumgr.names import VmUuid
 
 if TYPE_CHECKING:
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 KEY, URI = "v", "urn:vgpumgr:domain:2"
 MDEV = "9e0d0000-0000-4000-8000-000000000001"
-HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>
+HOSTDEV = f"""<hostdev mode='subsystem' type='mdev' model='vfio-pci'>
 <source><address uuid='{MDEV}'/></source><alias name='ua-vgpu0'/></hostdev>"""
 
 
@@ -39,6 +42,14 @@ def virsh(sshd: Sshd, *argv: str, text: str | None = None) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def enter(sshd: Sshd) -> None:
+    """The ledger has the mdev: no other goes into a VM."""
+    entry = make_entry(MDEV_VF, uuid=MDEV)
+    text = ledger.render({"version": LEDGER_VERSION_WITHOUT_CORDONS, "settings": {}, "entries": [entry]})
+    script = "umask 077; mkdir -p /var/lib/vgpumgr; cat > /var/lib/vgpumgr/ledger.json"
+    subprocess.run([*sshd.inside, "sh", "-c", script], input=text, check=True)
 
 
 def define(sshd: Sshd, *numbers: int, description: str = "") -> None:

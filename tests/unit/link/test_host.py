@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.core import builders
 from tests.unit.link.program.test_session import LOCKED, SCHEDULER, SNAPSHOT, Script, accept, render_ok, start
+from tests.unit.link.real_libvirt import HOSTDEV
 from vgpumgr import errors, resources
 from vgpumgr.core.driver import catalogue, scheduler
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
@@ -137,8 +138,8 @@ def test_a_definition_is_changed_by_steps_with_the_wires_shape() -> None:
     host = OneHost(script)
     host.set_metadata(VM, "<vgpumgr/>", key="v", uri="urn:vgpumgr:domain:2")
     host.set_metadata(VM, None, key="v", uri="urn:vgpumgr:domain:2")
-    host.attach_device(VM, "<hostdev/>")
-    host.detach_device(VM, "<hostdev/>")
+    host.attach_device(VM, HOSTDEV)
+    host.detach_device(VM, HOSTDEV)
     assert [(request["do"], request["deadline_s"]) for request in script.seen] == [("execute", 40)] * 4
     told = [
         wire.check(request["step"], protocol.MetadataStep if "key" in request["step"] else protocol.DeviceStep, "step")
@@ -148,8 +149,8 @@ def test_a_definition_is_changed_by_steps_with_the_wires_shape() -> None:
     assert [(step["verb"], step["xml"]) for step in told] == [
         ("set_metadata", "<vgpumgr/>"),
         ("set_metadata", None),
-        ("attach_device", "<hostdev/>"),
-        ("detach_device", "<hostdev/>"),
+        ("attach_device", HOSTDEV),
+        ("detach_device", HOSTDEV),
     ]
 
 

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.link.conftest import stopped
-from tests.unit.link.real_libvirt import HOSTDEV, KEY, MDEV, URI, define, forget_all, render_domain, virsh, vm_uuid
+from tests.unit.link.real_libvirt import (
+    HOSTDEV,
+    KEY,
+    MDEV,
+    URI,
+    define,
+    enter,
+    forget_all,
+    render_domain,
+    virsh,
+    vm_uuid,
+)
 from vgpumgr import errors
 from vgpumgr.link import connection
 from vgpumgr.link.domain_query import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
@@ -45,6 +56,7 @@ def test_claims_and_devices_go_in_and_out_of_the_persistent_definition(host: Ssh
     """Also one of 500 KB, which is more than any buffer on the way."""
     large = "x" * 500_000
     define(host, 1)
+    enter(host)
     with connection.connect(host.endpoint) as link:
         link.lock(by="me", wait_s=5)
         found = link.domains(DOMAINS)
@@ -76,12 +88,17 @@ def test_claims_and_devices_go_in_and_out_of_the_persistent_definition(host: Ssh
 
 def test_what_libvirt_refuses_is_told_and_leaves_the_connection_usable(host: Sshd) -> None:
     define(host, 1)
+    enter(host)
     with connection.connect(host.endpoint) as link:
         link.lock(by="me", wait_s=5)
         with pytest.raises(errors.HypervisorError, match="write the claim: Domain not found") as caught:
             link.set_metadata(vm_uuid(9), "<vgpumgr/>", key=KEY, uri=URI)
         assert caught.value.code == 42
         with pytest.raises(errors.HypervisorError, match="attach the device: "):
+            link.attach_device(vm_uuid(9), HOSTDEV)
+        with pytest.raises(
+            errors.ProgramFailed, match=r"BadRequest: step\.xml must be the XML of a vGPU's host device"
+        ):
             link.attach_device(vm_uuid(1), "<nonsense/>")
         with pytest.raises(errors.HypervisorError, match="detach the device: "):
             link.detach_device(vm_uuid(1), HOSTDEV)

@@ -49,7 +49,7 @@ _OPTIONS = (
         "--timeout",
         type=Seconds(),
         metavar="TIME",
-        help="Time limit for each stage, and for waiting on a busy host: 30s, 2m. Replaces the built-in limits (5 to 60 s), longer or shorter.",
+        help="Time limit for each stage, and for waiting on a busy host or a VM that stops: 30s, 2m. Replaces the built-in limits (5 to 60 s), longer or shorter.",
     ),
     click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour (default: auto)."),
     click.option(

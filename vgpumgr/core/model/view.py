@@ -22,6 +22,7 @@ CANNOT_TELL = "cannot tell"  # begins each line about evidence that could not be
 FindingKind = Literal[
     "at-stake",
     "blocked-write",
+    "claim-without-entry",
     "clock",
     "copied",
     "cordoned",

@@ -2,7 +2,8 @@
 
 A ledger can be lost (a disk failure, a restore, a manual deletion). A claim that was bound on this machine still says which
 vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again (EnterVgpu),
-and nothing is created twice. If they disagree, that is reported and left to the user.
+and nothing is created twice. If they disagree, that is reported and left to the user; so is a virtual function without an mdev,
+which anybody's tool may have given its type.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
         # A VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's.
         return GONE
     doubts = [*_doubts(domain, claim, gpu, vgpu)]
+    if isinstance(binding.device, Vf):
+        # Claim, definition and type are in the hand of whoever may edit the VM; an mdev's UUID is in nobody's but ours.
+        doubts.append("a virtual function has no mark of whose it is")
     if not named:
         doubts.append(f"the definition of {domain.name} does not name it")
     if others:
@@ -174,6 +178,21 @@ def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
         return False
     freed = Freed(vm_uuid=domain.uuid, slot=claim.slot, generation=claim.generation)
     return freed in view.snapshot.freed
+
+
+def has_nothing(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether a bound claim has neither hardware nor an entry in the ledger, although nothing says that it was freed."""
+    bound = claim.state == claims.BOUND and standing(view, domain, claim) == GONE
+    return bound and not is_reverted(view, domain, claim)
+
+
+def lacks_entry(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the ledger is there and knows nothing of a claim without hardware: it was written by hand, or restored.
+
+    Whoever may edit the VM can write such a claim. It is a request, and nothing is made for it until somebody asks for it here.
+    Without the ledger the claims are all that says what was there.
+    """
+    return view.snapshot.ledger_file and has_nothing(view, domain, claim)
 
 
 def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:

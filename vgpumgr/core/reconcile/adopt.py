@@ -1,8 +1,8 @@
 """adopt: enter a VM's vGPU that is not in the ledger, so that it is ours from then on.
 
-Without names, adopt everything that claim, hardware and definition prove together (ownership.py). By name, also adopt a
-foreign vGPU that only one VM's definition names, and one that was created at our place since the host's boot: the user
-vouches for it. Nothing is created or destroyed, and running VMs keep running.
+Without names, adopt everything that claim, hardware and definition prove together (ownership.py), and make what claims without
+hardware or an entry ask for. By name, also adopt a foreign vGPU that only one VM's definition names, and one that was created at
+our place since the host's boot: the user vouches for it. Nothing is destroyed, and running VMs keep running.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.plan import attach, detach, ownership, saved_states, sharing, simulate, takes, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import findings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import FindingKind, HostView
     from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
 
-_TOLD: frozenset[FindingKind] = frozenset({"ledger-missing", "unsure", "shared", "copied", "unreadable"})
+_TOLD: frozenset[FindingKind] = frozenset(
+    {"ledger-missing", "claim-without-entry", "unsure", "shared", "copied", "unreadable"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,10 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
     if not request.vgpus:
         adopted = list(ownership.proved(view))
         steps = [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec) for spec in adopted]
+        after = simulate.apply(view, steps)
+        for made in _claimed(view, after, request.policy):
+            adopted += [made.target] if made.target is not None else []
+            steps += made.steps
     for name in dict.fromkeys(request.vgpus):
         spec, more = _adopt(after, request, name)
         adopted.append(spec)
@@ -105,6 +112,19 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
         findings=() if request.vgpus else tuple(item for item in findings.of_host(view) if item.kind in _TOLD),
         documents={domain.uuid: domain.claims for domain in view.domains},
     )
+
+
+def _claimed(view: HostView, after: HostView, policy: str) -> Iterator[plans.Plan]:
+    """What claims without hardware or an entry ask for: who adopts a host says that they are right. What cannot be made is left."""
+    for domain in sorted(view.domains, key=lambda one: one.name):
+        for claim in tasks.own_claims(view, domain):
+            if ownership.has_nothing(view, domain, claim) and profiles.is_served(claim.wish):
+                try:
+                    made = attach.plan_mending(after, targets.request_of(domain, claim, policy=policy))
+                except errors.VgpumgrError:
+                    continue
+                after = simulate.apply(after, made.steps)
+                yield made
 
 
 def _adopt(

@@ -73,6 +73,7 @@ def _kept(
     if (
         claim not in tasks.own_claims(view, domain)
         or ownership.is_reverted(view, domain, claim)
+        or ownership.lacks_entry(view, domain, claim)
         or not profiles.is_served(claim.wish)
     ):
         return nothing

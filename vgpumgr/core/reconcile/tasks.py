@@ -401,6 +401,7 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
                 and claim.origin == claims.ATTACH
                 and profiles.is_served(claim.wish)
                 and not ownership.is_reverted(view, domain, claim)
+                and not ownership.lacks_entry(view, domain, claim)
             )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:
                 found.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None))

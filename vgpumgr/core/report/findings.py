@@ -206,6 +206,13 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
             f"`{command('detach', name, slot=slot, on=host)}` removes the claim"
         )
         return [_finding(view, name, slot, "reverted", text)]
+    if ownership.lacks_entry(view, domain, claim):
+        text = (
+            f"{name} slot {slot} has a claim for {claim.binding.type_name} on {claim.binding.parent} that the ledger does not know: it was "
+            f"written by hand, or its definition was restored. Nothing is made for it: `{_again(view, domain, claim)}` asks for "
+            f"it, `{command('detach', name, slot=slot, on=host)}` removes the claim"
+        )
+        return [_finding(view, name, slot, "claim-without-entry", text)]
     if not isinstance(stands, ownership.Unentered):
         return [_gone(view, domain, claim, to_mend(view, domain, claim))]
     what = f"{stands.spec.type_name} on {stands.spec.parent}"

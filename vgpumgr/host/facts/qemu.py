@@ -2,14 +2,16 @@
 
 import os
 import re
-from typing import List, NamedTuple, Optional
+from contextlib import suppress
+from typing import FrozenSet, List, NamedTuple, Optional
 
-from ..files import read_all
+from ..files import Root, read_all
 from ..protocol import QemuFact
 from .processes import Process
 
 _NAMES = ("qemu", "kvm")  # names of QEMU processes, including /usr/bin/kvm and /usr/libexec/qemu-kvm
 # machine-qemu\x2d3\x2dvm01.scope with systemd, qemu-3-vm01.libvirt-qemu without it
+_ACCOUNTS = ("libvirt-qemu", "qemu")  # Debian's and Red Hat's
 _GROUP = re.compile(r"(?:machine-)?(qemu-\d+-[^/]*)\.(?:scope|libvirt-qemu)")
 _ESCAPED = re.compile(r"\\x([0-9a-fA-F]{2})")
 _MACHINE = re.compile(r"qemu-\d+-")
@@ -31,16 +33,37 @@ def read_command_line(proc: int, pid: int) -> List[str]:
         return [""]
 
 
-def read_qemu(proc: int, process: Process) -> Optional[QemuFact]:
-    """The process as a VM's QEMU; None if it is not one."""
+def qemu_owners(root: Root) -> FrozenSet[int]:
+    """The users that QEMU runs as: root, and whom libvirt runs it as here, by its folder and by the names that distributions give."""
+    found = {0}
+    with suppress(OSError):
+        found.add(os.stat(root.path("/var/lib/libvirt/qemu")).st_uid)
+    with suppress(OSError):
+        for line in read_all(root.path("/etc/passwd")).decode("utf-8", "replace").splitlines():
+            name, _, rest = line.partition(":")
+            if name in _ACCOUNTS and rest.count(":") >= 2 and rest.split(":")[1].isdigit():
+                found.add(int(rest.split(":")[1]))
+    return frozenset(found)
+
+
+def read_qemu(proc: int, process: Process, owners: FrozenSet[int]) -> Optional[QemuFact]:
+    """The process as a VM's QEMU; None if it is not one.
+
+    Its own name and command line are anybody's: they count only for a process of these users, or in a machine of libvirt's, into
+    which nobody else can put a process.
+    """
     vm, machine = Vm(None, None), None
     by_name = process.name.startswith(_NAMES)
-    if by_name and not process.ending:
-        vm = parse_command_line(read_command_line(proc, process.pid))
-    if vm.uuid is None and vm.name is None and (by_name or process.ending):
+    if by_name or process.ending:
         machine = _read_machine(proc, process.pid)
+    uid = _read_uid(proc, process.pid) if by_name or machine is not None else None
+    by_name = by_name and (machine is not None or uid is None or uid in owners)
     if not by_name and machine is None:
         return None
+    if by_name and not process.ending:
+        vm = parse_command_line(read_command_line(proc, process.pid))
+    if vm.uuid is not None or vm.name is not None:
+        machine = None
     return {
         "pid": process.pid,
         "start": process.start,
@@ -50,7 +73,17 @@ def read_qemu(proc: int, process: Process) -> Optional[QemuFact]:
         "vm_name": vm.name,
         "vm_uuid": vm.uuid,
         "machine": machine,
+        "uid": uid,
     }
+
+
+def _read_uid(proc: int, pid: int) -> Optional[int]:
+    """Its real user; null if that cannot be read."""
+    with suppress(OSError, ValueError):
+        for line in read_all("{}/status".format(pid), proc).decode("ascii", "replace").splitlines():
+            if line.startswith("Uid:"):
+                return int(line.split()[1])
+    return None
 
 
 def is_of(qemu: QemuFact, vm_uuid: str, vm_name: str) -> Optional[bool]:

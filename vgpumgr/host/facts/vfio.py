@@ -17,7 +17,7 @@ from ..files import Root, Unknowns, directory, is_there, link_name, names_in, op
 from ..protocol import HandleFact, QemuFact
 from ..refusal import reason
 from .processes import Process, live_processes
-from .qemu import command_of, parse_command_line, read_command_line, read_qemu
+from .qemu import command_of, parse_command_line, qemu_owners, read_command_line, read_qemu
 
 _PREFIX = "/dev/vfio/"
 _CONTAINER = "/dev/vfio/vfio"  # every user of VFIO opens it, and it names no device
@@ -76,6 +76,7 @@ def look(root: Root) -> Users:
     """One walk over /proc. Raises Unreadable if a process hides its descriptors."""
     users = Users([], [])
     nodes = _Nodes(root)
+    owners = qemu_owners(root)
     try:
         with directory(root.path("/proc")) as proc:
             for process in live_processes(proc):
@@ -84,7 +85,7 @@ def look(root: Root) -> Users:
                 if paths:
                     users.handles.extend(_facts(proc, process, paths))
                 # A live QEMU always has descriptors: this one lost its table after its flags were read.
-                qemu = read_qemu(proc, process if found else process._replace(ending=True))
+                qemu = read_qemu(proc, process if found else process._replace(ending=True), owners)
                 if qemu is not None:
                     users.qemus.append(qemu)
     except OSError as error:

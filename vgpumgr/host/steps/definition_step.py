@@ -4,7 +4,10 @@ from typing import cast
 
 from ..fields import Check, Checks, check_fields, is_text, matches, one_of, or_null
 from ..protocol import ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, SET_METADATA, UNPLUG_DEVICE, DefinitionStep
+from .device_xml import read_source
 from .step import UUID
+
+_NAMESPACE = r"urn:vgpumgr:domain:[1-9][0-9]{0,3}"
 
 
 def _is_document(value: object) -> bool:
@@ -18,6 +21,10 @@ def _is_document(value: object) -> bool:
     return True
 
 
+def _is_vgpu(value: object) -> bool:
+    return isinstance(value, str) and read_source(value) is not None
+
+
 _VM: Check = matches(UUID)
 _XML = "a text of XML"
 
@@ -26,14 +33,14 @@ _METADATA: Checks = {
     "vm_uuid": (_VM, "a VM's uuid in lower case"),
     "xml": (or_null(_is_document), _XML + " or null"),
     "key": (_is_document, "a text"),
-    "uri": (_is_document, "a text"),
+    "uri": (matches(_NAMESPACE), "a namespace of vgpumgr"),
 }
 
 _VERBS = (ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, UNPLUG_DEVICE)
 _DEVICE: Checks = {
     "verb": (one_of(*_VERBS), "one of {}".format(", ".join(_VERBS))),
     "vm_uuid": (_VM, "a VM's uuid in lower case"),
-    "xml": (_is_document, _XML),
+    "xml": (_is_vgpu, "the XML of a vGPU's host device"),
 }
 
 

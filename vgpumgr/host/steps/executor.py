@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ..fields import check_fields, one_of
 from ..files import Root
+from ..ledger.ledger import read_ledger
 from ..libvirt.service import Libvirt
 from ..protocol import (
     ATTACH_DEVICE,
@@ -31,6 +32,7 @@ from ..protocol import (
 from ..timing import Timing
 from .cordon_step import parse_cordon_step, set_cordon
 from .definition_step import parse_definition_step
+from .device_xml import check_ours_goes_in
 from .guard import RemovalGuard
 from .instance_steps import InstanceSteps
 from .meant_instance import MeantInstances
@@ -140,6 +142,9 @@ class Executor:
         return answer()
 
     def _change_definition(self, data: Any, deadline_s: float) -> Dict[str, Any]:
-        self._libvirt.change(parse_definition_step(data), deadline_s)
+        step = parse_definition_step(data)
+        if step["verb"] == ATTACH_DEVICE or step["verb"] == PLUG_DEVICE:
+            check_ours_goes_in(read_ledger(self._root), step)
+        self._libvirt.change(step, deadline_s)
         self._at("definition: changed")
         return answer()

@@ -194,7 +194,9 @@ def _ending(users: Users, step: Step) -> List[str]:
         else:
             whose = "of {}".format(step["vm_name"]) if its else "of another VM, which may have had it,"
         lines.append(
-            "a QEMU {} has not ended (pid {}, {}, state {})".format(whose, qemu["pid"], qemu["command"], qemu["state"])
+            "a QEMU {} has not ended (pid {}, {}, user {}, state {})".format(
+                whose, qemu["pid"], qemu["command"], "?" if qemu["uid"] is None else qemu["uid"], qemu["state"]
+            )
         )
     return lines
 

@@ -11,10 +11,12 @@ from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
 from ..facts.module import NotText, decode, read_bounded
+from ..fields import refuse
 from ..files import Root, sync_folder, write_whole
 from ..protocol import SYSFS_REFUSED, ModprobeStep
 from ..refusal import Refusal, errno_name, reason
 from .hardware import changed
+from .module_options import why_not
 
 _MODE = 0o644
 _ASIDE = ".vgpumgr-new"  # modprobe reads only names that end in .conf
@@ -34,6 +36,9 @@ class _File(NamedTuple):
 def write_modprobe(root: Root, step: ModprobeStep, at: Callable[[str], None]) -> None:
     """Write it. The caller holds the host's exclusive lock. Raises Refusal."""
     path = root.path(step["path"])
+    why = why_not(step["path"], step["expect"], step["text"])
+    if why is not None:
+        refuse("step.text of {}: {}".format(step["path"], why))
     try:
         _write(path, step, at)
     except NotText as error:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.dose import dose
 from tests.unit.core import builders
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
-from vgpumgr.core.plan import attach, free_places, lost, places, simulate, targets
+from vgpumgr.core.plan import attach, free_places, lost, placement, places, simulate, targets
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.reconcile import adopt
 from vgpumgr.core.report import findings
 from vgpumgr.errors import NoCapacity
 from vgpumgr.lab.driver import boards
@@ -148,7 +149,9 @@ def test_a_claim_that_says_another_place_than_the_ledger_is_put_right_and_nothin
 def test_after_a_lost_ledger_what_is_entered_again_is_entered_where_it_lies() -> None:
     view = builders.change_gpus(builders.attached(host(), "vm01", "4Q"), lambda gpu: moved(gpu, 20))
     lost = builders.with_snapshot(view, ledger=())
-    plan = builders.plan_attach(lost, profile="4Q")
+    (vf,) = (vgpu.parent for gpu in lost.snapshot.gpus for vgpu in gpu.vgpus)
+    request = adopt.AdoptRequest(vgpus=(vf,), by=builders.BY, at=builders.AT, policy=placement.SPREAD)
+    plan = adopt.plan_adopt(lost, request)
     assert [step.verb for step in plan.steps] == ["enter_vgpu", "bind_claim"]
     assert where(simulate.apply(lost, plan.steps), "vm01") == 20
 

@@ -134,7 +134,9 @@ def test_what_could_not_be_read_is_unknown_and_not_0() -> None:
     why = (Unknown(what="ledger", why="it is not JSON"),)
     broken = replace(view, snapshot=replace(view.snapshot, ledger=None, unknown=why))
     assert count(broken, gpu, profile="4Q").count is None
-    assert how_many.closed(broken, gpu, takes.none_barred) == how_many.HowMany(count=None, why="the ledger cannot be read: it is not JSON")
+    assert how_many.closed(broken, gpu, takes.none_barred) == how_many.HowMany(
+        count=None, why="the ledger cannot be read: it is not JSON"
+    )
 
 
 def test_a_gpu_that_lost_an_instance_has_one_fewer_beside_what_is_awaited() -> None:

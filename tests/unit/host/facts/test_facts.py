@@ -284,6 +284,32 @@ def qemus(host: FakeHost) -> list[tuple[Any, ...]]:
     return [(row["pid"], row["state"], row["ending"], row["vm_name"], row["machine"]) for row in rows]
 
 
+@pytest.mark.parametrize("ending", [False, True])
+def test_a_process_that_only_says_that_it_is_a_qemu_is_none(tmp_path: Path, *, ending: bool) -> None:
+    """Anybody can run a program of that name with that command line: its user, or libvirt's machine, decides (found: breaker F4)."""
+    host = FakeHost.build(tmp_path)
+    host.put(
+        "/etc/passwd",
+        "root:x:0:0::/root:/bin/sh\nlibvirt-qemu:x:64055:994::/var/lib/libvirt:/usr/sbin/nologin\nme:x:1000:1000::/:/bin/sh",
+    )
+    forged = (
+        "/tmp/qemu-system-x86_64",
+        "-name",
+        "guest=vm01,debug-threads=on",
+        "-uuid",
+        "6a1f0000-0000-0000-0000-000000000001",
+    )
+    for pid, uid, group in (
+        (41, 65534, "/user.slice/user-1000.slice"),
+        (42, 1000, "/user.slice"),
+        (43, 64055, "/user.slice"),
+        (44, 1000, r"/machine.slice/machine-qemu\x2d3\x2dvm01.scope/libvirt/emulator"),
+        (45, 0, "/user.slice"),
+    ):
+        host.add_process(pid, command=() if ending else forged, ending=ending, uid=uid, group=group)
+    assert [(row["pid"], row["uid"]) for row in observe(host)["qemus"]] == [(43, 64055), (44, 1000), (45, 0)]
+
+
 def test_a_qemu_that_is_ending_is_seen_without_descriptors_and_told_by_its_control_group(tmp_path: Path) -> None:
     host = FakeHost.build(tmp_path)
     scope = r"/machine.slice/machine-qemu\x2d3\x2dvm01.scope/libvirt/emulator"

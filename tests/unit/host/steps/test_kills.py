@@ -54,7 +54,9 @@ CREATING = ("rename-1", "planned", "written", "read-back", "rename-2", "made")
 DESTROYING = ("rename-1", "leaving", "written", "read-back", "rename-2", "out")
 EVACUATING = ("evacuating", "written", "read-back", "evacuated")
 WRITING = ("rename-1", "aside", "in-place", "read-back")
-OLD, NEW = "options nvidia x=1\n", "options nvidia x=2\n"
+OLD, NEW = (
+    f'options nvidia NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmPVMRL=0x{value:08x}"\n' for value in (1, 2)
+)
 GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
 
 
