@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from tests.model.libvirt_double import Libvirt
 from tests.unit.core import builders
+from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.domain_dumps import LibvirtDump
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.core.model.view import HostView
-from vgpumgr.core.plan import placement, simulate
+from vgpumgr.core.plan import simulate
 from vgpumgr.link.host import Host, Locked, Observed, StepResult
 from vgpumgr.names import DEFAULT_SLOT, HostName, VmName
 
@@ -78,7 +79,7 @@ class MemoryHost:
             endpoint=Endpoint(
                 host=self.name, address=self.name, port=22, user="root", key_file=None, known_hosts="known_hosts"
             ),
-            policy=placement.SPREAD,
+            policy=SAME_SIZE,
             fgpu_per_gpu={},
             gpus=(),
             vms={VmName(vm): VmDeclaration(name=VmName(vm), slots=slots, where=WHERE) for vm in names},

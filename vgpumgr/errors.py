@@ -51,12 +51,13 @@ if TYPE_CHECKING:
 class Outcome(StrEnum):
     """The outcome of a command or of one item in it; part of the contract that scripts rely on (docs/exit-codes.md).
 
-    The first four are successes; each of the others belongs to an error. `waiting`: reconcile would change it, but something
-    in use keeps it from that, and the use ends some day.
+    Those up to `waiting` belong to no error; each of the others does. `waiting`: reconcile would change it, but something
+    in use keeps it from that, and the use ends some day. `unverified`: nothing is to be done, but its GPU could not be asked (exit 4).
     """
 
     DONE = "done"
     UNCHANGED = "unchanged"
+    UNVERIFIED = "unverified"
     WOULD_CHANGE = "would_change"
     WAITING = "waiting"
     FAILED = "failed"

@@ -24,7 +24,8 @@ DEADLINE_S = 1.0
 @pytest.fixture
 def lab(one_wiped: Lab) -> Lab:
     """kvm01 with a vGPU of vm01 on the first GPU, and one of vm02 on the second."""
-    vgpumgr(one_wiped, "attach", VM, OTHER, "--profile", "4Q", "--on", HOST)
+    for vm, gpu in ((VM, "0000:41:00.0"), (OTHER, "0000:81:00.0")):
+        vgpumgr(one_wiped, "attach", vm, "--profile", "4Q", "--on", HOST, "--gpu-id", gpu)
     return one_wiped
 
 

@@ -105,7 +105,7 @@ def test_a_ledger_that_cannot_be_read_is_said_once_and_nothing_is_made_of_it(vf_
     assert listed.error["error"] == "LedgerBroken"
 
     (gpus,) = ([row.split() for row in vgpumgr(vf_lab, "discover", HOST, code=4).out.splitlines()[1:]],)
-    assert [(row[-2], row[-1]) for row in gpus] == [("1", "?"), ("1", "?")]
+    assert [(row[-2], row[-1]) for row in gpus] == [("2", "?"), ("0", "?")]
     fits = json.loads(vgpumgr(vf_lab, "profiles", HOST, "--fits", "-o", "json", code=4).out)["profiles"]
     assert {row["fits_now"] for row in fits} == {None}
     shown = json.loads(vgpumgr(vf_lab, "show", given, "--on", HOST, "-o", "json", code=4).out)

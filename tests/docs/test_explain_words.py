@@ -30,7 +30,7 @@ _EVERYDAY = """
     a address all alone among an and are at be can close closest comes empty equal equally every first fit fits
     fixed for free from full further gib give hardware has holds in inventory is it its largest less lower mib
     more most no none not now of off offers on one only or own part place read requested running sees shared some
-    spread take taken takes than that this to until what which why would yes
+    take taken takes than that this to until what which why would yes
 """
 EVERYDAY = frozenset(_EVERYDAY.split())
 _NAMES = re.compile(

@@ -39,11 +39,11 @@ from vgpumgr.controller.results import (
 from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver import catalogue
+from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.driver.profiles import ByMemory, ByProfile, Wish, parse_memory, parse_profile
 from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
-from vgpumgr.core.plan import placement
 from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
@@ -373,7 +373,7 @@ class Fleet:
             endpoint=Endpoint(
                 host=HostName(host), address=host, port=22, user="root", key_file=None, known_hosts="known_hosts"
             ),
-            policy=placement.SPREAD,
+            policy=SAME_SIZE,
             fgpu_per_gpu={},
             gpus=(),
             vms=vms,

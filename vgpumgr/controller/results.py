@@ -339,4 +339,5 @@ class FleetResult:
     def exit_code(self) -> int:
         """The code that the command ends with."""
         codes = [error.exit_code for error in self.problems]
-        return worst_exit([*codes, 3 if self.check and self.fleet.changed else 0])
+        unread = any(one.outcome == Outcome.UNVERIFIED for _, one in self.tasks)
+        return worst_exit([*codes, 3 if self.check and self.fleet.changed else 0, 4 if unread else 0])

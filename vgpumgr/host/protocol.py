@@ -45,6 +45,10 @@ LOCK_PATH = "/root"
 # dispatcher.py, which stands alone, has the same
 DISPATCHER_SAYS = "vgpumgr dispatcher: "
 
+# what NVML may say of a GPU: it is gone from the bus, it needs a reset, or its driver is not loaded or of another version than NVML
+Fault = Literal["lost", "needs-reset", "no-driver"]
+NO_DRIVER: Final = "no-driver"
+
 # frameworks (how the driver offers vGPUs)
 FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
 MDEV_PF: Final = "mdev-pf"  # pre-Ampere: mdev types on the physical function
@@ -275,7 +279,8 @@ class GpuFact(TypedDict):
 
     `offers`: what its parents would take, each list once, since most of them are the same. `places`: where the types that the
     GPU would take now can lie; null where it is not in mixed-size mode, or that could not be read. `mig`: null if the board or its
-    driver has no MIG, or that could not be read.
+    driver has no MIG, or that could not be read. `fault`: what NVML says is wrong with the GPU or its driver; null too where there is no
+    NVML to ask.
     """
 
     pci: str
@@ -293,6 +298,7 @@ class GpuFact(TypedDict):
     places: Optional[List[PlacesFact]]
     mig: Optional[MigFact]
     scheduler: Optional[SchedulerFact]
+    fault: Optional[Fault]
 
 
 class HandleFact(TypedDict):

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from vgpumgr import names
+from vgpumgr.core.driver import asking as asking_of
 from vgpumgr.core.driver import mig, modprobe, profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
@@ -269,7 +270,7 @@ def ask(
         origin="attach",
         by=BY,
         at=AT,
-        policy="spread",
+        policy=asking_of.SAME_SIZE,
         replace=replace_it,
         gpus=gpus,
     )
@@ -304,7 +305,13 @@ def plan_attach(
     saved: domain_xml.SavedStates | None = None,
 ) -> Plan:
     view = view if saved is None else with_saved_states(view, saved, vm)
-    return attach.plan_attach(view, ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus))
+    request = ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus)
+    return attach.plan_attach(view, replace(request, policy=view.policy))
+
+
+def spreading(view: HostView) -> HostView:
+    """The view of a host whose policy is spread: of two vGPUs each is on a GPU of its own."""
+    return replace(view, policy=asking_of.SPREAD)
 
 
 def plan_detach(
@@ -660,7 +667,7 @@ def _plain(value: Any) -> Any:
 
 
 def _gpu_fact(item: Gpu) -> Any:
-    own = ("pci", "uuid", "name", "pci_id", "framework", "problem", "mode", "numa_node", "framebuffer_mib")
+    own = ("pci", "uuid", "name", "pci_id", "framework", "problem", "fault", "mode", "numa_node", "framebuffer_mib")
     of_type = ("id", "name", "max", "framebuffer_mib", "mig_profile")
     of_vgpu = ("uuid", "type_id", "type_name", "placement_id", "gpu_instance")
     return {

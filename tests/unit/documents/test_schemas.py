@@ -200,8 +200,8 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     assert defined("mode", "enum") == [*model.MODES, None]
     assert defined("vgpu", "properties", "origin", "enum") == [*typing.get_args(vgpu.Whose), None]
     assert claim["state"]["enum"] == [claims.PENDING, claims.BOUND, claims.LEAVING]
-    assert host["policy"]["enum"] == list(model.POLICIES)
-    assert slot["policy"]["enum"] == [*model.POLICIES, None]
+    assert host["policy"]["enum"] == list(asking.PLACEMENTS)
+    assert slot["policy"]["enum"] == [*asking.PLACEMENTS, None]
     assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*asking.WAYS, None]
     assert slot["compute"]["enum"] == [*scheduler.POLICIES, None]
     assert file["state"]["enum"] == [*install_files.FileState]

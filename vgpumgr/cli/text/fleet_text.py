@@ -111,7 +111,7 @@ def closing(result: FleetResult, elapsed_s: float, then: str | None = None) -> I
         )
         return
     hosts = words.counted(len(result.fleet.plans), "host")
-    if not result.fleet.changed and not failed and not result.errors:
+    if not result.fleet.changed and not failed and not result.errors and is_good(outcomes):
         yield f"{hosts}: {_wanted(task_results)}{_waiting(outcomes.count(Outcome.WAITING))}."
         return
     yield f"{hosts} in {elapsed_s:.1f} s: {tally(outcomes) or 'nothing to do'}{unread(result.fleet)}."

@@ -15,6 +15,7 @@ _WORDS: Final = {
     Outcome.WOULD_CHANGE: "would change",
     Outcome.UNCHANGED: "unchanged",
     Outcome.WAITING: "waiting",
+    Outcome.UNVERIFIED: "unverified",
     Outcome.REFUSED: "refused",
     Outcome.UNKNOWN_VM: "unknown VM",
     Outcome.USAGE: "invalid",

@@ -193,7 +193,10 @@ def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.Vgp
     failed = error or planned.refused
     if failed is not None:
         return TaskResult(planned=planned, outcome=failed.outcome, error=failed)
-    return TaskResult(planned=planned, outcome=outcome if planned.steps else errors.Outcome.UNCHANGED, error=None)
+    if planned.steps:
+        return TaskResult(planned=planned, outcome=outcome, error=None)
+    idle = errors.Outcome.UNCHANGED if planned.unverified is None else errors.Outcome.UNVERIFIED
+    return TaskResult(planned=planned, outcome=idle, error=None)
 
 
 def _not_converged(host: HostName, left: dict[Task, tuple[Step, ...]]) -> errors.NotConverged:

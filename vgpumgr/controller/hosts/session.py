@@ -115,6 +115,7 @@ class Session:
             excluded_vfs=self.declaration.excluded_vfs,
             even_if_it_will_not_start=self.declaration.even_if_it_will_not_start,
             fgpu_per_gpu=self.declaration.fgpu_per_gpu,
+            policy=self.declaration.policy,
         )
 
 

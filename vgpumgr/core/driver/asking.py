@@ -20,6 +20,14 @@ MIG: Final = "mig"
 TIME_SLICED: Final = "time-sliced"
 WAYS: tuple[Way, ...] = (MIG, TIME_SLICED)
 
+Placement = Literal["same-size", "spread"]
+SAME_SIZE: Final = "same-size"
+SPREAD: Final = "spread"
+PLACEMENTS: tuple[Placement, ...] = (SAME_SIZE, SPREAD)
+"""Which of the GPUs that can take a vGPU gets it. By same-size, one in equal-size mode that already has its size, the fullest first;
+then, and always by spread, the one of which the smallest share is allocated.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from vgpumgr.core.driver import profiles, scheduler
-from vgpumgr.core.driver.asking import AMOUNTS, OF_AMOUNTS, WAYS, WAYS_TO_ASK
+from vgpumgr.core.driver.asking import AMOUNTS, OF_AMOUNTS, PLACEMENTS, SAME_SIZE, WAYS, WAYS_TO_ASK
 from vgpumgr.core.driver.profiles import MOST_FGPU, SERIES, ByFgpu, ByMemory, ByMigProfile, ByProfile, ByShare
 from vgpumgr.core.inventory import reading
-from vgpumgr.core.inventory.model import POLICIES, SlotDeclaration, VmDeclaration
+from vgpumgr.core.inventory.model import SlotDeclaration, VmDeclaration
 from vgpumgr.errors import BadName
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.core.driver.asking import Way
+    from vgpumgr.core.driver.asking import Placement, Way
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.inventory.located import Member, Table, Value
-    from vgpumgr.core.inventory.model import Placement
     from vgpumgr.core.inventory.reading import Word
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
@@ -28,6 +27,10 @@ OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste
 _KEYS = (*WAYS_TO_ASK, *OPTIONS)
 _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
+
+
+# Policies that are only planned, named so that they are refused as what they are.
+_PLANNED: Final = ("pack", "least-fragmentation", "numa")
 
 
 class _Options(TypedDict):
@@ -85,10 +88,6 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
     reading.check_keys(table, _KEYS, what, report)
     options = _read_options(slot, table, report)
     wish = _read_wish(member, table, what, report, usable=options["usable"] is True)
-    if options["policy"] not in {None, "spread"}:
-        report.finding(
-            table["policy"].where, f"{what}: policy {options['policy']} is not implemented yet; spread is used"
-        )
     return None if wish is None else SlotDeclaration(slot=slot, wish=wish, where=member.where, **options)
 
 
@@ -162,7 +161,7 @@ def _read_options(slot: Slot, table: Table, report: Report) -> _Options:
     waste = table.get("max_waste")
     usable = table.get("usable")
     return _Options(
-        policy=choice("policy", POLICIES),
+        policy=read_policy(table["policy"].value, "policy", report) if "policy" in table else None,
         gpu_id=read_gpu(table["gpu_id"].value, "gpu_id", report) if "gpu_id" in table else None,
         prefer=choice("prefer", WAYS),
         only=choice("only", WAYS),
@@ -170,6 +169,18 @@ def _read_options(slot: Slot, table: Table, report: Report) -> _Options:
         max_waste_pct=reading.read_whole(waste.value, "max_waste", report, low=0, high=100) if waste else None,
         usable=reading.read_switch(usable.value, "usable", report) if usable else None,
     )
+
+
+def read_policy(value: Value, what: str, report: Report) -> Placement | None:
+    """A placement policy. Those that are only planned are refused by their names: one that is ignored would promise what is not done."""
+    if value.data in _PLANNED:
+        report.problem(
+            value.where,
+            f"{what}: vgpumgr does not place by {value.data} yet",
+            f"write {' or '.join(PLACEMENTS)}, or leave it out ({SAME_SIZE})",
+        )
+        return None
+    return reading.read_choice(value, what, PLACEMENTS, report)
 
 
 def read_gpu(value: Value, what: str, report: Report) -> PciAddress | GpuUuid | None:

@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.inventory import asks, connection, gpus, reading, templates, whose
 from vgpumgr.core.inventory.groups import build_tree
 from vgpumgr.core.inventory.located import Location
-from vgpumgr.core.inventory.model import DEFAULT_POLICY, POLICIES, HostDeclaration, Inventory, Placement
+from vgpumgr.core.inventory.model import HostDeclaration, Inventory
 from vgpumgr.core.inventory.patterns import Roster
 from vgpumgr.core.inventory.precedence import Precedence, guard_not_empty, read_variable_files
 from vgpumgr.core.inventory.report import Report
@@ -21,7 +22,7 @@ from vgpumgr.names import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from vgpumgr.core.driver.asking import FgpuUnits
+    from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.inventory.groups import Host, Tree
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
     from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, VmDeclaration, Whose
@@ -240,10 +241,7 @@ class _Declared:
         self.sites[key] = site
 
     def _read_policy(self, value: Value) -> Placement:
-        policy = reading.read_choice(value, "vgpumgr_policy", POLICIES, self.report)
-        if policy not in {None, DEFAULT_POLICY}:
-            self.report.finding(value.where, f"policy {policy} is not implemented yet; {DEFAULT_POLICY} is used")
-        return policy or DEFAULT_POLICY
+        return asks.read_policy(value, "vgpumgr_policy", self.report) or SAME_SIZE
 
 
 def _build_hosts(
@@ -273,7 +271,7 @@ def _build_host(
     return HostDeclaration(
         name=host.name,
         endpoint=endpoint,
-        policy=declared.policies.get(keys.get("vgpumgr_policy", 0), DEFAULT_POLICY),
+        policy=declared.policies.get(keys.get("vgpumgr_policy", 0), SAME_SIZE),
         fgpu_per_gpu=declared.fgpu.get(keys.get("vgpumgr_fgpu_per_gpu", 0), {}),
         gpus=declared.gpus.get(keys.get("vgpumgr_gpus", 0), ()),
         boards=declared.boards.get(keys.get("vgpumgr_boards", 0), ()),

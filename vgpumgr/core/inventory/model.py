@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from vgpumgr.core.driver import asking
 from vgpumgr.core.driver.asking import Conditions
@@ -14,7 +14,7 @@ from vgpumgr.names import HostName, VmName, nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from vgpumgr.core.driver.asking import FgpuUnits, Way
+    from vgpumgr.core.driver.asking import FgpuUnits, Placement, Way
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
     from vgpumgr.core.inventory.located import Location
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.names import GpuUuid, PciAddress, Slot
 
-Placement = Literal["spread", "pack", "least-fragmentation", "numa"]
-DEFAULT_POLICY: Final = "spread"
-POLICIES: tuple[Placement, ...] = ("spread", "pack", "least-fragmentation", "numa")
 MODES: tuple[Mode, ...] = ("equal-size", "mixed-size", "mig")
 
 

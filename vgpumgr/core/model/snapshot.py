@@ -26,6 +26,9 @@ MDEV_PF: Final = "mdev-pf"
 MDEV_VF: Final = "mdev-vf"
 VENDOR_VFIO: Final = "vendor-vfio"
 
+Fault = Literal["lost", "needs-reset", "no-driver"]
+"""What NVML says is wrong with a GPU: it is gone from the bus, it needs a reset, or its driver does not answer."""
+
 Mode = Literal["equal-size", "mixed-size", "mig"]
 SizeMode = Literal["equal-size", "mixed-size"]
 EQUAL_SIZE: Final = "equal-size"
@@ -147,6 +150,7 @@ class Gpu:
     parents: tuple[Parent, ...]
     scheduler: SchedulerState | None
     problem: str | None = None
+    fault: Fault | None = None
     places: Mapping[int, Places] | None = None
     mig: Mig | None = None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from vgpumgr.core.driver.asking import FgpuUnits
+    from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
     from vgpumgr.core.model.snapshot import Active, HostSnapshot, Vgpu
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 CANNOT_TELL = "cannot tell"  # begins each line about evidence that could not be read
 
 FindingKind = Literal[
-    "at-stake",
     "blocked-write",
     "claim-without-entry",
     "clock",
@@ -32,6 +32,7 @@ FindingKind = Literal[
     "foreign",
     "gone",
     "granted",
+    "ill",
     "initramfs",
     "journal",
     "leaving",
@@ -45,7 +46,6 @@ FindingKind = Literal[
     "may-not-start",
     "modprobe",
     "moved",
-    "not-implemented",
     "not-served",
     "nvml-silent",
     "other-site",
@@ -75,7 +75,7 @@ SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", 
 """Findings that the task of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset(
-    {"will-not-start", "may-not-start", "not-implemented", "granted", "placements", "pending-restart", "cordoned"}
+    {"will-not-start", "may-not-start", "granted", "placements", "pending-restart", "cordoned"}
 )
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 
@@ -99,8 +99,9 @@ class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
     `saved` is what could come back, for VMs that have a managed-save image or snapshots. None: it was not read, since only
-    steps that free a vGPU need it. Three settings are the inventory's: `excluded_vfs`, on which nothing new is created,
-    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with, and `fgpu_per_gpu`, what one fGPU is on a board.
+    steps that free a vGPU need it. Four settings are the inventory's: `excluded_vfs`, on which nothing new is created,
+    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with, `fgpu_per_gpu`, what one fGPU is on a board, and
+    `policy`, which GPU a vGPU gets where a slot asks for no other.
     `planned`: the slots whose vGPUs were made by plans that this view comes from (core/plan/simulate.py), and not read.
     """
 
@@ -111,6 +112,7 @@ class HostView:
     excluded_vfs: frozenset[PciAddress] = frozenset()
     even_if_it_will_not_start: bool = False
     fgpu_per_gpu: FgpuUnits = field(default_factory=dict)
+    policy: Placement = SAME_SIZE
     planned: frozenset[tuple[VmUuid, Slot]] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:

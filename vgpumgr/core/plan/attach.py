@@ -99,7 +99,6 @@ def _plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
         steps=tuple(steps),
         findings=(
             *ownership.missing_ledger(view),
-            *_policy_findings(view, request, placed),
             *_silent_findings(view, target, steps),
             *attach_findings(view, domain, request.slot, target),
             *(() if request.live else restart.planned(view, domain, target)),
@@ -151,15 +150,6 @@ def _mending(
     steps = tuple(_attach_steps(view, domain, request, target, expect))
     blocked_write.guard(view.snapshot, steps)
     return target, placed, steps
-
-
-def _policy_findings(
-    view: HostView, request: targets.AttachRequest, placed: placement.Placed | None
-) -> tuple[Finding, ...]:
-    if placed is None or request.policy == placement.SPREAD:
-        return ()
-    text = f"policy {request.policy} is not implemented yet; {placement.SPREAD} was used"
-    return (Finding(kind="not-implemented", host=view.snapshot.host, text=text),)
 
 
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:

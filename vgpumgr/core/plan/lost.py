@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import EQUAL_SIZE
 from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
@@ -66,25 +66,6 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
                 f"({where}: {places[0].why}): {way_out(facts)}"
             )
             found.append(Finding(kind=KIND, host=facts.host, text=text))
-    return tuple(found)
-
-
-def at_stake(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each GPU whose virtual functions hold types: what the driver would lose if SR-IOV were turned off or a VF unbound.
-
-    Its resource manager learns of neither (NVIDIA's open kernel part 525.85.07, run on 5.19 over a stub): a VF that had an idle
-    type takes none afterwards, and if a VM holds one, the operation hangs in the kernel for good.
-    """
-    found: list[Finding] = []
-    for gpu in facts.gpus:
-        held = [parent.pci for parent in gpu.parents if parent.vgpus] if gpu.framework == VENDOR_VFIO else []
-        if held:
-            shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else "")
-            text = (
-                f"{facts.host}: GPU {gpu.pci} has vGPUs on {shown}: before SR-IOV is turned off, or a virtual function unbound "
-                "(sriov-manage -d, managed='yes'), detach them, or the driver loses those functions until it is loaded again"
-            )
-            found.append(Finding(kind="at-stake", host=facts.host, text=text))
     return tuple(found)
 
 

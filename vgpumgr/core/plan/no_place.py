@@ -18,6 +18,7 @@ class Cause(Enum):
 
     NO_VGPUS = "the GPU offers none"
     CORDONED = "a person keeps new vGPUs from it"
+    ILL = "NVML says that the GPU does not work"
     PASSED_THROUGH = "a VM has the GPU whole"
     NO_GPU_UUID = "the GPU cannot be named"
     OTHER_MODE = "the GPU's mode is not served"

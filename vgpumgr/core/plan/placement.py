@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver.asking import SAME_SIZE, SPREAD
 from vgpumgr.core.driver.profiles import ByProfile, last_word
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.plan import fits, free_places, instances, resolve, room, takes
@@ -15,15 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
-    from vgpumgr.core.driver.asking import Grant
+    from vgpumgr.core.driver.asking import Grant, Placement
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.model.mig import MigPlace
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, VgpuType
     from vgpumgr.core.plan.instances import Home
     from vgpumgr.core.plan.resolve import Ask, Choice
     from vgpumgr.names import PciAddress
-
-SPREAD: Final = "spread"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +74,21 @@ class Candidate:
     share: Fraction
     passed: tuple[tuple[VgpuType, Refusal], ...] = ()
     preferred: bool = True
+    policy: Placement = SAME_SIZE
 
     @property
-    def order(self) -> tuple[bool, Fraction, Fraction, PciAddress]:
-        return not self.preferred, self.choice.excess, self.share, self.gpu.pci
+    def takes_one_size(self) -> bool:
+        return self.gpu.mode in (observed.EQUAL_SIZE, None)
+
+    @property
+    def keeps_its_size(self) -> bool:
+        """Whether the policy wants this GPU filled up: in equal-size mode, with vGPUs of this size, it takes nothing else anyhow."""
+        return self.policy == SAME_SIZE and bool(self.share) and self.takes_one_size
+
+    @property
+    def order(self) -> tuple[bool, Fraction, bool, Fraction, PciAddress]:
+        share = -self.share if self.keeps_its_size else self.share
+        return not self.preferred, self.choice.excess, not self.keeps_its_size, share, self.gpu.pci
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +159,8 @@ def consider(
     """Hold a wish against every GPU, and put those that can take it in order.
 
     `among` limits the choice to these GPUs. `barred` says of a function why it must not be used, whatever is on it now; None if it
-    may. GPUs divided as preferred come first. Of the types that they can take now, the closest to the wish comes first. Then the policy is spread: the GPU with the
-    smallest allocated share, the lowest PCI address among equals; on
-    it the first free parent after the one in the GPU's newest entry, so that a virtual function which accepts a vGPU and then
+    may. GPUs divided as preferred come first. Of the types that they can take now, the closest to the wish comes first. Then comes the
+    policy (asking.PLACEMENTS), and the lowest PCI address among equals; on the GPU the first free parent after the one in the GPU's newest entry, so that a virtual function which accepts a vGPU and then
     fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
     candidates: list[Candidate] = []
@@ -193,6 +202,7 @@ def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: takes.Barred)
             share=there.share,
             passed=tuple(passed),
             preferred=resolve.is_preferred(gpu, ask.conditions),
+            policy=ask.policy,
         )
     # Of a GPU that is bound to one size, what that size meets says more than what the others do.
     return next((one for _, one in passed if one.cause is not Cause.OTHER_SIZE), passed[0][1])
@@ -209,6 +219,10 @@ def why_behind(best: Candidate, other: Candidate) -> str:
     if other.choice.excess != best.choice.excess:
         wastes = f"{resolve.percent(other.choice.waste)} waste, not {resolve.percent(best.choice.waste)}"
         return f"further from the wish: {wastes}"
+    if best.keeps_its_size and not other.keeps_its_size:
+        return "kept for other sizes: the first one has this size already"
+    if best.keeps_its_size and other.share != best.share:
+        return f"less full: {resolve.percent(other.share)} of it is allocated, not {resolve.percent(best.share)}"
     if other.share != best.share:
         return f"less empty: {resolve.percent(other.share)} of it is allocated, not {resolve.percent(best.share)}"
     return "equally close and equally empty: the lower address comes first"
@@ -229,10 +243,17 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
     closest = [one for one in candidates if one.choice.excess == best.choice.excess]
     if len(closest) == 1:
         return f"the closest fit: {_instead(snapshot, others[0])}"
+    if best.keeps_its_size:
+        full = [one for one in closest if one.keeps_its_size]
+        alike = len(full) > 1 and full[1].share == best.share
+        if len(full) == 1:
+            return "same size: the only GPU that has vGPUs of this size already"
+        return f"same size: the {'first' if alike else 'fullest'} of {len(full)} GPUs that have this size already"
+    policy = "spread: " if best.policy == SPREAD else ""
     if best.share == closest[1].share:
-        return f"spread: the first of {len(closest)} GPUs that are equally empty"
+        return f"{policy}the first of {len(closest)} GPUs that are equally empty"
     word = "emptier" if len(closest) == 2 else "emptiest"
-    return f"spread: the {word} of {len(closest)} GPUs"
+    return f"{policy}the {word} of {len(closest)} GPUs"
 
 
 def _instead(snapshot: HostSnapshot, other: Candidate) -> str:

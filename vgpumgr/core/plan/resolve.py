@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, Conditions, FgpuMemory, Grant
+from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, SAME_SIZE, Conditions, FgpuMemory, Grant
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
 from vgpumgr.core.model.snapshot import MIG as MIG_MODE
 from vgpumgr.core.plan import instances
@@ -22,7 +22,7 @@ from vgpumgr.core.plan.no_place import Cause, Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits
+    from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits, Placement
     from vgpumgr.core.driver.profiles import Amount, Profile, TypeName, Wish
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A wish with all that says what it means. `before`: what it was granted already, which stands for fGPUs whatever the unit is now."""
+    """A wish with all that says what it means, and by which policy it is placed.
+
+    `before`: what it was granted already, which stands for fGPUs whatever the unit is now.
+    """
 
     wish: Wish
     conditions: Conditions
     units: FgpuUnits
     before: Grant | None = None
+    policy: Placement = SAME_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import blocked_write, cordons, instances, lost
+from vgpumgr.core.plan import blocked_write, cordons, health, instances, lost
 from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.core.plan.room import Room, room_of
 
@@ -126,6 +126,8 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
     """Why nothing can be created on a GPU, whatever the request; None if something can."""
     if gpu.framework is None:
         return Refusal(Cause.NO_VGPUS, f"offers no vGPUs: {gpu.problem}")
+    if (sick := health.ill(gpu)) is not None:
+        return sick
     if gpu.uuid is None:
         return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
     if not gpu.types:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import asking, profiles
-from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS
+from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, SAME_SIZE
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
@@ -21,7 +21,7 @@ from vgpumgr.core.plan.resolve import Ask
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.driver.asking import Conditions, Grant
+    from vgpumgr.core.driver.asking import Conditions, Grant, Placement
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
@@ -46,7 +46,7 @@ class AttachRequest:
     origin: claims.Origin
     by: str
     at: str
-    policy: str
+    policy: Placement
     replace: bool = False
     gpus: tuple[str, ...] | None = None
     site: str | None = None
@@ -61,7 +61,7 @@ class AttachRequest:
         return (*profiles.options(self.wish), *asking.options(self.conditions))
 
 
-def request_of(domain: Domain, claim: Claim, *, policy: str = placement.SPREAD) -> AttachRequest:
+def request_of(domain: Domain, claim: Claim, *, policy: Placement = SAME_SIZE) -> AttachRequest:
     """The attach that a claim came from."""
     return AttachRequest(
         vm=domain.uuid,
@@ -110,7 +110,13 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
     """The request as the resolver takes it. What a claim with the same wish was granted stands for its fGPUs."""
     same = claim is not None and profiles.same_wish(claim.wish, request.wish)
     before = claim.grant if claim is not None and same else None
-    return Ask(wish=request.wish, conditions=request.conditions, units=view.fgpu_per_gpu, before=before)
+    return Ask(
+        wish=request.wish,
+        conditions=request.conditions,
+        units=view.fgpu_per_gpu,
+        before=before,
+        policy=request.policy,
+    )
 
 
 def find_target(

@@ -24,6 +24,7 @@ from vgpumgr.core.report import findings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from vgpumgr.core.driver.asking import Placement
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu, Vgpu
@@ -43,7 +44,7 @@ class AdoptRequest:
     vgpus: tuple[MdevUuid | PciAddress, ...]
     by: str
     at: str
-    policy: str
+    policy: Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
     )
 
 
-def _claimed(view: HostView, after: HostView, policy: str) -> Iterator[plans.Plan]:
+def _claimed(view: HostView, after: HostView, policy: Placement) -> Iterator[plans.Plan]:
     """What claims without hardware or an entry ask for: who adopts a host says that they are right. What cannot be made is left."""
     for domain in sorted(view.domains, key=lambda one: one.name):
         for claim in tasks.own_claims(view, domain):

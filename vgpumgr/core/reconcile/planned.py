@@ -27,13 +27,15 @@ _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 class PlannedTask:
     """One task: its plan, or why it was refused. `drift` says why there are steps.
 
-    Both are set if a declaration is refused but what the slot had before is kept intact.
+    Both are set if a declaration is refused but what the slot had before is kept intact. `unverified`: why nobody can say that it is as
+    wanted, although there is nothing to do.
     """
 
     task: Task
     plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | InstancePlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
+    unverified: str | None = None
 
     @property
     def steps(self) -> tuple[plan_steps.Step, ...]:

@@ -10,7 +10,7 @@ from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import attach, detach, gpu_choice, ownership, targets
+from vgpumgr.core.plan import attach, detach, gpu_choice, health, ownership, targets
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile import tasks, waiting
@@ -51,7 +51,12 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
         )
     except errors.VgpumgrError as error:
         return _kept(view, declared, domain, task, error)
-    return PlannedTask(task=task, plan=plan, drift=drifts.of_slot(view, domain, task.slot, request.wish, plan))
+    return PlannedTask(
+        task=task,
+        plan=plan,
+        drift=drifts.of_slot(view, domain, task.slot, request.wish, plan),
+        unverified=health.why_unverified(view.snapshot, plan.target),
+    )
 
 
 def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: targets.AttachRequest) -> Plan:

@@ -220,7 +220,7 @@ def _unread_row(question: Question, host: HostName, why: str) -> GpuRow:
 
 
 def _answers(view: HostView, question: Question, barred: Barred, catalogue: Catalogue) -> Iterator[GpuRow]:
-    ask = resolve.Ask(wish=question.wish, conditions=question.conditions, units=view.fgpu_per_gpu)
+    ask = resolve.Ask(wish=question.wish, conditions=question.conditions, units=view.fgpu_per_gpu, policy=view.policy)
     for gpu in sorted(view.snapshot.gpus, key=lambda gpu: gpu.pci):
         found = how_many.how_many(view, gpu, ask, barred)
         if found.cause is Cause.NO_SUCH_TYPE or (not gpu.types and _is_another_board(gpu, question.wish, catalogue)):

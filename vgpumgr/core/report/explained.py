@@ -97,7 +97,7 @@ def of_host(view: HostView, asked: Asked) -> HostAnswer:
     """What each GPU of a host has for the wish."""
     gpus = [gpu for gpu in view.snapshot.gpus if asked.gpu_id in (None, gpu.pci, gpu.uuid)]
     barred = sharing.barred_functions(view)
-    ask = resolve.Ask(wish=asked.wish, conditions=asked.conditions, units=view.fgpu_per_gpu)
+    ask = resolve.Ask(wish=asked.wish, conditions=asked.conditions, units=view.fgpu_per_gpu, policy=view.policy)
     found = placement.consider(view.snapshot, ask, among=gpus, barred=barred)
     answers = [_able(view, found, at) for at in range(len(found.candidates))]
     answers += [_answer(view, gpu, why=refusal.text) for gpu, refusal in found.refused]

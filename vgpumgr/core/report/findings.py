@@ -18,6 +18,7 @@ from vgpumgr.core.plan import (
     blocked_write,
     cordons,
     detach,
+    health,
     lost,
     modes,
     ownership,
@@ -54,6 +55,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
     found = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
+    found += health.findings(view.snapshot)
     found += places.findings(view.snapshot)
     found += cordons.findings(view.snapshot)
     found += _managed(view)

@@ -215,6 +215,7 @@ def _gpu_fact(
         "places": nvml.places,
         "mig": nvml.mig,
         "scheduler": nvml.scheduler,
+        "fault": report.fault or nvml.fault,
     }
 
 

@@ -11,7 +11,9 @@ from ..files import Unknowns
 from ..protocol import (
     MIG,
     MIXED_SIZE,
+    NO_DRIVER,
     ActiveFact,
+    Fault,
     FrameworkName,
     MigFact,
     MigProfileFact,
@@ -39,11 +41,15 @@ class GpuQuery(NamedTuple):
     listed: FrozenSet[int] = frozenset()
 
 
+_NO_DRIVER = (9, 18)  # DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH (nvml.h)
+_FAULTS: Dict[int, Fault] = {15: "lost", 16: "needs-reset"}  # GPU_IS_LOST, RESET_REQUIRED
+
+
 class NvmlGpu(NamedTuple):
     """What could not be read is null (and noted); types, active and scheduler are also null if they were not wanted, and
     places where the GPU is not in mixed-size mode. `type_mig`: by the id of a type, empty where the GPU knows no MIG.
 
-    `silent` says why `active` could not be read.
+    `silent` says why `active` could not be read; `fault`: what NVML says is wrong with the GPU itself.
     """
 
     uuid: Optional[str] = None
@@ -57,14 +63,16 @@ class NvmlGpu(NamedTuple):
     type_mig: Dict[int, TypeMig] = {}  # noqa: RUF012 -- nobody changes it
     scheduler: Optional[SchedulerFact] = None
     silent: Optional[str] = None
+    fault: Optional[Fault] = None
 
 
 class NvmlReport(NamedTuple):
-    """`version` is NVML's own; `failure` says why nothing at all could be read."""
+    """`version` is NVML's own; `failure` says why nothing at all could be read, `fault` whether that is the driver."""
 
     version: Optional[str]
     failure: Optional[str]
     gpus: Dict[str, NvmlGpu]
+    fault: Optional[Fault] = None
 
 
 def load_binding() -> Any:
@@ -88,7 +96,7 @@ def read_nvml(
     try:
         library.nvmlInit()
     except library.NVMLError as error:
-        return NvmlReport(version=None, failure="NVML: {}".format(error), gpus={})
+        return NvmlReport(None, "NVML: {}".format(error), {}, NO_DRIVER if error.value in _NO_DRIVER else None)
     try:
         version = _Reader(library, unknown, pause).ask("versions.nvml", library.nvmlSystemGetNVMLVersion)
         gpus = {gpu.pci: _Reader(library, unknown.of(gpu.pci), pause).gpu(gpu) for gpu in requests}
@@ -107,12 +115,14 @@ class _Reader:
         self._nvml = library
         self._unknown = unknown
         self._pause = pause
+        self._fault: Optional[Fault] = None
 
     def ask(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return call(*arguments)
         except self._nvml.NVMLError as error:
             self._unknown.add(what, "NVML: {}".format(error))
+            self._fault = self._fault or _FAULTS.get(error.value)
         except Exception as error:  # noqa: BLE001 -- bugs in the binding must not hide what sysfs shows
             self._unknown.add(what, "binding: {}: {}".format(type(error).__name__, error))
         return None
@@ -121,7 +131,7 @@ class _Reader:
         before = len(self._unknown.rows)
         handle = self.ask("nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, requests.pci)
         if handle is None:
-            return NvmlGpu(silent=self._unknown.rows[before]["why"])
+            return NvmlGpu(silent=self._unknown.rows[before]["why"], fault=self._fault)
         memory = self.ask("framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
         mig, mode = self._modes(handle)
         found = NvmlGpu(
@@ -139,7 +149,7 @@ class _Reader:
                 type_mig={number: self._type_mig(handle, number, fact["profiles"] or []) for number in sorted(ids)},
             )
         if requests.framework is None:
-            return found
+            return found._replace(fault=self._fault)
         scheduler = None
         if found.mode != MIG:  # in which no scheduler shares the whole GPU (nvml.h: NOT_SUPPORTED)
             scheduler, _ = self._attempt("scheduler", lambda: read_scheduler(self._nvml, handle))
@@ -147,7 +157,7 @@ class _Reader:
         places = None
         if found.mode == MIXED_SIZE:
             places, _ = self._attempt("places", lambda: self._places(handle))
-        return found._replace(scheduler=scheduler, active=active, places=places, silent=why)
+        return found._replace(scheduler=scheduler, active=active, places=places, silent=why, fault=self._fault)
 
     def _modes(self, handle: Any) -> Tuple[Optional[Switch], Optional[Mode]]:
         """MIG's, null also where the GPU does not know it, and the GPU's."""
@@ -168,6 +178,7 @@ class _Reader:
             return call(), None
         except NvmlFailed as failed:
             why = "NVML: {}".format(failed.text)
+            self._fault = self._fault or _FAULTS.get(failed.code)
         except Exception as error:  # noqa: BLE001 -- as in `ask`
             why = "binding: {}: {}".format(type(error).__name__, error)
         self._unknown.add(what, why)

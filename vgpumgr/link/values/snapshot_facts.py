@@ -119,6 +119,7 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
         parents=tuple(sorted((_parent(parent, offers) for parent in row["parents"]), key=_parent_order)),
         scheduler=maybe(row["scheduler"], parse_scheduler),
         problem=row["problem"],
+        fault=row["fault"],
         places=maybe(row["places"], lambda found: {one["type_id"]: _places(one) for one in found}),
         mig=maybe(row["mig"], mig_facts.parse),
     )

@@ -39,7 +39,7 @@ def on(view: HostView, pci: str) -> list[str]:
 
 def two() -> HostView:
     """A GPU with vm01's vGPU, and one with vm02's."""
-    view = builders.attached(builders.attached(builders.host_of(MDEV_VF), "vm01"), "vm02")
+    view = builders.attached(builders.attached(builders.spreading(builders.host_of(MDEV_VF)), "vm01"), "vm02")
     assert (on(view, FIRST), on(view, SECOND)) == (["vm01"], ["vm02"])
     return view
 

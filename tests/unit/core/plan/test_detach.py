@@ -288,7 +288,7 @@ def test_evidence_that_could_not_be_read_is_use(what: str, why: str | None, line
 
 @EVERY_FRAMEWORK
 def test_a_gpu_of_which_nvml_does_not_tell_holds_up_its_own_vgpus_alone(framework: FrameworkName) -> None:
-    view = builders.attached(builders.attached(builders.host_of(framework)), "vm02")
+    view = builders.attached(builders.attached(builders.spreading(builders.host_of(framework))), "vm02")
     first, second = (item.pci for item in view.snapshot.gpus)
     assert [builders.entry_of(view, vm).vgpu.gpu for vm in ("vm01", "vm02")] == [first, second]
     blind = replace(view, snapshot=replace(view.snapshot, silent={second: "NVML: GPU is lost"}))

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.dose import dose
 from tests.unit.core import builders
+from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
-from vgpumgr.core.plan import attach, free_places, lost, placement, places, simulate, targets
+from vgpumgr.core.plan import attach, free_places, lost, places, simulate, targets
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.reconcile import adopt
 from vgpumgr.core.report import findings
@@ -150,7 +151,7 @@ def test_after_a_lost_ledger_what_is_entered_again_is_entered_where_it_lies() ->
     view = builders.change_gpus(builders.attached(host(), "vm01", "4Q"), lambda gpu: moved(gpu, 20))
     lost = builders.with_snapshot(view, ledger=())
     (vf,) = (vgpu.parent for gpu in lost.snapshot.gpus for vgpu in gpu.vgpus)
-    request = adopt.AdoptRequest(vgpus=(vf,), by=builders.BY, at=builders.AT, policy=placement.SPREAD)
+    request = adopt.AdoptRequest(vgpus=(vf,), by=builders.BY, at=builders.AT, policy=SAME_SIZE)
     plan = adopt.plan_adopt(lost, request)
     assert [step.verb for step in plan.steps] == ["enter_vgpu", "bind_claim"]
     assert where(simulate.apply(lost, plan.steps), "vm01") == 20
@@ -311,13 +312,3 @@ def test_a_physical_function_that_offers_too_few_has_lost_instances_and_takes_ot
     assert (place.parent, place.instances) == (gpu.pci, 2)
     assert lost.lost_parents(view.snapshot, view.snapshot.gpus[0]) == frozenset()
     assert "has lost 2 vGPUs of GPU" in lost.findings(view.snapshot)[0].text
-
-
-def test_what_sriov_off_would_lose_is_told_of_vendor_vfio_alone_and_only_where_there_is_something() -> None:
-    empty = builders.host_of(VENDOR_VFIO, gpus=1)
-    assert lost.at_stake(empty.snapshot) == ()
-    view = builders.attached(empty)
-    (found,) = lost.at_stake(view.snapshot)
-    assert "before SR-IOV is turned off, or a virtual function unbound" in found.text
-    assert builders.hardware_of(view).parent in found.text
-    assert lost.at_stake(builders.attached(builders.host_of(MDEV_VF, gpus=1)).snapshot) == ()

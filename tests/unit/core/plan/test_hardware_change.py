@@ -44,7 +44,7 @@ def swapped(view: HostView) -> HostView:
 
 def two_slots(framework: FrameworkName) -> HostView:
     """vm01 has a vGPU on each of two cards, which were swapped since: each slot's address is the other's by now."""
-    view = builders.attached(builders.attached(builders.host_of(framework)), slot="vgpu1")
+    view = builders.attached(builders.attached(builders.spreading(builders.host_of(framework))), slot="vgpu1")
     assert builders.entry_of(view).vgpu.gpu_uuid != builders.entry_of(view, slot="vgpu1").vgpu.gpu_uuid
     return swapped(view)
 

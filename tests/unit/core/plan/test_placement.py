@@ -17,6 +17,7 @@ from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.plan import attach, fits, placement, resolve, room, simulate
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.asking import Placement
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
 
@@ -26,7 +27,7 @@ def profile(text: str) -> profiles.Profile:
 
 
 def place(view: HostView, text: str) -> placement.Placed | placement.NoPlace:
-    return placement.place(view.snapshot, builders.asking(text))
+    return placement.place(view.snapshot, replace(builders.asking(text), policy=view.policy))
 
 
 def placed(view: HostView, text: str = "4Q") -> placement.Placed:
@@ -50,7 +51,7 @@ def refusal(view: HostView, vm: str, text: str) -> str:
 
 
 def test_spread_takes_the_emptier_gpu_and_says_so() -> None:
-    view = builders.host_of(MDEV_VF)
+    view = builders.spreading(builders.host_of(MDEV_VF))
     assert (placed(view).gpu.pci, placed(view).why) == (
         "0000:41:00.0",
         "spread: the first of 2 GPUs that are equally empty",
@@ -58,7 +59,7 @@ def test_spread_takes_the_emptier_gpu_and_says_so() -> None:
     view = builders.attached(view)
     assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "spread: the emptier of 2 GPUs")
     assert (placed(view).ordinal, placed(view).maximum) == (1, 12)
-    three = builders.host_of(MDEV_VF, gpus=3)
+    three = builders.spreading(builders.host_of(MDEV_VF, gpus=3))
     assert placed(builders.attached(three)).why == "spread: the first of 3 GPUs that are equally empty"
     three = builders.attached(builders.attached(three), "vm02")
     assert placed(three).why == "spread: the emptiest of 3 GPUs"
@@ -89,12 +90,41 @@ def test_emptiness_is_the_share_of_the_maximum_not_mib() -> None:
     assert room.share_allocated(unknown.snapshot, unknown.snapshot.gpus[0]) == 1
 
 
-@pytest.mark.parametrize("policy", ["pack", "least-fragmentation", "numa"])
-def test_a_policy_that_is_not_implemented_is_a_finding_and_spread_is_used(policy: str) -> None:
-    request = replace(builders.ask("vm01", "4Q"), policy=policy)
-    plan = attach.plan_attach(builders.host(), request)
-    assert [finding.text for finding in plan.findings] == [f"policy {policy} is not implemented yet; spread was used"]
-    assert plan.target == builders.plan_attach(builders.host()).target
+def gpus_of(view: HostView) -> list[str]:
+    return [entry.vgpu.gpu for entry in sorted(view.snapshot.entries, key=lambda one: one.vgpu.vm_name)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gpus", "left"),
+    [("same-size", ["41", "41", "81"], ["8Q"]), ("spread", ["41", "81"], [])],
+)
+def test_same_sized_vgpus_share_a_gpu_so_that_another_is_left_for_other_sizes(
+    policy: Placement, gpus: list[str], left: list[str]
+) -> None:
+    """Unless the policy is spread: then each GPU is bound to the first size that comes (found: anchors A1)."""
+    view = builders.host_of(MDEV_VF, vms=3)
+    for vm, profile in (("vm01", "4Q"), ("vm02", "4Q"), ("vm03", "8Q")):
+        try:
+            made = attach.plan_attach(view, replace(builders.ask(vm, profile), policy=policy))
+        except errors.NoCapacity:
+            break
+        view = simulate.apply(view, made.steps)
+    assert [pci[5:7] for pci in gpus_of(view)] == gpus
+    assert [entry.vgpu.type_name[4:] for entry in view.snapshot.entries][2:] == left
+
+
+def test_of_gpus_with_the_same_size_the_fullest_comes_first() -> None:
+    view = builders.host_of(MDEV_VF, vms=3)
+    for vm, gpu in (("vm01", 0), ("vm02", 1)):
+        only = view.snapshot.gpus[gpu].uuid
+        made = attach.plan_attach(view, replace(builders.ask(vm, "4Q"), gpus=(only,) if only else None))
+        view = simulate.apply(view, made.steps)
+    made = attach.plan_attach(view, builders.ask("vm03", "4Q"))
+    assert made.placed is not None
+    assert (made.placed.gpu.pci, made.placed.why) == (
+        "0000:41:00.0",
+        "same size: the first of 2 GPUs that have this size already",
+    )
 
 
 def test_a_full_host_is_refused_as_the_design_shows_it() -> None:

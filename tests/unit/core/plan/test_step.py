@@ -117,7 +117,7 @@ def test_a_size_the_host_does_not_state_is_the_names() -> None:
 
 
 def test_a_partial_snapshot_renews_its_gpus_and_leaves_the_others() -> None:
-    before = builders.attached(builders.host_of(MDEV_VF))
+    before = builders.attached(builders.spreading(builders.host_of(MDEV_VF)))
     after = builders.attached(before, "vm02")
     touched = after.snapshot.gpus[1]
     merged = before.snapshot.with_gpus(replace(after.snapshot, gpus=(touched,)))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def adopt(view: HostView, *vgpus: str) -> AdoptPlan:
     named = tuple(map(adopt_plan.parse_name, vgpus))
     return adopt_plan.plan_adopt(
-        view, adopt_plan.AdoptRequest(vgpus=named, by=builders.BY, at=builders.AT, policy="spread")
+        view, adopt_plan.AdoptRequest(vgpus=named, by=builders.BY, at=builders.AT, policy="same-size")
     )
 
 

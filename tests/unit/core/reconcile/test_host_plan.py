@@ -84,7 +84,9 @@ def test_what_goes_makes_room_for_what_comes() -> None:
 
 def test_what_is_freed_late_makes_room_in_the_same_run() -> None:
     """Found by a law: vm01's 8Q needs an empty GPU, and vm02's exchange, which comes after it, leaves one."""
-    view = after(builders.host_of("mdev-pf"), vm01="4Q", vm02="4Q", vm03="4Q")  # vm01 and vm03 share a GPU
+    empty = builders.host_of("mdev-pf")
+    other = empty.snapshot.gpus[1].pci
+    view = after(empty, vm01="4Q", vm02={"vgpu0": f"4Q@{other}"}, vm03="4Q")  # vm01 and vm03 share a GPU
     gpu = builders.entry_of(view, "vm01").vgpu.gpu
     assert builders.entry_of(view, "vm03").vgpu.gpu == gpu
     wanted: dict[str, str | dict[str, str]] = {"vm01": "8Q", "vm02": {"vgpu0": f"4C@{gpu}"}, "vm03": "4Q"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import given
@@ -13,6 +14,7 @@ from tests.unit.core.declarations import declares
 from tests.unit.core.law import LAW
 from tests.unit.core.plan.test_laws import PROFILE, SLOT, VM, check_capacity, story
 from vgpumgr import errors, names
+from vgpumgr.core.driver.asking import SPREAD
 from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import host_plan, tasks, together
 
@@ -76,8 +78,9 @@ def test_one_of_each_kind_comes_first_where_spread_would_leave_no_gpu_for_the_la
     """Two GPUs of one size each: 4Q on both would leave none for 8Q."""
     view = builders.host(builders.gpu(), builders.gpu(pci="0000:81:00.0"))
     todo = [give("vm01", "4Q"), give("vm01", "4Q", "vgpu1"), give("vm01", "8Q", "vgpu2")]
-    assert refused(host_plan.plan_tasks(view, declares(), todo, RUN)[0]) == 1
-    plan, _ = together.plan_together(view, declares(), todo, RUN)
+    spread = replace(declares(), policy=SPREAD)
+    assert refused(host_plan.plan_tasks(view, spread, todo, RUN)[0]) == 1
+    plan, _ = together.plan_together(view, spread, todo, RUN)
     assert refused(plan.tasks) == 0
 
 

@@ -305,7 +305,7 @@ def test_with_evidence_missing_it_is_unknown_whether_an_idle_vgpu_is_in_use(what
 
 
 def test_a_gpu_of_which_nvml_does_not_tell_leaves_the_others_states_known() -> None:
-    view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO)), "vm02")
+    view = builders.attached(builders.attached(builders.spreading(builders.host_of(VENDOR_VFIO))), "vm02")
     silent = {builders.entry_of(view, "vm02").vgpu.gpu: "NVML: GPU is lost"}
     blind = replace(view, snapshot=replace(view.snapshot, silent=silent))
     states = {found.vm: found.state for found in listing.rows(blind)}

@@ -1,0 +1,61 @@
+"""GPUs that are ill: what NVML cannot reach is no place for a vGPU, and nothing on it is known to be as wanted.
+
+A GPU that has fallen off the bus looks empty in /sys. Where NVML itself is missing on a host, nothing is known of its GPUs' health, and
+/sys alone decides as ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.plan.no_place import Cause, Refusal
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.snapshot import Fault, Gpu, HostSnapshot
+    from vgpumgr.core.model.vgpu import VgpuSpec
+
+_WHAT: Final[dict[Fault, str]] = {
+    "lost": "has fallen off the bus, or its driver has lost it (NVML: GPU is lost)",
+    "needs-reset": "needs a reset (NVML)",
+    "no-driver": "does not answer: its driver is not loaded, or not of NVML's version",
+}
+_WAY_OUT: Final[dict[Fault, str]] = {
+    "lost": "see dmesg there (NVRM, Xid 79); a power cycle may bring it back",
+    "needs-reset": "stop its VMs, then `nvidia-smi --gpu-reset`, or reboot the host",
+    "no-driver": "see `nvidia-smi` and dmesg there; a reboot ends an upgrade of the driver that was done half",
+}
+
+
+def ill(gpu: Gpu) -> Refusal | None:
+    """Why a GPU is no place for anything new; None if NVML says nothing against it."""
+    return None if gpu.fault is None else Refusal(Cause.ILL, _WHAT[gpu.fault])
+
+
+def why_unverified(facts: HostSnapshot, target: VgpuSpec | None) -> str | None:
+    """Why nobody can say that a vGPU is as wanted, although nothing is seen to be wrong; None if one can."""
+    gpu = facts.gpu_by_uuid(target.gpu_uuid) if target is not None else None
+    return None if gpu is None or gpu.fault is None else f"GPU {gpu.pci} {_WHAT[gpu.fault]}"
+
+
+def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each fault of a host, with the GPUs that have it and how many of our vGPUs are on them."""
+    found: list[Finding] = []
+    for fault, what in _WHAT.items():
+        gpus = [gpu for gpu in facts.gpus if gpu.fault == fault]
+        ours = sum(len(entries) for gpu in gpus for entries in facts.entries.on(gpu.uuid).values())
+        if gpus:
+            which = ", ".join(gpu.pci for gpu in gpus)
+            unverified = f"; {ours} vGPU{' there is' if ours == 1 else 's there are'} unverified" if ours else ""
+            text = f"{facts.host}: GPU{'s' if len(gpus) > 1 else ''} {which} {_plural(what, len(gpus))}{unverified}: {_WAY_OUT[fault]}"
+            found.append(Finding(kind="ill", host=facts.host, text=text))
+    return tuple(found)
+
+
+def _plural(what: str, number: int) -> str:
+    """Of several GPUs."""
+    if number == 1:
+        return what
+    for one, many in (("has ", "have "), ("needs ", "need "), ("does not", "do not"), (" its ", " their ")):
+        what = what.replace(one, many, 1)
+    return what
