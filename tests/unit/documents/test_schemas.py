@@ -154,7 +154,10 @@ def test_the_outcomes_are_those_of_the_errors_and_of_success() -> None:
             *(tree(below) for below in kind.__subclasses__() if below.__module__ == errors.__name__)
         )
 
-    success = {outcome.value for outcome in typing.get_args(errors.Success)} | {errors.Outcome.WAITING}
+    success = {outcome.value for outcome in typing.get_args(errors.Success)} | {
+        errors.Outcome.WAITING,
+        errors.Outcome.UNVERIFIED,
+    }
     assert set(defined("outcome", "enum")) == {*errors.Outcome} == tree(errors.VgpumgrError) | success
 
 
