@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from tests.unit.core import builders
 from vgpumgr.core.driver.asking import PLACEMENTS, SAME_SIZE, SPREAD, Placement
-from vgpumgr.core.model.snapshot import MDEV_PF, HostSnapshot, Vgpu
+from vgpumgr.core.model.snapshot import MDEV_PF, Gpu, HostSnapshot, Vgpu
 from vgpumgr.core.plan import placement, simulate
 from vgpumgr.names import MdevUuid
 
@@ -70,14 +70,13 @@ def served(gpus: int, mix: dict[int, int], load: float, policy: Placement, seed:
 
 def _changed(facts: HostSnapshot, pci: str, *, new: Vgpu | None = None, without: str = "") -> HostSnapshot:
     """With one vGPU more on a GPU, or one less."""
-    gpus = []
-    for gpu in facts.gpus:
-        if gpu.pci == pci:
-            (parent,) = gpu.parents
-            kept = tuple(vgpu for vgpu in parent.vgpus if vgpu.uuid != without)
-            gpu = simulate.with_creatable(replace(gpu, parents=(replace(parent, vgpus=(*kept, *((new,) if new else ()))),)))
-        gpus.append(gpu)
-    return replace(facts, gpus=tuple(gpus))
+    return replace(facts, gpus=tuple(_one(gpu, new, without) if gpu.pci == pci else gpu for gpu in facts.gpus))
+
+
+def _one(gpu: Gpu, new: Vgpu | None, without: str) -> Gpu:
+    (parent,) = gpu.parents
+    kept = tuple(vgpu for vgpu in parent.vgpus if vgpu.uuid != without)
+    return simulate.with_creatable(replace(gpu, parents=(replace(parent, vgpus=(*kept, *((new,) if new else ()))),)))
 
 
 def main(counts: list[int]) -> int:

@@ -29,6 +29,8 @@ class Timing(NamedTuple):
     unbind_s: float = 1.0
     # Between two looks whether the driver has set up new virtual functions.
     offer_s: float = 0.5
+    # For the first of them, once sriov-manage has ended without an error.
+    vfs_s: float = 60.0
 
     def at(self, pace: float) -> "Timing":
         """Of a driver that is imitated at that pace."""

@@ -62,6 +62,8 @@ def set_vfs(
         pause(timing.unbind_s)
         ended = run_tool(root, SRIOV_MANAGE, arguments, max(_LEAST_S, until - time.monotonic()))
     at("ran")
+    if step["on"] and ended.status == 0:
+        _await_functions(root, step, until, timing, pause)
     if (vfs_on(root, step["gpu"]) > 0) != step["on"]:
         raise ended.refusal("without effect, {}".format(_words(not step["on"])), open_in(root, step["gpu"]))
     if step["on"]:
@@ -69,6 +71,14 @@ def set_vfs(
             write_ledger(root, ledger.with_vfs_taken(step["gpu_uuid"], boot, taken=False))
         _await_offer(root, step, timing, pause)
     at("read-back")
+
+
+def _await_functions(root: Root, step: VfsStep, until: float, timing: Timing, pause: Callable[[float], None]) -> None:
+    """Wait for them: the tool may end before the kernel has made them (half a minute for 160, NVIDIA/gpu-operator #2002)."""
+    for _ in range(round(timing.vfs_s / timing.offer_s)):
+        if vfs_on(root, step["gpu"]) > 0 or time.monotonic() + timing.offer_s > until:
+            return
+        pause(timing.offer_s)
 
 
 def _await_offer(root: Root, step: VfsStep, timing: Timing, pause: Callable[[float], None]) -> None:
