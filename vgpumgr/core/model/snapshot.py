@@ -35,6 +35,7 @@ EQUAL_SIZE: Final = "equal-size"
 MIXED_SIZE: Final = "mixed-size"
 SIZE_MODES: Final[tuple[SizeMode, ...]] = (EQUAL_SIZE, MIXED_SIZE)
 MIG: Final = "mig"
+_MEMORY_SLACK: Final = 1.1
 NO_TYPE: Final = 0
 """The type id of what cannot come back: no driver gives it (on vendor-VFIO it is that of a VF without a vGPU)."""
 
@@ -44,7 +45,8 @@ class VgpuType:
     """A type that a GPU's driver knows. `type_name` is the last word of the driver's `name`; `max` is per GPU.
 
     `mig_profile`: the id of the GPU instance profile that a MIG-backed type needs; None if it is time-sliced, or unknown.
-    `per_instance`: how many one GPU instance takes; None if the driver does not say.
+    `per_instance`: how many one GPU instance takes; None if the driver does not say. `listed`: `max` is the catalogue's, since the
+    host reports none.
     """
 
     id: int
@@ -55,6 +57,7 @@ class VgpuType:
     max: int | None
     mig_profile: int | None = None
     per_instance: int | None = None
+    listed: bool = False
 
     @property
     def size_mib(self) -> int | None:
@@ -174,6 +177,12 @@ class Gpu:
         """What the inventory may call its board: the code, the full name, and that without NVIDIA before it."""
         name = self.name or ""
         return tuple(text for text in (self.board, name, name.removeprefix("NVIDIA ")) if text)
+
+    def holds(self, mib: int) -> bool:
+        """Whether the card's memory can hold so much. NVML's figure is up to a sixteenth less than the nominal one, and some more is the
+        driver's own (15360 for a T4-16Q, 7611 for a P4-8Q). True if it is unknown.
+        """
+        return self.framebuffer_mib is None or mib <= self.framebuffer_mib * _MEMORY_SLACK
 
     @property
     def own_functions(self) -> tuple[PciAddress, ...]:

@@ -48,6 +48,7 @@ FindingKind = Literal[
     "moved",
     "not-served",
     "nvml-silent",
+    "other-board",
     "other-site",
     "pending",
     "pending-restart",
@@ -75,7 +76,7 @@ SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", 
 """Findings that the task of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset(
-    {"will-not-start", "may-not-start", "granted", "placements", "pending-restart", "cordoned"}
+    {"other-board", "will-not-start", "may-not-start", "granted", "placements", "pending-restart", "cordoned"}
 )
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 

@@ -21,6 +21,7 @@ from vgpumgr.core.plan import (
     in_place,
     instances,
     live,
+    lost,
     ownership,
     placement,
     preflight,
@@ -100,6 +101,7 @@ def _plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
         findings=(
             *ownership.missing_ledger(view),
             *_silent_findings(view, target, steps),
+            *(lost.findings(view.snapshot) if steps else ()),
             *attach_findings(view, domain, request.slot, target),
             *(() if request.live else restart.planned(view, domain, target)),
             *left,

@@ -39,8 +39,8 @@ def why_unverified(facts: HostSnapshot, target: VgpuSpec | None) -> str | None:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each fault of a host, with the GPUs that have it and how many of our vGPUs are on them."""
-    found: list[Finding] = []
+    """One for each fault of a host, with the GPUs that have it and how many of our vGPUs are on them; and types of other boards."""
+    found = [*other_boards(facts)]
     for fault, what in _WHAT.items():
         gpus = [gpu for gpu in facts.gpus if gpu.fault == fault]
         ours = sum(len(entries) for gpu in gpus for entries in facts.entries.on(gpu.uuid).values())
@@ -49,6 +49,21 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
             unverified = f"; {ours} vGPU{' there is' if ours == 1 else 's there are'} unverified" if ours else ""
             text = f"{facts.host}: GPU{'s' if len(gpus) > 1 else ''} {which} {_plural(what, len(gpus))}{unverified}: {_WAY_OUT[fault]}"
             found.append(Finding(kind="ill", host=facts.host, text=text))
+    return tuple(found)
+
+
+def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each GPU that offers types which its memory cannot hold."""
+    found: list[Finding] = []
+    for gpu in facts.gpus:
+        large = [one for one in (gpu.types or {}).values() if one.size_mib is not None and not gpu.holds(one.size_mib)]
+        if large:
+            most = max(large, key=lambda one: one.size_mib or 0)
+            text = (
+                f"{facts.host}: GPU {gpu.pci} ({gpu.name or '?'}, {gpu.framebuffer_mib} MiB) offers types of another board ({most.type_name}, "
+                f"{most.size_mib} MiB): what its memory cannot hold is not used"
+            )
+            found.append(Finding(kind="other-board", host=facts.host, text=text))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.plan import preflight
+from vgpumgr.core.plan import lost, preflight
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.preflight import Obstacle
 
@@ -95,6 +95,9 @@ def _no_port(domain: Domain, wanted: Hostdev) -> Obstacle:
 
 
 def _obstacles(view: HostView, domain: Domain, target: VgpuSpec) -> Iterator[Obstacle]:
+    ill = lost.may_crash(view.snapshot)
+    if ill is not None:  # for the driver this is the start of a vGPU VM
+        yield Obstacle(why=f"while the driver has lost vGPUs of GPU {ill}", fix=lost.way_out(view.snapshot))
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
     found = [] if gpu is None else [*preflight.obstacles(view, domain, gpu, gpu.parent_at(target.vf_index))]
     yield from found or preflight.little_room(domain)

@@ -44,7 +44,19 @@ def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal 
         return problem
     if instances.is_mig_backed(vgpu_type) != (room.gpu.mode == observed.MIG):  # types are listed in any mode
         return other_division(room.gpu, vgpu_type)
-    return room.refusal(snapshot, vgpu_type)
+    return room.refusal(snapshot, vgpu_type) or _beyond_memory(room, vgpu_type)
+
+
+def _beyond_memory(room: Room, vgpu_type: VgpuType) -> Refusal | None:
+    """Why the card's own memory does not hold one more of a type: an unlocked driver offers the types of larger boards."""
+    size, gpu = vgpu_type.size_mib, room.gpu
+    if size is None or gpu.mode == observed.MIG:
+        return None
+    card = f"the card has {gpu.framebuffer_mib} MiB"
+    if not gpu.holds(size):
+        return Refusal(Cause.NO_SUCH_TYPE, f"{card}, less than a {vgpu_type.short}: its types are another board's")
+    there = sum((gpu.size_of(type_id) or 0) * count for type_id, count in room.type_ids.items())
+    return None if gpu.holds(there + size) else Refusal(Cause.FULL, f"full: {card}, and {there} are taken")
 
 
 def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
@@ -99,6 +111,8 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
         entry = snapshot.entries.named(ours.key)
         home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
         return home if isinstance(home, Refusal) else None
+    if parent.pci in lost.lost_parents(snapshot, gpu):
+        return Refusal(Cause.TAKEN, f"the driver has lost {parent.pci}: {lost.way_out(snapshot)}")
     room = Room.of(gpu, ())
     return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred)
 

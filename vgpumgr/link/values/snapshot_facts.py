@@ -151,7 +151,7 @@ def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
     """The type, with the catalogue's maximum if the host reported none."""
     if vgpu_type.max is not None or vgpu_type.parsed is None or vgpu_type.board is None:
         return vgpu_type
-    return replace(vgpu_type, max=catalogue.maximum(vgpu_type.board, vgpu_type.parsed))
+    return replace(vgpu_type, max=catalogue.maximum(vgpu_type.board, vgpu_type.parsed), listed=True)
 
 
 def parse_scheduler(row: protocol.SchedulerFact) -> SchedulerState:

@@ -13,7 +13,7 @@ from tests.unit.core import builders
 from vgpumgr import errors
 from vgpumgr.core.model.guest import Guest
 from vgpumgr.core.model.guest_ports import FreePorts
-from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO, Active, Handle
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, Handle
 from vgpumgr.core.plan import attach, detach, restart, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import listing
@@ -21,7 +21,7 @@ from vgpumgr.names import DEFAULT_SLOT, Slot
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import FrameworkName
+    from vgpumgr.core.model.snapshot import FrameworkName, Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
 
@@ -132,6 +132,18 @@ def test_a_vm_that_is_off_is_refused_before_a_place_is_looked_for(framework: Fra
     error = refused(builders.host_of(framework))
     assert error.message == "vm01 is shut off, and --live is for a VM that runs; nothing was changed"
     assert error.hint == "without --live it gets the vGPU at its next start"
+
+
+def test_on_a_host_whose_driver_has_lost_vgpus_it_is_refused_while_the_vm_runs() -> None:
+    """For the driver it is the start of a vGPU VM, which may crash that host (found: fidelity D3)."""
+
+    def losing(gpu: Gpu) -> Gpu:
+        *others, last = gpu.parents
+        return replace(gpu, parents=(*others, replace(last, creatable={})))
+
+    found = refused(builders.change_gpus(host(MDEV_VF, 5), losing))
+    assert "while the driver has lost vGPUs of GPU 0000:41:00.0" in found.message
+    assert "may crash the host's kernel" in (found.hint or "")
 
 
 def test_without_a_port_that_is_free_in_both_it_is_refused() -> None:
