@@ -10,12 +10,12 @@ FORMATS = ("table", "wide", "json", "yaml", "jsonl", "csv", "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`inventory` None: search the usual places. `group` None: what the environment or the inventory says. `timeout` is in seconds; None: each stage has its own.
+    """`inventory`: as named, each merged into those before it; none: search the usual places. `group` None: what the environment or the inventory says. `timeout` is in seconds; None: each stage has its own.
 
     `columns` and `sorted_by`: what --columns and --sort say; `no_header`: tables and csv without their head.
     """
 
-    inventory: str | None = None
+    inventory: tuple[str, ...] = ()
     group: str | None = None
     output: str = "table"
     check: bool = False

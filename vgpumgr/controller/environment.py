@@ -26,7 +26,7 @@ from vgpumgr.store.journal import Journal
 from vgpumgr.timing import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from vgpumgr.controller.context import Done, Progress
     from vgpumgr.core.driver.catalogue import Catalogue
@@ -86,8 +86,9 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def load_inventory(named: str | None, group: str | None = None) -> Inventory:
-    """Find and load the inventory. `group`: whose hosts are hypervisors; None: what the environment or the files say.
+def load_inventory(named: Sequence[str] = (), group: str | None = None) -> Inventory:
+    """Find and load the inventory; of several, a later one wins. `group`: whose hosts are hypervisors; None: what the environment or the
+    files say.
 
     Raises InventoryError with every problem at once, and UnknownName for a group that does not exist.
     """
@@ -95,7 +96,7 @@ def load_inventory(named: str | None, group: str | None = None) -> Inventory:
         reader,  # imports YAML and more, which a command that only needs the store does without
     )
 
-    return reader.load(inventory_path(named), home=Path.home(), environ=os.environ, group=group_choice(group))
+    return reader.load(inventory_paths(named), home=Path.home(), environ=os.environ, group=group_choice(group))
 
 
 def group_choice(named: str | None) -> GroupChoice | None:
@@ -108,11 +109,11 @@ def group_choice(named: str | None) -> GroupChoice | None:
     return GroupChoice(name=said, by=GROUP_VARIABLE) if said else None
 
 
-def inventory_path(named: str | None) -> Path:
+def inventory_paths(named: Sequence[str]) -> tuple[Path, ...]:
     """Where the inventory is; if none is named, the usual places are searched. Raises InventoryError if none is found."""
     from vgpumgr.inventory_files import reader
 
-    return reader.find_inventory(named, os.environ, _cwd(), Path.home())
+    return tuple(reader.find_inventory(one, os.environ, _cwd(), Path.home()) for one in named or (None,))
 
 
 def store_path() -> Path:

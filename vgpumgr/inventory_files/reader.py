@@ -10,7 +10,8 @@ import errno
 import gc
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import yaml
@@ -31,10 +32,10 @@ from vgpumgr.inventory_files.folder import YAML, find_inventory, scan
 from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.inventory.whose import GroupChoice
+    from vgpumgr.inventory_files.folder import Folder
 
 __all__ = ["find_inventory", "load", "read_yaml"]
 
@@ -48,13 +49,19 @@ _MERGE = "tag:yaml.org,2002:merge"
 _LONGEST_NUMBER = 64
 
 
-def load(path: Path, *, home: Path, environ: Mapping[str, str], group: GroupChoice | None = None) -> Inventory:
-    """The inventory at `path`. Raises InventoryError with all problems at once. `group`: as for build_inventory."""
+def load(
+    paths: Path | Sequence[Path], *, home: Path, environ: Mapping[str, str], group: GroupChoice | None = None
+) -> Inventory:
+    """The inventory at a path; of several, what a later one says wins, as in Ansible. `group`: as for build_inventory.
+
+    Raises InventoryError with all problems at once.
+    """
     # This creates no cycles, and with hundreds of thousands of young objects the collector costs more than the parser.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return build_inventory(_read_sources(path), home=str(home), environ=environ, group=group, boards=_boards)
+        sources = _read_sources([paths] if isinstance(paths, Path) else paths)
+        return build_inventory(sources, home=str(home), environ=environ, group=group, boards=_boards)
     finally:
         if collecting:
             gc.enable()
@@ -64,17 +71,31 @@ def _boards() -> frozenset[str]:
     return catalogue.parse(resources.catalogue_text()).boards
 
 
-def _read_sources(path: Path) -> Sources:
-    folder = scan(path)
-    reader = _Reader(root=folder.root, problems=folder.problems)
+def _read_sources(paths: Sequence[Path]) -> Sources:
+    """Of several inventories, a place is told by its path, not only within one of them."""
+    folders = [scan(path) for path in paths]
+    root = folders[0].root if len(folders) == 1 else Path(os.path.commonpath([one.root.absolute() for one in folders]))
+    problems = [_below(root, folder, one) if len(folders) > 1 else one for folder in folders for one in folder.problems]
+    reader = _Reader(root=root, problems=problems)
+    listed = [source for folder in folders for file in folder.files for source in reader.read_source(file)]
+    group_vars: dict[str, tuple[SourceFile, ...]] = {}
+    host_vars: dict[str, tuple[SourceFile, ...]] = {}
+    for folder in folders:
+        for found, read in ((folder.group_vars, group_vars), (folder.host_vars, host_vars)):
+            for name, parts in found.items():
+                read[name] = (*read.get(name, ()), *map(reader.read, parts))
     return Sources(
-        root=str(path),
-        files=tuple(source for file in folder.files for source in reader.read_source(file)),
-        group_vars={name: tuple(map(reader.read, files)) for name, files in folder.group_vars.items()},
-        host_vars={name: tuple(map(reader.read, files)) for name, files in folder.host_vars.items()},
+        root=" and ".join(map(str, paths)),
+        files=tuple(listed),
+        group_vars=group_vars,
+        host_vars=host_vars,
         problems=tuple(reader.problems),
         findings=tuple(reader.findings),
     )
+
+
+def _below(root: Path, folder: Folder, one: Problem) -> Problem:
+    return replace(one, where=one.where._replace(file=os.path.relpath(folder.root / one.where.file, root)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +109,7 @@ class _Reader:
     groups: set[str] = field(default_factory=set)  # of the sources that were read
 
     def read_source(self, path: Path) -> list[SourceFile]:
-        """A file that lists hosts. Without a suffix it is YAML if it is a mapping, as in Ansible, and INI otherwise; INI
+        """A file that lists hosts. With a suffix of neither it is YAML if it is a mapping, as in Ansible, and INI otherwise; INI
         becomes one source for each of its tables. As in Ansible, it may name groups of the files before it.
         """
         found = self._read_source(path)
@@ -102,7 +123,7 @@ class _Reader:
         file, text = self._text(path)
         if text is None:
             return []
-        if not path.suffix:
+        if path.suffix.lower() != ".ini":
             content, problems = read_yaml(text.removeprefix(_BOM), file, self.meanings)
             if text.startswith("---") or (content is not None and isinstance(content.data, Mapping)):
                 self.problems += problems
@@ -129,7 +150,7 @@ class _Reader:
             content is None and not problems
         ):  # nothing at all, or only comments: the rules in core decide what that means
             content = Value(where=Location(file, 1), data=None)
-        return SourceFile(file=file, content=content)
+        return SourceFile(file=file, content=content, is_remark=_is_remark(text))
 
     def _text(self, path: Path) -> tuple[str, str | None]:
         """A file's name in the inventory, and its text; None after reporting why it cannot be read."""
@@ -153,6 +174,11 @@ class _Reader:
             where = Location(file=file, line=line)
             self.problems.append(Problem(where=where, text="not UTF-8 text", hint="save it as UTF-8"))
             return file, None
+
+
+def _is_remark(text: str) -> bool:
+    """Whether there are comments, of which none may be a declaration of ours that was put out of use."""
+    return any(line.lstrip().startswith("#") for line in text.splitlines()) and "vgpumgr_" not in text
 
 
 def _groups(content: Value | None) -> Iterator[str]:

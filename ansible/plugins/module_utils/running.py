@@ -22,6 +22,11 @@ _NONE_GIVEN = (
 )
 
 
+def _is_read(source):
+    """Whether vgpumgr reads such an inventory: a directory, or a file that is no script."""
+    return os.path.isdir(source) or (os.path.isfile(source) and not os.access(source, os.X_OK))
+
+
 @dataclass
 class Run:
     """One task: its options, its modes, and where its progress goes. `sources`: what Ansible was given with -i.
@@ -41,7 +46,8 @@ class Run:
         """The vgpumgr context for the inventory of this task."""
         from vgpumgr.controller import environment
 
-        inventory = environment.load_inventory(self.params["inventory"] or self._given(), self.params["group"])
+        named = [self.params["inventory"]] if self.params["inventory"] else self._given()
+        inventory = environment.load_inventory(named, self.params["group"])
         return environment.make_context(
             inventory,
             check=self.check,
@@ -51,29 +57,21 @@ class Run:
         )
 
     def _given(self):
-        """The one inventory that Ansible was given; None if it was given none.
+        """The inventories that Ansible was given, in its order; none if it was given none.
 
-        Raises UsageError for several, or for a kind that vgpumgr does not read (a script, a list of hosts). It does not fall
-        back to the usual places, since an inventory there can be another site's.
+        Raises UsageError for a kind that vgpumgr does not read (a script, a list of hosts). It does not fall back to the usual
+        places, since an inventory there can be another site's.
         """
         from vgpumgr.errors import UsageError
 
         sources = [str(source) for source in self.sources if str(source) != _NONE_GIVEN]
-        if len(sources) == 1:
-            (source,) = sources
-            if os.path.isdir(source) or (os.path.isfile(source) and source.endswith((".yml", ".yaml"))):
-                return os.path.abspath(source)
-        if not sources:
-            return None
-        raise UsageError(
-            "it is not clear which inventory vgpumgr should read: Ansible was given "
-            + (
-                f"{len(sources)}: {', '.join(sources)}"
-                if len(sources) > 1
-                else f"{sources[0]}, neither a directory nor a YAML file"
-            ),
-            hint="name it in the task, inventory: DIR, or in VGPUMGR_INVENTORY",
-        )
+        unread = [source for source in sources if not _is_read(source)]
+        if unread:
+            raise UsageError(
+                f"vgpumgr does not read {', '.join(unread)}, which Ansible was given: neither a directory nor a YAML or INI file",
+                hint="name its inventory in the task, inventory: DIR, or in VGPUMGR_INVENTORY",
+            )
+        return [os.path.abspath(source) for source in sources]
 
 
 def caught(work, run):

@@ -195,7 +195,11 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
         *(("/usr/bin/env", f"{VARIABLE}={Path(store).expanduser().absolute()}") if store else ()),
         *_program(),
         *command,
-        *("--inventory", str(environment.inventory_path(settings.inventory).absolute())),
+        *(
+            word
+            for one in environment.inventory_paths(settings.inventory)
+            for word in ("--inventory", str(one.absolute()))
+        ),
         *(("--group", group.name) if group is not None else ()),
         *(("--log-format", settings.log_format) if settings.log_format != "text" else ()),
         *(("--timeout", str(settings.timeout)) if settings.timeout is not None else ()),

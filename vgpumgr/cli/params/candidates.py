@@ -274,15 +274,15 @@ def _inventory(context: click.Context, *, group: str | None = None) -> Inventory
     """The inventory named on the line by -i and --group, else the one that the command would find. Raises InventoryError."""
     from vgpumgr.controller import environment
 
-    chosen = _option(context, "inventory")
-    named = os.path.expanduser(chosen) if chosen else None  # noqa: PTH111 -- a str is needed, not a Path
+    chosen = _option(context, "inventory") or ()
+    named = tuple(map(os.path.expanduser, chosen))
     return environment.load_inventory(named, group or _option(context, "group"))
 
 
-def _option(context: click.Context, name: str) -> str | None:
+def _option(context: click.Context, name: str) -> Any:
     """A common option as given, before or after the command's name."""
     above: click.Context | None = context
-    found: str | None = None
-    while above is not None and found is None:
+    found: Any = None
+    while above is not None and not found:
         found, above = above.params.get(name), above.parent
     return found

@@ -23,8 +23,9 @@ _OPTIONS = (
         "-i",
         "--inventory",
         metavar="DIR",
+        multiple=True,
         shell_complete=candidates.folders,
-        help="The inventory directory (default: $VGPUMGR_INVENTORY, ./inventory, …).",
+        help="The inventory directory (default: $VGPUMGR_INVENTORY, ./inventory, …). Several are merged, as by Ansible.",
     ),
     click.option(
         "--group",

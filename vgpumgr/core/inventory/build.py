@@ -16,8 +16,8 @@ from vgpumgr.core.inventory.patterns import Roster
 from vgpumgr.core.inventory.precedence import Precedence, guard_not_empty, read_variable_files
 from vgpumgr.core.inventory.report import Report
 from vgpumgr.core.inventory.whose import PREFIX
-from vgpumgr.errors import InventoryError
-from vgpumgr.names import nearest
+from vgpumgr.errors import BadName, InventoryError
+from vgpumgr.names import nearest, parse_host_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, VmDeclaration, Whose
     from vgpumgr.core.inventory.report import Finding, Problem
     from vgpumgr.core.inventory.whose import GroupChoice
+    from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.names import HostName, VmName
 
 _COMPARE_AT_MOST = 20
@@ -79,6 +80,11 @@ def build_inventory(
     group_files = read_variable_files(sources.group_vars, report)
     host_files = read_variable_files(sources.host_vars, report)
     ours, whose_hosts = whose.decide(tree, group_files, host_files, group, report)
+    for host in ours.values():
+        try:
+            parse_host_name(host.name)
+        except BadName as error:
+            report.problem(host.where, error.message, error.hint)
     guard_not_empty(sources.group_vars, tree.above({group for host in ours.values() for group in host.groups}), report)
     guard_not_empty(sources.host_vars, ours, report)
     if not sources.problems:  # otherwise the declaration may be in a file that could not be read
@@ -251,22 +257,17 @@ def _build_hosts(
     sources = {id(member.value): part for part, member in precedence.parts("vgpumgr_vms")}
     for name, found in ours.items():
         declared.report.example = functools.partial(_example, found, precedence)
-        host = _build_host(found, precedence.variables(found), declared, connections, sources)
+        variables = precedence.variables(found)
+        endpoint = connections.endpoint(name, variables, _example(found, precedence))
+        host = None if endpoint is None else _build_host(found, endpoint, variables, declared, sources)
         if host is not None:
             hosts[name] = host
     return hosts
 
 
 def _build_host(
-    host: Host,
-    variables: Table,
-    declared: _Declared,
-    connections: connection.Connections,
-    sources: Mapping[int, str],
-) -> HostDeclaration | None:
-    endpoint = connections.endpoint(host.name, variables)
-    if endpoint is None:
-        return None
+    host: Host, endpoint: Endpoint, variables: Table, declared: _Declared, sources: Mapping[int, str]
+) -> HostDeclaration:
     keys = {name: id(member.value) for name, member in variables.items()}
     return HostDeclaration(
         name=host.name,

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from vgpumgr.core.inventory import jump_hosts, reading
+from vgpumgr.core.inventory import jump_hosts, reading, templates
 from vgpumgr.core.model.endpoint import (
     NO_AGENT,
     NO_CONFIG,
@@ -74,10 +74,12 @@ class Connections:
     environ: Mapping[str, str]
     report: Report
     _arguments: dict[int, _Arguments] = field(default_factory=dict)
+    _kept: list[Value] = field(default_factory=list)
     _local: HostName | None = None  # the host that is the controller
 
-    def endpoint(self, host: HostName, variables: Table) -> Endpoint | None:
-        """The endpoint, or None after a problem was reported."""
+    def endpoint(self, host: HostName, variables: Table, literal: templates.Host) -> Endpoint | None:
+        """The endpoint, or None after a problem was reported. `literal` says what a template stands for on this host."""
+        variables = {name: self._said(member, literal) for name, member in variables.items() if name in VARIABLES}
         self._check_unsupported(variables)
         if self._is_local(host, variables):
             return self._this_machine(host, variables)
@@ -120,6 +122,18 @@ class Connections:
                 variables, known_hosts=known_hosts, site_known_hosts=site_known_hosts, agent=agent, jumps=jumps
             ),
         )
+
+    def _said(self, member: Member, literal: templates.Host) -> Member:
+        """The variable with the text that its template stands for, if it is one that only says what the inventory says itself."""
+        value = member.value
+        if not isinstance(value.data, str) or value.opaque is not None or "{{" not in value.data:
+            return member
+        text = templates.literal(value.data, literal)
+        if text is None:
+            return member
+        said = value._replace(data=text)
+        self._kept.append(said)  # what was read of its arguments is remembered by its identity
+        return member._replace(value=said)
 
     def _is_local(self, host: HostName, variables: Table) -> bool:
         member = variables.get("ansible_connection")
@@ -355,7 +369,9 @@ def _last_member(variables: Table, names: tuple[str, ...]) -> Member | None:
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:
-    """The arguments of ssh as (option, argument). -J is ProxyJump, -W a proxy too; other letters keep their dash."""
+    """The arguments of ssh as (option, argument). -J is ProxyJump, as is a ProxyCommand that only jumps; -W is a proxy too; other
+    letters keep their dash.
+    """
     letters_with_argument = "BbcDEeFIiJLlmOopQRSWw"
     rest = iter(words)
     for word in rest:
@@ -365,6 +381,10 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
         argument = word[2:] or next(rest, "")
         if word[1] == "o":
             found = _OPTION.fullmatch(argument)
-            yield (found[1], found[2]) if found else (f"-o {argument}", "")
+            through = jump_hosts.of_command(found[2]) if found and found[1].lower() == "proxycommand" else None
+            if through is not None:
+                yield "ProxyJump", through
+            else:
+                yield (found[1], found[2]) if found else (f"-o {argument}", "")
         else:
             yield {"J": "ProxyJump", "W": "ProxyCommand"}.get(word[1], word[:2]), argument

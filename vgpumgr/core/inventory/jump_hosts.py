@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.core.model.endpoint import JumpHost
@@ -45,6 +46,40 @@ def parse(text: str) -> tuple[Hop, ...]:
     if "%" in re.sub(r"\[[^\]]*\]", "", text):
         raise Wrong("% tokens are not expanded")
     return tuple(map(_hop, text.split(",")))
+
+
+def of_command(command: str) -> str | None:
+    """The jump host of a ProxyCommand that is no more than a jump, `ssh -W %h:%p X`; None if it is anything else.
+
+    Of ssh's options only -q, -p and -l may be there: what others ask for would be left out.
+    """
+    try:
+        program, *words = shlex.split(command)
+    except ValueError:
+        return None
+    if program not in ("ssh", "/usr/bin/ssh"):
+        return None
+    forwards, user, port, host = False, None, None, None
+    rest = iter(words)
+    for word in rest:
+        if word == "-q":
+            continue
+        if word in ("-W", "-l", "-p"):
+            value = next(rest, "")
+            if word == "-W":
+                forwards = value in ("%h:%p", "[%h]:%p")
+            elif word == "-l":
+                user = value
+            else:
+                port = value
+        elif word.startswith("-") or host is not None:
+            return None
+        else:
+            host = word
+    if host is None or not forwards or (user and "@" in host):
+        return None
+    login = f"{user}@{host}" if user else host
+    return f"{login}:{port}" if port else login
 
 
 def _hop(text: str) -> Hop:

@@ -50,8 +50,10 @@ Table: TypeAlias = Mapping[str, Member]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
     """One file that was read. `content` is None if it could not be read, which the reader has reported; for an empty file it
-    is a value without data.
+    is a value without data. `is_remark`: where it has no data, it is a file of
+    comments about something else.
     """
 
     file: str
     content: Value | None
+    is_remark: bool = False

@@ -16,16 +16,20 @@ from vgpumgr.names import HostName, parse_host_name
 MAX_NAMES = 100_000  # in one pattern; a typo such as [1:1000000000] must not exhaust the memory
 
 _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
+_WORD = re.compile(r"\w[\w.~+-]{0,254}")  # letters of any script
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _OPEN = re.compile(r"\[[^\[\]]*:|:[^\[\]]*\]")  # a range with one bracket only
 _HINT = "write a range as [01:10], [a:c] or [0:9:3]"
 
 
 def expand(pattern: str) -> tuple[list[HostName], int | None]:
-    """The hosts that a pattern names, in order, and the port it gives them. Raises BadName."""
+    """The hosts that a pattern names, in order, and the port it gives them. Raises BadName.
+
+    A name need not be one that can be reached (`web.1.`, `köln01`): only of hosts that are meant is that asked.
+    """
     with_port = _PORT.fullmatch(pattern)
     text, port = (with_port[1], int(with_port[2])) if with_port else (pattern, None)
-    return [parse_host_name(name) for name in names(text)], port
+    return [HostName(name) if _WORD.fullmatch(name) else parse_host_name(name) for name in names(text)], port
 
 
 def has_range(text: str) -> bool:

@@ -1,6 +1,6 @@
-"""The literal that a Jinja template stands for, where it is no more than variables: what to write instead. Pure.
+"""The literal that a Jinja template stands for, where it is no more than the host's own variables and their defaults. Pure.
 
-It is for a hint only. Nothing is ever decided by it: Ansible has filters, lookups and facts, and a template of those has no literal here.
+How a host is reached may be written so. Ansible has filters, lookups and facts, too: a template of those has no literal here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory.located import Value
 
-_VARIABLE = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)\s*-?\}\}")
+_VARIABLE = re.compile(
+    r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|\s*(?:default|d)\(\s*(?:'([^'\\{}]*)'|\"([^\"\\{}]*)\")\s*\)\s*)?-?\}\}"
+)
 _OPENINGS = ("{{", "{%", "{#")
 _DEPTH = 8
+_MAGIC = ("inventory_hostname", "inventory_hostname_short")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +37,10 @@ def literal(text: str, host: Host) -> str | None:
 
 def _replace(text: str, host: Host, depth: int) -> str | None:
     values: list[str] = []
-    for name in _VARIABLE.findall(text):
-        value = _value(name, host, depth)
+    for found in _VARIABLE.finditer(text):
+        name, default = found[1], found[2] if found[2] is not None else found[3]
+        absent = default is not None and name not in _MAGIC and host.variable(name) is None
+        value = default if absent else _value(name, host, depth)
         if value is None:
             return None
         values.append(value)

@@ -122,7 +122,7 @@ def test_where_it_is_not_possible_each_change_gets_a_line_of_its_own(
     monkeypatch.setattr(status_line, "is_possible", lambda: terminal)
     monkeypatch.setattr(wiring, "collect_seldom", lambda: None)
     (tmp_path / "hosts.yml").write_text("hypervisors: {hosts: {kvm01: }}\n")
-    context = wiring.build_context(replace(settings, inventory=str(tmp_path), check=True))
+    context = wiring.build_context(replace(settings, inventory=(str(tmp_path),), check=True))
     context.done(Done(HostName("kvm01"), "vm07 vgpu0", Steps(4, 12)))
     assert capsys.readouterr() == ("", said)
 

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.core.declarations import declares
 from vgpumgr import resources
 from vgpumgr.core.driver import catalogue, profiles
-from vgpumgr.core.inventory import Inventory, unserved
+from vgpumgr.core.inventory import Inventory, jump_hosts, unserved
 from vgpumgr.core.inventory.report import Report
 from vgpumgr.core.inventory.vms_file import read_vms_file
 from vgpumgr.documents.inventory import document
@@ -43,6 +43,37 @@ def test_a_valid_inventory_declares_what_it_says(name: str) -> None:
     found = document(load(CASES / "good" / name / "inventory", home=HOME, environ={}))
     found["root"] = "inventory"
     assert found == json.loads((CASES / "good" / name / "expected.json").read_text())
+
+
+def test_of_several_inventories_what_a_later_one_says_wins() -> None:
+    """As in Ansible (`-i base -i site`): hosts, groups and variables of all; a mistake is told with its path (found: field-files F3)."""
+    base, site = CASES / "several/base", CASES / "several/site"
+    found = load([base, site], home=HOME, environ={})
+    assert [(host.name, host.site, host.endpoint.port) for host in found.hosts.values()] == [("hv02", "site", 2200)]
+    assert [*found.roster.hosts] == ["hv01", "hv02"]
+    turned = load([site, base], home=HOME, environ={})
+    assert [host.site for host in turned.hosts.values()] == ["base"]
+    with pytest.raises(InventoryError) as caught:
+        load([base, CASES / "bad/planned-policies/inventory"], home=HOME, environ={})
+    assert caught.value.details[0].startswith("bad/planned-policies/inventory/hosts.yml:2: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "jump"),
+    [
+        ("ssh -W %h:%p jump01", "jump01"),
+        ("ssh -q -W %h:%p -l ops -p 2222 jump01", "ops@jump01:2222"),
+        ("/usr/bin/ssh ops@jump01 -W [%h]:%p", "ops@jump01"),
+        ("ssh -W %h:%p -o StrictHostKeyChecking=no jump01", None),
+        ("ssh -W %h:22 jump01", None),
+        ("ssh jump01 nc %h %p", None),
+        ("ssh -W %h:%p -i key jump01", None),
+        ("nc -X connect -x proxy %h %p", None),
+        ("ssh -W %h:%p 'jump01", None),
+    ],
+)
+def test_a_proxy_command_that_only_jumps_is_a_jump(command: str, jump: str | None) -> None:
+    assert jump_hosts.of_command(command) == jump
 
 
 def test_the_shipped_example_is_valid_and_does_not_declare_vm01() -> None:
