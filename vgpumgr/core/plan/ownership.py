@@ -99,9 +99,15 @@ def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]
         yield f"it is on {vgpu.parent}, but its claim says {binding.parent}"
     if not vgpu.is_of(binding):
         yield f"it is {vgpu.type_name or 'of a type that cannot be read'}, but its claim says {binding.type_name}"
-    computed = Mdev(names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation))
-    if isinstance(binding.device, Mdev) and binding.device != computed:
+    if not _is_computed(domain, claim):
         yield "its UUID is not the one that vgpumgr computes for that slot"
+
+
+def _is_computed(domain: Domain, claim: Claim) -> bool:
+    """Whether an mdev's UUID is the one of that VM's slot; on a virtual function there is none to compare."""
+    device = claim.binding.device
+    mine = names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation)
+    return not isinstance(device, Mdev) or device == Mdev(mine)
 
 
 def spec_of(
@@ -267,6 +273,8 @@ def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> s
     """What the user can do about hardware that is not proved to be the claim's."""
     host = view.snapshot.host
     others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
+    if others and not _is_computed(domain, claim):  # the claim that names another's is the one to go, whoever wrote it
+        return f"`{command('detach', domain.name, slot=claim.slot, on=host)}` removes the claim and keeps it"
     if others:
         return sharing.ways_out(host, others)
     if any(device.source == found.vgpu.device for device in domain.inactive):

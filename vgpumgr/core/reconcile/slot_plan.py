@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.tasks import EnsureSlot, FinishDetach, PruneSlot
+
+_LATELY_DAYS: Final = 7
 
 
 def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, author: tasks.Author) -> PlannedTask:
@@ -152,8 +155,37 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
     return not domain.copied and claim.binding.host == view.snapshot.machine
 
 
+def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> None:
+    """Raises ConflictingClaim for what another controller's inventory declared lately, where neither has a site.
+
+    Otherwise each of the two would remove every night what the other one gives.
+    """
+    domain = plans.find_domain(view, task.uuid)
+    claim = domain.claim(task.slot)
+    if not isinstance(task, tasks.PruneSlot) or claim is None or claim.site is not None:
+        return
+    theirs, ours = claim.by.rpartition("@")[2], author.by.rpartition("@")[2]
+    age = _days(claim.at, author.at)
+    if theirs == ours or age is None or age > _LATELY_DAYS:
+        return
+    raise errors.ConflictingClaim(
+        f"{domain.name} slot {task.slot} was declared by {claim.by} on {claim.at[:10]}, and the inventory of {author.by} does not declare it",
+        hint="give each inventory a vgpumgr_site of its own: then it removes only what it declared itself; "
+        f"or `{command('detach', domain.name, slot=task.slot, on=view.snapshot.host)}`",
+    )
+
+
+def _days(earlier: str, later: str) -> float | None:
+    """Between two times in RFC 3339; None if one is none."""
+    try:
+        return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds() / 86400
+    except (ValueError, TypeError):
+        return None
+
+
 def plan_freeing(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> PlannedTask:
-    """Free a slot that is no longer declared, or whose detach has begun. Raises the refusals of a detach."""
+    """Free a slot that is no longer declared, or whose detach has begun. Raises the refusals of a detach, and ConflictingClaim."""
+    _guard_other_controller(view, task, author)
     request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
     plan = detach.plan_detach(view, request)
     domain = plans.find_domain(view, task.uuid)

@@ -50,6 +50,7 @@ def test_of_several_inventories_what_a_later_one_says_wins() -> None:
     base, site = CASES / "several/base", CASES / "several/site"
     found = load([base, site], home=HOME, environ={})
     assert [(host.name, host.site, host.endpoint.port) for host in found.hosts.values()] == [("hv02", "site", 2200)]
+    assert found.roster is not None
     assert [*found.roster.hosts] == ["hv01", "hv02"]
     turned = load([site, base], home=HOME, environ={})
     assert [host.site for host in turned.hosts.values()] == ["base"]

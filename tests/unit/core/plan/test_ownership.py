@@ -343,6 +343,25 @@ def test_what_is_in_use_is_not_freed_although_it_is_proved() -> None:
     assert builders.verbs(builders.plan_attach(view)) == ["enter_vgpu"]
 
 
+def test_a_claim_that_names_another_vms_mdev_is_the_one_to_go() -> None:
+    """After a lost ledger, too: the finding never sends to the honest VM (found: breaker F8)."""
+    view = builders.attached(builders.host())
+    honest = builders.find(view, "vm01")
+    assert honest.claims is not None
+    (claim,) = honest.claims.claims
+    forged = replace(builders.find(builders.attached(view, "vm02"), "vm02"), inactive=honest.inactive)
+    assert forged.claims is not None
+    other = replace(forged.claims.claims[0], binding=claim.binding)
+    view = builders.change_domain(
+        view, "vm02", lambda _: replace(forged, claims=replace(forged.claims, claims=(other,)))
+    )
+    (text,) = (
+        one.text for one in findings.of_host(builders.without_ledger(view)) if (one.kind, one.vm) == ("unsure", "vm02")
+    )
+    assert "`vgpumgr detach vm02 " in text
+    assert "detach vm01" not in text
+
+
 def test_an_mdev_with_another_uuid_than_the_computed_one_is_not_entered_unasked() -> None:
     """It was adopted once: `adopt` takes it again, and nothing makes a second one."""
     uuid = MdevUuid("9e0d0000-0000-4000-8000-000000000001")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.planned import PlannedTask
 
 RUN = tasks.Author(by="root@ctl1", at="2026-11-22T02:30:00Z")
-NEXT_RUN = tasks.Author(by="root@ctl2", at="2026-11-23T02:30:00Z")
+NEXT_RUN = tasks.Author(by="root@ctl1", at="2026-11-23T02:30:00Z")
 
 
 def plan(view: HostView, author: tasks.Author = RUN, /, **vms: str | dict[str, str]) -> HostPlan:

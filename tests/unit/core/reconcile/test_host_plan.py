@@ -82,6 +82,23 @@ def test_what_goes_makes_room_for_what_comes() -> None:
     assert verbs(made)[:4] == ["leave_claim", "detach_hostdev", "destroy_vgpu", "drop_claim"]
 
 
+@pytest.mark.parametrize(("days", "frees"), [(1, False), (6, False), (8, True)])
+def test_what_another_controller_declared_lately_is_refused_where_no_site_says_whose_it_is(
+    days: int, frees: bool
+) -> None:
+    """Two copies of an inventory would take from each other every night (found: breaker F5)."""
+    view = after(builders.host(), vm01="4Q")
+    other = tasks.Author(by="root@ctl2", at=f"2026-11-{22 + days:02}T02:30:00Z")
+    (task,) = plan(view, other).tasks
+    assert bool(task.steps) is frees
+    if not frees:
+        assert task.refused is not None
+        assert "was declared by root@ctl1 on 2026-11-22" in task.refused.message
+        assert "vgpumgr_site" in (task.refused.hint or "")
+    (task,) = plan(view, replace(other, by="anna@ctl1")).tasks
+    assert task.steps
+
+
 def test_what_is_freed_late_makes_room_in_the_same_run() -> None:
     """Found by a law: vm01's 8Q needs an empty GPU, and vm02's exchange, which comes after it, leaves one."""
     empty = builders.host_of("mdev-pf")
