@@ -349,12 +349,12 @@ def test_a_claim_that_names_another_vms_mdev_is_the_one_to_go() -> None:
     honest = builders.find(view, "vm01")
     assert honest.claims is not None
     (claim,) = honest.claims.claims
-    forged = replace(builders.find(builders.attached(view, "vm02"), "vm02"), inactive=honest.inactive)
-    assert forged.claims is not None
-    other = replace(forged.claims.claims[0], binding=claim.binding)
-    view = builders.change_domain(
-        view, "vm02", lambda _: replace(forged, claims=replace(forged.claims, claims=(other,)))
-    )
+    forged = builders.find(builders.attached(view, "vm02"), "vm02")
+    written = forged.claims
+    assert written is not None
+    written = replace(written, claims=(replace(written.claims[0], binding=claim.binding),))
+    forged = replace(forged, inactive=honest.inactive, claims=written)
+    view = builders.change_domain(view, "vm02", lambda _: forged)
     (text,) = (
         one.text for one in findings.of_host(builders.without_ledger(view)) if (one.kind, one.vm) == ("unsure", "vm02")
     )
