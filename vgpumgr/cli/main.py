@@ -104,10 +104,13 @@ class _Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in _ENTRIES:
+            from vgpumgr.cli import other_words
             from vgpumgr.names import nearest
 
+            meant = other_words.meant(name)
             near = nearest(name, _ENTRIES)
-            ctx.fail(f"no command {name!r}" + (f"; did you mean {near}?" if near else ""))
+            said = f": it is {meant}" if meant else f"; did you mean {near}?" if near else ""
+            ctx.fail(f"no command {name!r}{said}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above

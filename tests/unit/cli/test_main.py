@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
-from vgpumgr.cli import main
+from vgpumgr.cli import main, other_words
 from vgpumgr.controller import environment
 
 if TYPE_CHECKING:
@@ -112,3 +113,12 @@ def test_a_group_alone_prints_its_help(words: list[str], capsys: pytest.CaptureF
     assert main.run(words) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err.splitlines()[0].split()[0]) == ("", "Usage:")
+
+
+def test_a_word_of_another_tool_is_answered_with_ours_and_not_carried_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """None is a command of ours; each answer names one that there is (found: newcomer 15)."""
+    for word, ours in other_words._BY_WORD.items():
+        assert main.run([word, "vm01"]) == 2
+        assert f"no command '{word}': it is {ours}" in capsys.readouterr().err
+        for named in re.findall(r"`vgpumgr ([a-z]+)", ours):
+            assert named in main._ENTRIES

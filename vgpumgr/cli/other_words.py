@@ -1,0 +1,32 @@
+"""What other tools call our commands: a word of theirs is answered with ours, and never carried out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_MEANT: Final = {
+    ("ls", "get", "ps"): "`vgpumgr list`",
+    ("status", "stat"): "`vgpumgr list` for vGPUs, `vgpumgr host status` for hosts",
+    ("describe", "inspect", "info"): "`vgpumgr show VM`, or `vgpumgr discover` for GPUs",
+    ("gpus", "devices", "lsgpu"): "`vgpumgr discover`",
+    ("types", "flavors", "sizes"): "`vgpumgr profiles`",
+    ("create", "add", "new", "run", "give", "assign", "allocate"): "`vgpumgr attach VM --profile 4Q`",
+    ("delete", "remove", "rm", "del", "free", "release", "unassign", "destroy"): "`vgpumgr detach VM`",
+    ("resize", "change", "update", "modify", "edit", "replace", "scale"): "`vgpumgr attach VM --profile 8Q --replace`",
+    ("apply", "sync", "deploy", "converge", "up"): "`vgpumgr reconcile`",
+    ("diff", "preview", "dry-run"): "`vgpumgr plan`",
+    ("validate", "lint", "verify"): "`vgpumgr inventory check`",
+    ("move", "migrate", "evacuate"): "`vgpumgr drain HOST`, which moves vGPUs off a GPU",
+    ("uninstall", "clean", "cleanup", "reset"): "`vgpumgr host purge HOST`",
+    ("logs", "log", "events", "audit"): "`vgpumgr history`",
+    ("monitor", "watch"): "`vgpumgr top`",
+    ("metrics", "exporter", "prometheus"): "`vgpumgr export`",
+    ("free-space", "available", "fits"): "`vgpumgr capacity`",
+    ("help", "man"): "`vgpumgr --help`, or `vgpumgr docs`",
+}
+_BY_WORD: Final = {word: ours for words, ours in _MEANT.items() for word in words}
+
+
+def meant(word: str) -> str | None:
+    """Our command for what is meant; None for a word that says nothing."""
+    return _BY_WORD.get(word.lower())
