@@ -177,7 +177,7 @@ class ParentFact(TypedDict):
 
     `vfio_dev`: whether the VF of a vendor-vfio GPU has its vfio-dev directory, by which libvirt knows that it can leave it
     bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). `iommu_group`: whether that VF has an IOMMU group, by which
-    it is assigned to a VM. Null, both: not read, or the GPU's vGPUs are mdevs.
+    it is assigned to a VM, and `group` which. Null, all: not read, or the GPU's vGPUs are mdevs.
     `creatable`: what it would take now, as the position in the GPU's `offers`.
     """
 
@@ -185,6 +185,7 @@ class ParentFact(TypedDict):
     vf_index: Optional[int]
     vfio_dev: Optional[bool]
     iommu_group: Optional[bool]
+    group: Optional[str]
     creatable: Optional[int]
     vgpus: List[VgpuFact]
 

@@ -681,7 +681,7 @@ def _gpu_fact(item: Gpu) -> Any:
         ],
         "parents": [
             {
-                **_pick(parent, "pci", "vf_index", "vfio_dev", "iommu_group"),
+                **_pick(parent, "pci", "vf_index", "vfio_dev", "iommu_group", "group"),
                 "creatable": None if parent.creatable is None else position,
                 "vgpus": [{**_pick(vgpu, *of_vgpu), "vfio": list(vgpu.vfio)} for vgpu in parent.vgpus],
             }

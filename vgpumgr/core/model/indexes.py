@@ -172,6 +172,11 @@ class Parents(_Indexed["Parent"]):
     def _by_index(self) -> dict[int | None, int]:
         return {parent.vf_index: position for position, parent in reversed(tuple(enumerate(self)))}
 
+    @cached_property
+    def by_group(self) -> dict[str, tuple[Parent, ...]]:
+        """The virtual functions by their IOMMU groups, where these are known."""
+        return _grouped(self, lambda parent: () if parent.group is None else (parent.group,))
+
     def find(self, pci: PciAddress) -> Parent | None:
         position = self._by_pci.get(pci)
         return None if position is None else self[position]

@@ -115,6 +115,7 @@ class Parent:
     vgpus: tuple[Vgpu, ...]
     vfio_dev: bool | None = None
     iommu_group: bool | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ def place(
             fits=_alternatives(snapshot, gpus, ask, barred),
             unknown_profile=isinstance(ask.wish, ByProfile)
             and not any(resolve.find_type(gpu, ask.wish.profile) for gpu in snapshot.gpus)
-            and all(gpu.types is not None for gpu in snapshot.gpus),
+            and all(gpu.types for gpu in snapshot.gpus),
         )
     best = found.candidates[0]
     return Placed(

@@ -184,7 +184,7 @@ def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:
 
 def known_share(snapshot: HostSnapshot, gpu: Gpu) -> Fraction | None:
     """The allocated share of a GPU; None if its vGPUs or the ledger cannot be read."""
-    return None if gpu.framework is None or snapshot.ledger is None else share_allocated(snapshot, gpu)
+    return None if gpu.framework is None or not gpu.types or snapshot.ledger is None else share_allocated(snapshot, gpu)
 
 
 def share_allocated(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:

@@ -76,7 +76,7 @@ def of_parent(
         taken = room.taken(snapshot, parent)
         if taken is not None:
             return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
-        why = barred(parent.pci)
+        why = barred(parent.pci) or _in_its_group(snapshot, parent)
         if why is not None:
             return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({why})")
     if parent.creatable is None:
@@ -89,6 +89,16 @@ def of_parent(
     if parent.creatable.get(vgpu_type.id, 0) <= reserved:
         text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
         return Refusal(Cause.NOT_OFFERED, text)
+    return None
+
+
+def _in_its_group(snapshot: HostSnapshot, parent: Parent) -> str | None:
+    """Who has another virtual function of the same IOMMU group, all of which VFIO gives to one VM alone; None if nobody has."""
+    for gpu in snapshot.gpus if parent.group is not None else ():
+        for other in gpu.functions.by_group.get(parent.group or "", ()):
+            taken = None if other.pci == parent.pci else room_of(snapshot, gpu).taken(snapshot, other)
+            if taken is not None:
+                return f"it shares IOMMU group {parent.group} with {other.pci}, {taken.owner}"
     return None
 
 
@@ -144,6 +154,11 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
         return sick
     if gpu.uuid is None:
         return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
+    if gpu.types is not None and not gpu.types:
+        return Refusal(
+            Cause.NO_TYPES,
+            "its driver names no vGPU type: nvidia-vgpud has ended without making them (see its journal)",
+        )
     if not gpu.types:
         return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
     why = blocked_write.why_not(snapshot, gpu)

@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from ..files import Root, Unknowns, directory, is_there, names_in, optional_names, read, why
+from ..files import Root, Unknowns, directory, is_there, link_name, names_in, optional_names, read, why
 from ..protocol import (
     MDEV_PF,
     MDEV_VF,
@@ -154,6 +154,7 @@ def read_mdev_offer(
                 "vf_index": index,
                 "vfio_dev": None,
                 "iommu_group": None,
+                "group": None,
                 "creatable": creatable,
                 "vgpus": vgpus,
             }
@@ -182,6 +183,7 @@ def read_vendor_offer(root: Root, card: Card, unknown: Unknowns) -> Offer:
             "vf_index": index,
             "vfio_dev": None,
             "iommu_group": None,
+            "group": None,
             "creatable": None,
             "vgpus": [],
         }
@@ -190,6 +192,8 @@ def read_vendor_offer(root: Root, card: Card, unknown: Unknowns) -> Offer:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
                 parent["vfio_dev"] = optional_names("vfio-dev", function) is not None
                 parent["iommu_group"] = is_there("iommu_group", function)
+                with suppress(OSError):
+                    parent["group"] = link_name("iommu_group", function)
                 _read_vendor_function(function, parent, offer, unknown)
         except OSError as error:
             unknown.failed("parents[{}]".format(pci), error)

@@ -170,6 +170,7 @@ def _parent(row: protocol.ParentFact, offers: Sequence[Mapping[int, int]]) -> Pa
         vf_index=vf_index,
         vfio_dev=row["vfio_dev"],
         iommu_group=row["iommu_group"],
+        group=row["group"],
         creatable=offers[offer] if offer is not None and 0 <= offer < len(offers) else None,
         vgpus=tuple(sorted((_vgpu(pci, vf_index, vgpu) for vgpu in row["vgpus"]), key=lambda vgpu: vgpu.uuid or "")),
     )

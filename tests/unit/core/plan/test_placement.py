@@ -380,3 +380,27 @@ def test_a_place_that_the_driver_has_lost_is_not_used() -> None:
 
     view = builders.change_gpus(builders.host_of(VENDOR_VFIO, gpus=1, vfs=2), lose_first)
     assert builders.created(builders.plan_attach(view)).vgpu.vf_index == 1
+
+
+def test_functions_of_one_iommu_group_are_one_place() -> None:
+    """VFIO gives a group to one VM alone, as behind a switch without ACS (found: field-hosts c18)."""
+
+    def grouped(gpu: Gpu) -> Gpu:
+        pairs = {parent.pci: str(50 + (parent.vf_index or 0) // 2) for parent in gpu.parents}
+        return replace(gpu, parents=tuple(replace(parent, group=pairs[parent.pci]) for parent in gpu.parents))
+
+    view = builders.change_gpus(builders.host_of(VENDOR_VFIO, gpus=1, vfs=4), grouped)
+    for vm in ("vm01", "vm02"):
+        view = builders.attached(view, vm)
+    assert [entry.vgpu.vf_index for entry in view.snapshot.entries] == [0, 2]
+    assert reasons(view) == ["every virtual function is taken (4)"]
+
+
+def test_a_card_whose_driver_has_made_no_types_is_unreadable_and_not_without_the_profile() -> None:
+    """nvidia-vgpud gave up: nobody can say which types it has, nor how full it is (found: field-hosts c8b)."""
+    view = builders.change_gpus(builders.host_of(MDEV_VF, gpus=1), lambda gpu: replace(gpu, types={}))
+    found = place(view, "4Q")
+    assert isinstance(found, placement.NoPlace)
+    assert not found.unknown_profile
+    assert "nvidia-vgpud" in reasons(view)[0]
+    assert room.known_share(view.snapshot, view.snapshot.gpus[0]) is None
