@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import jinja2
 
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.core.reconcile.nightly import Schedule
+    from vgpumgr.core.reconcile.nightly import Confined, Schedule
 
 
 def render_hostdev(device: Hostdev, *, port: int | None = None) -> str:
@@ -57,17 +57,22 @@ def render_cron(schedule: Schedule, *, command: str, mailto: str | None) -> str:
     return _render("nightly-cron.j2", job=schedule, command=command, mailto=mailto) + "\n"
 
 
-def render_units(schedule: Schedule, *, command: str) -> tuple[str, str]:
+def render_units(schedule: Schedule, *, command: str, confined: Confined) -> tuple[str, str]:
     """The service and the timer. `command` is quoted for systemd."""
     return (
-        _render("nightly.service.j2", job=schedule, command=command) + "\n",
+        _render("nightly.service.j2", job=schedule, command=command, confined=confined) + "\n",
         _render("nightly.timer.j2", job=schedule) + "\n",
     )
 
 
-def render_collector(user: str, *, command: str) -> str:
+def render_collector(user: str, *, command: str, confined: Confined) -> str:
     """The service that collects samples. `command` is quoted for systemd."""
-    return _render("collect.service.j2", user=user, command=command) + "\n"
+    return _render("collect.service.j2", user=user, command=command, confined=confined) + "\n"
+
+
+def render_exporter(user: str, *, command: str, confined: Confined) -> str:
+    """The service that serves them to Prometheus. `command` is quoted for systemd."""
+    return _render("export.service.j2", user=user, command=command, confined=confined) + "\n"
 
 
 def _render(name: str, **values: object) -> str:

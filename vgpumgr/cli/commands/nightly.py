@@ -1,9 +1,12 @@
-"""`vgpumgr install cron|timer|collect|remove`: prints or writes the files that run the nightly reconcile and the collector here."""
+"""`vgpumgr install cron|timer|collect|export|remove`: prints or writes the files that run the nightly job and the services here."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +25,14 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.install_files import FileState, InstallFile
-    from vgpumgr.core.reconcile.nightly import Schedule
+    from vgpumgr.core.reconcile.nightly import Confined, Schedule
 
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
 UNIT = "vgpumgr-reconcile"
 COLLECTOR = "vgpumgr-collect"
+EXPORTER = "vgpumgr-export"
+_RUNTIME = "vgpumgr"
 _WRITE = click.option("--write", is_flag=True, help="Install the files instead of printing them; needs root.")
 _AT = click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time.")
 _JITTER = click.option(
@@ -112,7 +117,9 @@ def timer(
     from vgpumgr.core.reconcile import nightly
 
     schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
-    service, starts = templates.render_units(schedule, command=nightly.systemd_command(schedule.words))
+    service, starts = templates.render_units(
+        schedule, command=nightly.systemd_command(schedule.words), confined=_confined(settings, schedule.user)
+    )
     base = folder or Path(UNIT_DIR)
     files = [install_files.look(base / f"{UNIT}.service", service), install_files.look(base / f"{UNIT}.timer", starts)]
     then = f"next: systemctl daemon-reload && systemctl enable --now {UNIT}.timer"
@@ -136,20 +143,78 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
     from vgpumgr.core.reconcile import nightly
 
     words = _words(settings, "collect", "--every", f"{every:.15g}s")
-    text = templates.render_collector(nightly.parse_user(user), command=nightly.systemd_command(words))
+    text = templates.render_collector(
+        nightly.parse_user(user), command=nightly.systemd_command(words), confined=_confined(settings, user)
+    )
     path = (folder or Path(UNIT_DIR)) / f"{COLLECTOR}.service"
     then = f"next: systemctl daemon-reload && systemctl enable --now {COLLECTOR}.service"
     return _finish(settings, [install_files.look(path, text)], write=write, then=then)
 
 
 @install.command()
-@click.argument("jobs", nargs=-1, metavar="[cron|timer|collect]…", type=click.Choice(("cron", "timer", "collect")))
+@_WRITE
+@click.option("--listen", metavar="ADDRESS:PORT", help="Serve on TCP instead of the unix socket: 127.0.0.1:9836.")
+@_USER
+@_DIR
+@common_options
+def export(settings: Settings, *, write: bool, listen: str | None, user: str, folder: Path | None) -> int:
+    """A systemd service that serves /metrics to Prometheus: what `install collect` collects.
+
+    \b
+      vgpumgr install export --write && systemctl daemon-reload && systemctl enable --now vgpumgr-export.service
+      vgpumgr install export --listen 127.0.0.1:9836 --write
+    """
+    from vgpumgr import templates
+    from vgpumgr.controller import install_files
+    from vgpumgr.core.reconcile import nightly
+
+    where = ("--listen", listen) if listen else ("--socket", f"/run/{_RUNTIME}/metrics.sock")
+    words = _words(settings, "export", "prometheus", *where)
+    confined = replace(_confined(settings, user), here=False, runtime=None if listen else _RUNTIME)
+    text = templates.render_exporter(
+        nightly.parse_user(user), command=nightly.systemd_command(words), confined=confined
+    )
+    path = (folder or Path(UNIT_DIR)) / f"{EXPORTER}.service"
+    then = f"next: systemctl daemon-reload && systemctl enable --now {EXPORTER}.service"
+    return _finish(settings, [install_files.look(path, text)], write=write, then=then)
+
+
+def _confined(settings: Settings, user: str) -> Confined:
+    """What a unit of that user writes: the folder of its store. Whatever the inventory does not say now is not this machine."""
+    from vgpumgr.controller import environment
+    from vgpumgr.core.reconcile.nightly import Confined
+    from vgpumgr.store.place import VARIABLE
+
+    here = False
+    with contextlib.suppress(errors.VgpumgrError):
+        inventory = environment.load_inventory(settings.inventory, settings.group)
+        here = any(host.endpoint.is_local for host in inventory.hosts.values())
+    store = os.environ.get(VARIABLE)
+    if store:
+        return Confined(here=here, writes=(str(Path(store).expanduser().absolute().parent),))
+    if user == "root":
+        return Confined(here=here, state="vgpumgr")
+    try:
+        home = Path(pwd.getpwnam(user).pw_dir)
+    except KeyError:
+        home = Path("/home") / user
+    state = home / ".local/state"
+    return Confined(here=here, writes=(str(next((one for one in (state, state.parent) if one.is_dir()), home)),))
+
+
+@install.command()
+@click.argument(
+    "jobs",
+    nargs=-1,
+    metavar="[cron|timer|collect|export]…",
+    type=click.Choice(("cron", "timer", "collect", "export")),
+)
 @_DIR
 @common_options
 def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) -> int:
     """Remove the files that `install … --write` wrote.
 
-    Those of cron, timer and collect, or of the jobs named.
+    Those of cron, timer, collect and export, or of the jobs named.
 
     \b
       vgpumgr install remove --check
@@ -165,6 +230,7 @@ def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) ->
         "cron": (cron / "vgpumgr",),
         "timer": (units / f"{UNIT}.service", units / f"{UNIT}.timer"),
         "collect": (units / f"{COLLECTOR}.service",),
+        "export": (units / f"{EXPORTER}.service",),
     }
     return install_remove.run(settings, [path for job in dict.fromkeys(jobs or places) for path in places[job]])
 

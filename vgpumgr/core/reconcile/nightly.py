@@ -40,6 +40,20 @@ class Schedule:
     plan_only: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confined:
+    """What a unit needs of its machine, which is all that it gets.
+
+    `here`: the machine is a hypervisor itself, so that it is not confined. `state` and `runtime` are folders that systemd makes below
+    /var/lib and /run; `writes` are others that it writes.
+    """
+
+    here: bool = False
+    state: str | None = None
+    runtime: str | None = None
+    writes: tuple[str, ...] = ()
+
+
 def parse_at(text: str) -> tuple[int, int]:
     """`02:30` → hour and minute. Raises UsageError."""
     found = _AT.fullmatch(text.strip())
