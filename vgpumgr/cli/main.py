@@ -104,7 +104,7 @@ class _Program(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in _ENTRIES:
-            from vgpumgr.cli import other_words
+            from vgpumgr.cli.params import other_words
             from vgpumgr.names import nearest
 
             meant = other_words.meant(name)

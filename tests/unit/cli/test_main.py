@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
-from vgpumgr.cli import main, other_words
+from vgpumgr.cli import main
+from vgpumgr.cli.params import other_words
 from vgpumgr.controller import environment
 
 if TYPE_CHECKING:
