@@ -34,12 +34,9 @@ class KnownType:
 
 
 def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...]:
-    """The types of a board (its code or its name in the list), or of all boards. Raises UnknownProfile for a board not listed."""
-    rows = [
-        row for row in catalogue.types if board is None or board.lower() in (row.board.lower(), board_name(row).lower())
-    ]
-    if not rows:
-        raise _unknown(catalogue, board or "")
+    """The types of a board (see board_of), or of all boards. Raises UnknownProfile for a board not listed."""
+    code = None if board is None else board_of(catalogue, board)
+    rows = [row for row in catalogue.types if code in (None, row.board)]
     regions: dict[str, int] = {}
     for row in rows:
         if row.name.slices is None:
@@ -51,10 +48,18 @@ def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...
 
 
 def board_of(catalogue: Catalogue, board: str) -> str:
-    """The code of a board that is given by its code, or by its name in the list. Raises UnknownProfile for one not listed."""
+    """The code of a board that is given by its code, by its name in the list, or by what people call it: B200 is B200X.
+
+    Raises UnknownProfile for one not listed.
+    """
+    said = board.lower()
+    codes = dict.fromkeys(row.board for row in catalogue.types)
     for row in catalogue.types:
-        if board.lower() in (row.board.lower(), board_name(row).lower()):
+        if said in (row.board.lower(), board_name(row).lower()):
             return row.board
+    longer = [code for code in codes if code[:-1].lower() == said]
+    if len(longer) == 1:
+        return longer[0]
     raise _unknown(catalogue, board)
 
 

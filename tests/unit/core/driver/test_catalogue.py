@@ -12,7 +12,7 @@ from tests.unit.core import builders
 from vgpumgr import resources
 from vgpumgr.core.driver import catalogue, mechanisms, profiles
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
-from vgpumgr.core.driver.known_types import KnownType, known_types
+from vgpumgr.core.driver.known_types import KnownType, board_of, known_types
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.plan import fits
 from vgpumgr.errors import UnknownProfile
@@ -169,3 +169,15 @@ def test_the_page_about_mechanisms_says_what_the_table_says() -> None:
         assert cells == [getattr(one, field) or "?" for one in mechanisms.MECHANISMS]
     listed = set(re.findall(r"^(\d+)\. ", page, re.MULTILINE))
     assert set(re.findall(r"\[(\d+)\]", page)) == listed
+
+
+def test_a_board_is_found_by_what_people_call_it() -> None:
+    """B200 is listed as B200X alone; A100 is a board of its own beside A100X."""
+    assert [
+        board_of(catalogue.parse(resources.catalogue_text()), name) for name in ("B200", "b200x", "A100", "NVIDIA A40")
+    ] == [
+        "B200X",
+        "B200X",
+        "A100",
+        "A40",
+    ]
