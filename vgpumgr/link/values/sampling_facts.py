@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
+from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.model.vgpu import FOREIGN, OURS, LedgerEntry, Mdev, Vf, Whose
 from vgpumgr.core.usage.readings import (
     OFF,
@@ -38,6 +39,10 @@ Number = TypeVar("Number", int, Fraction)
 
 _MIB = 1024 * 1024
 _NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as it appears in unsigned numbers
+_MOST_GPUS = 64
+_MOST_OF_GPU = 64  # no type has more than 48 on one
+_LONGEST_NAME = 255
+_BEYOND = f"more than {_MOST_OF_GPU} vGPUs were reported of one GPU: the others are left out"
 _YEAR_US = 366 * 86400 * 1_000_000
 _PERCENT_ROUNDED = (
     110  # rounded parts may add up to a little more than the whole; anything beyond that was not measured
@@ -74,15 +79,23 @@ class _Instance:
 
 
 def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
-    """Build the reading from the host program's answer."""
+    """Build the reading from the host program's answer.
+
+    What no host can have is left out, and said: one of them must not fill the store with vGPUs that it invents.
+    """
     ledger = rows(facts["ledger"], parse_entry)
+    gpus = facts["gpus"][:_MOST_GPUS]
+    beyond = [row["pci"] for row in gpus if len(row["vgpus"] or ()) > _MOST_OF_GPU]
+    told = [Unknown(what="vgpus", why=_BEYOND, gpu=PciAddress(pci)) for pci in beyond]
+    if len(facts["gpus"]) > _MOST_GPUS:
+        told.append(Unknown(what="gpus", why=f"more than {_MOST_GPUS} were reported: the others are left out"))
     return HostReading(
         host=host,
         boot=facts["boot"],
         now_us=facts["now_us"],
         driver=facts["driver"],
-        gpus=tuple(_gpu(row, ledger, facts["now_us"]) for row in facts["gpus"]),
-        unknown=parse_unknown(facts["unknown"]),
+        gpus=tuple(_gpu(row, ledger, facts["now_us"]) for row in gpus),
+        unknown=(*parse_unknown(facts["unknown"]), *told),
     )
 
 
@@ -103,13 +116,15 @@ def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_
         mode=row["mode"],
         holders=tuple(
             Holder(instance=item["instance"], pid=held["pid"], command=held["command"], since_us=held["since_us"])
-            for item in row["vgpus"] or ()
+            for item in (row["vgpus"] or ())[:_MOST_OF_GPU]
             for held in [item["holder"]]
             if held is not None
         ),
         vgpus=_vgpus(
-            rows(row["vgpus"], lambda item: _instance(item, now_us)),
-            None if ledger is None else [entry for entry in ledger if uuid is not None and entry.vgpu.gpu_uuid == uuid],
+            None if row["vgpus"] is None else [_instance(item, now_us) for item in row["vgpus"][:_MOST_OF_GPU]],
+            None
+            if ledger is None
+            else [entry for entry in ledger if uuid is not None and entry.vgpu.gpu_uuid == uuid][:_MOST_OF_GPU],
             vgpu_types,
             row["policy"],
         ),
@@ -132,7 +147,7 @@ def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
     return _Instance(
         number=row["instance"],
         vm_uuid=maybe(row["vm_uuid"], VmUuid),
-        vm_name=row["vm_name"],
+        vm_name=maybe(row["vm_name"], lambda name: name[:_LONGEST_NAME]),
         uuid=maybe(row["uuid"], MdevUuid),
         vf=maybe(row["vf"], PciAddress),
         vf_index=row["vf_index"],
