@@ -83,6 +83,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "install cron": (("install", "cron"), "install", 0),
     "install timer": (("install", "timer"), "install", 0),
     "install collect": (("install", "collect"), "install", 0),
+    "install export": (("install", "export"), "install", 0),
     "install remove": (("install", "remove", "--check"), "install", 0),
     "adopt": (("adopt", HOST), "change", 0),
     "detach": (("detach", VM, *ON, "--yes"), "change", 0),

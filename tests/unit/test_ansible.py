@@ -34,7 +34,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def given(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str | None]:
+def given(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """What a task takes, in a folder with an ./inventory that nobody named."""
     monkeypatch.chdir(tmp_path)
     for name in ("inventory", "staging", "common"):
@@ -44,35 +44,35 @@ def given(running: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
 
-    def take(*sources: str) -> str | None:
-        found: str | None = running.Run(params={}, check=False, diff=False, sources=sources)._given()
+    def take(*sources: str) -> list[str]:
+        found: list[str] = running.Run(params={}, check=False, diff=False, sources=sources)._given()
         return found
 
     return take
 
 
-@pytest.mark.parametrize("source", ["staging", "one.yml"])
-def test_the_one_that_ansible_was_given_is_the_tasks(
-    given: Callable[..., str | None], tmp_path: Path, source: str
+@pytest.mark.parametrize("sources", [("staging",), ("one.yml",), ("common", "staging")])
+def test_those_that_ansible_was_given_are_the_tasks(
+    given: Callable[..., list[str]], tmp_path: Path, sources: tuple[str, ...]
 ) -> None:
-    assert given(source) == str(tmp_path / source)
+    assert given(*sources) == [str(tmp_path / source) for source in sources]
 
 
-@pytest.mark.parametrize("sources", [("staging", "common"), ("script",), ("kvm01,",), ("nowhere",)])
-def test_several_or_one_that_is_not_read_is_a_mistake_that_names_the_option(
-    given: Callable[..., str | None], sources: tuple[str, ...]
+@pytest.mark.parametrize("sources", [("script",), ("kvm01,",), ("nowhere",), ("staging", "script")])
+def test_one_that_is_not_read_is_a_mistake_that_names_the_option(
+    given: Callable[..., list[str]], sources: tuple[str, ...]
 ) -> None:
     with pytest.raises(UsageError) as raised:
         given(*sources)
-    assert all(source in raised.value.message for source in sources)
+    assert sources[-1] in raised.value.message
     assert "inventory: DIR" in str(raised.value.hint)
 
 
 @pytest.mark.parametrize("sources", [(), ("/etc/ansible/hosts",)])
 def test_where_ansible_was_given_none_the_usual_places_count(
-    given: Callable[..., str | None], sources: tuple[str, ...]
+    given: Callable[..., list[str]], sources: tuple[str, ...]
 ) -> None:
-    assert given(*sources) is None
+    assert given(*sources) == []
 
 
 def test_what_a_person_reads_is_in_ansibles_words_and_data_stay_as_they_are(running: Any) -> None:
