@@ -92,8 +92,10 @@ def rows(
 
 def test_more_than_a_gpu_can_have_is_left_out_and_said() -> None:
     """A host that invents vGPUs would push everybody else's samples out of the store (found: breaker F9)."""
+    uuid = "9e0d0000-0000-4000-8000-{:012}".format
     many = [
-        instance(number, uuid=f"9e0d0000-0000-4000-8000-{number:012}", vm_name="x" * 4000) for number in range(5000)
+        instance(number, uuid=uuid(number), vm_uuid=uuid(number), vm_name=f"{number}{'x' * 4000}")
+        for number in range(5000)
     ]
     found = reading(many, [entry(f"s{number}", generation=number) for number in range(1, 900)])
     assert len(found.gpus[0].vgpus) <= 128
