@@ -83,9 +83,9 @@ for _ in range(8):
     link.lock(by="me", wait_s=10)
     writers = [threading.Thread(target=write, args=(link, vm, begun)) for _ in range(4)]
     [writer.start() for writer in writers]
-    assert begun.wait(10)
+    assert begun.wait(120)
     link.close()
-    [writer.join(10) for writer in writers]
+    [writer.join(120) for writer in writers]
     assert not any(writer.is_alive() for writer in writers)
 """
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.model import promises
+from tests.model import forging, promises
 from tests.model.fleet import vm_uuid
-from tests.model.machine import GPUS, Place
+from tests.model.machine import GPUS, VFS, Place
 from tests.model.people import MAX_VMS
 from tests.model.story import Story, hosts, numbers, profiles, slots
 
 if TYPE_CHECKING:
     from tests.model.machine import Machine
-    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.claims import Claim, State
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.names import Slot
 
-ALL = ("cards", "ledgers", "inventories", "copies", "edits")
+ALL = ("cards", "ledgers", "inventories", "copies", "edits", "claims")
 WITH = tuple(os.environ.get("SOAK_WITH", ",".join(ALL)).split(","))
 
 
@@ -103,6 +103,48 @@ class HostileStory(Story):
         one, two = self._vm(host, number), self._vm(host, other)
         if one is not None and two is not None and one is not two:
             self.counts["devices put into another definition"] += self.fleet.copy_device(host, one, two)
+
+    @precondition(lambda self: "claims" in WITH)
+    @rule(
+        host=hosts,
+        number=numbers,
+        slot=slots,
+        like=numbers,
+        at=st.tuples(st.integers(0, len(GPUS) - 1), st.integers(0, VFS - 1)),
+        profile=profiles,
+        state=forging.states,
+        generation=forging.generations,
+        device=st.booleans(),
+    )
+    def claim_forged(
+        self,
+        *,
+        host: str,
+        number: int,
+        slot: Slot,
+        like: int,
+        at: tuple[int, int],
+        profile: str,
+        state: State,
+        generation: int,
+        device: bool,
+    ) -> None:
+        """By whoever may edit a VM: a claim for what another VM has, or for a place of his choice."""
+        vm, other = self._vm(host, number), self._vm(host, like)
+        if vm is None or other is None:
+            return
+        self.counts["claims forged"] += 1
+        forging.forge(
+            self.fleet.machines[host],
+            vm,
+            slot,
+            like=other.uuid if other is not vm else None,
+            at=at,
+            profile=profile,
+            state=state,
+            generation=generation,
+            device=device,
+        )
 
 
 def _check_kept(machine: Machine, before: promises.Truth, domain: Domain, claim: Claim, after: Claim | None) -> None:

@@ -240,6 +240,10 @@ class Machine:
         """The ledger's entries, as they lie on the disk."""
         return self._records("entries")
 
+    def has_ledger(self) -> bool:
+        """Whether its file is there."""
+        return (self.root / LEDGER_PATH[1:]).exists()
+
     def ledger_instances(self) -> list[dict[str, Any]]:
         """Its entries of GPU instances."""
         return self._records("instances")

@@ -49,13 +49,17 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """One host at one instant. `hardware`: place → type id; `images`, `snapshots`: the devices that any of them names."""
+    """One host at one instant. `hardware`: place → type id; `images`, `snapshots`: the devices that any of them names.
+
+    `has_ledger`: whether the ledger's file is there.
+    """
 
     hardware: dict[Place, int]
     entries: tuple[Entry, ...]
     domains: dict[VmUuid, Domain]
     images: set[str]
     snapshots: set[str]
+    has_ledger: bool
 
     @property
     def named(self) -> set[tuple[VmUuid, str]]:
@@ -77,6 +81,7 @@ def truth(machine: Machine) -> Truth:
         domains={uuid: _read(vm.documents()) for uuid, vm in vms.items()},
         images=_devices(vm.hostdevs(vm.image) for vm in vms.values() if vm.image is not None),
         snapshots=_devices(vm.hostdevs(xml) for vm in vms.values() for _, xml in vm.snapshots),
+        has_ledger=machine.has_ledger(),
     )
 
 
@@ -240,7 +245,7 @@ def check_command(
         for entry in before.entries:
             if entry[:3] not in {each[:3] for each in now.entries}:
                 _check_may_go(before, entry)
-        _check_left_alone(before, now, outcome.result)
+        _check_left_alone(machine, before, now, outcome.result)
 
 
 def _is_of_other_mode(machine: Machine, where: Place, kind: int) -> bool:
@@ -270,8 +275,10 @@ def _check_agreed(outcome: Outcome) -> None:
             assert who in agreed | made, f"{who} was destroyed, and nobody had been asked: {agreed}"
 
 
-def _check_left_alone(before: Truth, now: Truth, result: FleetResult) -> None:
-    """Copies, and claims of attach that went back behind the ledger, are reported and never served."""
+def _check_left_alone(machine: Machine, before: Truth, now: Truth, result: FleetResult) -> None:
+    """Copies, and claims of attach that went back behind the ledger, are reported and never served. Of what no declaration and no
+    ledger entry speaks of, nothing is made: whoever may edit a VM can write its claims.
+    """
     jobs = [task_result.planned.task for host in result.hosts for task_result in host.tasks]
     declared = {task.subject for task in jobs if isinstance(task, EnsureSlot) and task.declared is not None}
     for uuid, domain in before.domains.items():
@@ -280,6 +287,10 @@ def _check_left_alone(before: Truth, now: Truth, result: FleetResult) -> None:
             undeclared = f"{domain.name} {claim.slot}" not in declared and claim.origin == "attach"
             if domain.copied or (undeclared and claim.generation < newest):
                 assert now.domains[uuid].claim(claim.slot) == claim, f"{domain.name} was served by a reconcile"
+    spoken_of = {entry[:2] for entry in before.entries} | set(machine.owners.values())
+    for entry in now.entries:
+        if before.has_ledger and f"{entry.vm_name} {entry.slot}" not in declared and entry[:2] not in spoken_of:
+            raise AssertionError(f"{entry} was made by a reconcile, and nobody but its VM's definition asked for it")
 
 
 def _check_may_go(before: Truth, entry: Entry) -> None:

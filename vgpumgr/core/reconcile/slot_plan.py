@@ -186,10 +186,12 @@ def _days(earlier: str, later: str) -> float | None:
 def plan_freeing(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> PlannedTask:
     """Free a slot that is no longer declared, or whose detach has begun. Raises the refusals of a detach, and ConflictingClaim."""
     _guard_other_controller(view, task, author)
-    request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
-    plan = detach.plan_detach(view, request)
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
+    if isinstance(task, tasks.FinishDetach) and (claim is None or claim.state != claims.LEAVING):
+        return PlannedTask(task=task, plan=plans.Plan(vm=domain, slot=task.slot, steps=()))  # what is there came since
+    request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
+    plan = detach.plan_detach(view, request)
     why = drifts.of_undeclared if isinstance(task, tasks.PruneSlot) else drifts.of_half_freed
     drift = (why(view, domain, claim),) if claim is not None else ()
     return PlannedTask(task=task, plan=plan, drift=drift)

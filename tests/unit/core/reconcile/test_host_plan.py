@@ -223,9 +223,12 @@ def test_a_detach_that_was_killed_is_finished_and_a_declared_slot_served_again(v
     assert (verbs(freed)[-1], kinds(freed)) == ("drop_claim", [])
     assert ("claim", "a detach did not finish") in words(freed)
     assert builders.find(simulate.apply(killed, freed.steps), "vm01").claims is None
-    served = after(killed, vm01="4Q")
+    made = plan(killed, vm01="4Q")
+    served = simulate.apply(killed, made.steps)
     assert builders.claim_of(served).origin == "inventory"
     assert plan(served, vm01="4Q").steps == ()
+    left = [task_plan.plan_task(served, declares(vm01="4Q"), planned.task, RUN).steps for planned in made.tasks]
+    assert left == [()] * len(made.tasks)
 
 
 @pytest.mark.parametrize("wish", ["4Q", "8Q"])
