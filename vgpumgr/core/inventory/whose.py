@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PREFIX = "vgpumgr_"
 VARIABLE = "vgpumgr_group"
 _NAMED = 8  # how many names a message has
-_LIKELY = ("kvm", "hyper", "virt", "gpu", "libvirt", "qemu")
+_LIKELY = ("kvm", "hyper", "virt", "gpu", "qemu", "compute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +145,18 @@ def _tell_forgotten(tree: Tree, ours: Mapping[HostName, Host], report: Report) -
 
 def _refuse(tree: Tree, report: Report) -> None:
     groups = _real(tree)
-    likely = next((name for name in groups if any(word in name.lower() for word in _LIKELY)), "GROUP")
+    sizes = {
+        name: len(_of_group(tree, name, None)[0]) for name in groups if any(word in name.lower() for word in _LIKELY)
+    }
+    likely = sorted((name for name, size in sizes.items() if size), key=lambda name: (-sizes[name], name))
     where = min((host.where for host in tree.hosts.values()), default=Location(file=".", line=1))
+    group = likely[0] if len(likely) == 1 else "GROUP"
+    may_be = [f"{name} (hosts: {sizes[name]})" for name in likely]
+    hint = f"write `{VARIABLE}: {group}` in group_vars/all.yml, or say --group {group}"
     report.problem(
         Location(file=where.file, line=1),
         f"nothing says which of the {len(tree.hosts)} hosts are hypervisors (groups: {listed(groups)})",
-        f"write `{VARIABLE}: {likely}` in group_vars/all.yml, or say --group {likely}, or call their group {HYPERVISORS}",
+        f"{hint}, where GROUP may be {listed(may_be)}" if may_be[1:] else f"{hint}, or call their group {HYPERVISORS}",
     )
 
 

@@ -90,6 +90,20 @@ def test_nothing_that_says_which_is_a_problem_with_what_to_write(tmp_path: Path,
     assert "`vgpumgr_group: kvm` in group_vars/all.yml" in line
 
 
+def test_every_group_that_may_be_meant_is_named_the_largest_first(tmp_path: Path) -> None:
+    kvm = {"hosts": {"kvm01": None, "kvm02": None}}
+    groups = {
+        "web": {"hosts": {"w1": None}},
+        "gpu_a40": {"hosts": {"kvm01": None}},
+        "compute": kvm,
+        "gpu": {"children": {"gpu_a40": None}},
+    }
+    line = problem(write(tmp_path, groups))
+    assert line.endswith(
+        "write `vgpumgr_group: GROUP` in group_vars/all.yml, or say --group GROUP, where GROUP may be compute (hosts: 2), gpu (hosts: 1), gpu_a40 (hosts: 1)"
+    )
+
+
 def test_a_group_of_hosts_beside_hosts_of_none_is_two_kinds(tmp_path: Path) -> None:
     hosts = {"all": {"hosts": {"localhost": None}}, "gpus": {"hosts": {"kvm01": None}}}
     assert "--group gpus" in problem(write(tmp_path, hosts))
