@@ -151,11 +151,11 @@ def test_what_a_play_does_stands_in_the_journal(plays: Plays) -> None:
 
 
 def test_the_inventory_is_the_options_or_the_environments_or_ansibles_own(plays: Plays, tmp_path: Path) -> None:
-    """Of several that Ansible was given, all count; a kind that vgpumgr does not read is refused."""
+    """Of several that Ansible was given, all count; one that does not say which hosts are hypervisors is refused."""
     play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"vgpumgr.kvm.vgpu_info": {"name": "vm01"}}]}]
     own = plays.lab.layout.inventory
     other = tmp_path / "other.ini"
-    other.write_text("[web]\nweb01\n", encoding="utf-8")
+    other.write_text("[web]\nweb01\n[db]\ndb01\n", encoding="utf-8")
     assert plays.play(play).code == 0
     assert plays.play(play, inventory=[own / "hosts.yml"]).code == 0
     assert plays.play(play, inventory=[own, other]).code == 0
