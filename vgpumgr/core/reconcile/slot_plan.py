@@ -189,7 +189,7 @@ def plan_freeing(view: HostView, task: PruneSlot | FinishDetach, author: tasks.A
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
     if isinstance(task, tasks.FinishDetach) and (claim is None or claim.state != claims.LEAVING):
-        return PlannedTask(task=task, plan=plans.Plan(vm=domain, slot=task.slot, steps=()))  # what is there came since
+        return PlannedTask(task=task, plan=plans.Plan(vm=domain, slot=task.slot, steps=(), findings=()))  # given since
     request = detach.DetachRequest(vm=task.uuid, slots=(task.slot,), by=author.by, at=author.at)
     plan = detach.plan_detach(view, request)
     why = drifts.of_undeclared if isinstance(task, tasks.PruneSlot) else drifts.of_half_freed

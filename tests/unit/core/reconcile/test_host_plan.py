@@ -227,8 +227,8 @@ def test_a_detach_that_was_killed_is_finished_and_a_declared_slot_served_again(v
     served = simulate.apply(killed, made.steps)
     assert builders.claim_of(served).origin == "inventory"
     assert plan(served, vm01="4Q").steps == ()
-    left = [task_plan.plan_task(served, declares(vm01="4Q"), planned.task, RUN).steps for planned in made.tasks]
-    assert left == [()] * len(made.tasks)
+    left = [task_plan.plan_task(served, declares(vm01="4Q"), planned.task, RUN) for planned in made.tasks]
+    assert [(planned.steps, planned.refused) for planned in left] == [((), None)] * len(made.tasks)
 
 
 @pytest.mark.parametrize("wish", ["4Q", "8Q"])
