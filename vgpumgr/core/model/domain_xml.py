@@ -5,6 +5,7 @@ A hostdev is ours if its alias is `ua-SLOT`; every other one belongs to someone 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from vgpumgr.names import VmName, VmUuid
 
 _ALIAS = "ua-"
+_ARGUMENT = "{http://libvirt.org/schemas/domain/qemu/1.0}arg"
+_PASSED = re.compile(r"""\b(?:host|sysfsdev)"?\s*[=:]\s*"?([^",\s}]+)""")
 # Each match ends at the first end tag, so that no device is ever taken for part of it: a snapshot holds two domains.
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
@@ -55,6 +58,7 @@ def expected_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
 class Domain:
     """One domain as read. `claims` None: it has none; `problem` and `claim_problem`: why a document, or the claim, is unreadable.
 
+    `arguments` are the devices that QEMU arguments name in either document (<qemu:commandline>): libvirt does not know them as devices.
     `inactive` is empty for a transient domain; `live` is None for one that is shut off. `other_aliases` are user-defined
     aliases of devices that are not host devices. `guest` is by the inactive definition, and None without one; `live_guest` and
     `ports` are None for a domain that is shut off, `ports` for a transient one, too.
@@ -68,6 +72,7 @@ class Domain:
     claims: claim_values.ClaimDocument | None
     inactive: tuple[Hostdev, ...]
     live: tuple[Hostdev, ...] | None
+    arguments: tuple[Hostdev, ...] = ()
     problem: str | None = None
     claim_problem: str | None = None
     claim_namespace: str = claim_values.NAMESPACE
@@ -91,8 +96,9 @@ class Domain:
 
     @property
     def mentioned(self) -> tuple[Hostdev, ...]:
-        """Every hostdev of either document."""
-        return self.inactive + tuple(device for device in self.live or () if device not in self.inactive)
+        """Every hostdev of either document, and what its QEMU arguments name."""
+        live = tuple(device for device in self.live or () if device not in self.inactive)
+        return self.inactive + live + self.arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +120,7 @@ def read_domain(documents: DomainDump) -> Domain:
     claim_document, claim_problem, claim_namespace = None, None, claim_values.NAMESPACE
     inactive: tuple[Hostdev, ...] = ()
     live: tuple[Hostdev, ...] | None = None
+    arguments: tuple[Hostdev, ...] = ()
     other_aliases: frozenset[str] = frozenset()
     guest: Guest | None = None
     live_guest: Guest | None = None
@@ -122,10 +129,12 @@ def read_domain(documents: DomainDump) -> Domain:
         running = _parse(documents.live_xml)[0] if documents.live_xml is not None else None
         if running is not None:
             live = read_hostdevs(running)
+            arguments = read_arguments(running)
             live_guest = read_guest(running)
         if documents.inactive_xml is not None:
             tree, claim_problem = _parse(documents.inactive_xml)
             inactive = read_hostdevs(tree)
+            arguments = tuple(dict.fromkeys((*read_arguments(tree), *arguments)))
             other_aliases = _other_aliases(tree)
             guest = read_guest(tree)
             if running is not None:
@@ -145,6 +154,7 @@ def read_domain(documents: DomainDump) -> Domain:
         claims=claim_document,
         inactive=inactive,
         live=live,
+        arguments=arguments,
         problem=problem,
         claim_problem=claim_problem,
         claim_namespace=claim_namespace,
@@ -168,12 +178,12 @@ def read_saved_states(documents: SavedDump) -> SavedStates:
     image_problem, snapshots_problem = documents.image_unreadable, documents.snapshots_unreadable
     if documents.image_xml is not None:
         try:
-            image = read_hostdevs(_parse(documents.image_xml)[0])
+            image = _read_all(_parse(documents.image_xml)[0])
         except ET.ParseError as error:
             image_problem = f"its XML cannot be parsed: {error}"
     for name, xml in documents.snapshots:
         try:
-            snapshots.append((name, read_hostdevs(_parse(xml)[0])))
+            snapshots.append((name, _read_all(_parse(xml)[0])))
         except ET.ParseError as error:
             snapshots_problem = f"the XML of {name} cannot be parsed: {error}"
     return SavedStates(
@@ -207,6 +217,27 @@ def read_hostdevs(tree: ET.Element) -> tuple[Hostdev, ...]:
         if device is not None and device not in found:
             found.append(device)
     return tuple(found)
+
+
+def read_arguments(tree: ET.Element) -> tuple[Hostdev, ...]:
+    """The devices that QEMU arguments pass through: `vfio-pci,host=41:00.0`, `vfio-pci,sysfsdev=/sys/…/UUID`, and as JSON."""
+    found: list[Hostdev] = []
+    for element in tree.iter(_ARGUMENT):
+        text = element.get("value", "")
+        if "vfio-pci" not in text:
+            continue
+        for named in _PASSED.findall(text):
+            name = named.rstrip("/").rpartition("/")[2]
+            with contextlib.suppress(BadName):
+                found.append(Hostdev(source=Vf(names.parse_pci_address(name)), alias=None, managed=False))
+            with contextlib.suppress(BadName):
+                source = Mdev(MdevUuid(names.parse_uuid(name)))
+                found.append(Hostdev(source=source, alias=None, managed=False))
+    return tuple(dict.fromkeys(found))
+
+
+def _read_all(tree: ET.Element) -> tuple[Hostdev, ...]:
+    return tuple(dict.fromkeys((*read_hostdevs(tree), *read_arguments(tree))))
 
 
 def read_hostdev(element: ET.Element) -> Hostdev | None:

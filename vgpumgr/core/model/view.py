@@ -196,6 +196,8 @@ def holders(
             found.append(runs)
         elif domain.uuid != letting_go and any(item.source == device for item in domain.inactive):
             found.append(Named(f"VM {domain.name} has it in its definition"))
+        elif any(item.source == device for item in domain.arguments):
+            found.append(Named(f"VM {domain.name} has it in its QEMU arguments"))
     saved_of = view.states
     concerned = {*saved_of.naming(device), *saved_of.unreadable}
     for uuid, saved in saved_of.items() if concerned else ():

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 KIND: Final = "shared"
 
 _DEFINITION = "definition"
+_ARGUMENTS = "QEMU arguments"
 _RUNNING = "running"
 _IMAGE = "managed-save image"
 _SNAPSHOT = "snapshot"
@@ -78,6 +79,8 @@ def _of_domain(domain: Domain) -> Iterator[Namer]:
     for device in domain.live or ():
         if not any(device.source == other.source for other in domain.inactive):
             yield Namer(vm=domain.uuid, name=domain.name, what=_RUNNING, device=device, domain=domain)
+    for device in domain.arguments:
+        yield Namer(vm=domain.uuid, name=domain.name, what=_ARGUMENTS, device=device, domain=domain)
 
 
 def _of_saved(view: HostView, uuid: VmUuid) -> Iterator[Namer]:
@@ -115,6 +118,8 @@ def way_out(host: HostName, namer: Namer) -> str:
             return f"start {namer.name}, or `{virsh('managedsave-remove', namer.name)}`"
         case "running":
             return f"shut {namer.name} down"
+        case "QEMU arguments":
+            return f"take it out of its <qemu:commandline> (`{virsh('edit', namer.name)}`)"
         case _:
             return _out_of_definition(host, namer)
 
