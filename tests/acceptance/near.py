@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.lab.driver.model import BoardSpec, TypeSpec
+    from vgpumgr.lab.spec import FabricSpec
     from vgpumgr.link.host import Host
 
 _VFS = 6
@@ -48,6 +49,7 @@ class NearHost:
     types: tuple[TypeSpec, ...] = ()
     framework: str = MDEV_VF
     vfs: int = _VFS
+    fabric: FabricSpec | None = None
 
 
 ONE = {"kvm01": NearHost(vms=tuple(f"vm{number:02}" for number in range(1, 31)))}
@@ -118,7 +120,7 @@ def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Ne
         machines = {name: pool.machine(name, host.framework) for name, host in hosts.items()}
         for name, host in hosts.items():
             first, second = (_board(host, code) for code in (host.board, host.second or host.board))
-            machines[name].install(board=first, second=second)
+            machines[name].install(board=first, second=second, fabric=host.fabric)
             for vm in host.vms:
                 machines[name].libvirt.define(vm, vm_uuid(name, vm))
 

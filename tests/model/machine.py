@@ -107,10 +107,17 @@ class Machine:
         (root / "proc/sys/kernel/hostname").write_text(f"{name}\n")
         (root / "proc/sys/kernel/osrelease").write_text("6.1.0\n")
 
-    def install(self, *, in_mig: bool = False, board: BoardSpec | None = None, second: BoardSpec | None = None) -> None:
+    def install(
+        self,
+        *,
+        in_mig: bool = False,
+        board: BoardSpec | None = None,
+        second: BoardSpec | None = None,
+        fabric: spec.FabricSpec | None = None,
+    ) -> None:
         """As on its first day: nothing is made, nobody runs, no ledger. `in_mig`: both GPUs are in MIG mode.
 
-        `board`: instead of one that has few types and VFs; `second`: the second GPU's, instead of that.
+        `board`: instead of one that has few types and VFs; `second`: the second GPU's, instead of that. `fabric`: that both are on.
         """
         small = board or (_mig_board() if in_mig else _board(BOARDS[self.framework]))
         gpus = tuple(
@@ -129,6 +136,7 @@ class Machine:
             machine_id=(self.root / "etc/machine-id").read_text().strip(),
             driver_version="570.172.07",
             gpus=gpus,
+            fabric=fabric,
         )
         self.boots = 0
         self.driver = Driver(spec.host_state(host, boot_id=""))
@@ -145,6 +153,22 @@ class Machine:
         for file in (self.root / "etc/modprobe.d").iterdir():
             file.unlink()
         self._boot()
+        self._install_fabric_manager(fabric)
+
+    def _install_fabric_manager(self, fabric: spec.FabricSpec | None) -> None:
+        shutil.rmtree(self.root / "usr", ignore_errors=True)
+        if fabric is None or fabric.manager == "absent":
+            return
+        files = {
+            "usr/bin/nv-fabricmanager": "",
+            "usr/share/nvidia/nvswitch/fabricmanager.cfg": f"FABRIC_MODE={fabric.mode}\n",
+        }
+        if fabric.manager == "running":
+            (self.root / "proc/9/fd").mkdir(parents=True)
+            files["proc/9/stat"] = stat_line(9, "nv-fabricmanage", "S") + "\n"
+        for name, text in files.items():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_text(text)
 
     @property
     def id(self) -> str:

@@ -52,6 +52,9 @@ class Nvml(MigDouble):
     def nvmlDeviceGetUUID(self, gpu: Gpu) -> str:  # noqa: N802
         return gpu.uuid
 
+    def nvmlDeviceGetGpuFabricInfoV(self, gpu: Gpu, info: Any) -> None:  # noqa: N802
+        info._obj.state = gpu.fabric
+
     def nvmlDeviceGetVgpuHeterogeneousMode(self, gpu: Gpu) -> int:  # noqa: N802
         return int(gpu.mixed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import room
+from vgpumgr.core.plan import fabric, room
 from vgpumgr.core.plan.preflight import version_text
 from vgpumgr.core.report import instances
 from vgpumgr.documents import common, cordon
@@ -36,8 +36,21 @@ def _host(view: HostFacts) -> dict[str, object]:
         "boot_id": snapshot.boot,
         "versions": {**snapshot.versions, "libvirt": None if libvirt is None else version_text(libvirt)},
         "cordon": cordon.text(snapshot.cordon_at(None)),
+        "fabric": _fabric(snapshot),
         "gpus": [_gpu(snapshot, gpu) for gpu in snapshot.gpus],
         "unknown": common.plain(snapshot.unknown),
+    }
+
+
+def _fabric(facts: HostSnapshot) -> dict[str, object] | None:
+    """Null where no GPU is on an NVSwitch fabric."""
+    gpus = [gpu.pci for gpu in facts.gpus if fabric.is_on_one(facts, gpu)]
+    if not gpus:
+        return None
+    return {
+        **common.pick(facts.fabric, "switches", "manager", "mode"),
+        "gpus": gpus,
+        "text": fabric.state(facts.fabric),
     }
 
 

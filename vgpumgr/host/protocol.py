@@ -49,6 +49,9 @@ DISPATCHER_SAYS = "vgpumgr dispatcher: "
 Fault = Literal["lost", "needs-reset", "no-driver"]
 NO_DRIVER: Final = "no-driver"
 
+# Fabric Manager: its process runs, it is only installed, or not even that
+FabricManager = Literal["running", "stopped", "absent"]
+
 # frameworks (how the driver offers vGPUs)
 FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
 MDEV_PF: Final = "mdev-pf"  # pre-Ampere: mdev types on the physical function
@@ -281,7 +284,7 @@ class GpuFact(TypedDict):
     `offers`: what its parents would take, each list once, since most of them are the same. `places`: where the types that the
     GPU would take now can lie; null where it is not in mixed-size mode, or that could not be read. `mig`: null if the board or its
     driver has no MIG, or that could not be read. `fault`: what NVML says is wrong with the GPU or its driver; null too where there is no
-    NVML to ask.
+    NVML to ask. `fabric`: whether NVML says that the GPU is on an NVSwitch fabric, as it can from Hopper on; null if it could not be asked.
     """
 
     pci: str
@@ -300,6 +303,7 @@ class GpuFact(TypedDict):
     mig: Optional[MigFact]
     scheduler: Optional[SchedulerFact]
     fault: Optional[Fault]
+    fabric: Optional[bool]
 
 
 class HandleFact(TypedDict):
@@ -460,6 +464,17 @@ class ModuleFact(TypedDict):
     registry_dwords_per_device: str
 
 
+class FabricFact(TypedDict):
+    """The host's NVSwitches as PCI functions (from Blackwell on there are none), and what is known of Fabric Manager.
+
+    `mode`: FABRIC_MODE in its configuration: 0 bare metal, 1 shared NVSwitch, 2 vGPU; null where it has no configuration, or none that says so.
+    """
+
+    switches: Optional[int]
+    manager: Optional[FabricManager]
+    mode: Optional[int]
+
+
 class UnknownFact(TypedDict):
     """`what` could not be read: a fact of the GPU at that address, or of the host if that is null."""
 
@@ -497,6 +512,7 @@ class Snapshot(TypedDict):
     modprobe: Optional[List[ModprobeFact]]
     module: Optional[ModuleFact]
     vfio: Optional[bool]
+    fabric: FabricFact
     unknown: List[UnknownFact]
 
 

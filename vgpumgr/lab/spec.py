@@ -13,6 +13,7 @@ from vgpumgr.lab.driver.model import ForeignSpec, Gpu, HostState, Scheduling, Vm
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.model.snapshot import FabricManager
     from vgpumgr.lab.driver.model import BoardSpec, ForeignInstance
 
 CERTIFIED = ("hosts", "users")
@@ -40,6 +41,15 @@ class GpuSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FabricSpec:
+    """An NVSwitch fabric that all GPUs of a host are on. `switches`: how many of them are PCI functions. `mode`: FABRIC_MODE."""
+
+    switches: int = 0
+    manager: FabricManager = "absent"
+    mode: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpec:
     """One simulated host. `scheduler_counts_idle`: as in HostState. `via`: the jump hosts on the way to it.
 
@@ -53,6 +63,7 @@ class HostSpec:
     foreign: tuple[ForeignSpec, ...] = ()
     vms: tuple[VmSpec, ...] = ()
     scheduler_counts_idle: bool = True
+    fabric: FabricSpec | None = None
     via: tuple[str, ...] = ()
     is_jump: bool = False
 
@@ -100,6 +111,7 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
                 schedulers=dict.fromkeys(scheduler.engines(gpu.board), Scheduling()),
                 mig_on=gpu.mig,
                 mig_pending=gpu.mig,
+                fabric=_fabric_state(host.fabric),
                 links=tuple(one.pci for one in host.gpus if one.nvlink and gpu.nvlink and one is not gpu),
             )
         )
@@ -114,4 +126,12 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
         foreign=host.foreign,
         foreign_instances=tuple(instance for gpu in host.gpus for instance in gpu.instances),
         scheduler_counts_idle=host.scheduler_counts_idle,
+        switches=host.fabric.switches if host.fabric else 0,
     )
+
+
+def _fabric_state(fabric: FabricSpec | None) -> int:
+    """NVML_GPU_FABRIC_STATE_*: not supported, not started, or completed by Fabric Manager."""
+    if fabric is None:
+        return 0
+    return 3 if fabric.manager == "running" else 1

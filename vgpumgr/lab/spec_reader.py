@@ -12,6 +12,8 @@
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
         scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
+        fabric: {switches: 4, manager: running, mode: 2}         # NVSwitches (0 on Blackwell) that all GPUs are on; Fabric Manager is
+                                             # running, stopped or (default) absent, with that FABRIC_MODE (default: 0)
         via: jump01                          # or [jump01, jump02]: reached through these jump hosts
     jumps: [jump01]                          # machines with an sshd and nothing else
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
@@ -25,18 +27,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from vgpumgr.core.driver.profiles import parse_profile, parse_type_name
 from vgpumgr.core.inventory import ranges
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FabricManager
 from vgpumgr.errors import BadName, LabError
 from vgpumgr.lab import builtin_specs
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.boards import DRIVERS
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.driver.model import ForeignInstance, ForeignSpec, VmSpec
-from vgpumgr.lab.spec import CERTIFIED, FRAMEWORKS, FleetSpec, GpuSpec, HostSpec, host_state, lab_uuid
+from vgpumgr.lab.spec import CERTIFIED, FRAMEWORKS, FabricSpec, FleetSpec, GpuSpec, HostSpec, host_state, lab_uuid
 from vgpumgr.names import parse_host_name, parse_pci_address, parse_slot, parse_uuid, parse_vm_name
 
 if TYPE_CHECKING:
@@ -46,8 +48,9 @@ if TYPE_CHECKING:
 
 Name = TypeVar("Name")
 
-_HOST_KEYS = ("driver", "framework", "boards", "numa", "foreign", "vms", "scheduler_counts_idle", "via")
+_HOST_KEYS = ("driver", "framework", "boards", "numa", "foreign", "vms", "scheduler_counts_idle", "fabric", "via")
 _BUSES = ("41", "81", "c1", "01", "21", "61", "a1", "e1")  # buses of cards that set no address; from 80 up NUMA node 1
+_MOST_SWITCHES = 6  # of an HGX A100 baseboard
 _DRIVER = re.compile(r"(\d{3})(?:\.\d+){1,2}")
 _FIRST_VENDOR_VFIO = 580  # the branch from which the lab uses vendor-vfio if the spec names no framework
 
@@ -164,9 +167,23 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
         foreign=tuple(foreign),
         vms=vms,
         scheduler_counts_idle=_flag(host.get("scheduler_counts_idle", True), f"{where}.scheduler_counts_idle"),
+        fabric=_fabric(host.get("fabric"), f"{where}.fabric"),
     )
     _try_foreign(spec, where)
     return spec
+
+
+def _fabric(data: Any, where: str) -> FabricSpec | None:
+    if data is None:
+        return None
+    said = _mapping(data, where, ("switches", "manager", "mode"))
+    manager = said.get("manager", "absent")
+    if manager not in get_args(FabricManager):
+        raise LabError(f"{where}.manager: no state {manager!r}", hint=f"write {', '.join(get_args(FabricManager))}")
+    switches = _number(said.get("switches", 0), f"{where}.switches")
+    if switches > _MOST_SWITCHES:
+        raise LabError(f"{where}.switches: {switches} NVSwitches", hint=f"write at most {_MOST_SWITCHES}")
+    return FabricSpec(switches=switches, manager=manager, mode=_number(said.get("mode", 0), f"{where}.mode"))
 
 
 def _try_foreign(spec: HostSpec, where: str) -> None:

@@ -14,6 +14,7 @@ from vgpumgr.lab.driver.boards import FIRST_INVENTED_ID, board, board_codes
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
+from vgpumgr.lab.sysfs.tree import Tree
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_uuid
 from vgpumgr.resources import catalogue_text
 
@@ -207,3 +208,16 @@ def test_a_board_without_a_device_id_is_refused_with_its_row_and_column(
     monkeypatch.setattr(boards, "catalogue_text", lambda: table)
     with pytest.raises(LabError, match=rf"vgpu-types.csv: NVIDIA A40 A40-1Q: pci_device_id is '{cell}', not a PCI"):
         boards._boards.__wrapped__()  # past its cache
+
+
+def test_the_fabric_of_a_host_is_seen_by_nvml_and_on_pci(tmp_path: Path) -> None:
+    file = tmp_path / "hgx.yml"
+    file.write_text("hosts: {kvm01: {boards: [H200X], fabric: {switches: 4, manager: stopped, mode: 2}}}")
+    state = host_state(load_spec(str(file)).hosts[0], boot_id="")
+    assert (state.switches, [gpu.fabric for gpu in state.gpus]) == (4, [1])
+    nodes = Tree(Driver(state), lambda: "").readdir("/bus/pci/devices")
+    assert sum(name.startswith("0000:07:") for name in nodes) == 4
+    for wrong in ("{manager: on}", "{switches: 7}", "{mode: two}", "{switch: 1}", "[]"):
+        file.write_text(f"hosts: {{kvm01: {{boards: [H200X], fabric: {wrong}}}}}")
+        with pytest.raises(LabError, match=r"kvm01\.fabric"):
+            load_spec(str(file))

@@ -624,6 +624,7 @@ def facts_of(facts: HostSnapshot) -> protocol.Observed:
         "modprobe": _rows(facts.modprobe),
         "module": _row(facts.module),
         "vfio": facts.vfio,
+        "fabric": _row(facts.fabric),
         "unknown": _rows(facts.unknown),
     }
     wire.check(said, protocol.Snapshot, "facts")
@@ -667,7 +668,19 @@ def _plain(value: Any) -> Any:
 
 
 def _gpu_fact(item: Gpu) -> Any:
-    own = ("pci", "uuid", "name", "pci_id", "framework", "problem", "fault", "mode", "numa_node", "framebuffer_mib")
+    own = (
+        "pci",
+        "uuid",
+        "name",
+        "pci_id",
+        "framework",
+        "problem",
+        "fault",
+        "fabric",
+        "mode",
+        "numa_node",
+        "framebuffer_mib",
+    )
     of_type = ("id", "name", "max", "framebuffer_mib", "mig_profile")
     of_vgpu = ("uuid", "type_id", "type_name", "placement_id", "gpu_instance")
     return {

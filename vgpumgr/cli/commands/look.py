@@ -130,15 +130,15 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core.plan import blocked_write, cordons, health, lost, places
+    from vgpumgr.core.plan import blocked_write, cordons, fabric, health, lost, places
     from vgpumgr.documents import discover as documents
 
     fleet = report.discover_fleet(build_context(settings), hosts)
     findings = [
         finding
         for view in fleet.views
-        for part in (blocked_write.findings, health.findings, lost.findings, places.findings, cordons.findings)
-        for finding in part(view.snapshot)
+        for part in (blocked_write, health, fabric, lost, places, cordons)
+        for finding in part.findings(view.snapshot)
     ]
     findings += [finding for view in fleet.views for finding in view.passed_through]
     if settings.for_people and not any(view.snapshot.gpus for view in fleet.views):

@@ -22,7 +22,12 @@ _GPU_COLUMN = Column(key="pci", head="GPU", in_table=True)
 DISCOVER = View(
     path=_PATH,
     shared=_HOST
-    | {"driver": "hosts.versions.driver", "libvirt": "hosts.versions.libvirt", "host_cordon": "hosts.cordon.reason"},
+    | {
+        "driver": "hosts.versions.driver",
+        "libvirt": "hosts.versions.libvirt",
+        "host_cordon": "hosts.cordon.reason",
+        "fabric_manager": "hosts.fabric.text",
+    },
     names=("host",),
     gives_way=("numa_node", "framework", "mode", "vgpus"),
     columns=(
@@ -44,6 +49,7 @@ DISCOVER = View(
         Column(key="host_cordon", head="HOST'S CORDON", none=ABSENT, is_prose=True),
         Column(key="driver", head="DRIVER"),
         Column(key="libvirt", head="LIBVIRT"),
+        Column(key="fabric_manager", head="FABRIC MANAGER", none=ABSENT, is_prose=True),
     ),
 )
 

@@ -29,6 +29,8 @@ VENDOR_VFIO: Final = "vendor-vfio"
 Fault = Literal["lost", "needs-reset", "no-driver"]
 """What NVML says is wrong with a GPU: it is gone from the bus, it needs a reset, or its driver does not answer."""
 
+FabricManager = Literal["running", "stopped", "absent"]
+
 Mode = Literal["equal-size", "mixed-size", "mig"]
 SizeMode = Literal["equal-size", "mixed-size"]
 EQUAL_SIZE: Final = "equal-size"
@@ -139,7 +141,7 @@ class Gpu:
     """A physical function. `problem` says why `framework` is None, in which case it offers no vGPUs.
 
     `places`: by type id, for those that it would take now; None where it is not in mixed-size mode, or they are unknown.
-    `mig`: None if it has no MIG, or that is unknown.
+    `mig`: None if it has no MIG, or that is unknown. `fabric`: whether NVML says that it is on an NVSwitch fabric; None: not asked.
     """
 
     pci: PciAddress
@@ -157,6 +159,7 @@ class Gpu:
     fault: Fault | None = None
     places: Mapping[int, Places] | None = None
     mig: Mig | None = None
+    fabric: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", Parents.of(self.parents))
@@ -246,6 +249,15 @@ class Gpu:
             return min(offered, len(there.creatable)) if there else 0
         vgpu_type = (self.types or {}).get(type_id)
         return admission.left(offered, vgpu_type.max if vgpu_type else None, len(self.vgpus))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """How many NVSwitches a host has as PCI functions, the state of Fabric Manager, and its FABRIC_MODE; None, each: unknown."""
+
+    switches: int | None = 0
+    manager: FabricManager | None = "absent"
+    mode: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,6 +382,7 @@ class HostSnapshot:
     module: LoadedModule | None
     unknown: tuple[Unknown, ...]
     vfio: bool | None = None
+    fabric: Fabric = Fabric()
     cordons: tuple[Cordon, ...] = ()
     instances: tuple[InstanceEntry, ...] = ()
 

@@ -29,6 +29,7 @@ FindingKind = Literal[
     "declared",
     "drift",
     "ending",
+    "fabric",
     "foreign",
     "gone",
     "granted",
@@ -76,7 +77,7 @@ SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", 
 """Findings that the task of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset(
-    {"other-board", "will-not-start", "may-not-start", "granted", "placements", "pending-restart", "cordoned"}
+    {"fabric", "other-board", "will-not-start", "may-not-start", "granted", "placements", "pending-restart", "cordoned"}
 )
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 

@@ -18,6 +18,7 @@ from vgpumgr.core.plan import (
     blocked_write,
     detach,
     ending,
+    fabric,
     in_place,
     instances,
     live,
@@ -103,6 +104,7 @@ def _plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
             *_silent_findings(view, target, steps),
             *(lost.findings(view.snapshot) if steps else ()),
             *attach_findings(view, domain, request.slot, target),
+            *(fabric.awaited(view, domain, target) if steps else ()),
             *(() if request.live else restart.planned(view, domain, target)),
             *left,
             *_foreign_findings(view, domain),
@@ -139,7 +141,11 @@ def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
         vm=domain,
         slot=request.slot,
         steps=steps,
-        findings=(*attach_findings(view, domain, request.slot, target), *restart.planned(view, domain, target)),
+        findings=(
+            *attach_findings(view, domain, request.slot, target),
+            *(fabric.awaited(view, domain, target) if steps else ()),
+            *restart.planned(view, domain, target),
+        ),
         placed=placed,
         target=target,
     )

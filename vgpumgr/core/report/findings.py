@@ -18,6 +18,7 @@ from vgpumgr.core.plan import (
     blocked_write,
     cordons,
     detach,
+    fabric,
     health,
     lost,
     modes,
@@ -56,6 +57,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
         return (_finding(view, None, None, "ledger", text), *unreadable)
     found = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
     found += health.findings(view.snapshot)
+    found += fabric.findings(view.snapshot)
     found += places.findings(view.snapshot)
     found += cordons.findings(view.snapshot)
     found += _managed(view)

@@ -14,6 +14,7 @@ from ..protocol import MDEV_PF, MDEV_VF, PROTOCOL, VENDOR_VFIO, ActiveFact, GpuF
 from ..refusal import Refusal
 from . import gpu, mdev, pci
 from .boot import boot_id, read_line
+from .fabric import read_fabric
 from .module import read_modprobe, read_module
 from .nvml import GpuQuery, NvmlGpu, NvmlReport, read_nvml
 from .vfio import Unreadable, Users, has_vfio, look
@@ -43,7 +44,8 @@ def observe(
     boot = boot_id(root, unknown)
     found = _ledger(root, unknown)
     entries = None if found is None else found.facts()
-    seen = _see(root, unknown, only)
+    cards = pci.find_cards(root, unknown)
+    seen = _see(root, cards, unknown, only)
     asked = [
         each
         for each in seen
@@ -76,6 +78,7 @@ def observe(
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),
         "vfio": has_vfio(root, unknown),
+        "fabric": read_fabric(root, cards, None if users is None else users.names, unknown),
         "unknown": unknown.rows,
     }
 
@@ -117,7 +120,7 @@ def parse_driver_banner(text: str) -> Optional[str]:
     return None
 
 
-def _see(root: Root, unknown: Unknowns, only: Optional[Collection[str]]) -> List[_Seen]:
+def _see(root: Root, cards: Sequence[pci.Card], unknown: Unknowns, only: Optional[Collection[str]]) -> List[_Seen]:
     seen: List[_Seen] = []
     mdevs: Optional[Sequence[mdev.Mdev]] = None
     why_no_mdevs = ""
@@ -125,7 +128,7 @@ def _see(root: Root, unknown: Unknowns, only: Optional[Collection[str]]) -> List
         mdevs = mdev.find_mdevs(root)
     except OSError as error:
         why_no_mdevs = "cannot list the mediated devices: {}".format(error)
-    for card in pci.find_cards(root, unknown):
+    for card in cards:
         information = _information(root, card)
         if only is not None and information.uuid not in only:
             continue
@@ -216,6 +219,7 @@ def _gpu_fact(
         "mig": nvml.mig,
         "scheduler": nvml.scheduler,
         "fault": report.fault or nvml.fault,
+        "fabric": nvml.fabric,
     }
 
 

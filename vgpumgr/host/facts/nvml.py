@@ -22,6 +22,7 @@ from ..protocol import (
     SchedulerFact,
     TypeFact,
 )
+from .fabric import is_on_fabric
 from .mig import Switch, TypeMig, read_mig, read_switch, read_type
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import NvmlFailed, ask, read_scheduler
@@ -64,6 +65,7 @@ class NvmlGpu(NamedTuple):
     scheduler: Optional[SchedulerFact] = None
     silent: Optional[str] = None
     fault: Optional[Fault] = None
+    fabric: Optional[bool] = None
 
 
 class NvmlReport(NamedTuple):
@@ -140,6 +142,7 @@ class _Reader:
             framebuffer_mib=None if memory is None else int(memory.total) // MIB,
             mode=mode,
             types=self._types(handle) if requests.types else None,
+            fabric=self._attempt("fabric", lambda: is_on_fabric(self._nvml, handle))[0],
         )
         if mig is not None:
             ids = requests.listed.union(fact["id"] for fact in found.types or ())

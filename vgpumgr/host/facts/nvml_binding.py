@@ -19,6 +19,7 @@ from ctypes import (
     c_double,
     c_int,
     c_longlong,
+    c_ubyte,
     c_uint,
     c_ulong,
     c_ulonglong,
@@ -215,6 +216,23 @@ class nvmlPciInfo_t(Structure):
         ("pciSubSystemId", c_uint),
         ("busId", c_char * 32),
     )
+
+
+nvmlGpuFabricInfo_v2 = 0x02000024
+
+
+class c_nvmlGpuFabricInfo_v2_t(Structure):
+    _fields_ = (
+        ("version", c_uint),
+        ("clusterUuid", c_ubyte * 16),
+        ("status", c_uint),
+        ("cliqueId", c_uint),
+        ("state", c_uint),
+        ("healthMask", c_uint),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(version=nvmlGpuFabricInfo_v2)
 
 
 # GPU instances and compute instances (MIG)
@@ -418,6 +436,10 @@ def nvmlDeviceGetNvLinkRemotePciInfo(handle: Any, link: int) -> nvmlPciInfo_t:
     info = nvmlPciInfo_t()
     _call("nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, link, byref(info))
     return info
+
+
+def nvmlDeviceGetGpuFabricInfoV(handle: Any, info: Any) -> None:
+    _call("nvmlDeviceGetGpuFabricInfoV", handle, info)
 
 
 def nvmlDeviceGetMigMode(handle: Any) -> List[int]:

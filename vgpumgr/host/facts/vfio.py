@@ -37,10 +37,11 @@ class Unreadable(Exception):
 
 
 class Users(NamedTuple):
-    """Every open device node of a vGPU, and every QEMU that is not gone."""
+    """Every open device node of a vGPU, every QEMU that is not gone, and the names of all processes."""
 
     handles: List[HandleFact]
     qemus: List[QemuFact]
+    names: Set[str]
 
 
 def device_paths(device: int) -> List[str]:
@@ -74,12 +75,13 @@ def open_handles(root: Root) -> List[HandleFact]:
 
 def look(root: Root) -> Users:
     """One walk over /proc. Raises Unreadable if a process hides its descriptors."""
-    users = Users([], [])
+    users = Users([], [], set())
     nodes = _Nodes(root)
     owners = qemu_owners(root)
     try:
         with directory(root.path("/proc")) as proc:
             for process in live_processes(proc):
+                users.names.add(process.name)
                 found = _paths_of(proc, process, nodes)
                 paths = sorted(path for path in found if path)
                 if paths:

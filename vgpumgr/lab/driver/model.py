@@ -230,7 +230,7 @@ class Gpu:
 
     `schedulers` has the engines that the board has. `mixed`: mixed-size mode, which NVML calls heterogeneous. `mig_on`: MIG mode, `mig_pending` what it is after the next reset.
     `lost` are vGPUs that the driver counts but no longer shows: they were removed while in use.
-    `links`: the GPUs at the other ends of its NVLinks.
+    `links`: the GPUs at the other ends of its NVLinks. `fabric`: its state on an NVSwitch fabric, as NVML numbers them; 0: none.
     IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
 
@@ -247,6 +247,7 @@ class Gpu:
     mig_on: bool = False
     mig_pending: bool = False
     links: tuple[str, ...] = ()
+    fabric: int = 0
     past_ids: dict[tuple[int, int], int] = field(
         default_factory=dict
     )  # profile and start → the last id of such an instance
@@ -288,7 +289,7 @@ class HostState:
     """Everything the driver of one host knows. `faults` are names such as create-eio.
 
     `scheduler_counts_idle`: whether a vGPU that no VM holds blocks a scheduler change, too. NVIDIA's header can be read
-    both ways. `module` is as of the last boot.
+    both ways. `module` is as of the last boot. `switches`: how many NVSwitches it has as PCI functions.
     """
 
     name: str
@@ -299,6 +300,7 @@ class HostState:
     foreign: tuple[ForeignSpec, ...] = ()
     foreign_instances: tuple[ForeignInstance, ...] = ()
     scheduler_counts_idle: bool = True
+    switches: int = 0
     module: ModuleOptions = field(default_factory=ModuleOptions)
     faults: set[str] = field(default_factory=set)
 

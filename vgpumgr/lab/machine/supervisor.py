@@ -29,6 +29,7 @@ from vgpumgr.lab.driver.driver import (
 from vgpumgr.lab.driver.upgrade import read_upgrade
 from vgpumgr.lab.machine import (
     capabilities,
+    fabric_manager,
     holder,
     libvirtd,
     lingering,
@@ -110,6 +111,7 @@ class Supervisor:
         self._root.bind_real_sys()
         if not self._spec.is_jump:
             nvidia.install(self._root, library)
+            fabric_manager.install(self._root, self._spec.fabric)
             libvirtd.install(self._root)
             capabilities.give(self._root, answers)
         self._authorized_key = authorized_key
@@ -130,6 +132,7 @@ class Supervisor:
         self._machine.power_on(boot_id)
         self._sync_nodes()
         self._start_services()
+        fabric_manager.start(self._machine, self._spec.fabric)
         log.info("%s is up, boot %s, port %d", self._spec.name, boot_id, self.port)
 
     def define_vms(self, *, answers: Path) -> None:

@@ -28,7 +28,7 @@ compute instance names its GPU instance by its serial, which no other instance e
 A `use` line is a stretch of time with a running vGPU's use in thousandths of a percent of the whole GPU; times are
 microseconds since the epoch, limited to what the driver's buffer holds (vgpumgr.lab.driver.meter). `newest` is the last tick,
 `tick` the time between ticks. Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's
-numbers. `links` are the addresses at the other ends of a GPU's NVLinks, in the order of the links. A GPU in MIG mode has neither use nor caps nor scheduler lines. vgpumgr.lab.nvml.request describes what can be written to
+numbers. `links` are the addresses at the other ends of a GPU's NVLinks, in the order of the links, `fabric` is its state on an NVSwitch fabric. A GPU in MIG mode has neither use nor caps nor scheduler lines. vgpumgr.lab.nvml.request describes what can be written to
 the same file.
 
 Blanks, `%`, control characters and non-ASCII characters are %-escaped; a missing key means *not supported* or *not known*.
@@ -173,6 +173,7 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED. It is N/A with MIG.
         hetero=int(gpu.mixed) if on_vfs and not gpu.mig_on else None,
         links=",".join(gpu.links) or None,
+        fabric=gpu.fabric,
     )
 
 

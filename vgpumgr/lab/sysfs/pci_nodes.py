@@ -55,6 +55,18 @@ def build(builder: Builder, gpu: Gpu) -> None:
         builder.link(f"{device_path(address)}/physfn", top)
 
 
+def build_switch(builder: Builder, number: int) -> None:
+    """An NVSwitch of an HGX H100 baseboard (10de:22a3), beside all GPUs."""
+    top = device_path(f"0000:07:{number:02x}.0")
+    for name, text in {"vendor": f"0x{VENDOR:04x}", "device": "0x22a3", "class": "0x068000"}.items():
+        builder.put(f"{top}/{name}", constant(text))
+    uevent = f"PCI_CLASS=68000\nPCI_ID={VENDOR:04X}:22A3\nPCI_SLOT_NAME={top.rpartition('/')[2]}\n"
+    builder.put(f"{top}/uevent", text_file(lambda: uevent, lambda _: None))
+    builder.put(f"{top}/config", binary(_config(0x22A3)))
+    builder.link(f"{top}/subsystem", "/bus/pci")
+    builder.link(f"/bus/pci/devices/{top.rpartition('/')[2]}", top)
+
+
 def _function(builder: Builder, gpu: Gpu, address: str, group: int) -> None:
     top = device_path(address)
     device = gpu.board.pci_device_id

@@ -198,6 +198,8 @@ class Tree:
         proc_driver.build(builder, state)
         if any(gpu.framework != VENDOR_VFIO for gpu in state.gpus):
             vgpu_nodes.build_buses(builder)
+        for number in range(state.switches):
+            pci_nodes.build_switch(builder, number)
         for gpu in state.gpus:
             pci_nodes.build(builder, gpu)
             vgpu_nodes.build_parents(builder, self._driver, gpu)

@@ -12,6 +12,7 @@ from vgpumgr.core.model.snapshot import (
     Active,
     BlockedWrite,
     Cordon,
+    Fabric,
     Freed,
     Gpu,
     Handle,
@@ -74,6 +75,7 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
         modprobe=rows(facts["modprobe"], lambda row: _filled(ModprobeFile, row)),
         module=maybe(facts["module"], lambda row: _filled(LoadedModule, row)),
         vfio=facts["vfio"],
+        fabric=_filled(Fabric, facts["fabric"]),
         unknown=(*parse_unknown(facts["unknown"]), *impossible),
     )
 
@@ -120,6 +122,7 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
         scheduler=maybe(row["scheduler"], parse_scheduler),
         problem=row["problem"],
         fault=row["fault"],
+        fabric=row["fabric"],
         places=maybe(row["places"], lambda found: {one["type_id"]: _places(one) for one in found}),
         mig=maybe(row["mig"], mig_facts.parse),
     )

@@ -41,6 +41,7 @@ ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     ),
     "nvmlDeviceGetNvLinkState": lambda binding: (handle(binding), 3),
     "nvmlDeviceGetNvLinkRemotePciInfo": lambda binding: (handle(binding), 3),
+    "nvmlDeviceGetGpuFabricInfoV": lambda binding: (handle(binding), binding.c_nvmlGpuFabricInfo_v2_t()),
     "nvmlDeviceSetMigMode": lambda binding: (handle(binding), 1),
     "nvmlDeviceGetGpuInstanceProfileInfo": lambda binding: (handle(binding), 3),
     "nvmlDeviceGetGpuInstancePossiblePlacements": lambda binding: (handle(binding), 14),
@@ -174,7 +175,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], Libr
 
 
 def test_the_parts_are_found() -> None:
-    assert (len(STRUCTURES), len(FUNCTIONS)) == (24, 48)
+    assert (len(STRUCTURES), len(FUNCTIONS)) == (25, 49)
     assert "NVML_DEVICE_UUID_BUFFER_SIZE" in NUMBERS
     assert "VgpuHeterogeneousMode_v1" in NUMBERS
 

@@ -51,6 +51,7 @@ SNAPSHOT: dict[str, Any] = {
     "modprobe": [],
     "module": None,
     "vfio": True,
+    "fabric": {"switches": 0, "manager": "absent", "mode": None},
     "unknown": [],
 }
 LOCKED = {**SNAPSHOT, "unwritable": None}

@@ -186,6 +186,21 @@ GPU_CALL(nvmlDeviceGetNvLinkState, (nvmlDevice_t device, unsigned int link, nvml
 GPU_CALL(nvmlDeviceGetNvLinkRemotePciInfo_v2, (nvmlDevice_t device, unsigned int link, nvmlPciInfo_t *pci), device,
          put_link_end(gpu, link, pci))
 
+static nvmlReturn_t put_fabric(const struct lab_gpu *gpu, nvmlGpuFabricInfoV_t *info)
+{
+    if (info == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (info->version != nvmlGpuFabricInfo_v2)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    info->state = gpu->fabric < 0 ? NVML_GPU_FABRIC_STATE_NOT_SUPPORTED : (nvmlGpuFabricState_t)gpu->fabric;
+    info->status = NVML_SUCCESS;
+    info->cliqueId = 0;
+    return NVML_SUCCESS;
+}
+
+GPU_CALL(nvmlDeviceGetGpuFabricInfoV, (nvmlDevice_t device, nvmlGpuFabricInfoV_t *gpuFabricInfo), device,
+         put_fabric(gpu, gpuFabricInfo))
+
 static nvmlReturn_t put_memory(const struct lab_gpu *gpu, nvmlMemory_t *memory)
 {
     if (memory == NULL)

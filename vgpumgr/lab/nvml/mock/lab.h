@@ -46,6 +46,7 @@ struct lab_gpu {
     long long hetero;
     long long mig;
     long long mig_pending;
+    long long fabric;  /* its state on an NVSwitch fabric, NVML_GPU_FABRIC_STATE_* */
     const char *links; /* "0000:81:00.0,0000:c1:00.0": what is at the other end of each; NULL without NVLink */
 };
 

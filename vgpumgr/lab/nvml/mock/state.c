@@ -37,7 +37,7 @@ static const struct field gpu_fields[] = {
     NUMBER_OF(lab_gpu, fb_mib), NUMBER_OF(lab_gpu, used_mib),  NUMBER_OF(lab_gpu, util_sm),
     NUMBER_OF(lab_gpu, util_mem), NUMBER_OF(lab_gpu, sriov),   NUMBER_OF(lab_gpu, hetero),
     NUMBER_OF(lab_gpu, mig),    NUMBER_OF(lab_gpu, temperature), NUMBER_OF(lab_gpu, power),
-    NUMBER_OF(lab_gpu, mig_pending), TEXT_OF(lab_gpu, links),
+    NUMBER_OF(lab_gpu, mig_pending), TEXT_OF(lab_gpu, links), NUMBER_OF(lab_gpu, fabric),
     END_OF_FIELDS,
 };
 

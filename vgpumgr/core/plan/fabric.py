@@ -1,0 +1,87 @@
+"""NVSwitch systems: a guest with a whole GPU of a fabric has CUDA only once Fabric Manager has activated the partition of its function.
+
+NVIDIA's Fabric Manager User Guide: FABRIC_MODE=2 for vGPUs, and an activation before each start of a VM, also of one with a single GPU; several
+GPUs of a VM are in the one partition of just these. Without it cuInit answers 802 (NVIDIA/kubevirt-gpu-device-plugin, pull request 193;
+gpu-operator, issue 2923: HGX H200). Nothing here speaks with Fabric Manager.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.core.model.view import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import Fabric, Gpu, HostSnapshot
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.view import HostView
+
+_SXM: Final = re.compile(r"[A-Z]\d+D?X[LMS]?")  # boards of such systems: A100DX, H100XM, H200X, B200X
+_FOR_VGPUS: Final = 2
+_MODES: Final[dict[int | None, str]] = {0: "bare metal", 1: "shared NVSwitch", _FOR_VGPUS: "vGPU"}
+_SET_UP: Final = (
+    "set FABRIC_MODE=2 in /usr/share/nvidia/nvswitch/fabricmanager.cfg there and restart nvidia-fabricmanager"
+)
+
+
+def is_on_one(facts: HostSnapshot, gpu: Gpu) -> bool:
+    """Whether a GPU is on an NVSwitch fabric: NVML says so, or the host has NVSwitches and the board's code is of such a system."""
+    return gpu.fabric is True or (bool(facts.fabric.switches) and _SXM.fullmatch(gpu.board or "") is not None)
+
+
+def state(fabric: Fabric) -> str:
+    """Fabric Manager's, in words: `runs in vGPU mode (FABRIC_MODE=2)`."""
+    if fabric.manager != "running":
+        return {"stopped": "does not run", "absent": "is not installed"}.get(
+            fabric.manager or "", "is in an unknown state"
+        )
+    known = "" if fabric.mode is None else f" (FABRIC_MODE={fabric.mode})"
+    return f"runs in {_MODES.get(fabric.mode, 'an unknown')} mode{known}"
+
+
+def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for a host whose GPUs are on a fabric while Fabric Manager is not known to run as vGPUs need it."""
+    gpus = [gpu.pci for gpu in facts.gpus if gpu.framework is not None and is_on_one(facts, gpu)]
+    if not gpus or (facts.fabric.manager == "running" and facts.fabric.mode == _FOR_VGPUS):
+        return ()
+    text = (
+        f"{facts.host}: {len(gpus)} of its GPUs {'is' if len(gpus) == 1 else 'are'} on an NVSwitch fabric, and Fabric Manager "
+        f"{state(facts.fabric)}: in a guest with a whole GPU CUDA does not start (cuInit: 802) until it runs in vGPU mode and has "
+        f"activated the GPU's partition; {_SET_UP}"
+    )
+    return (Finding(kind="fabric", host=facts.host, text=text),)
+
+
+def awaited(view: HostView, domain: Domain, target: VgpuSpec) -> Iterator[Finding]:
+    """What a slot's vGPU waits for, if that is a whole GPU on a fabric."""
+    facts = view.snapshot
+    gpu = facts.gpu_by_uuid(target.gpu_uuid)
+    if gpu is None or not is_on_one(facts, gpu) or not _is_whole(gpu, target):
+        return
+    others = {
+        claim.binding.gpu_uuid
+        for claim in (domain.claims.claims if domain.claims is not None and not domain.copied else ())
+        if claim.slot != target.slot
+    }
+    partition = (
+        f"the partition of exactly the {len(others | {gpu.uuid})} GPUs that {domain.name} has"
+        if others - {gpu.uuid}
+        else f"the partition of {target.parent}"
+    )
+    text = (
+        f"GPU {gpu.pci} is on an NVSwitch fabric: CUDA does not start in the guest of {domain.name} (cuInit: 802) until Fabric Manager has "
+        f"activated {partition}, before each start of the VM. vgpumgr does not do that yet. Fabric Manager on {facts.host} "
+        f"{state(facts.fabric)}"
+    )
+    yield Finding(kind="fabric", host=facts.host, vm=domain.name, slot=target.slot, text=text)
+
+
+def _is_whole(gpu: Gpu, target: VgpuSpec) -> bool:
+    """Whether it is a type of the GPU's largest size, time-sliced; true if the size is unknown."""
+    sizes = [one.size_mib for one in (gpu.types or {}).values() if one.size_mib is not None and one.mig_profile is None]
+    size = gpu.size_of(target.type_id)
+    return target.mig is None and (size is None or size >= max(sizes, default=0))
