@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Key = Literal["best-effort", "equal-share", "fixed-share", "mixed-size", "mig", "whole-gpu"]
+Key = Literal["best-effort", "equal-share", "fixed-share", "mixed-size", "mig", "mig-time-sliced", "whole-gpu"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,15 @@ MECHANISMS: Final[tuple[Mechanism, ...]] = (
         fault_isolation="memory, faults and engines",
         live_migration=None,
         series="C; on some boards A B Q",
+    ),
+    Mechanism(
+        key="mig-time-sliced",
+        name="MIG, time-sliced",
+        memory_wall="yes, in hardware between instances",
+        compute_guarantee="a share of its instance's own part",
+        fault_isolation="as MIG between instances; within one, memory and faults",
+        live_migration=None,
+        series=_ALL_SERIES,
     ),
     Mechanism(
         key="whole-gpu",

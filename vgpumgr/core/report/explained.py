@@ -6,13 +6,13 @@ The resolver's own answers: an attach takes the first of its VM's host.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver import profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.mechanisms import MECHANISMS
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
-from vgpumgr.core.plan import placement, resolve, room, sharing
+from vgpumgr.core.plan import instances, placement, resolve, room, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.takes import Barred
     from vgpumgr.names import HostName, PciAddress
+
+_SHARED_MIG: Final = "mig-time-sliced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,8 @@ def _why_not(key: Key, hosts: Sequence[HostAnswer]) -> str:
         return "no host was read"
     if any(key in host.ways for host in hosts):
         return "no GPU can take it"
+    if key == _SHARED_MIG:
+        return "no GPU in MIG mode puts several vGPUs into an instance"
     return "no GPU has this mode" if key in (MIXED_SIZE, MIG) else "no GPU has this policy"
 
 
@@ -158,7 +162,7 @@ def _answer(view: HostView, gpu: Gpu, *, why: str) -> GpuAnswer:
 
 def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred: Barred) -> Fit | None:
     """The place that a mechanism has for the wish. Its own policy or mode counts, not what the wish says of them."""
-    among = [gpu for gpu in gpus if _is_set_to(gpu, key)]
+    among = [_of_mig(gpu, shared=key == _SHARED_MIG) for gpu in gpus if _is_set_to(gpu, key)]
     if key == "whole-gpu":
         # Of a board that is enough for the wish; how much of it is waste is not the question.
         among = [gpu for gpu in among if isinstance(resolve.choices(gpu, ask), tuple)]
@@ -176,4 +180,17 @@ def _is_set_to(gpu: Gpu, key: Key) -> bool:
     """Whether a GPU is divided by a mechanism, as far as its settings go."""
     if key in scheduler.POLICIES:
         return gpu.mode not in (MIXED_SIZE, MIG) and gpu.scheduler is not None and gpu.scheduler.policy == key
+    if key == _SHARED_MIG:
+        return gpu.mode == MIG and any(instances.per_instance(one) > 1 for one in (gpu.types or {}).values())
     return gpu.mode == key if key in (MIXED_SIZE, MIG) else key == "whole-gpu"
+
+
+def _of_mig(gpu: Gpu, *, shared: bool) -> Gpu:
+    """A GPU in MIG mode, of which only those types can be asked for that share an instance, or that do not."""
+    if gpu.mode != MIG or gpu.types is None:
+        return gpu
+    kept = {
+        one.id: one if (instances.per_instance(one) > 1) == shared else replace(one, parsed=None)
+        for one in gpu.types.values()
+    }
+    return replace(gpu, types=kept)

@@ -74,6 +74,6 @@ def test_where_no_host_answers_the_mechanisms_fit_nowhere(capsys: pytest.Capture
     assert (document["requested"], document["hosts"]) == ("--gpu-memory 4G", [])
     assert {(one["key"], *one["fits"], one["why_not"]) for one in document["mechanisms"]} == {
         (key, "no host was read")
-        for key in ("best-effort", "equal-share", "fixed-share", "mixed-size", "mig", "whole-gpu")
+        for key in ("best-effort", "equal-share", "fixed-share", "mixed-size", "mig", "mig-time-sliced", "whole-gpu")
     }
     assert json.loads(err)["error"] == "Unreachable"

@@ -133,6 +133,7 @@ def test_each_mechanism_has_the_gpus_that_are_set_to_it_or_says_why_it_has_none(
         "fixed-share": [SECOND],
         "mixed-size": [THIRD],
         "mig": [],
+        "mig-time-sliced": [],
         "whole-gpu": [FIRST],
     }
     assert found["whole-gpu"].fits[0].type_name == "A40-48C"
@@ -141,6 +142,15 @@ def test_each_mechanism_has_the_gpus_that_are_set_to_it_or_says_why_it_has_none(
     assert found["best-effort"].why_not is None
     full = compared(builders.attached(fleet("A40"), "vm01", "48Q"), gpu_memory="5G")
     assert (full["best-effort"].why_not, full["whole-gpu"].why_not) == ("no GPU can take it", "no GPU can take it")
+
+
+def test_instances_that_several_vgpus_share_are_a_way_of_their_own() -> None:
+    found = compared(builders.host(builders.mig_gpu("RTXPRO6000")), gpu_memory="8G")
+    kinds = {key: [fit.type_name for fit in one.fits] for key, one in found.items() if key.startswith("mig")}
+    assert kinds == {"mig": ["DC-1-24C"], "mig-time-sliced": ["DC-1-8C"]}
+    alone = compared(builders.host(builders.mig_gpu("A100")), gpu_memory="5G")
+    assert [fit.type_name for fit in alone["mig"].fits] == ["A100-1-5C"]
+    assert alone["mig-time-sliced"].why_not == "no GPU in MIG mode puts several vGPUs into an instance"
 
 
 def test_the_comparison_leaves_out_what_the_wish_says_of_the_mechanism() -> None:
