@@ -197,7 +197,9 @@ def _head(total: Total) -> Cell:
     if total.error is not None:
         return Cell(f"{name}  ? not read: {one_line(total.error)}", "yellow")
     used, size = gib(total.framebuffer_used_bytes), gib(total.framebuffer_size_bytes)
-    gpus = counted(total.gpus, "GPU")
+    gpus = (
+        f"{total.gpus} of {counted(total.gpus + total.others, 'GPU')}" if total.others else counted(total.gpus, "GPU")
+    )
     runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
     told = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs active"
     return Cell(told) if total.silent is None else Cell(f"{told}; {one_line(total.silent)}", "yellow")

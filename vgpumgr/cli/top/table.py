@@ -23,13 +23,14 @@ class Total:
     """One host.
 
     `error`: why it was not read, None if it was. `silent`: why its reading is incomplete. `sm`: the mean over its GPUs, in
-    percent; bytes and numbers are sums.
+    percent; bytes and numbers are sums. What NVIDIA's driver does not have (a GPU that is passed through) is in none of them: `others`.
     """
 
     host: HostName
     error: str | None
     silent: str | None
     gpus: int
+    others: int
     vgpus: int | None
     running: int | None
     sm: float | None
@@ -42,13 +43,16 @@ def totals(rounds: Iterable[Round]) -> list[Total]:
 
 
 def _total(one: Round) -> Total:
-    gpus: Sequence[GpuReading] = one.reading.gpus if one.reading else ()
+    every: Sequence[GpuReading] = one.reading.gpus if one.reading else ()
+    # Nothing runs on it for certain, although NVML tells nothing of it.
+    gpus = [gpu for gpu in every if not gpu.reported or gpu.framebuffer_size_bytes is not None]
     sm = _sum([gpu.sm for gpu in gpus])
     return Total(
         host=one.host,
         error=None if one.reading else _why(one),
         silent=None if one.reading is None else incomplete_reason(one.reading),
         gpus=len(gpus),
+        others=len(every) - len(gpus),
         vgpus=_sum([gpu.made for gpu in gpus]),
         running=_sum([running(gpu) for gpu in gpus]),
         sm=None if sm is None else sm / len(gpus),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
-    from vgpumgr.core.model.snapshot import Active, HostSnapshot, Vgpu
+    from vgpumgr.core.model.snapshot import Active, Gpu, HostSnapshot, Vgpu
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
     from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 
@@ -302,18 +302,29 @@ def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | Non
 def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
     """Whether an active row that names no device may mean this vGPU.
 
-    It does not if its VM has something of that GPU open: then the handles say which one (two VFs of one VM, for example).
+    It does not if its VM has something of that GPU open: then the handles say which one (two VFs of one VM, for example). Nor if its VM
+    is off and has a vGPU of its own there: the list has not forgotten that one yet.
     """
     if active.device is not None:
         return False
     gpu = next((item for item in view.snapshot.gpus if vgpu in item.vgpus), None)
     if gpu is None or gpu.pci != active.gpu:
         return False
+    if _has_another(view, active.vm_uuid, gpu, vgpu):
+        return False
     open_there = {path for item in gpu.vgpus for path in item.vfio}
     return not any(
         handle.vm_uuid is not None and handle.vm_uuid == active.vm_uuid and handle.path in open_there
         for handle in view.snapshot.handles or ()
     )
+
+
+def _has_another(view: HostView, vm: VmUuid | None, gpu: Gpu, vgpu: Vgpu) -> bool:
+    domain = None if vm is None else view.domain(vm)
+    if domain is None or domain.active or any(item.source == vgpu.device for item in domain.mentioned):
+        return False
+    there = [view.snapshot.vgpu_of(entry.vgpu) for entry in view.entries(domain.uuid) if entry.vgpu.gpu == gpu.pci]
+    return bool(there) and vgpu not in there
 
 
 def holder_name(view: HostView, vgpu: Vgpu) -> str | None:

@@ -49,7 +49,8 @@ def observe(
     asked = [
         each
         for each in seen
-        if not gpu.awaits_vfs(root, each.card) or (found is not None and found.took_vfs(each.information.uuid, boot))
+        if gpu.left_alone(root, each.card) is None
+        or (found is not None and found.took_vfs(each.information.uuid, boot))
     ]
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
@@ -187,7 +188,7 @@ def _gpu_fact(
         unknown.add("name", why)
     failure = report.failure
     if failure is None and card.pci not in report.gpus:
-        failure = "NVML is not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
+        failure = gpu.left_alone(root, card)
     if failure is not None:
         offers = seen.offer.framework is not None
         for key in ("mode", "mig", "framebuffer_mib", *(["scheduler"] if offers else [])):

@@ -21,7 +21,8 @@ from .mdev import Catalogue, Mdev, new_type
 from .pci import DEVICES, Card
 
 NVIDIA_DRIVER = "nvidia"
-
+_NOVA = "NovaCore"  # nova-core's name on the PCI bus, from the patches of its authors (dri-devel, 2026), like its use of fwctl
+_FWCTL = "/sys/class/fwctl"
 
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"  # only in NVIDIA's vGPU host driver
 
@@ -53,6 +54,9 @@ class Framework(NamedTuple):
 def find_framework(root: Root, card: Card) -> Framework:
     """The GPU's framework, judged by its own directories, never by the host's kernel or distribution."""
     try:
+        fwctl = _fwctl(root, card)
+        if fwctl is not None:
+            return Framework(None, fwctl)
         for vf in card.vfs.values():
             # The first VF that shows anything decides: VFs appear one by one, and some may not be there yet.
             path = root.path("{}/{}".format(DEVICES, vf))
@@ -67,6 +71,28 @@ def find_framework(root: Root, card: Card) -> Framework:
     except OSError as error:
         return Framework(None, why(error))
     return Framework(None, _why_none(root, card))
+
+
+def _fwctl(root: Root, card: Card) -> Optional[str]:
+    """Why a GPU's vGPUs are not for us: its driver makes them by fwctl, whatever its VFs show. Other devices have such nodes, too (mlx5)."""
+    names = sorted(optional_names(root.path(_FWCTL)) or ())
+    links = {name: os.path.realpath(root.path("{}/{}".format(_FWCTL, name))) for name in names}
+    node = next((name for name, target in links.items() if "/{}/".format(card.pci) in target), None)
+    if node is None and card.driver != _NOVA:
+        return None
+    driver = "nova-core" if card.driver == _NOVA else card.driver or "no driver"
+    return "the GPU is bound to {}, which makes vGPUs by fwctl{}, not by sysfs: vgpumgr does not serve that".format(
+        driver, "" if node is None else " (/dev/fwctl/{})".format(node)
+    )
+
+
+def left_alone(root: Root, card: Card) -> Optional[str]:
+    """Why NVML is not asked about a GPU, on which no vGPU can run then; null if it is."""
+    if card.driver != NVIDIA_DRIVER:
+        return "NVIDIA's driver does not have the GPU: it is bound to {}".format(card.driver or "no driver")
+    if awaits_vfs(root, card):
+        return "NVML is not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
+    return None
 
 
 def _why_none(root: Root, card: Card) -> str:

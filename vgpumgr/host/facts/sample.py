@@ -28,7 +28,7 @@ from ..refusal import Refusal
 from . import mdev, pci
 from .boot import boot_id
 from .facts import read_driver_version
-from .gpu import awaits_vfs, count_vgpus, find_framework
+from .gpu import count_vgpus, find_framework, left_alone
 from .running import mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of
 from .scheduler import GRAPHICS, NvmlFailed, ask, opened, read_scheduler
 from .size_mode import read_mode
@@ -106,7 +106,7 @@ class _Gpu:
         self._unknown = unknown
         self._pause = pause
         self._framework = find_framework(root, card).name
-        self._is_left_alone = awaits_vfs(root, card)
+        self._left_alone = left_alone(root, card)
         self._entries = entries
         self._made: Optional[int] = None
         try:
@@ -140,10 +140,9 @@ class _Gpu:
     def read(self, nvml: Any, since_us: int) -> GpuSampleFact:
         """Query everything about this GPU; what NVML refuses is null, with a row that says why."""
         fact = self.nothing()
-        if self._is_left_alone:
-            self._unknown.add(
-                "nvml", "not queried while SR-IOV is off: its open handle would keep sriov-manage from the GPU"
-            )
+        if self._left_alone is not None:
+            self._unknown.add("nvml", self._left_alone)
+            fact["vgpus"] = []
             return fact
         handle = self._ask(nvml, "nvml", "nvmlDeviceGetHandleByPciBusId", self.pci)
         if handle is None:

@@ -175,6 +175,17 @@ def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
     assert (total.running, total.vgpus) == (None, None)
 
 
+def test_a_gpu_that_another_driver_has_is_in_no_sum_of_its_host() -> None:
+    known = made_up.gpu(made_up.vgpu(1))
+    passed = replace(
+        made_up.gpu(pci="0000:81:00.0"), sm=None, framebuffer_used_bytes=None, framebuffer_size_bytes=None, made=None
+    )
+    (alone,) = frames.heads(table.totals([made_up.one_round(known)]))
+    (beside,) = frames.heads(table.totals([made_up.one_round(known, passed)]))
+    assert beside.text == alone.text.replace("1 GPU", "1 of 2 GPUs")
+    assert "?" not in beside.text
+
+
 @pytest.mark.parametrize(
     ("value", "text", "plain"),
     [

@@ -271,6 +271,20 @@ def test_an_active_row_whose_vm_has_another_vgpu_of_that_gpu_open_is_that_one() 
     assert builders.plan_detach(builders.held(view, "vm02", by="vm02")).changed
 
 
+def test_a_row_of_a_vm_that_is_off_and_has_its_own_vgpu_there_means_no_other_vgpu() -> None:
+    """NVML lists it for some seconds more, and names no device: the detach of another VM neither waits for that nor speaks of it."""
+    view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO, gpus=1)), "vm02")
+    view = listed(view, device=None, vm_uuid=builders.vm_uuid("vm02"))
+    assert builders.plan_detach(view).findings == ()
+    assert [one.kind for one in builders.plan_detach(view, "vm02").findings] == ["ending"]
+    named = builders.give(view, "vm02", builders.hostdev(builders.hardware_of(view)))
+    assert refused(named, errors.InUse).details
+    alone = listed(
+        builders.attached(builders.host_of(VENDOR_VFIO, gpus=1)), device=None, vm_uuid=builders.vm_uuid("vm02")
+    )
+    assert [one.kind for one in builders.plan_detach(alone).findings] == ["ending"]
+
+
 @pytest.mark.parametrize(
     ("what", "why", "line"),
     [

@@ -19,6 +19,7 @@ from tests.unit.host.fakehost import (
     MDEV,
     MDEV_PF,
     MDEV_VF,
+    TWO_GPUS,
     UUID_A,
     UUID_B,
     VENDOR,
@@ -34,6 +35,7 @@ from tests.unit.host.fakehost import (
     stat_line,
     why,
 )
+from tests.unit.host.fakenvml import FakeNvml
 from vgpumgr.host import protocol
 from vgpumgr.host.ledger.blocked_write import find_child
 from vgpumgr.host.server import Server
@@ -176,6 +178,42 @@ def test_a_gpu_without_vgpus_says_why_and_what_to_run_if_anything(tmp_path: Path
     assert words in gpu["problem"]
     assert ("sriov-manage -e" in gpu["problem"]) == (change == "none")
     assert why(snapshot, "framework", GPU_A) == gpu["problem"]
+
+
+@pytest.mark.parametrize("nodes", [(), ("fwctl0",)])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_gpu_whose_driver_makes_vgpus_by_fwctl_is_named_and_offers_none(
+    tmp_path: Path, framework: str, nodes: tuple[str, ...]
+) -> None:
+    """nova-core, or a driver with a node of fwctl below the GPU; a node of another device says nothing of it."""
+    host = FakeHost.build(tmp_path, framework)
+    top = host.function(GPU_A)
+    host.path("/sys/devices/pci0000:02/0000:02:00.0/fwctl/fwctl1").mkdir(parents=True)
+    host.link("/sys/class/fwctl/fwctl1", "/sys/devices/pci0000:02/0000:02:00.0/fwctl/fwctl1")
+    assert observe(host)["gpus"][0]["framework"] == framework
+    for node in nodes:
+        host.path(f"{top}/nova_core.fwctl.0/fwctl/{node}").mkdir(parents=True)
+        host.link(f"/sys/class/fwctl/{node}", f"{top}/nova_core.fwctl.0/fwctl/{node}")
+    host.path(f"{top}/driver").unlink()
+    host.link(f"{top}/driver", f"/sys/bus/pci/drivers/{'nvidia' if nodes else 'NovaCore'}")
+    (gpu,) = observe(host)["gpus"]
+    assert (gpu["framework"], gpu["parents"]) == (None, [])
+    named = (
+        "nvidia, which makes vGPUs by fwctl (/dev/fwctl/fwctl0)" if nodes else "nova-core, which makes vGPUs by fwctl"
+    )
+    assert gpu["problem"] == f"the GPU is bound to {named}, not by sysfs: vgpumgr does not serve that"
+
+
+@pytest.mark.parametrize("driver", ["vfio-pci", "NovaCore"])
+def test_nvml_is_not_asked_about_a_gpu_of_another_driver_and_that_is_the_reason(tmp_path: Path, driver: str) -> None:
+    host = FakeHost.build(tmp_path, gpus=TWO_GPUS)
+    host.put("/usr/lib/nvidia/sriov-manage", "#!/bin/sh")
+    host.path(f"{host.function(GPU_B)}/driver").unlink()
+    host.link(f"{host.function(GPU_B)}/driver", f"/sys/bus/pci/drivers/{driver}")
+    nvml = FakeNvml()
+    snapshot = observe(host, nvml)
+    assert nvml.calls.count("nvmlDeviceGetHandleByPciBusId") == 1
+    assert why(snapshot, "mode", GPU_B) == f"NVIDIA's driver does not have the GPU: it is bound to {driver}"
 
 
 def test_a_pci_domain_other_than_0000_works(tmp_path: Path) -> None:

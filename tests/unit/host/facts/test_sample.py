@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.host.fakehost import (
     GPU_A,
+    GPU_B,
     MDEV,
     MDEV_PF,
     MDEV_VF,
@@ -159,8 +160,19 @@ def test_a_gpu_whose_vfs_are_still_off_is_not_opened(tmp_path: Path) -> None:
     nvml = Meter()
     told = sample(host, nvml)
     assert "nvmlDeviceGetHandleByPciBusId" not in nvml.calls
-    assert (told["gpus"][0]["uuid"], told["gpus"][0]["vgpus"]) == (UUID_A, None)
+    assert (told["gpus"][0]["uuid"], told["gpus"][0]["vgpus"]) == (UUID_A, [])
     assert "sriov-manage" in why(told, "nvml", GPU_A)
+
+
+def test_a_gpu_that_is_passed_through_leaves_the_others_known(tmp_path: Path) -> None:
+    host = two_gpus(tmp_path)
+    host.path(f"{host.function(GPU_B)}/driver").unlink()
+    host.link(f"{host.function(GPU_B)}/driver", "/sys/bus/pci/drivers/vfio-pci")
+    told = sample(host, Meter())
+    assert [(one["pci"], len(one["vgpus"])) for one in told["gpus"]] == [(GPU_A, 1), (GPU_B, 0)]
+    assert told["unknown"] == [
+        {"gpu": GPU_B, "what": "nvml", "why": "NVIDIA's driver does not have the GPU: it is bound to vfio-pci"}
+    ]
 
 
 def test_no_sample_entries_is_not_a_failure(tmp_path: Path) -> None:
