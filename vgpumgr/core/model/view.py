@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
-    from vgpumgr.core.model.snapshot import Active, Gpu, HostSnapshot, Vgpu
+    from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot, Vgpu
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
     from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 
@@ -270,7 +270,9 @@ def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list
     for handle in snapshot.handles:
         if handle.path in vgpu.vfio:
             who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
-            line = f"{who} holds {handle.path} open (pid {handle.pid})"
+            other = _held_for(view, handle, vgpu)
+            what = handle.path if other is None else f"{handle.path}, its IOMMU group, for {other.parent}"
+            line = f"{who} holds {what} open (pid {handle.pid})"
             ends = handle.pid in ending or (unplugging is not None and handle.vm_uuid == unplugging)
             (end if ends else stay).append(line)
     return stay, end
@@ -319,6 +321,23 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
     )
 
 
+def _held_for(view: HostView, handle: Handle, vgpu: Vgpu) -> Vgpu | None:
+    """The vGPU for which a VM has a node open that several share (an IOMMU group's), if it is that VM's and not this one."""
+    domain = None if handle.vm_uuid is None else view.domain(handle.vm_uuid)
+    named = set() if domain is None else {item.source for item in domain.mentioned}
+    if not named or vgpu.device in named:
+        return None
+    return next(
+        (
+            other
+            for gpu in view.snapshot.gpus
+            for other in gpu.vgpus
+            if other.device in named and handle.path in other.vfio
+        ),
+        None,
+    )
+
+
 def _has_another(view: HostView, vm: VmUuid | None, gpu: Gpu, vgpu: Vgpu) -> bool:
     domain = None if vm is None else view.domain(vm)
     if domain is None or domain.active or any(item.source == vgpu.device for item in domain.mentioned):
@@ -333,7 +352,7 @@ def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
         if any(item.source == vgpu.device for item in domain.live or ()):
             return domain.name
     for handle in view.snapshot.handles or ():
-        if handle.path in vgpu.vfio:
+        if handle.path in vgpu.vfio and _held_for(view, handle, vgpu) is None:
             return handle.vm_name or f"{handle.command} ({handle.pid})"
     for active in view.snapshot.active or ():
         if active.device == vgpu.device:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.vgpu import Device
+    from vgpumgr.core.model.vgpu import Device, VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.takes import Barred
     from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
@@ -191,6 +191,30 @@ def passed_through(view: HostView) -> tuple[Finding, ...]:
             f"the nvidia driver when that VM starts, and they are lost: {ways_out(view.snapshot.host, [namer for _, namer in named])}"
         )
         found.append(_finding(view, named[0][1].name, text))
+    return tuple(found)
+
+
+def in_one_group(view: HostView) -> tuple[Finding, ...]:
+    """For each IOMMU group in which several VMs have vGPUs: VFIO gives all of it to one VM, and the others do not start meanwhile."""
+    groups: dict[str, dict[VgpuSpec | None, PciAddress]] = {}
+    for gpu in view.snapshot.gpus:
+        for group, parents in gpu.functions.by_group.items():
+            for vgpu in (vgpu for parent in parents for vgpu in parent.vgpus):
+                entry = view.snapshot.entry_of(gpu, vgpu)
+                groups.setdefault(group, {})[None if entry is None else entry.vgpu] = vgpu.parent
+    found: list[Finding] = []
+    for group, there in groups.items():
+        ours = sorted((one for one in there if one is not None), key=lambda one: (one.vm_name, one.slot))
+        names = [*dict.fromkeys(one.vm_name for one in ours), *(["somebody else"] if None in there else [])]
+        if not ours or len(names) < 2:
+            continue
+        last = ours[-1]
+        free = command("detach", last.vm_name, slot=last.slot, on=view.snapshot.host)
+        text = (
+            f"{', '.join(names[:-1])} and {names[-1]} have vGPUs in one IOMMU group ({group}: {', '.join(sorted(there.values()))}), which "
+            f"VFIO gives to one VM at a time: while one runs, the others do not start. `{free}`, and attach it again: it gets another place"
+        )
+        found.append(_finding(view, last.vm_name, text))
     return tuple(found)
 
 

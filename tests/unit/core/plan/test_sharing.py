@@ -21,6 +21,7 @@ from vgpumgr.names import VmName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
 
 EVERY_FRAMEWORK = pytest.mark.parametrize("framework", [name for name, _ in builders.FRAMEWORKS])
@@ -217,3 +218,53 @@ def test_a_scheduler_does_not_move_what_somebody_made_at_our_place_since_the_boo
     gpu = view.snapshot.gpus[0]
     with pytest.raises(errors.Unsure):
         evacuate.guard_idle(view, gpu, evacuate.entries(view, gpu), "the scheduler stays as it is")
+
+
+def in_one_group(view: HostView) -> HostView:
+    """Every function of the host in IOMMU group 50, as behind a switch without ACS."""
+
+    def regrouped(gpu: Gpu) -> Gpu:
+        parents = (
+            replace(
+                parent,
+                group="50",
+                vgpus=tuple(replace(one, vfio=("/dev/vfio/50", *one.vfio[1:])) for one in parent.vgpus),
+            )
+            for parent in gpu.parents
+        )
+        return replace(gpu, parents=tuple(parents))
+
+    return builders.change_gpus(view, regrouped)
+
+
+def told_of_groups(view: HostView) -> list[tuple[str | None, str]]:
+    return [(one.vm, one.text) for one in findings.of_host(view) if "IOMMU group" in one.text]
+
+
+def test_two_vms_with_vgpus_in_one_iommu_group_are_a_finding_and_the_first_to_run_holds_its_own_alone() -> None:
+    view = builders.host_of(VENDOR_VFIO, gpus=1)
+    for vm in ("vm01", "vm02"):
+        view = builders.attached(view, vm)
+    assert told_of_groups(view) == []
+    view = in_one_group(view)
+    ((vm, text),) = told_of_groups(view)
+    assert vm == "vm02"
+    assert text.startswith(
+        "vm01 and vm02 have vGPUs in one IOMMU group (50: 0000:41:00.4, 0000:41:00.5), which VFIO gives to one VM"
+    )
+    assert "`vgpumgr detach vm02 --slot vgpu0 --on kvm01`" in text
+    runs = builders.held(view, "vm01", by="vm01")
+    assert [(row.vm, row.state, row.holder) for row in listing.rows(runs)] == [
+        ("vm01", "in_use", "vm01"),
+        ("vm02", "bound", None),
+    ]
+    with pytest.raises(errors.InUse) as refused:
+        builders.plan_detach(runs, "vm02")
+    assert refused.value.details == ("VM vm01 holds /dev/vfio/50, its IOMMU group, for 0000:41:00.4 open (pid 4711)",)
+    unknown = builders.held(view, "vm01")
+    assert [row.state for row in listing.rows(unknown)] == ["in_use", "in_use"], "whose process it is is unknown"
+
+
+def test_one_vm_may_have_all_vgpus_of_an_iommu_group() -> None:
+    view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO, gpus=1)), slot="vgpu1")
+    assert told_of_groups(in_one_group(view)) == []
