@@ -41,7 +41,7 @@ _VFS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearHost:
-    """A host with two GPUs of one board, or with a `second` one; `types` in place of the board's, if any."""
+    """A host with two GPUs of one board, or with a `second` one, `in_mig` both; `types` in place of the board's, if any."""
 
     vms: tuple[str, ...]
     board: str = "A40"
@@ -50,6 +50,7 @@ class NearHost:
     framework: str = MDEV_VF
     vfs: int = _VFS
     fabric: FabricSpec | None = None
+    in_mig: bool = False
 
 
 ONE = {"kvm01": NearHost(vms=tuple(f"vm{number:02}" for number in range(1, 31)))}
@@ -120,7 +121,7 @@ def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Ne
         machines = {name: pool.machine(name, host.framework) for name, host in hosts.items()}
         for name, host in hosts.items():
             first, second = (_board(host, code) for code in (host.board, host.second or host.board))
-            machines[name].install(board=first, second=second, fabric=host.fabric)
+            machines[name].install(board=first, second=second, fabric=host.fabric, in_mig=host.in_mig)
             for vm in host.vms:
                 machines[name].libvirt.define(vm, vm_uuid(name, vm))
 

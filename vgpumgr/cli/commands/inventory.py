@@ -31,16 +31,20 @@ def inventory() -> None:
 def check(settings: Settings) -> int:
     """Read the inventory and report every problem with its file and line; exit 2 if there is one.
 
-    What is declared but not implemented yet, or asks for what no board has, is reported too, but is no error. No host is contacted.
+    What asks for a type that NVIDIA's list lacks is reported too, but is no error. GPU instances that a board of `vgpumgr_boards` cannot hold
+    together are a problem. No host is contacted.
     """
     from vgpumgr import resources
     from vgpumgr.controller import environment
     from vgpumgr.core.driver import catalogue
-    from vgpumgr.core.inventory import unserved
+    from vgpumgr.core.inventory import report, unserved
     from vgpumgr.documents import inventory as documents
 
     found = environment.load_inventory(settings.inventory, settings.group)
     types = catalogue.parse(resources.catalogue_text())
+    impossible = unserved.problems(found, types)
+    if impossible:
+        raise report.refusal(found.root, impossible)
     found = replace(found, findings=(*found.findings, *unserved.findings(found, types)))
     if settings.output != "table" or settings.columns is not None:
         printing.print_rows(settings, INVENTORY, documents.document(found))

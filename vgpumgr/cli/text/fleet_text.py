@@ -11,7 +11,7 @@ from vgpumgr.core.plan.cordons import CordonPlan
 from vgpumgr.core.plan.instance_plan import InstancePlan
 from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan
-from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
+from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode, SetGpuScheduler
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -59,15 +59,25 @@ def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | InstancePl
 
 
 def counted(fleet: FleetPlan) -> str:
-    """`2 to create, 1 to destroy, 3 to repair in place; 1 host not read`."""
+    """`2 to create, 1 to destroy, 2 instances to create, 4 to remove, 3 to repair in place; 1 host not read`."""
     steps = [step for plan in fleet.plans for step in plan.steps]
     made = sum(isinstance(step, plan_steps.CreateVgpu) for step in steps) - _evacuated(steps)
     gone = sum(plan_steps.destroys(step) for step in steps)
     others = sum(_is_other(planned) for plan in fleet.plans for planned in plan.tasks if planned.steps)
-    parts = [f"{made} to create", f"{gone} to destroy"]
+    parts = [f"{made} to create", f"{gone} to destroy", *_instances(steps)]
     if others:
         parts.append(f"{others} to repair in place")
     return ", ".join(parts) + unread(fleet)
+
+
+def _instances(steps: Sequence[plan_steps.Step]) -> Iterator[str]:
+    """`2 instances to create`, `4 to remove`: in the hardware; an entry of the ledger alone is none."""
+    made = sum(isinstance(step, plan_steps.CreateInstance) and step.expect == plan_steps.EMPTY for step in steps)
+    gone = sum(isinstance(step, plan_steps.DestroyInstance) and step.expect == plan_steps.PRESENT for step in steps)
+    if made:
+        yield f"{words.counted(made, 'instance')} to create"
+    if gone:
+        yield f"{gone} to remove" if made else f"{words.counted(gone, 'instance')} to remove"
 
 
 def _evacuated(steps: list[plan_steps.Step]) -> int:
@@ -76,7 +86,9 @@ def _evacuated(steps: list[plan_steps.Step]) -> int:
 
 
 def _is_other(planned: PlannedTask) -> bool:
-    return not any(isinstance(step, plan_steps.CreateVgpu) or plan_steps.destroys(step) for step in planned.steps)
+    return not isinstance(planned.plan, InstancePlan) and not any(
+        isinstance(step, plan_steps.CreateVgpu) or plan_steps.destroys(step) for step in planned.steps
+    )
 
 
 def unread(fleet: FleetPlan) -> str:
@@ -126,7 +138,9 @@ def _wanted(results: Sequence[TaskResult]) -> str:
     task_results = [one for one in results if one.outcome != Outcome.WAITING]
     shares = sum(isinstance(task_result.planned.task, SetGpuScheduler) for task_result in task_results)
     modes = sum(isinstance(task_result.planned.task, SetGpuMode) for task_result in task_results)
-    numbers = ((len(task_results) - shares - modes, "vGPU"), (shares, "scheduler"), (modes, "mode"))
+    layouts = sum(isinstance(task_result.planned.task, KeepInstances) for task_result in task_results)
+    vgpus = len(task_results) - shares - modes - layouts
+    numbers = ((vgpus, "vGPU"), (shares, "scheduler"), (modes, "mode"), (layouts, "layout"))
     parts = [words.counted(number, noun) for number, noun in numbers if number]
     return (
         f"{' and '.join(parts)} {'is' if len(task_results) == 1 else 'are'} as wanted"

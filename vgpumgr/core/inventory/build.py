@@ -14,9 +14,9 @@ from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import HostDeclaration, Inventory
 from vgpumgr.core.inventory.patterns import Roster
 from vgpumgr.core.inventory.precedence import Precedence, guard_not_empty, read_variable_files
-from vgpumgr.core.inventory.report import Report
+from vgpumgr.core.inventory.report import Report, refusal
 from vgpumgr.core.inventory.whose import PREFIX
-from vgpumgr.errors import BadName, InventoryError
+from vgpumgr.errors import BadName
 from vgpumgr.names import nearest, parse_host_name
 
 if TYPE_CHECKING:
@@ -107,12 +107,7 @@ def build_inventory(
     asks.check_once({host.name: host.vms for host in hosts.values()}, report)
     problems = report.problems()
     if problems:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise InventoryError(
-            f"{count} in the inventory {sources.root}",
-            hint="correct the lines above, then `vgpumgr inventory check`",
-            details=[str(problem) for problem in problems],
-        )
+        raise refusal(sources.root, problems)
     return Inventory(
         root=sources.root, hosts=hosts, findings=report.findings(), whose=whose_hosts, roster=_roster(tree)
     )

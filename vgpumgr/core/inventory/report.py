@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import templates
+from vgpumgr.errors import InventoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from vgpumgr.core.inventory.located import Location
     from vgpumgr.core.inventory.templates import Host
@@ -74,6 +75,16 @@ class Report:
 
     def findings(self) -> tuple[Finding, ...]:
         return tuple(sorted(self._findings, key=_order))
+
+
+def refusal(root: str, problems: Sequence[Problem]) -> InventoryError:
+    """The inventory in that folder has these."""
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return InventoryError(
+        f"{count} in the inventory {root}",
+        hint="correct the lines above, then `vgpumgr inventory check`",
+        details=[str(problem) for problem in problems],
+    )
 
 
 def _order(finding: Finding) -> tuple[str, int, str]:

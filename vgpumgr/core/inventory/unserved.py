@@ -1,4 +1,5 @@
-"""Declarations that no host can serve, as far as that is known without asking one. Findings only: NVIDIA's list may be older than a driver.
+"""Declarations that no host can serve, as far as that is known without asking one. What only NVIDIA's list lacks is a finding: it may be older
+than a driver. A layout that the slices of its board cannot hold is a problem.
 
 Only `inventory check` asks: every other command learns it from the hosts, and need not read the list.
 """
@@ -7,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver import mig_fit
 from vgpumgr.core.driver.profiles import ByFgpu, ByProfile
-from vgpumgr.core.inventory.report import Finding
+from vgpumgr.core.inventory.report import Finding, Problem
+from vgpumgr.errors import UnknownProfile
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.driver.profiles import Profile
-    from vgpumgr.core.inventory.model import HostDeclaration, Inventory
+    from vgpumgr.core.inventory.model import BoardDeclaration, HostDeclaration, Inventory
 
 
 def findings(inventory: Inventory, catalogue: Catalogue) -> tuple[Finding, ...]:
@@ -24,6 +27,27 @@ def findings(inventory: Inventory, catalogue: Catalogue) -> tuple[Finding, ...]:
     listed: dict[Profile, str | None] = {}
     found = (finding for host in inventory.hosts.values() for finding in _of_host(host, catalogue, listed))
     return tuple(dict.fromkeys(found))
+
+
+def problems(inventory: Inventory, catalogue: Catalogue) -> tuple[Problem, ...]:
+    """One for each layout that no GPU of its board can have."""
+    boards = {board for host in inventory.hosts.values() for board in host.boards if board.instances}
+    found = (_impossible(board, catalogue) for board in boards)
+    return tuple(sorted((one for one in found if one is not None), key=str))
+
+
+def _impossible(board: BoardDeclaration, catalogue: Catalogue) -> Problem | None:
+    try:
+        answer = mig_fit.fit(catalogue, board.board, board.instances or ())
+    except UnknownProfile:
+        return None  # a board or a profile that the list lacks
+    refused = mig_fit.refusal(answer)
+    if refused is None:
+        return None
+    tried = f"`vgpumgr mig fit {answer.board} {' '.join(board.instances or ())}` shows it"
+    return Problem(
+        where=board.where, text=f"instances of board {board.board}: {refused.what} beside the others", hint=tried
+    )
 
 
 def _of_host(host: HostDeclaration, catalogue: Catalogue, listed: dict[Profile, str | None]) -> Iterator[Finding]:

@@ -9,16 +9,21 @@ from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
+    from vgpumgr import errors
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePlan(plans.AnyPlan):
-    """`in_use`: how many of the GPU's instances stay because they are ours and hold a vGPU; 0 in a plan that only makes some."""
+    """`in_use`: how many of the GPU's instances stay because they are ours and hold a vGPU; 0 in a plan that only makes some.
+
+    `unmet`: why not all that is declared is made.
+    """
 
     gpu: Gpu
     in_use: int = 0
+    unmet: errors.NoCapacity | None = None
 
     @property
     def about(self) -> str:

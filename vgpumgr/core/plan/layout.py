@@ -1,7 +1,7 @@
 """(declared layout, observed) → the GPU instances that a GPU in MIG mode lacks of it.
 
 What is there stays: vGPUs of other profiles, and their instances, are nobody's to move for a layout. Cached instances of ours that
-are not declared make room; what finds none all the same is a finding.
+are not declared make room; what finds none all the same is `unmet`, beside the plan for the rest.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.driver import mig
+from vgpumgr.core.driver import mig, mig_fit
 from vgpumgr.core.driver.mig import Blocked, Piece
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import blocked_write, detach, gpu_choice, instances
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.instance_plan import InstancePlan
@@ -27,28 +26,52 @@ if TYPE_CHECKING:
 
 
 def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> InstancePlan:
-    """Plan what makes the missing ones; nothing on a GPU that is not in MIG mode, or whose instances cannot be read.
-
-    Raises UnknownGpu, LedgerBroken, BlockedWrite, and ProfileNotHere for a profile that the board does not have.
+    """Plan what makes the missing ones. Raises UnknownGpu, LedgerBroken, BlockedWrite, Unsure if the instances cannot be read, RefusedPlan on
+    a GPU in another mode, and ProfileNotHere for a profile that the board does not have.
     """
     detach.guard_ledger(view)
     facts = view.snapshot
     gpu, _ = gpu_choice.find(facts, gpu_id)
-    if gpu.mode != MIG or gpu.mig is None or gpu.mig.instances is None:
-        return InstancePlan(gpu=gpu, steps=(), findings=())
+    _guard(facts, gpu)
+    assert gpu.mig is not None
     known = {profile.name: profile for profile in gpu.mig.profiles}
     wanted = [_find(facts, gpu, known, name) for name in names]
     found, lacking = _steps(facts, gpu, wanted)
     blocked_write.guard(facts, found)
-    findings = [
-        Finding(
-            kind="declared",
-            host=facts.host,
-            text=f"{facts.host}: GPU {gpu.pci} has no room for {'another ' if count > 1 else ''}{name}, which is declared for it",
+    unmet = _unmet(facts, gpu, wanted, lacking) if lacking else None
+    return InstancePlan(gpu=gpu, steps=found, findings=(), unmet=unmet)
+
+
+def _guard(facts: HostSnapshot, gpu: Gpu) -> None:
+    why = instances.why_unread(facts, gpu) or (None if gpu.mode is not None else "its mode is unknown")
+    if why is not None:
+        raise errors.Unsure(
+            f"the GPU instances of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
+            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
         )
-        for name, count in Counter(profile.name for profile in lacking).items()
+    if gpu.mode != MIG:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is in {gpu.mode} mode, and has no GPU instances",
+            hint="declare mode: mig beside its instances",
+        )
+
+
+def _unmet(
+    facts: HostSnapshot, gpu: Gpu, wanted: Sequence[InstanceProfile], lacking: Sequence[InstanceProfile]
+) -> errors.NoCapacity:
+    named = [
+        name if count == 1 else f"{count} x {name}" for name, count in Counter(one.name for one in lacking).items()
     ]
-    return InstancePlan(gpu=gpu, steps=found, findings=tuple(findings))
+    what = f"GPU {gpu.pci} of {facts.host} has no room for {', '.join(named)}"
+    if isinstance(mig.arrange(wanted), Blocked):
+        return errors.NoCapacity(what, hint="not even an empty one has room for all that is declared: declare less")
+    ways = [
+        f"in its way: {mig_fit.where(one.piece)}{'' if one.ours else ', which is not ours'}"
+        for one in instances.held(facts, gpu)
+        if any(one.piece.overlaps(start, profile.size) for profile in lacking for start in profile.starts)
+    ]
+    hint = f"`vgpumgr mig show {facts.host}` shows who has them: detach what is to go, or declare less"
+    return errors.NoCapacity(what, details=ways, hint=hint)
 
 
 def _find(facts: HostSnapshot, gpu: Gpu, known: dict[str, InstanceProfile], name: str) -> InstanceProfile:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.inventory import settings
+from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.plan import gpu_choice, layout, mode_plan, modes
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.reconcile import drift as drifts
@@ -49,10 +50,16 @@ def plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> Pl
 
 
 def plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) -> PlannedTask:
-    """Raises InventoryError as for a scheduler."""
+    """Raises InventoryError as for a scheduler, and InUse where the GPU's declared MIG mode has to come first."""
+    gpu, _ = gpu_choice.find(view.snapshot, task.gpu_id)
+    _guard_once(view, gpu, "instances", declared)
+    decided = settings.deciding(gpu, declared.of_gpus, "mode")
+    if gpu.mode not in (MIG, None) and decided is not None and decided.mode == MIG:
+        what = f"GPU {gpu.pci} of {view.snapshot.host} is not in MIG mode, which is declared for it"
+        raise errors.InUse(what, until="its GPU is in MIG mode")
     plan = layout.plan_layout(view, task.gpu_id, task.profiles)
-    _guard_once(view, plan.gpu, "instances", declared)
-    return PlannedTask(task=task, plan=plan, drift=drifts.of_layout(view, plan) if plan.changed else ())
+    drift = drifts.of_layout(view, plan) if plan.changed else ()
+    return PlannedTask(task=task, plan=plan, refused=plan.unmet, drift=drift)
 
 
 def _guard_once(view: HostView, gpu: Gpu, setting: settings.Setting, declared: HostDeclaration) -> None:

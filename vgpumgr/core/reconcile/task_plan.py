@@ -39,7 +39,7 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
 
 
 def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
-    """Add the line of the inventory to an error that only its correction ends. A host without room is no mistake there."""
+    """Add the line of the inventory to an error that only its correction ends. A host without room for a VM is no mistake there."""
     match task:
         case EnsureSlot(declared=declared) if declared is not None:
             where = str(declared.where)
@@ -47,7 +47,7 @@ def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
             pass
         case _:
             return
-    room_lacks = isinstance(error, errors.NoCapacity) and not isinstance(error, errors.ProfileNotHere)
+    room_lacks = isinstance(task, EnsureSlot) and type(error) is errors.NoCapacity
     if not isinstance(error, errors.RequestError) or room_lacks or where in error.message:
         return
     error.message, error.what = f"{error.message} ({where})", f"{error.what} ({where})"

@@ -114,9 +114,14 @@ HOST_PLANNED = _gauge(
     "host_planned", HOST, "1", "Whether the last plan or reconcile reached the host; at 0 the next five are absent"
 )
 HOST_DRIFT = _gauge(
-    "host_drift", HOST, "1", "Slots, modes and schedulers that are not as wanted after it, those that wait apart"
+    "host_drift",
+    HOST,
+    "1",
+    "Slots, modes, schedulers and layouts that are not as wanted after it, those that wait apart",
 )
-HOST_WAITING = _gauge("host_waiting", HOST, "1", "Slots, modes and schedulers that wait until a GPU or VM is idle")
+HOST_WAITING = _gauge(
+    "host_waiting", HOST, "1", "Slots, modes, schedulers and layouts that wait until a GPU or VM is idle"
+)
 HOST_REFUSED = _gauge("host_refused", ("host", "error"), "1", "Those that were refused or failed, by error")
 HOST_FINDINGS = _gauge("host_findings", ("host", "kind"), "1", "Findings about the host, by kind")
 HOST_SILENT = _gauge(

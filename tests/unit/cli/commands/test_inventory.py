@@ -38,6 +38,19 @@ def test_check_names_a_profile_that_exists_nowhere(tmp_path: Path, capsys: pytes
     assert last == "1 host, 1 VM declared; no problems, 1 finding"
 
 
+def test_check_refuses_a_layout_that_its_board_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "hosts.yml").write_text(
+        "hypervisors: {hosts: {kvm01: {vgpumgr_boards: {A100: {mode: mig, instances: [3g.20gb, 3g.20gb, 1g.5gb]}}}}}\n",
+        encoding="utf-8",
+    )
+    assert run(["inventory", "check", "-i", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert (
+        "hosts.yml:1: instances of board A100: A100 has no room for 1g.5gb beside the others; `vgpumgr mig fit A100 "
+        in told
+    )
+
+
 def test_problems_are_listed_and_end_in_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     """Every problem is a line on stderr with its place, and the exit code is that of usage errors."""
     assert run(["inventory", "check", "-i", str(BAD / "unknown-names" / "inventory")]) == 2

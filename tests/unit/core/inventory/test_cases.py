@@ -14,7 +14,7 @@ import pytest
 from tests.unit.core.declarations import declares
 from vgpumgr import resources
 from vgpumgr.core.driver import catalogue, profiles
-from vgpumgr.core.inventory import Inventory, jump_hosts, unserved
+from vgpumgr.core.inventory import BoardDeclaration, Inventory, jump_hosts, unserved
 from vgpumgr.core.inventory.report import Report
 from vgpumgr.core.inventory.vms_file import read_vms_file
 from vgpumgr.documents.inventory import document
@@ -145,3 +145,23 @@ def test_an_fgpu_without_any_unit_is_a_finding(units: dict[str, int], count: int
     assert [str(one) for one in found] == [
         "hosts.yml:1: slot 'vgpu0' of VM 'vm05' asks for fgpu, and vgpumgr_fgpu_per_gpu is not set for kvm01"
     ] * count
+
+
+@pytest.mark.parametrize(
+    ("board", "instances", "lacks"),
+    [
+        ("A100", ("3g.20gb", "3g.20gb", "1g.5gb"), "A100 has no room for 1g.5gb"),
+        ("A100", ("4g.20gb", "4g.20gb"), "A100 takes 1 of 4g.20gb at most"),
+        ("A100", ("3g.20gb", "2g.10gb", "1g.5gb"), None),
+        ("A100", ("9g.90gb",), None),  # a profile, a board that only the list lacks
+        ("Z100", ("3g.20gb", "3g.20gb", "1g.5gb"), None),
+    ],
+)
+def test_a_layout_that_no_gpu_of_its_board_can_have_is_a_problem(
+    board: str, instances: tuple[str, ...], lacks: str | None
+) -> None:
+    host = declares()
+    layout = BoardDeclaration(board=board, mode=None, scheduler=None, instances=instances, where=host.where)
+    host = replace(host, boards=(layout,))
+    found = unserved.problems(Inventory(root=".", hosts={host.name: host}, findings=()), CATALOGUE)
+    assert [one.text for one in found] == ([f"instances of board A100: {lacks} beside the others"] if lacks else [])

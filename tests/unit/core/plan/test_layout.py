@@ -1,7 +1,8 @@
-"""Declared GPU instances: what is missing is made, what is there stays, and what finds no room is said."""
+"""Declared GPU instances: what is missing is made, what is there stays, and what finds no room is refused."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,9 +53,13 @@ def test_cached_instances_that_are_not_declared_make_room_and_others_never() -> 
     used = given_to(a100(), "vm01", mig_profile="4g.20gb")
     after, made = kept(used, "7g.40gb", "1g.5gb")
     assert [step.verb for step in made.steps] == ["create_instance"]
-    assert [finding.text for finding in made.findings] == [
-        "kvm01: GPU 0000:41:00.0 has no room for 7g.40gb, which is declared for it"
-    ]
+    assert made.unmet is not None
+    assert made.unmet.what == "GPU 0000:41:00.0 of kvm01 has no room for 7g.40gb"
+    assert made.unmet.hint is not None
+    assert "not even an empty one" in made.unmet.hint  # a 1g.5gb is declared beside it
+    alone = kept(used, "7g.40gb")[1].unmet
+    assert alone is not None
+    assert alone.details == ("in its way: 4g.20gb in memory slices 0 to 3",)
     assert ("4g.20gb", 0, "used") in instances_of(after)
 
 
@@ -62,7 +67,8 @@ def test_a_foreign_instance_does_not_count_and_stays() -> None:
     view = builders.with_foreign_instance(a100(), "3g.20gb", 0)
     after, made = kept(view, "3g.20gb", "3g.20gb")
     assert [step.verb for step in made.steps] == ["create_instance"]
-    assert len(made.findings) == 1
+    assert made.unmet is not None
+    assert made.unmet.details == ("in its way: 3g.20gb in memory slices 0 to 3, which is not ours",)
     assert ("3g.20gb", 0, "foreign") in instances_of(after)
 
 
@@ -73,8 +79,27 @@ def test_a_profile_that_the_board_lacks_is_an_error_that_names_what_it_has() -> 
     assert "7g.40gb" in caught.value.hint
 
 
-def test_a_gpu_that_is_not_in_mig_mode_gets_nothing() -> None:
-    assert kept(time_sliced(), "3g.20gb")[1].steps == ()
+def unread(view: HostView) -> HostView:
+    """As where NVML names the mode, and not the instances."""
+    (gpu,) = view.snapshot.gpus
+    assert gpu.mig is not None
+    hidden = replace(gpu.mig, instances=None)
+    return builders.change_gpus(view, lambda one: replace(one, mig=hidden))
+
+
+@pytest.mark.parametrize(
+    ("view", "kind", "said"),
+    [
+        (time_sliced(), errors.RefusedPlan, "is in equal-size mode"),
+        (unread(a100()), errors.Unsure, "cannot be read"),
+        (builders.change_gpus(a100(), lambda one: replace(one, mode=None)), errors.Unsure, "its mode is unknown"),
+    ],
+)
+def test_where_a_gpu_has_no_instances_or_they_cannot_be_read_the_layout_is_not_said_to_be_there(
+    view: HostView, kind: type[errors.VgpumgrError], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        kept(view, "3g.20gb")
 
 
 @LAW
@@ -100,5 +125,5 @@ def test_the_layout_converges_and_whatever_is_used_stays(names: list[str], befor
     assert second.steps == ()
     assert again == after
     there = [name for name, _, _ in instances_of(after)]
-    if not made.findings:
+    if made.unmet is None:
         assert all(there.count(name) >= names.count(name) for name in names)
