@@ -60,6 +60,7 @@ FindingKind = Literal[
     "shared",
     "silent",
     "stale",
+    "undeclared",
     "unentered",
     "unexpected",
     "unknown-vm",
@@ -77,7 +78,17 @@ SERVED: frozenset[FindingKind] = frozenset({"gone", "drift", "pending", "lost", 
 """Findings that the task of their slot resolves."""
 
 STANDING: frozenset[FindingKind] = frozenset(
-    {"fabric", "other-board", "will-not-start", "may-not-start", "granted", "placements", "pending-restart", "cordoned"}
+    {
+        "cordoned",
+        "fabric",
+        "granted",
+        "may-not-start",
+        "other-board",
+        "pending-restart",
+        "placements",
+        "undeclared",
+        "will-not-start",
+    }
 )
 """Findings that hold for as long as the host is unchanged: they are no news every night."""
 

@@ -15,7 +15,7 @@ from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import detach, ownership, simulate
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.core.reconcile import task_plan, tasks
+from vgpumgr.core.reconcile import task_plan, tasks, undeclared
 from vgpumgr.core.reconcile.planned import PlannedTasks
 from vgpumgr.core.reconcile.queue import Queue
 from vgpumgr.core.reconcile.tasks import OfGpu, PruneSlot
@@ -87,7 +87,11 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
     return HostPlan(
         host=view.snapshot.host,
         tasks=planned_tasks,
-        findings=(*_findings(view, planned_tasks), *_other_sites(view, declared, allocated)),
+        findings=(
+            *_findings(view, planned_tasks),
+            *_other_sites(view, declared, allocated),
+            *undeclared.findings(view.snapshot, declared),
+        ),
         fingerprint=plans.digest(*plans.of_host(view), view.domains),
         ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
         allocated=sum(tasks.may_prune(declared, claim) and claim.state != LEAVING for _, claim in allocated),
