@@ -50,4 +50,6 @@ def closing(result: PurgeResult, elapsed_s: float) -> str:
         return "would change; nothing was written (--check)."
     if result.outcome is Outcome.UNCHANGED:
         return f"{result.plan.host} has nothing of vgpumgr's. Nothing to do."
-    return f"done in {elapsed_s:.1f} s. Nothing of vgpumgr's is left on {result.plan.host}; its history stays here (`vgpumgr history {result.plan.host}`)."
+    host = result.plan.host
+    left = f"Nothing of vgpumgr's is left on {host}" + (" but what it keeps" if result.plan.left else "")
+    return f"done in {elapsed_s:.1f} s. {left}; its history stays here (`vgpumgr history {host}`)."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
+from vgpumgr.core.driver import mig
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.plan import mig_mode, mode_plan, size_mode
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ def ended(view: HostView, gpu: Gpu) -> Mode | None:
     if size_mode.has_ended(view, gpu):
         return MIXED_SIZE
     return MIG if mig_mode.has_ended(view, gpu) else None
+
+
+def leaving(gpu: Gpu, on: str) -> str:
+    """The command that gives a GPU equal-size mode again. `on`: the options that name the GPU."""
+    reset = " --allow-reset" if outlasts_boot(gpu) else ""
+    return f"vgpumgr mode set {EQUAL_SIZE} {on}{reset}"
+
+
+def outlasts_boot(gpu: Gpu) -> bool:
+    """Whether a GPU will be in its mode after the next boot: MIG mode on a board that changes it with a reset alone."""
+    return gpu.mode == MIG and mig.needs_reset(gpu.board_names)
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:

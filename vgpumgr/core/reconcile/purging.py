@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe
-from vgpumgr.core.model.snapshot import MIXED_SIZE
+from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
+from vgpumgr.core.plan import modes
 from vgpumgr.core.reconcile import give_back, tasks
 from vgpumgr.core.report import listing
 
@@ -82,8 +83,13 @@ def left(view: HostView, declared: HostDeclaration, *, has_dispatcher: bool) -> 
     if ours is not None:
         yield "the present schedulers, until the nvidia module is loaded again; the initramfs may have a copy of their file: update-initramfs -u, or dracut -f"
     for gpu in view.snapshot.gpus:
-        if gpu.mode == MIXED_SIZE:
-            yield f"mixed-size mode of GPU {gpu.pci}, until the host reboots"
+        if gpu.mode in (MIXED_SIZE, MIG):
+            named, ends = (
+                "MIG" if gpu.mode == MIG else gpu.mode,
+                modes.leaving(gpu, f"--on {declared.name} --gpu-id {gpu.pci}"),
+            )
+            until = "also after the host reboots" if modes.outlasts_boot(gpu) else "until the host reboots"
+            yield f"{named} mode of GPU {gpu.pci}, {until}: `{ends}` ends it"
     if has_dispatcher:
         yield "your lines in sudoers and authorized_keys (`vgpumgr docs logins`)"
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import mig, scheduler
+from vgpumgr.core.driver import scheduler
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import instances
+from vgpumgr.core.plan import instances, modes
 from vgpumgr.core.plan import scheduler as scheduler_plan
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def findings(facts: HostSnapshot, declared: HostDeclaration) -> Iterator[Finding
         which = gpus[0] if len(gpus) == 1 else "GPU"
         text = (
             f"{facts.host}: GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)} keep{'s' if len(gpus) == 1 else ''} {what}, which is "
-            f"not declared (any more): declare it, or `vgpumgr {ends.format(on=f'--on {facts.host} --gpu-id {which}')}` ends it"
+            f"not declared (any more): declare it, or `{ends.format(on=f'--on {facts.host} --gpu-id {which}')}` ends it"
         )
         yield Finding(kind="undeclared", host=facts.host, text=text)
 
@@ -46,14 +46,13 @@ def _scheduler(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iter
     layer = scheduler_plan.persistent(facts, gpu)
     if layer.found is not None and layer.setting is not None and layer.setting.policy != scheduler.BEST_EFFORT:
         what = f"{scheduler.describe(layer.setting)} ({layer.found.path})"
-        yield what, f"scheduler set {{on}} --policy {scheduler.BEST_EFFORT}"
+        yield what, f"vgpumgr scheduler set {{on}} --policy {scheduler.BEST_EFFORT}"
 
 
 def _mode(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iterator[tuple[str, str]]:
     if gpu.mode in (None, EQUAL_SIZE) or settings.deciding(gpu, declared.of_gpus, "mode") is not None:
         return
-    resets = gpu.mode == MIG and mig.needs_reset(gpu.board_names)
     idle = len(instances.cached(facts, gpu))
     beside = f", with {idle} cached GPU instance{'s' if idle > 1 else ''}" if idle else ""
     named = "MIG" if gpu.mode == MIG else gpu.mode
-    yield f"{named} mode{beside}", f"mode set {EQUAL_SIZE} {{on}}{' --allow-reset' if resets else ''}"
+    yield f"{named} mode{beside}", modes.leaving(gpu, "{on}")

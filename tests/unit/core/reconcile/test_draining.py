@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
+from tests.unit.core.plan.test_mig_mode import divided
 from tests.unit.core.reconcile.host_plans import RUN, after
-from tests.unit.core.reconcile.test_gpu_settings import FIXED, PCI
+from tests.unit.core.reconcile.test_gpu_settings import FIXED, PCI, mixed
 from vgpumgr.core.driver import modprobe
 from vgpumgr.core.driver.modprobe import OUR_PATH, ModprobeFile
 from vgpumgr.core.reconcile import draining, purging, window
@@ -91,6 +92,21 @@ def test_a_file_with_somebody_elses_option_is_not(line: str) -> None:
     edit = modprobe.merge((), GPUS[0], 1)
     assert found(ModprobeFile(path=OUR_PATH, text=f"{edit.text}{line}\n")) is None
     assert found(ModprobeFile(path="/etc/modprobe.d/nvidia.conf", text=f"{edit.text}")) is None
+
+
+@pytest.mark.parametrize(
+    ("view", "until"),
+    [
+        (divided("A100"), "also after the host reboots"),
+        (divided("H100"), "until the host reboots"),
+        (mixed(), "until the host reboots"),
+    ],
+)
+def test_a_mode_that_stays_is_named_with_the_command_that_ends_it(view: HostView, until: str) -> None:
+    (gpu,) = view.snapshot.gpus
+    (line,) = purging.left(view, declares(), has_dispatcher=False)
+    assert f"mode of GPU {gpu.pci}, {until}: `vgpumgr mode set equal-size --on kvm01 --gpu-id {gpu.pci}" in line
+    assert ("--allow-reset" in line) == until.startswith("also")
 
 
 def test_the_boot_file_goes_first_and_the_ledger_later() -> None:
