@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final, Literal
 from vgpumgr.core.driver import mig
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import instances
+from vgpumgr.core.plan import fits, instances, takes
+from vgpumgr.core.plan.room import room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from vgpumgr.core.driver.mig import InstanceProfile
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, HostName, PciAddress
@@ -44,7 +46,8 @@ UNREAD: Final = InstanceRow()
 class DividedGpu:
     """A GPU in MIG mode, or of which that is unknown. `problem`: why its instances are unknown; then one row stands for them.
 
-    `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first.
+    `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first, as a plan would have it: cached
+    instances give way, and where the driver would take a foreign one, none of its profile does.
     """
 
     pci: PciAddress
@@ -84,15 +87,23 @@ def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
             fits=(),
             problem=why,
         )
-    taken = (*(one.piece for one in instances.held(view.snapshot, gpu)), *instances.reserved(view.snapshot, gpu))
-    fits = sorted((one for one in profiles if mig.free_starts(one, taken)), key=lambda one: one.order, reverse=True)
+    room = room_of(view.snapshot, gpu)
+    taken = [one.piece for one in instances.held(view.snapshot, gpu) if not (one.ours and one.is_idle)]
+    taken += instances.reserved(view.snapshot, gpu)
+
+    def is_fitting(profile: InstanceProfile) -> bool:
+        types = [one for one in (gpu.types or {}).values() if one.mig_profile == profile.id]
+        lefts = (fits.left_of(view.snapshot, room, one, takes.none_barred) for one in types)
+        return any(lefts) if types else bool(mig.free_starts(profile, taken))
+
+    fitting = sorted(filter(is_fitting, profiles), key=lambda one: one.order, reverse=True)
     return DividedGpu(
         pci=gpu.pci,
         uuid=gpu.uuid,
         board=gpu.board,
         slices=slices,
         instances=rows(view.snapshot, gpu, lambda vgpu: views.holder_name(view, vgpu)),
-        fits=tuple(one.name for one in fits),
+        fits=tuple(one.name for one in fitting),
     )
 
 

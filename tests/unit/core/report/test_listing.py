@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.core import builders
+from tests.unit.core.law import LAW
 from tests.unit.core.plan.test_instances import BLIND, a100, blinded, given_to
 from tests.unit.core.plan.test_mig_mode import time_sliced
 from vgpumgr import errors
@@ -598,7 +601,34 @@ def test_each_instance_says_whose_it_is_and_who_is_in_it() -> None:
         ("1g.5gb", 3, "cached", True, ()),
         ("3g.20gb", 4, "used", True, ("vm01",)),
     ]
-    assert gpu.fits == ("1g.5gb+me", "1g.5gb")
+    assert gpu.fits == ("1g.10gb", "1g.5gb+me", "1g.5gb")
+
+
+@LAW
+@given(
+    st.lists(st.tuples(st.sampled_from(("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb")), st.booleans()), max_size=4),
+    st.booleans(),
+)
+def test_what_still_fits_is_what_capacity_counts(made: list[tuple[str, bool]], foreign: bool) -> None:
+    view = builders.with_foreign_instance(a100(), "2g.10gb", 0) if foreign else a100()
+    for number, (profile, freed) in enumerate(made, start=1):
+        vm = f"vm{number:02}"
+        try:
+            view = given_to(view, vm, mig_profile=profile)
+        except errors.NoCapacity:
+            continue
+        view = builders.detached(view, vm) if freed else view
+    (gpu,) = instances.of_host(view).gpus
+    (card,) = view.snapshot.gpus
+    assert card.mig is not None
+    asked = {one.mig_profile for one in (card.types or {}).values()}
+    for name in (one.name for one in card.mig.profiles if one.id in asked):
+        try:
+            given_to(view, "vm06", mig_profile=name)
+        except errors.NoCapacity:
+            assert name not in gpu.fits
+        else:
+            assert name in gpu.fits
 
 
 def test_an_instance_to_which_a_missing_vgpu_comes_back_is_used_since_nothing_gives_it_back() -> None:
