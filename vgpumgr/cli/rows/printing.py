@@ -95,8 +95,9 @@ def paint(settings: Settings) -> Callable[[str, str], str] | None:
 
 
 def print_table(settings: Settings, rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> None:
-    """Print a table that is no document's: a summary for people. All of it is text; None is printed as ?."""
-    columns = [Column(key=str(at), head=output.head(key)) for at, key in enumerate(keys)]
+    """Print a table that is no document's: a summary for people. All of it is text; None is printed as ?. `0` and `0 (12)` are grey."""
+    zeros = {text: "dim" for row in rows for text in map(str, row.values()) if text.partition(" (")[0] == "0"}
+    columns = [Column(key=str(at), head=output.head(key), colours=zeros) for at, key in enumerate(keys)]
     cells = [["?" if row.get(key) is None else one_line(str(row[key])) for key in keys] for row in rows]
     fitted = fit.fit(columns, layout.natural(columns, cells, header=not settings.no_header), (), output.width())
-    output.write_long(settings, layout.lines(fitted, cells, header=not settings.no_header))
+    output.write_long(settings, layout.lines(fitted, cells, header=not settings.no_header, paint=paint(settings)))

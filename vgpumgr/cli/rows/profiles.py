@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from vgpumgr.cli.rows import cells
 from vgpumgr.cli.rows.column import ABSENT, Column, View
 
 if TYPE_CHECKING:
     from vgpumgr.cli.rows.column import Row
+
+NONE_FITS: Final = {"0": "dim"}
 
 PROFILES = View(
     path=("profiles",),
@@ -22,7 +24,7 @@ PROFILES = View(
         Column(key="mig_profile", head="MIG PROFILE", none=ABSENT),
         Column(key="framebuffer_mib", head="FRAMEBUFFER", in_table=True, read=cells.gib_of_mib, is_number=True),
         Column(key="max", head="MAX", in_table=True, is_number=True),
-        Column(key="fits_now", head="FITS NOW", in_table=True, is_number=True),
+        Column(key="fits_now", head="FITS NOW", in_table=True, is_number=True, colours=NONE_FITS),
     ),
 )
 
@@ -63,7 +65,7 @@ BOARDS = View(
         Column(key="framebuffer_mib", head="FRAMEBUFFER", in_table=True, read=cells.gib_of_mib, is_number=True),
         Column(key="max", head="MAX", in_table=True, is_number=True),
         Column(key="gpus", head="GPUS", in_table=True, is_number=True),
-        Column(key="fits_now", head="FITS NOW", in_table=True, is_number=True),
+        Column(key="fits_now", head="FITS NOW", in_table=True, is_number=True, colours=NONE_FITS),
         Column(key="at_least", head="AT LEAST", in_table=True),
     ),
 )
@@ -87,7 +89,7 @@ ANSWERS = View(
         Column(key="board", head="BOARD", in_table=True),
         Column(key="mode", head="MODE"),
         Column(key="type_name", head="TYPE", in_table=True, read=_granted),
-        Column(key="fits_now", head="FITS NOW", in_table=True, is_number=True),
+        Column(key="fits_now", head="FITS NOW", in_table=True, is_number=True, colours=NONE_FITS),
         Column(key="why", head="WHY", in_table=True, none=ABSENT, is_prose=True),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 STATES: Final = {
-    "bound": "green",
+    "bound": "cyan",
     "in_use": "green",
     "used": "green",
     "running": "green",

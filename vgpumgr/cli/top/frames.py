@@ -35,6 +35,7 @@ _HEADS = (
     ("GPU", "", False), ("STATE", "", False),
 )  # fmt: skip
 _NAMES = ("VM", "SLOT", "HOST")
+_BARS = ("SM", "FB GiB")  # never in reverse video, which shows the opposite of a bar
 _GPU_HEADS = tuple(
     Head(text=text, right=right, name=text == "HOST")
     for text, right in (
@@ -247,10 +248,11 @@ def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
 
 def _vms(shown: Sequence[Row], selected: int, view: View, history: History, setting: Setting) -> list[Line]:
     """The head, and a line for each row; in groups with the group's name above its first one."""
-    rows = [
-        tuple(Cell(cell.text, f"{cell.style} reverse".strip()) if number == selected else cell for cell in one)
-        for number, one in enumerate(cells(row, ascii_only=setting.ascii_only) for row in shown)
-    ]
+    rows = [cells(row, ascii_only=setting.ascii_only) for row in shown]
+    rows[selected] = tuple(
+        Cell(cell.text, f"{cell.style} {'bold' if head in _BARS else 'reverse'}".strip())
+        for cell, (head, _, _) in zip(rows[selected], _HEADS, strict=True)
+    )
 
     def draw(number: int, width: int) -> Cell:
         row = shown[number]

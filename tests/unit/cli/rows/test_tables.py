@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpumgr import names
-from vgpumgr.cli.rows import chosen, fit, layout
+from vgpumgr.cli.rows import chosen, fit, layout, printing
 from vgpumgr.cli.rows.column import Column, View
 from vgpumgr.cli.rows.gpus import DISCOVER
 from vgpumgr.cli.rows.growing import GrowingTable
+from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS, PROFILES
+from vgpumgr.cli.rows.states import STATES
 from vgpumgr.cli.rows.usage import USAGE
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import output, wrapping
@@ -166,3 +168,13 @@ def test_on_a_narrow_terminal_columns_give_way_once_and_a_wider_cell_is_folded(
     said = capsys.readouterr()
     assert said.out.splitlines() == ["VM    HOST", "vm01  kvm01", "abcdef  kvm01", "gh"]
     assert " ".join(said.err.split()) == "not shown: STATE; -o wide or --columns shows them"
+
+
+def test_zeros_are_grey_and_what_a_running_vm_uses_differs_from_what_waits_for_its_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    printing.print_table(Settings(color="always"), [{"profile": "4Q", "fits_now": "0 (12)"}], ("profile", "fits_now"))
+    assert output.coloured("0 (12)", "dim") in capsys.readouterr().out
+    for view in (BOARDS, ANSWERS, PROFILES):
+        assert view.column("fits_now").colours["0"] == "dim"
+    assert STATES["in_use"] != STATES["bound"]

@@ -161,6 +161,20 @@ def test_a_bar_is_coloured_by_how_full_it_is_also_that_of_the_framebuffer(value:
     assert [cell.style for cell in frames.cells(row, ascii_only=False)[3:5]] == [style, style]
 
 
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_the_bars_of_the_selected_row_show_its_load_as_those_of_any_other_row(*, ascii_only: bool) -> None:
+    """Reverse video would fill what is empty."""
+    rounds = (made_up.one_round(made_up.gpu(*(made_up.vgpu(one, sm=27, used=12 * made_up.GIB) for one in (1, 2)))),)
+    seen = history.History()
+    seen.add(rounds)
+    drawn = frames.frame(rounds, View(), seen, setting(200, 24, ascii_only=ascii_only)).lines[-2:]
+    selected, other = ([cell for cell in row if cell.text[:1] in {"█", "#"} or cell is row[-1]] for row in drawn)
+    assert [cell.text for cell in selected] == [cell.text for cell in other]
+    assert len(selected) == 3  # SM, framebuffer and the plot
+    assert not any("reverse" in cell.style for cell in selected)
+    assert ["reverse" in row[0].style for row in drawn] == [True, False]
+
+
 def test_a_total_of_which_a_part_is_unknown_is_unknown() -> None:
     known, unknown = (
         made_up.gpu(made_up.vgpu(1)),
