@@ -44,7 +44,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "show": (("show", VM, *ON), "show", 0),
     "discover": (("discover",), "discover", 0),
     "capacity": (("capacity",), "capacity", 0),
-    "capacity PROFILE": (("capacity", "4Q", "--compute", "best-effort"), "capacity", 0),
+    "capacity PROFILE": (("capacity", "4Q", "--compute", "best-effort", "--count", "2"), "capacity", 0),
     "profiles": (("profiles", HOST, "--fits"), "profiles", 0),
     "profiles --offline": (("profiles", "--offline", "--board", "A40"), "types", 0),
     "units": (("units",), "units", 0),

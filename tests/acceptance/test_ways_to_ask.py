@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.acceptance import near
 from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
@@ -243,3 +244,21 @@ def test_every_row_has_a_test_of_its_name() -> None:
     options = re.findall(r"^\| `--([a-z-]+)` ", table, re.MULTILINE)
     assert len(options) == 14
     assert [option for option in options if f"test_{option.replace('-', '_')}" not in globals()] == []
+
+
+def test_capacity_says_whether_so_many_fit_together_and_where(near_fleet: Near) -> None:
+    """kvm01 has two A40, kvm02 two A100; each GPU takes six vGPUs at most, as many as it has virtual functions."""
+    asked = ("capacity", "--gpu-memory", "8G", "--count")
+    some = vgpumgr(near_fleet, *asked, "12", "-o", "json").document
+    assert [(one["host"], one["fits_now"], one["fits"]) for one in some["hosts"]] == [
+        ("kvm01", 12, True),
+        ("kvm02", 10, False),
+    ]
+    assert [(one["fits_now"], one["count"], one["fits"]) for one in some["totals"]] == [(22, 12, True)]
+    assert vgpumgr(near_fleet, *asked, "11", "-o", "name").out == "kvm01\n"
+    assert "but on no host alone: kvm01 (room for 12), kvm02 (room for 10)\n" in vgpumgr(near_fleet, *asked, "13").out
+    short = vgpumgr(near_fleet, *asked, "23", code=5)
+    assert "error: 23 of --gpu-memory 8G do not fit together: there is room for 22\n" in short.err
+    assert near.document(near_fleet, *asked, "23", code=5)["outcomes"] == ["done", "no_capacity"]
+    near_fleet.dead.add("kvm02")
+    assert near.document(near_fleet, *asked, "13", code=4)["totals"][0]["fits"] is None

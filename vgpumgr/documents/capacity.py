@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.report import capacity
 from vgpumgr.documents import common
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,23 +24,37 @@ def overview(
     """Every profile; `totals` by profile."""
     return {
         **_begin(fleet, findings),
-        "totals": [{"requested": profile, **common.plain(left)} for profile, left in totals.items()],
+        "totals": [_sum(profile, left, None) for profile, left in totals.items()],
         "profiles": [_profile(row) for row in found.rows],
+        "hosts": None,
         "gpus": None,
         "closed": [common.pick(one, "host", "gpu", "board", "why") for one in found.closed],
     }
 
 
-def answers(fleet: Fleet[View], found: Iterable[Answer], findings: Iterable[Finding]) -> dict[str, object]:
-    """The wishes, each on every GPU that could ever serve it."""
+def answers(
+    fleet: Fleet[View], found: Iterable[Answer], findings: Iterable[Finding], count: int | None = None
+) -> dict[str, object]:
+    """The wishes, each on every GPU that could ever serve it. `count`: how many of each are wanted together."""
     found = tuple(found)
+    short = count is not None and any(capacity.fits(one.left, count) is False for one in found)
     return {
-        **_begin(fleet, findings),
-        "totals": [{"requested": one.question.text, **common.plain(one.left)} for one in found],
+        **_begin(fleet, findings, also=(Outcome.NO_CAPACITY,) if short else ()),
+        "totals": [_sum(one.question.text, one.left, count) for one in found],
         "profiles": None,
+        "hosts": [
+            {"host": host, **_sum(one.question.text, left, count)}
+            for one in found
+            for host, left in capacity.by_host(one).items()
+        ],
         "gpus": [_gpu(row) for one in found for row in one.rows],
         "closed": None,
     }
+
+
+def _sum(requested: str, left: Left, count: int | None) -> dict[str, object]:
+    fits = None if count is None else capacity.fits(left, count)
+    return {"requested": requested, **common.plain(left), "count": count, "fits": fits}
 
 
 def _profile(row: BoardRow) -> dict[str, object]:
@@ -55,8 +71,8 @@ def _gpu(row: GpuRow) -> dict[str, object]:
     }
 
 
-def _begin(fleet: Fleet[View], findings: Iterable[Finding]) -> dict[str, object]:
+def _begin(fleet: Fleet[View], findings: Iterable[Finding], also: Iterable[Outcome] = ()) -> dict[str, object]:
     return {
         "schema": SCHEMA,
-        **common.reached(fleet.errors, any_read=bool(fleet.views), found=findings),
+        **common.reached(fleet.errors, any_read=bool(fleet.views), found=findings, also=also),
     }

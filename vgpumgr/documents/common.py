@@ -58,10 +58,14 @@ def frame(
 
 
 def reached(
-    unread: Sequence[tuple[str, VgpumgrError]], *, any_read: bool, found: Iterable[Finding] = ()
+    unread: Sequence[tuple[str, VgpumgrError]],
+    *,
+    any_read: bool,
+    found: Iterable[Finding] = (),
+    also: Iterable[Outcome] = (),
 ) -> dict[str, object]:
-    """The same of a command that reads several hosts."""
-    outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set())
+    """The same of a command that reads several hosts. `also`: outcomes beside those of the hosts."""
+    outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set()) | {*also}
     return frame(sorted(outcomes), unread=unread, found=found)
 
 

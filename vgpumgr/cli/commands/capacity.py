@@ -15,7 +15,6 @@ from vgpumgr.cli.text import output
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from vgpumgr.cli.rows.column import Row
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
     from vgpumgr.core.model.snapshot import HostSnapshot
@@ -27,16 +26,20 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("profiles", nargs=-1, metavar="[PROFILE]...", shell_complete=candidates.profiles)
 @wishes.options
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Whether N of each fit together; if not, exit 5.")
 @choosing.on("Only these hosts.")
 @rows.options(ANSWERS, BOARDS)
 @common_options
-def capacity(settings: Settings, *, profiles: tuple[str, ...], on: str | None, **asked: str | bool | None) -> int:
+def capacity(
+    settings: Settings, *, profiles: tuple[str, ...], count: int | None, on: str | None, **asked: str | bool | None
+) -> int:
     """What still fits: every profile by board, or for a profile or wish each GPU with how many more, and if none, why.
 
     \b
       vgpumgr capacity
       vgpumgr capacity 8Q A40-4C
       vgpumgr capacity --gpu 0.25 --on kvm01
+      vgpumgr capacity --gpu-memory 8G --count 3
 
     The numbers are the planner's: so many attaches, one after the other, would be granted. Each profile is counted for itself: what
     one takes, another lacks. A host that is not read counts as unknown, and its sums are lower bounds. Read-only.
@@ -47,8 +50,8 @@ def capacity(settings: Settings, *, profiles: tuple[str, ...], on: str | None, *
     context = build_context(settings)
     hosts = () if on is None else (on,)
     if profiles or any(asked[way] is not None for way in _ways()):
-        return _answer(settings, context, hosts, _questions(context, profiles, asked))
-    if any(value not in (None, False) for value in asked.values()):
+        return _answer(settings, context, hosts, _questions(context, profiles, asked), count)
+    if count is not None or any(value not in (None, False) for value in asked.values()):
         raise errors.UsageError("conditions need a wish", hint="give a PROFILE, --gpu-memory, --gpu or --fgpu")
     return _overview(settings, context, hosts)
 
@@ -91,7 +94,8 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     findings = [finding for _, some in fleet.views for finding in some]
     if not settings.for_people or settings.columns or settings.sorted_by:
         document = documents.overview(fleet, found, totals, findings)
-        printing.print_rows(settings, BOARDS, document, _fitting(settings, BOARDS.rows(document)))
+        fitting = [row for row in BOARDS.rows(document) if settings.output != "name" or row["fits_now"]]
+        printing.print_rows(settings, BOARDS, document, fitting)
     elif found.rows:
         tables = capacity_text.pivot(found, totals, width=output.width(), one_by_one=settings.output == "wide")
         for number, (lines, columns) in enumerate(tables):
@@ -107,7 +111,9 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     return _finish(settings, [error for _, error in fleet.errors], findings)
 
 
-def _answer(settings: Settings, context: Context, hosts: Sequence[str], questions: Sequence[Question]) -> int:
+def _answer(
+    settings: Settings, context: Context, hosts: Sequence[str], questions: Sequence[Question], count: int | None
+) -> int:
     from vgpumgr.cli.text import capacity_text
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity as core
@@ -126,18 +132,18 @@ def _answer(settings: Settings, context: Context, hosts: Sequence[str], question
             if number:
                 output.echo()
             if answer.rows:
-                one = documents.answers(fleet, [answer], findings)
+                one = documents.answers(fleet, [answer], findings, count)
                 printing.print_rows(settings, ANSWERS, one)
             output.echo(capacity_text.total(answer))
+            if count is not None and core.fits(answer.left, count) is not False:
+                output.echo(capacity_text.together(answer, count))
     else:
-        document = documents.answers(fleet, known, findings)
-        printing.print_rows(settings, ANSWERS, document, _fitting(settings, ANSWERS.rows(document)))
-    return _finish(settings, [*unknown, *(error for _, error in fleet.errors)], findings)
-
-
-def _fitting(settings: Settings, found: Sequence[Row]) -> Sequence[Row]:
-    """As names only what fits."""
-    return [row for row in found if row["fits_now"]] if settings.output == "name" else found
+        document = documents.answers(fleet, known, findings, count)
+        able = [host for one in known for host, left in core.by_host(one).items() if core.fits(left, count or 1)]
+        fitting = [row for row in ANSWERS.rows(document) if settings.output != "name" or row["host"] in able]
+        printing.print_rows(settings, ANSWERS, document, fitting)
+    short = [lack for one in known if count and (lack := core.short_of(one, count)) is not None]
+    return _finish(settings, [*unknown, *short, *(error for _, error in fleet.errors)], findings)
 
 
 def _findings(facts: HostSnapshot) -> list[Finding]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.cli.text.grants import gib
 from vgpumgr.cli.text.words import counted
+from vgpumgr.core.report import capacity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,6 +68,17 @@ def total(answer: Answer) -> str:
         return f"{asked}: no more fit ({counted(len(gpus), 'GPU')} could take it, but not now)"
     able = sum(bool(row.fits_now) for row in gpus)
     return f"{asked}: {left(answer.left)} more fit, on {able} of {counted(len(gpus), 'GPU')} that could take it"
+
+
+def together(answer: Answer, count: int) -> str:
+    """`3 of 8Q fit together on kvm01 (room for 6)`; not for so many that certainly do not fit."""
+    asked = f"{count} of {answer.question.text}"
+    hosts = capacity.by_host(answer)
+    if capacity.fits(answer.left, count) is None:
+        return f"{asked}: whether they fit together is unknown"
+    alone = {host: one for host, one in hosts.items() if capacity.fits(one, count)}
+    found = ", ".join(f"{host} (room for {left(one)})" for host, one in (alone or hosts).items() if one.fits_now)
+    return f"{asked} fit together{' on' if alone else ', but on no host alone:'} {found}"
 
 
 def closed(one: ClosedGpu) -> str:

@@ -13,7 +13,7 @@ from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.plan import how_many, instances, resolve, sharing
 from vgpumgr.core.plan.no_place import Cause
-from vgpumgr.errors import UnknownProfile
+from vgpumgr.errors import NoCapacity, UnknownProfile
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
@@ -184,10 +184,34 @@ def answers(
     for question in questions:
         rows = [row for host in hosts for row in host.rows if row.question == question]
         rows += [_unread_row(question, name, why) for name, why in missing]
-        left = total([Left(fits_now=row.fits_now, at_least=row.fits_now is None) for row in rows], more=False)
+        left = total(map(_left, rows), more=False)
         rows.sort(key=lambda row: (row.host, row.gpu or ""))
         found.append(Answer(question=question, rows=tuple(rows), left=left))
     return tuple(found)
+
+
+def by_host(answer: Answer) -> dict[HostName, Left]:
+    """How many more fit on each host, on its GPUs together."""
+    found: dict[HostName, list[Left]] = {}
+    for row in answer.rows:
+        found.setdefault(row.host, []).append(_left(row))
+    return {host: total(parts, more=False) for host, parts in found.items()}
+
+
+def fits(left: Left, count: int) -> bool | None:
+    """Whether so many fit together; None: unknown."""
+    return True if (left.fits_now or 0) >= count else None if left.at_least else False
+
+
+def short_of(answer: Answer, count: int) -> NoCapacity | None:
+    """The error where it is certain that so many do not fit together."""
+    if fits(answer.left, count) is not False:
+        return None
+    return NoCapacity(
+        f"{count} of {answer.question.text} do not fit together: there is room for {answer.left.fits_now}",
+        details=[f"{host}: room for {left.fits_now}" for host, left in by_host(answer).items()],
+        hint="`vgpumgr usage --idle` shows which vGPUs do nothing",
+    )
 
 
 def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Catalogue) -> UnknownProfile | None:
@@ -203,6 +227,10 @@ def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Cat
         if near
         else "`vgpumgr profiles` lists what there is",
     )
+
+
+def _left(row: GpuRow) -> Left:
+    return Left(fits_now=row.fits_now, at_least=row.fits_now is None)
 
 
 def _unread_row(question: Question, host: HostName, why: str) -> GpuRow:

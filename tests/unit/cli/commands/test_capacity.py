@@ -32,6 +32,8 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["capacity", "8Q", "--series", "C"], "--series cannot be combined with PROFILE"),
         (["capacity", "--gpu", "0.5", "--fgpu", "1"], "cannot be combined"),
         (["capacity", "--compute", "fixed-share"], "conditions need a wish"),
+        (["capacity", "--count", "3"], "conditions need a wish"),
+        (["capacity", "8Q", "--count", "0"], "0 is not in the range x>=1"),
         (["capacity", "8Q", "--on", "kvm99"], "no host 'kvm99'"),
         (["profiles", "8Q"], "`vgpumgr capacity 8Q` says where it fits"),
         (["explain"], "say which vGPU is wanted"),
@@ -52,7 +54,7 @@ def test_where_no_host_answers_nothing_is_known(capsys: pytest.CaptureFixture[st
     assert main.run(["capacity", "4Q", "-o", "json"]) == 4
     document = json.loads(capsys.readouterr().out)
     assert published.problems("capacity", document) == []
-    assert document["totals"] == [{"requested": "4Q", "fits_now": None, "at_least": True}]
+    assert document["totals"] == [{"requested": "4Q", "fits_now": None, "at_least": True, "count": None, "fits": None}]
     assert [(row["host"], row["gpu"], row["fits_now"]) for row in document["gpus"]] == [("kvm01", None, None)]
     assert main.run(["capacity", "-o", "csv"]) == 4
     assert capsys.readouterr().out == "profile,board,type_name,framebuffer_mib,max,gpus,fits_now,at_least\n"

@@ -122,6 +122,23 @@ def test_the_last_line_is_the_sum(rows: tuple[GpuRow, ...], left: Left, says: st
     assert capacity_text.total(capacity.Answer(question=QUESTION, rows=rows, left=left)) == says
 
 
+@pytest.mark.parametrize(
+    ("fits", "count", "says"),
+    [
+        ((4, 3), 4, "4 of 8Q fit together on kvm01 (room for 4)"),
+        ((4, 3), 3, "3 of 8Q fit together on kvm01 (room for 4), kvm02 (room for 3)"),
+        ((4, 3, 0), 7, "7 of 8Q fit together, but on no host alone: kvm01 (room for 4), kvm02 (room for 3)"),
+        ((4, None), 5, "5 of 8Q: whether they fit together is unknown"),
+    ],
+)
+def test_a_count_is_answered_by_the_hosts_that_take_all_of_it_or_by_all_that_take_some(
+    fits: tuple[int | None, ...], count: int, says: str
+) -> None:
+    rows = tuple(replace(gpu(one), host=HostName(f"kvm{at:02}")) for at, one in enumerate(fits, 1))
+    left = capacity.total([Left(fits_now=one, at_least=one is None) for one in fits], more=False)
+    assert capacity_text.together(capacity.Answer(question=QUESTION, rows=rows, left=left), count) == says
+
+
 def test_profiles_are_a_line_each_and_with_fits_those_that_may_fit() -> None:
     rows = (board("4Q", "A40", SOME), board("4Q", "T4", NONE), board("6Q", "A40", NONE), board("8Q", "A40", UNKNOWN))
     found = Overview(rows=rows, closed=())

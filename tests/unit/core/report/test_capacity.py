@@ -143,3 +143,24 @@ def test_a_sum_with_something_unknown_in_it_is_never_0(parts: list[capacity.Left
     found = capacity.total(parts, more=more)
     assert found.at_least == (more or any(part.at_least for part in parts))
     assert found.fits_now == (sum(part.fits_now or 0 for part in parts) or (None if found.at_least else 0))
+
+
+PARTS = st.lists(st.none() | st.integers(0, 5), max_size=6)
+
+
+@LAW
+@given(PARTS, st.integers(1, 12))
+def test_so_many_fit_together_if_the_sum_says_so_and_not_if_nothing_unknown_could_add_to_it(
+    parts: list[int | None], count: int
+) -> None:
+    (row,) = ask(builders.host(builders.gpu()), profile="4Q").rows
+    rows = tuple(replace(row, host=HostName(f"kvm{at % 2}"), fits_now=part) for at, part in enumerate(parts))
+    left = capacity.total([capacity.Left(fits_now=part, at_least=part is None) for part in parts], more=False)
+    answer = capacity.Answer(question=row.question, rows=rows, left=left)
+    known, unknown = sum(part or 0 for part in parts), None in parts
+    assert capacity.fits(left, count) == (True if known >= count else None if unknown else False)
+    short = capacity.short_of(answer, count)
+    assert (short is None) == (unknown or known >= count)
+    assert sum(one.fits_now or 0 for one in capacity.by_host(answer).values()) == known
+    if short is not None:
+        assert (short.exit_code, short.outcome) == (5, errors.Outcome.NO_CAPACITY)
