@@ -47,6 +47,8 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: N
     assert (answer["fits_now"], answer["at_least"]) == (0, False)
 
     vgpumgr(lab, "cordon", HOST, "--gpu-id", GPU, "--reason", "ECC errors")
+    rows = [line.split()[:3] for line in vgpumgr(lab, "cordon").out.splitlines()]
+    assert rows == [["HOST", "GPU", "REASON"], [HOST, "-", "new"], [HOST, GPU, "ECC"]]
     lifted = vgpumgr(lab, "uncordon", HOST)
     assert "GPU 0000:41:00.0 is cordoned: ECC errors" in lifted.err
     vgpumgr(lab, "attach", "vm02", "--profile", "4Q", "--gpu-id", GPU, code=5)
@@ -54,6 +56,7 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: N
     (elsewhere,) = json_of(lab, "list", "vm02")["vgpus"]
     assert elsewhere["gpu"] != GPU
     vgpumgr(lab, "uncordon", HOST, "--gpu-id", GPU)
+    assert vgpumgr(lab, "cordon").out == "no cordon on kvm01\n"
     written = json.loads(ledger.read_bytes())
     assert ("cordons" in written, len(written["entries"])) == (False, 2)
     assert [one["verb"] for one in json_of(lab, "history", HOST)["runs"]].count("cordon") == 2

@@ -165,6 +165,14 @@ class HostFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostCordons:
+    """A host's own cordon and those of its GPUs, as many as there are."""
+
+    host: HostName
+    cordons: tuple[Cordon, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
     """One VM as its host reports it. `errors`: what could not be read there. `unread`: hosts that could not be asked for it."""
 

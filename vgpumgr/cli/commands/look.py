@@ -31,9 +31,10 @@ _PROFILE = ("profile", "framebuffer", "per_gpu", "fits_now")
 
 @click.command("list")
 @choosing.vms_or_hosts()
+@choosing.on("Only what is on these hosts.")
 @rows.options(LIST)
 @common_options
-def list_command(settings: Settings, *, chosen: tuple[str, ...]) -> int:
+def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None) -> int:
     """Every vGPU on the hosts, or of the VMs and hosts that are named: ours, and foreign ones, which are never changed.
 
     \b
@@ -51,7 +52,7 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...]) -> int:
     from vgpumgr.documents import list as documents
 
     context = build_context(settings)
-    meant = choice.choose(context.inventory, chosen)
+    meant = choice.choose(context.inventory, chosen, on)
     table = _growing(settings, meant.hosts)
     came = table and (lambda host: table.add(common.plain([*host.rows])))
     fleet = report.list_fleet(context, meant, came or (lambda _: None))
@@ -65,7 +66,7 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...]) -> int:
     ]
     if not found and settings.for_people:
         if not meant.shown.adds:
-            _say_none([host.host for host in fleet.views], "no vGPUs on")
+            output.say_none([host.host for host in fleet.views], "no vGPUs on")
         elif not unknown:
             output.echo(f"no vGPUs of {' '.join(one.text for one in meant.shown.adds)}")
     elif table is None:
@@ -124,15 +125,17 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
 
 @click.command()
 @choosing.hosts()
+@choosing.on("Only these hosts: another spelling of the arguments.")
 @rows.options(DISCOVER)
 @common_options
-def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
+def discover(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> int:
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.plan import blocked_write, cordons, fabric, health, lost, places
     from vgpumgr.documents import discover as documents
 
+    hosts = choosing.either(hosts, () if on is None else (on,), "--on")
     fleet = report.discover_fleet(build_context(settings), hosts)
     findings = [
         finding
@@ -142,7 +145,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     ]
     findings += [finding for view in fleet.views for finding in view.passed_through]
     if settings.for_people and not any(view.snapshot.gpus for view in fleet.views):
-        _say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
+        output.say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
     else:
         printing.print_rows(settings, DISCOVER, documents.document(fleet, findings))
     if settings.for_people:
@@ -275,9 +278,3 @@ def _finish(settings: Settings, fleet: Fleet[View], findings: Iterable[Finding])
     """Print findings and unreached hosts on stderr; the result is the exit code."""
     output.print_findings(settings, findings)
     return output.print_errors(settings, [error for _, error in fleet.errors])
-
-
-def _say_none(hosts: Sequence[str], what: str) -> None:
-    """Printed instead of an empty table of these hosts. If no host was read, nothing is known and nothing is printed."""
-    if hosts:
-        output.echo(f"{what} {hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'}")

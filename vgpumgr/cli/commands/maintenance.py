@@ -22,14 +22,15 @@ _GPU = click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gp
 
 
 @click.command()
-@_HOST
+@click.argument("host", required=False, shell_complete=candidates.host)
 @_GPU
-@click.option("--reason", required=True, metavar="TEXT", help="Why, for everybody who finds it there.")
+@click.option("--reason", metavar="TEXT", help="Why, for everybody who finds it there.")
 @common_options
-def cordon(settings: Settings, *, host: str, gpu_id: str | None, reason: str) -> int:
-    """Keep new vGPUs from HOST, or from one of its GPUs. What is there stays.
+def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, reason: str | None) -> int:
+    """Keep new vGPUs from HOST, or from one of its GPUs. What is there stays. Without HOST: list the cordons of all hosts.
 
     \b
+      vgpumgr cordon
       vgpumgr cordon kvm01 --reason 'kernel update on Monday'
       vgpumgr cordon kvm01 --gpu-id 0000:41:00.0 --reason 'ECC errors'
 
@@ -38,6 +39,11 @@ def cordon(settings: Settings, *, host: str, gpu_id: str | None, reason: str) ->
     """
     from vgpumgr.core.plan.cordons import parse_reason
 
+    if host is None and gpu_id is None and reason is None:
+        return _list(settings)
+    if host is None or reason is None:
+        missing = "argument HOST" if host is None else "option '--reason'"
+        raise click.UsageError(f"missing {missing}", click.get_current_context())
     return _set(settings, host, gpu_id, parse_reason(reason))
 
 
@@ -122,6 +128,21 @@ def _consent(settings: Settings) -> Consent[FleetPlan]:
         asking.confirm(settings, f"move {what}?", why=f"drain moves {what}", hint=asking.SEE_FIRST)
 
     return Consent(check=settings.check, show=show, ask=ask, given=settings.yes)
+
+
+def _list(settings: Settings) -> int:
+    from vgpumgr.cli.rows import printing
+    from vgpumgr.cli.rows.gpus import CORDONS
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import maintenance as use_case
+    from vgpumgr.documents import cordons as documents
+
+    fleet = use_case.cordons(build_context(settings))
+    if settings.for_people and not any(host.cordons for host in fleet.views):
+        output.say_none([host.host for host in fleet.views], "no cordon on")
+    else:
+        printing.print_rows(settings, CORDONS, documents.document(fleet))
+    return output.print_errors(settings, [error for _, error in fleet.errors])
 
 
 def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) -> int:

@@ -109,8 +109,8 @@ def limit(text: str) -> Decorator:
     )
 
 
-def either(hosts: tuple[str, ...], limit: tuple[str, ...]) -> tuple[str, ...]:
-    """What the arguments say, or --limit. Raises UsageError for both."""
-    if hosts and limit:
-        raise errors.UsageError("--limit and arguments cannot be combined", hint="both name hosts: use one of them")
-    return hosts or limit
+def either(hosts: tuple[str, ...], other: tuple[str, ...], option: str = "--limit") -> tuple[str, ...]:
+    """What the arguments say, or the option. Raises UsageError for both."""
+    if hosts and other:
+        raise errors.UsageError(f"{option} and arguments cannot be combined", hint="both name hosts: use one of them")
+    return hosts or other

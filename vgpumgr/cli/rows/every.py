@@ -19,6 +19,7 @@ VIEWS: Final[dict[str, View]] = {
     "mode show": gpus.MODE,
     "scheduler show": gpus.SCHEDULER,
     "cordon": gpus.CORDON,
+    "cordon without HOST": gpus.CORDONS,
     "explain": gpus.EXPLAIN,
     "explain --compare": gpus.MECHANISMS,
     "capacity": profiles.BOARDS,

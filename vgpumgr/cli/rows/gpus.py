@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from vgpumgr.cli.rows import cells
@@ -241,3 +242,4 @@ CORDON = View(
         Column(key="cordon.at", head="AT", in_table=True, read=cells.local, none=ABSENT),
     ),
 )
+CORDONS = replace(CORDON, path=("cordons",))

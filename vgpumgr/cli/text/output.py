@@ -261,6 +261,12 @@ def coloured(text: str, colour: str) -> str:
     return click.style(text, **({colour: True} if colour in ("bold", "dim") else {"fg": colour}))
 
 
+def say_none(hosts: Sequence[str], what: str) -> None:
+    """Printed instead of an empty table of these hosts. If no host was read, nothing is known and nothing is printed."""
+    if hosts:
+        echo(f"{what} {hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'}")
+
+
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether the stream is a terminal. If a daemon has its standard streams closed, Python has None for them."""
     return stream is not None and stream.isatty()

@@ -91,21 +91,27 @@ class Choice:
     shown: Shown
 
 
-def choose(inventory: Inventory, texts: Sequence[str]) -> Choice:
-    """What the arguments mean; without any, everything. Raises BadName, and UnknownHost if no host is left."""
+def choose(inventory: Inventory, texts: Sequence[str], on: str | None = None) -> Choice:
+    """What the arguments mean; without any, everything; and of that what is on the hosts of `on`.
+
+    Raises BadName, and UnknownHost if no host is left.
+    """
+    there = inventory.chosen(() if on is None else (on,))
     if not texts:
-        return _everything(inventory.chosen(()))
+        return _everything(there)
     roster = inventory.roster or patterns.Roster(hosts=inventory.hosts)
     of_hosts, of_vms = _divided(texts, roster, inventory.hosts)
     if not of_hosts and not of_vms:
         inventory.chosen(texts)  # raises BadName
-    if not of_vms:
-        return _everything(inventory.chosen(of_hosts))
     host_adds, marked = _marked(of_hosts)
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(of_vms))
-    within = inventory.chosen(marked)
-    whole = inventory.chosen([*host_adds, *marked]) if host_adds else within if not adds else ()
-    hosts = whole if not adds else within if host_adds else _homes(inventory, adds, within)
+    within = _both(inventory.chosen(marked), there)
+    whole = _both(inventory.chosen([*host_adds, *marked]), there) if host_adds else within if not adds else ()
+    hosts = whole if not adds else within if host_adds or on is not None else _homes(inventory, adds, within)
+    if not hosts:
+        raise UnknownHost(f"{' '.join([*texts, '--on', on or ''])!r} leaves no host", hint=patterns.HINT)
+    if not of_vms:
+        return _everything(hosts)
     return Choice(
         hosts=hosts,
         shown=Shown(whole=frozenset(host.name for host in whole), adds=adds, keeps=keeps, takes=takes),
@@ -204,6 +210,11 @@ def _near(text: str, known: Iterable[str], otherwise: str) -> str:
 
 def _everything(hosts: tuple[HostDeclaration, ...]) -> Choice:
     return Choice(hosts=hosts, shown=Shown(whole=frozenset(host.name for host in hosts)))
+
+
+def _both(some: Iterable[HostDeclaration], others: Collection[HostDeclaration]) -> tuple[HostDeclaration, ...]:
+    names_of_others = {host.name for host in others}
+    return tuple(host for host in some if host.name in names_of_others)
 
 
 def _homes(

@@ -74,6 +74,31 @@ def test_an_argument_means_hosts_of_ours_else_vms(site: Inventory, texts: tuple[
     assert shown(site, *texts) == (read, vms)
 
 
+@pytest.mark.parametrize(
+    ("texts", "on", "read", "vms"),
+    [
+        ((), "kvm01", "kvm01", "vm01,web01,shared"),
+        (("web*",), "rack1", "kvm01 kvm02", "web01,web02"),
+        (("web*", "!kvm02"), "rack1", "kvm01", "web01"),
+        (("vm01",), "kvm02", "kvm02", ""),  # declared on kvm01, and looked for where that is asked
+        (("kvm01", "web02"), "kvm02", "kvm02", "web02"),
+        (("rack1",), "!kvm01", "kvm02", "vm02,web02,kvm01"),
+    ],
+)
+def test_with_on_it_is_what_these_hosts_have_of_it(
+    site: Inventory, texts: tuple[str, ...], on: str, read: str, vms: str
+) -> None:
+    meant = choice.choose(site, texts, on)
+    hosts = [host.name for host in meant.hosts]
+    assert " ".join(hosts) == read
+    assert ",".join(vm for host in hosts for vm in VMS[host] if meant.shown.shows(host, vm)) == vms
+
+
+def test_hosts_that_on_leaves_nothing_of_are_an_error(site: Inventory) -> None:
+    with pytest.raises(UnknownHost, match="'kvm01 --on kvm02' leaves no host"):
+        choice.choose(site, ("kvm01",), "kvm02")
+
+
 def test_a_vm_may_be_named_by_its_uuid(site: Inventory) -> None:
     meant = choice.choose(site, (UUID.upper(),))
     assert meant.shown.shows("kvm01", "vm01", UUID)
