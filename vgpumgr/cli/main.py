@@ -259,8 +259,6 @@ def _way_on(found: click.ClickException, path: str) -> str:
         return f"did you mean --profile {extra[1]}?"
     if extra is not None and any("HOST" in (one.metavar, (one.name or "").upper()) for one in parameters):
         return f"{path} takes one host at a time"
-    if isinstance(found, click.MissingParameter) and found.param is not None and found.param.name == "gpu_id":
-        return "`vgpumgr discover` shows the GPUs; for every GPU of a board, use vgpumgr_boards in the inventory"
     return f"see `{path} --help`"
 
 

@@ -66,12 +66,12 @@ def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[
     return SchedulerResult(
         planned=changed.planned,
         outcome=changed.outcome,
-        findings=changed.findings + _against_declaration(declaration, gpu, options.wish),
+        findings=changed.findings + against_declaration(declaration, gpu, options.wish),
         row=schedulers.row_of(changed.view, gpu, declaration.of_gpus),
     )
 
 
-def _against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: SchedulerWish) -> tuple[Finding, ...]:
+def against_declaration(declaration: HostDeclaration, gpu: Gpu, wish: SchedulerWish) -> tuple[Finding, ...]:
     """A setting made by hand on a GPU whose scheduler is declared does not last."""
     found = settings.deciding(gpu, declaration.of_gpus, "scheduler")
     if found is None or found.scheduler is None or found.scheduler.wish == wish:

@@ -86,8 +86,8 @@ def test_a_mistyped_word_is_told_what_is_near_and_nothing_else(
         ),
         (
             ["scheduler", "set", "--on", "kvm01", "--policy", "best-effort"],
-            "missing option '--gpu-id'",
-            "`vgpumgr discover` shows the GPUs; for every GPU of a board, use vgpumgr_boards in the inventory",
+            "give either --gpu-id or --board",
+            "`vgpumgr discover` shows the GPUs; --board A40 means all of a board",
         ),
     ],
 )

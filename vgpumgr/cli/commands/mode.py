@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates, choosing, rows
+from vgpumgr.cli.commands import of_board
+from vgpumgr.cli.params import asking, choosing, gpus, rows
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import change_result, printing
 from vgpumgr.cli.rows.gpus import MODE
@@ -44,17 +45,19 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 @mode.command("set")
 @click.argument("mode", metavar="equal-size|mixed-size|mig", type=click.Choice(("equal-size", "mixed-size", "mig")))
-@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The GPU's host.")
-@click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
+@gpus.options
 @click.option(
     "--allow-reset", is_flag=True, help="Reset this GPU if its MIG mode changes only with a reset (Ampere's boards)."
 )
 @common_options
-def set_command(settings: Settings, *, mode: Mode, on: str, gpu_id: str, allow_reset: bool) -> int:
-    """Set one GPU to mixed-size mode, in which its vGPUs may differ in size, to MIG mode, or back to equal-size mode.
+def set_command(
+    settings: Settings, *, mode: Mode, on: str | None, gpu_id: str | None, board: str | None, allow_reset: bool
+) -> int:
+    """Set a GPU, or all of a board, to mixed-size mode, in which its vGPUs may differ in size, to MIG mode, or back to equal-size mode.
 
     \b
       vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0
+      vgpumgr mode set mixed-size --on 'kvm0*' --board A40
       vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0 --allow-reset
 
     The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The command is
@@ -67,10 +70,17 @@ def set_command(settings: Settings, *, mode: Mode, on: str, gpu_id: str, allow_r
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import mode as use_case
+    from vgpumgr.controller.of_board import BoardOptions
+    from vgpumgr.core.reconcile import tasks
     from vgpumgr.documents import common
     from vgpumgr.names import parse_gpu_id
 
-    options = use_case.ModeOptions(on=on, gpu_id=parse_gpu_id(gpu_id), mode=mode, reset=allow_reset)
+    hosts = gpus.guard(on, gpu_id, board)
+    if board is not None:
+        task = tasks.SetGpuMode(gpu_id="", mode=mode, reset=allow_reset)
+        return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
+    assert gpu_id is not None
+    options = use_case.ModeOptions(on=hosts, gpu_id=parse_gpu_id(gpu_id), mode=mode, reset=allow_reset)
     started = time.monotonic()
     consent = asking.consent(settings, "mode set", mode_text.lines, question="Set the mode of {about} on {host}?")
     result = use_case.set_mode(build_context(settings), options, consent)

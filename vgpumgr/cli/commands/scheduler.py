@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates, choosing, rows
+from vgpumgr.cli.commands import of_board
+from vgpumgr.cli.params import asking, choosing, gpus, rows
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import change_result, printing
 from vgpumgr.cli.rows.gpus import SCHEDULER
@@ -52,8 +53,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 
 
 @scheduler.command("set")
-@click.option("--on", required=True, metavar="HOST", shell_complete=candidates.host, help="The GPU's host.")
-@click.option("--gpu-id", required=True, metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
+@gpus.options
 @click.option("--policy", required=True, type=click.Choice(_POLICIES), help="The scheduling policy.")
 @click.option(
     "--time-slice",
@@ -68,25 +68,28 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def set_command(
     settings: Settings,
     *,
-    on: str,
-    gpu_id: str,
+    on: str | None,
+    gpu_id: str | None,
+    board: str | None,
     policy: Policy,
     time_slice: str | None,
     frequency: int | None,
     averaging_factor: int | None,
 ) -> int:
-    """Set how one GPU shares its time: now, and in /etc/modprobe.d for every later boot.
+    """Set how a GPU, or each of a board, shares its time: now, and in /etc/modprobe.d for every later boot.
 
     \b
       vgpumgr scheduler set --on kvm01 --gpu-id 0000:41:00.0 --policy fixed-share --time-slice 2ms
-      vgpumgr scheduler set --on kvm01 --gpu-id 0000:41:00.0 --policy equal-share --frequency 480 --check
+      vgpumgr scheduler set --on 'kvm0*' --board A40 --policy equal-share --frequency 480 --check
 
     The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged. The
     command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import scheduler as use_case
+    from vgpumgr.controller.of_board import BoardOptions
     from vgpumgr.core.driver import scheduler as core
+    from vgpumgr.core.reconcile import tasks
     from vgpumgr.documents import scheduler as documents
     from vgpumgr.names import parse_gpu_id
 
@@ -97,7 +100,12 @@ def set_command(
         averaging_factor=averaging_factor,
     )
     core.check_together(wish)
-    options = use_case.SchedulerOptions(on=on, gpu_id=parse_gpu_id(gpu_id), wish=wish)
+    hosts = gpus.guard(on, gpu_id, board)
+    if board is not None:
+        task = tasks.SetGpuScheduler(gpu_id="", wish=wish)
+        return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
+    assert gpu_id is not None
+    options = use_case.SchedulerOptions(on=hosts, gpu_id=parse_gpu_id(gpu_id), wish=wish)
     started = time.monotonic()
     consent = asking.consent(
         settings,

@@ -1,0 +1,35 @@
+"""--gpu-id or --board: one GPU of a host, or all of a board."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpumgr.cli.params import candidates, choosing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Command = Callable[..., Any]
+
+
+def options(command: Command) -> Command:
+    """Add them, with --on; the command gets `on`, `gpu_id` and `board`, of which `guard` makes sure."""
+    board = click.option("--board", metavar="BOARD", shell_complete=candidates.boards, help="All GPUs of this board.")
+    gpu = click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
+    return choosing.on("The GPU's host; with --board one or more hosts.")(gpu(board(command)))
+
+
+def guard(on: str | None, gpu_id: str | None, board: str | None) -> str:
+    """The hosts. Raises UsageError unless there are some, and either a GPU or a board."""
+    from vgpumgr.errors import UsageError
+
+    if on is None:
+        raise UsageError("missing option '--on'", hint="say on which host: --on kvm01")
+    if (gpu_id is None) == (board is None):
+        raise UsageError(
+            "give either --gpu-id or --board",
+            hint="`vgpumgr discover` shows the GPUs; --board A40 means all of a board",
+        )
+    return on
