@@ -247,8 +247,8 @@ def test_two_vms_with_vgpus_in_one_iommu_group_are_a_finding_and_the_first_to_ru
         view = builders.attached(view, vm)
     assert told_of_groups(view) == []
     view = in_one_group(view)
-    ((vm, text),) = told_of_groups(view)
-    assert vm == "vm02"
+    ((whose, text),) = told_of_groups(view)
+    assert whose == "vm02"
     assert text.startswith(
         "vm01 and vm02 have vGPUs in one IOMMU group (50: 0000:41:00.4, 0000:41:00.5), which VFIO gives to one VM"
     )
