@@ -26,10 +26,10 @@ from vgpumgr.lab.driver import boards
 from vgpumgr.link import connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tests.model.machine import Machine
+    from tests.model.machine import Content, Machine
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.lab.driver.model import BoardSpec, TypeSpec
@@ -41,7 +41,9 @@ _VFS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearHost:
-    """A host with two GPUs of one board, or with a `second` one, `in_mig` both; `types` in place of the board's, if any."""
+    """A host with two GPUs of one board, or with a `second` one, `in_mig` both; `types` in place of the board's, if any. `cards`, `shown`: as
+    Machine.install has them.
+    """
 
     vms: tuple[str, ...]
     board: str = "A40"
@@ -51,6 +53,8 @@ class NearHost:
     vfs: int = _VFS
     fabric: FabricSpec | None = None
     in_mig: bool = False
+    cards: Mapping[str, BoardSpec] = field(default_factory=dict)
+    shown: Callable[[str, Content], Content] = lambda _where, content: content
 
 
 ONE = {"kvm01": NearHost(vms=tuple(f"vm{number:02}" for number in range(1, 31)))}
@@ -121,7 +125,9 @@ def site(pool: Pool, hosts: Mapping[str, NearHost], folder: Path) -> Iterator[Ne
         machines = {name: pool.machine(name, host.framework) for name, host in hosts.items()}
         for name, host in hosts.items():
             first, second = (_board(host, code) for code in (host.board, host.second or host.board))
-            machines[name].install(board=first, second=second, fabric=host.fabric, in_mig=host.in_mig)
+            machines[name].install(
+                board=first, second=second, fabric=host.fabric, in_mig=host.in_mig, cards=host.cards, shown=host.shown
+            )
             for vm in host.vms:
                 machines[name].libvirt.define(vm, vm_uuid(name, vm))
 

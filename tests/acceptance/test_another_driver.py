@@ -5,7 +5,6 @@ A type is its name on its board; the id is only how the driver of today writes i
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -66,28 +65,6 @@ def test_types_that_a_driver_numbers_anew_are_the_same_types(one: Near) -> None:
     assert not document(one, "attach", "vm01", "--profile", "4Q", "--replace")["changed"]
     document(one, "attach", "vm03", "--profile", "4Q")
     document(one, "detach", "vm03", "--yes")
-
-
-@pytest.fixture
-def full(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
-    """Four functions and four VMs that have them all, by mdevs on VFs."""
-    with near.site(pool, {"kvm01": near.NearHost(vms=VMS, vfs=2)}, tmp_path_factory.mktemp("near")) as found:
-        declare(found, **{vm: {"profile": "4Q"} for vm in VMS})
-        document(found, "reconcile", "--yes")
-        yield found
-
-
-def test_a_kernel_without_mdevs_has_every_vgpu_at_its_own_function_again(full: Near) -> None:
-    """Also where no other function is free; then nothing of before is left in the ledger, and nothing is to be done."""
-    before = places(full)
-    full.machines["kvm01"].reboot(Upgrade(version="595.45.04", framework=VENDOR_VFIO))
-    planned = document(full, "plan", code=3)
-    assert {row["cause"] for row in planned["drift"]} == {"the driver or the kernel was changed since it was made"}
-    document(full, "reconcile", "--yes")
-    assert places(full) == before
-    assert [row["uuid"] for row in full.machines["kvm01"].ledger()] == [None] * 4
-    document(full, "plan")
-    assert all(re.search('<hostdev[^>]* type="pci"', full.xml("kvm01", vm)) for vm in VMS)
 
 
 def test_a_card_that_the_driver_takes_for_another_board_serves_what_its_types_can(one: Near) -> None:

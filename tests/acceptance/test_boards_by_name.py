@@ -124,22 +124,3 @@ def test_what_capacity_says_of_a_shared_instance_is_what_can_be_attached(
         assert len(host.machines["kvm01"].gpus()[0].instances) == 1
         document(host, "attach", *vms[3:], *attach)
         assert [len(gpu.instances) for gpu in host.machines["kvm01"].gpus()] == [2, 0]
-
-
-def test_types_that_the_cards_memory_cannot_hold_are_another_boards(
-    pool: Pool, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """As an unlocked driver offers them (found: field-hosts c1): refused and said, and so is the second that would not fit."""
-    kinds = {one.name.rpartition("-")[2]: one for one in boards.board("T4", "test").types}
-    eight = replace(kinds["8Q"], name="GRID V40-8Q", max_instances=3)
-    large = replace(kinds["16Q"], name="GRID V40-24Q", framebuffer_mib=24576, max_instances=1)
-    one = near.NearHost(vms=VMS, board="P4", framework=MDEV_PF, types=(eight, large))
-    with near.site(pool, {"kvm01": one}, tmp_path_factory.mktemp("near")) as host:
-        gpu = ("--gpu-id", "0000:41:00.0")
-        refused = host.run("attach", "vm01", "--profile", "24Q", *gpu)
-        assert (refused.returncode, "the card has 8192 MiB, less than a 24Q" in refused.stderr) == (5, True)
-        document(host, "attach", "vm01", "--profile", "8Q", *gpu)
-        refused = host.run("attach", "vm02", "--profile", "8Q", *gpu)
-        assert (refused.returncode, "full: the card has 8192 MiB, and 8192 are taken" in refused.stderr) == (5, True)
-        told = host.run("discover").stderr
-        assert "offers types of another board (V40-24Q, 24576 MiB)" in told

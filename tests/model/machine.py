@@ -17,7 +17,7 @@ import stat
 import uuid as uuid_module
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -62,7 +62,10 @@ SLICED_TYPES = ("4C", "8C")  # of the same board with MIG off
 
 # What a GPU's own files say anew after each change; everything else stays as long as its functions do.
 _CHANGING = ("available_instances", "creatable_vgpu_types", "current_vgpu_type", "placement_id", "gpu_instance_id")
-_ABSENT = ""
+ABSENT = ""
+Content: TypeAlias = (
+    "bytes | str | None"  # a file's bytes, a link's target (ABSENT: neither is there), None for a directory
+)
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _pids = itertools.count(1)
 _at_root: dict[str, Machine] = {}
@@ -86,7 +89,7 @@ class Machine:
         self.framework = framework
         self.root = root.resolve()
         _at_root[Root(self.root).path("")] = self
-        self._there: dict[str, bytes | str | None] = {}
+        self._there: dict[str, Content] = {}
         self._seen: Mapping[str, Node] | None = None
         self._fixed: dict[str, Node] = {}
         self.driver: Driver
@@ -100,6 +103,9 @@ class Machine:
         self.foreign_instances: set[int]  # GPU instances that somebody else made: their serials
         self.sick: bool  # whether every write below /sys is answered EIO
         self.places_refused: bool  # whether a vGPU was not moved because of that
+        self.figures: dict[
+            int, tuple[int | None, int | None]
+        ]  # what NVML says of a type's size and maximum, if otherwise
         for folder in ("root", "dev/vfio", "etc/modprobe.d", "var/lib", "proc/sys/kernel/random", "sys"):
             (root / folder).mkdir(parents=True)
         (root / "etc/machine-id").write_text(f"{uuid_module.uuid5(uuid_module.NAMESPACE_DNS, name).hex}\n")
@@ -114,10 +120,13 @@ class Machine:
         board: BoardSpec | None = None,
         second: BoardSpec | None = None,
         fabric: spec.FabricSpec | None = None,
+        cards: Mapping[str, BoardSpec] | None = None,
+        shown: Callable[[str, Content], Content] = lambda _where, content: content,
     ) -> None:
         """As on its first day: nothing is made, nobody runs, no ledger. `in_mig`: both GPUs are in MIG mode.
 
         `board`: instead of one that has few types and VFs; `second`: the second GPU's, instead of that. `fabric`: that both are on.
+        `cards`: address → board, instead of both. `shown`: what a file of this host holds, of its path and what the lab's would hold.
         """
         small = board or (_mig_board() if in_mig else _board(BOARDS[self.framework]))
         gpus = tuple(
@@ -129,7 +138,7 @@ class Machine:
                 numa_node=0,
                 mig=in_mig,
             )
-            for pci, one in zip(GPUS, (small, second or small), strict=True)
+            for pci, one in (cards or dict(zip(GPUS, (small, second or small), strict=True))).items()
         )
         host = spec.HostSpec(
             name=self.name,
@@ -149,6 +158,8 @@ class Machine:
         self.orphans, self.owners = {}, {}
         self.foreign_instances = set()
         self.connections = []
+        self.shown = shown
+        self.figures = {}
         shutil.rmtree(self.root / "var/lib/vgpumgr", ignore_errors=True)
         for file in (self.root / "etc/modprobe.d").iterdir():
             file.unlink()
@@ -225,23 +236,24 @@ class Machine:
             todo = {where: node for where, node in self._fixed.items() if where.endswith(_CHANGING)}
         moving = _files(view.moving)
         for where in sorted(self._there.keys() - self._fixed.keys() - moving.keys(), reverse=True):
-            self._put(where, _ABSENT)
+            self._put(where, ABSENT)
         for where, node in sorted({**todo, **moving}.items(), key=lambda row: row[0]):
             self._put(where, _content(node))
 
-    def _put(self, where: str, content: bytes | str | None) -> None:
+    def _put(self, where: str, content: Content) -> None:
         """Write what differs: a file's bytes, a link's target ("": neither is there), None for a directory."""
-        old = self._there.get(where, _ABSENT)
+        content = self.shown(where, content)
+        old = self._there.get(where, ABSENT)
         if old == content:
             return
         file = self.root / where
         if old is None:
             file.rmdir()
-        elif old != _ABSENT:
+        elif old != ABSENT:
             file.unlink()
         if content is None:
             file.mkdir(parents=True, exist_ok=True)
-        elif content != _ABSENT:
+        elif content != ABSENT:
             file.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, str):
                 file.symlink_to(content)
@@ -537,7 +549,7 @@ def _files(nodes: Mapping[str, Node]) -> dict[str, Node]:
     return found
 
 
-def _content(node: Node) -> bytes | str | None:
+def _content(node: Node) -> Content:
     if stat.S_ISDIR(node.mode):
         return None
     if stat.S_ISLNK(node.mode):
@@ -545,4 +557,4 @@ def _content(node: Node) -> bytes | str | None:
     try:
         return node.read() if node.read is not None else b""
     except OSError:  # a placement id that there is none of: no such file is as good
-        return _ABSENT
+        return ABSENT

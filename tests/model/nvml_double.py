@@ -83,11 +83,11 @@ class Nvml(MigDouble):
         return self._type(number).name
 
     def nvmlVgpuTypeGetFramebufferSize(self, number: int) -> int:  # noqa: N802
-        return self._type(number).framebuffer_mib * _MIB
+        return self._figures(number)[0] * _MIB
 
     def nvmlVgpuTypeGetMaxInstances(self, gpu: Gpu, number: int) -> int:  # noqa: N802
         del gpu
-        return self._type(number).max_instances
+        return self._figures(number)[1]
 
     def nvmlDeviceGetActiveVgpus(self, gpu: Gpu) -> list[int]:  # noqa: N802
         return [vgpu.instance for vgpu in gpu.vgpus if vgpu.holder_uuid is not None]
@@ -147,6 +147,14 @@ class Nvml(MigDouble):
                 pynvml.NVML_ERROR_INVALID_ARGUMENT if error.errno == errno.EINVAL else pynvml.NVML_ERROR_NOT_SUPPORTED
             )
             raise pynvml.NVMLError(code) from error
+
+    def _figures(self, number: int) -> tuple[int, int]:
+        """A type's size and maximum; not supported where the driver gives none."""
+        kind = self._type(number)
+        size, most = self._machine.figures.get(number, (kind.framebuffer_mib, kind.max_instances))
+        if size is None or most is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return size, most
 
     def _type(self, number: int) -> TypeSpec:
         with self._driver.reading() as state:

@@ -138,9 +138,7 @@ def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFac
             view = session.view_of(observed)
         except errors.HostError as error:
             return HostFacts(snapshot=snapshot, libvirt_version=None), error
-        facts = HostFacts(
-            snapshot=snapshot, libvirt_version=view.libvirt_version, passed_through=sharing.passed_through(view)
-        )
+        facts = HostFacts(snapshot=snapshot, libvirt_version=view.libvirt_version, shared=sharing.of_hardware(view))
         return facts, detach.ledger_broken(snapshot)
 
     declarations = context.inventory.chosen(hosts)

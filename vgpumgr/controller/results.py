@@ -157,11 +157,11 @@ class HostInstallation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer; `passed_through`: what its VMs have whole."""
+    """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer; `shared`: what its VMs cannot have at once."""
 
     snapshot: HostSnapshot
     libvirt_version: int | None
-    passed_through: tuple[Finding, ...] = ()
+    shared: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

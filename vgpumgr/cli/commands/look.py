@@ -143,7 +143,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> i
         for part in (blocked_write, health, fabric, lost, places, cordons)
         for finding in part.findings(view.snapshot)
     ]
-    findings += [finding for view in fleet.views for finding in view.passed_through]
+    findings += [finding for view in fleet.views for finding in view.shared]
     if settings.for_people and not any(view.snapshot.gpus for view in fleet.views):
         output.say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
     else:

@@ -84,6 +84,14 @@ def parse_type_name(text: str) -> TypeName:
     )
 
 
+def read_type_name(text: str) -> TypeName | None:
+    """As parse_type_name; None where it is no such name."""
+    try:
+        return parse_type_name(text)
+    except BadName:
+        return None
+
+
 def board_code(driver_name: str) -> str:
     """The board of a type: its code (A40), or RTXPRO6000 or RTXPRO4500 for code DC, which two boards share.
 

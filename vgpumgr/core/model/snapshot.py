@@ -222,7 +222,8 @@ class Gpu:
     def id_today(self, type_id: int, type_name: str) -> int:
         """The id of a type that was written down earlier, as the driver writes it now: another driver may number its types anew.
 
-        NO_TYPE if that id is another type's now. The same id if the driver lists neither.
+        NO_TYPE if that id is another type's now, or if every type is another board's. Else the same id if the driver lists neither: a
+        list may be shorter than what there is (on vendor-VFIO without NVML, and while nvidia-vgpud runs).
         """
         there = self.type_of(type_id)
         if there is not None and there.type_name == type_name:
@@ -230,7 +231,13 @@ class Gpu:
         named = self.type_named(type_name)
         if named is not None:
             return named.id
-        return type_id if there is None else NO_TYPE
+        return type_id if there is None and not self._is_another_board(type_name) else NO_TYPE
+
+    def _is_another_board(self, type_name: str) -> bool:
+        """Whether the driver takes the card for another board than that of a type that was written down."""
+        boards = {one.parsed.board for one in (self.types or {}).values() if one.parsed is not None}
+        past = profiles.read_type_name(type_name)
+        return bool(boards) and past is not None and past.board not in boards
 
     def placement_of(self, vgpu: Vgpu) -> int | None:
         """Where a vGPU lies in mixed-size mode; None in other modes, whose places nobody chooses."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
     from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot, Vgpu
-    from vgpumgr.core.model.vgpu import Device, LedgerEntry
+    from vgpumgr.core.model.vgpu import Device, LedgerEntry, VgpuSpec
     from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 
 
@@ -369,6 +369,15 @@ def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
         if active.device == vgpu.device:
             return active.vm_name or active.vm_uuid
     return None
+
+
+def neighbours(view: HostView, ours: VgpuSpec) -> tuple[str, ...]:
+    """The VMs that have a path of its open, for other functions of its IOMMU group alone."""
+    vgpu = view.snapshot.vgpu_of(ours)
+    found = [handle for handle in view.snapshot.handles or () if vgpu is not None and handle.path in vgpu.vfio]
+    if vgpu is None or any(_held_for(view, handle, vgpu) is None for handle in found):
+        return ()
+    return tuple(dict.fromkeys(handle.vm_name or "?" for handle in found))
 
 
 def why_unknown(snapshot: HostSnapshot, what: str, gpu: PciAddress | None = None) -> str:

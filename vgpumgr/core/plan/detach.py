@@ -331,7 +331,11 @@ def _hint_untold(view: HostView) -> str:
 def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:
     """If another VM's document names it, that document must change: this VM may have been off for long."""
     others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
-    way_out = sharing.ways_out(view.snapshot.host, others) if others else _way_out(vm)
+    neighbours = views.neighbours(view, entry.vgpu)
+    if others:
+        way_out = sharing.ways_out(view.snapshot.host, others)
+    else:
+        way_out = f"shut {', '.join(neighbours)} down" if neighbours else _way_out(vm)
     return f"{way_out} first; nothing in use is ever removed"
 
 

@@ -26,6 +26,13 @@ _WAY_OUT: Final[dict[Fault, str]] = {
     "no-driver": "see `nvidia-smi` and dmesg there; a reboot ends an upgrade of the driver that was done half",
 }
 
+NO_TYPES: Final = "its driver names no vGPU type: nvidia-vgpud has ended without making them (see its journal)"
+
+
+def lacks_types(gpu: Gpu) -> bool:
+    """Whether a GPU has functions for vGPUs whose lists of types were read, and are empty."""
+    return gpu.framework is not None and gpu.types is not None and not gpu.types
+
 
 def ill(gpu: Gpu) -> Refusal | None:
     """Why a GPU is no place for anything new; None if NVML says nothing against it."""
@@ -41,6 +48,9 @@ def why_unverified(facts: HostSnapshot, target: VgpuSpec | None) -> str | None:
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
     """One for each fault of a host, with the GPUs that have it and how many of our vGPUs are on them; and types of other boards."""
     found = [*other_boards(facts)]
+    for gpu in facts.gpus:
+        if gpu.fault is None and lacks_types(gpu) and any(parent.creatable is not None for parent in gpu.parents):
+            found.append(Finding(kind="ill", host=facts.host, text=f"{facts.host}: GPU {gpu.pci}: {NO_TYPES}"))
     for fault, what in _WHAT.items():
         gpus = [gpu for gpu in facts.gpus if gpu.fault == fault]
         ours = sum(len(entries) for gpu in gpus for entries in facts.entries.on(gpu.uuid).values())

@@ -19,7 +19,7 @@ from vgpumgr.core.model.view import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.model.snapshot import FrameworkName, Gpu, HostSnapshot
+    from vgpumgr.core.model.snapshot import FrameworkName, Gpu, HostSnapshot, VgpuType
     from vgpumgr.names import PciAddress
 
 KIND: Final = "lost-by-driver"
@@ -111,9 +111,15 @@ def _missing(gpu: Gpu) -> int:
     """By how many instances a physical function's offer is too low, over the types that it offers (of its one size)."""
     (parent,) = gpu.parents
     short = [
-        vgpu_type.max - len(parent.vgpus) - offered
+        _most(gpu, vgpu_type, vgpu_type.max) - len(parent.vgpus) - offered
         for type_id, offered in (parent.creatable or {}).items()
         if (vgpu_type := (gpu.types or {}).get(type_id)) is not None
         if vgpu_type.max is not None and not vgpu_type.listed  # a figure that the host does not give is no loss
     ]
     return max(0, min(short, default=0))
+
+
+def _most(gpu: Gpu, vgpu_type: VgpuType, most: int) -> int:
+    """A type's maximum, or what the card's memory holds of it: an unlocked driver has the maximum of a larger board's types."""
+    size = vgpu_type.size_mib
+    return most if not size else next((count for count in range(most, 0, -1) if gpu.holds(count * size)), 0)

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.no_place import WayOut
     from vgpumgr.core.plan.resolve import Ask
     from vgpumgr.core.plan.targets import AttachRequest
+    from vgpumgr.names import VmName
 
 
 def error(
@@ -39,6 +41,13 @@ def error(
     host = view.snapshot.host
     if verdict.unknown_profile and verdict.reasons and isinstance(ask.wish, profiles.ByProfile):
         profile = ask.wish.profile
+        had = domain.claim(request.slot)
+        type_name = (
+            profiles.read_type_name(had.binding.type_name) if had is not None and profile.board is not None else None
+        )
+        gpu = view.snapshot.gpu_by_uuid(had.binding.gpu_uuid) if had is not None else None
+        if gpu is not None and type_name is not None and type_name.short == profile.short:
+            return dropped(view, domain.name, request, gpu, type_name)
         nearest = placement.nearest_profile(view.snapshot, profile)
         hint = f"did you mean {nearest}? " if nearest else ""
         return errors.ProfileNotHere(
@@ -77,6 +86,25 @@ def error(
         f"{none} take {_what(ask)} for {domain.name}",
         details=lines,
         hint=f"{fits}{instead}{see}",
+    )
+
+
+def dropped(
+    view: HostView, vm: VmName, request: AttachRequest, gpu: Gpu, had: profiles.TypeName
+) -> errors.ProfileNotHere:
+    """What the slot had is offered no more: the driver of today calls the card's types otherwise, or has fewer of them."""
+    host = view.snapshot.host
+    today = next((one for one in (gpu.types or {}).values() if one.short == had.short), None)
+    now = f"; {today.type_name} is" if today is not None else ""
+    see = f"`vgpumgr profiles {host}` lists the profiles that it has"
+    if today is not None and request.origin == INVENTORY:
+        see = f"profile: {today.type_name} in the inventory gives it that one; {see}"
+    elif today is not None:
+        options = ("--profile", today.type_name, "--replace")
+        see = f"`{command('attach', vm, slot=request.slot, options=options)}` gives it that one; {see}"
+    return errors.ProfileNotHere(
+        f"{had.text}, which {vm} slot {request.slot} had, is not offered any more by GPU {gpu.pci} of {host}{now}",
+        hint=see,
     )
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
-from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +123,7 @@ def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
     guest = domain.guest
     if guest is not None and guest.memory_kib is not None and guest.hard_limit_kib is not None:
         yield from _small_limit(domain, guest.memory_kib, guest.hard_limit_kib)
-    ours = _parsed(type_name)
+    ours = profiles.read_type_name(type_name)
     if ours is None:
         return
     if guest is not None and not guest.efi and ours.series == "C" and ours.size_gb >= _LARGE_BAR_GB:
@@ -151,7 +150,7 @@ def _together(domain: Domain, slot: Slot, ours: TypeName) -> Iterator[str]:
     whatever their sizes.
     """
     for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
-        other = _parsed(claim.binding.type_name)
+        other = profiles.read_type_name(claim.binding.type_name)
         if claim.slot == slot or other is None:
             continue
         both = f"{ours.text} beside {other.text} (slot {claim.slot}) in {domain.name}"
@@ -159,13 +158,6 @@ def _together(domain: Domain, slot: Slot, ours: TypeName) -> Iterator[str]:
             yield f"{both}: NVIDIA supports several vGPUs in a VM only if all are of one board and series"
         elif ours.series not in _SHARING:
             yield f"{both}: NVIDIA supports several vGPUs in a VM only of the series Q and C"
-
-
-def _parsed(type_name: str) -> TypeName | None:
-    try:
-        return profiles.parse_type_name(type_name)
-    except BadName:
-        return None
 
 
 def _raise_limit(domain: Domain, memory_kib: int) -> str:

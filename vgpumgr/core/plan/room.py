@@ -90,7 +90,7 @@ class Room:
     @classmethod
     def of(cls, gpu: Gpu, entered: tuple[LedgerEntry, ...]) -> Room:
         type_ids: Mapping[int | None, int] = gpu.functions.type_ids
-        awaited = tuple(entry for entry in entered if entry.vgpu.type_id != observed.NO_TYPE)
+        awaited = tuple(entry for entry in entered if not gpu.types or gpu.type_of(entry.vgpu.type_id) is not None)
         if awaited:
             type_ids = Counter(type_ids) + Counter(entry.vgpu.type_id for entry in awaited)
         return cls(gpu=gpu, type_ids=type_ids, awaited=awaited, entered=entered)

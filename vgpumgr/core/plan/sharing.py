@@ -218,6 +218,11 @@ def in_one_group(view: HostView) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+def of_hardware(view: HostView) -> tuple[Finding, ...]:
+    """What several VMs cannot have at once though no device is in two definitions."""
+    return (*passed_through(view), *in_one_group(view))
+
+
 def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
     """The findings above, for one VM only. All of them are made only if one is its."""
     domain, saved = view.domain(vm), view.states.get(vm)

@@ -69,16 +69,19 @@ def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
 
 
 def of_parent(
-    snapshot: HostSnapshot, room: Room, parent: Parent, vgpu_type: VgpuType, barred: Barred
+    snapshot: HostSnapshot, room: Room, parent: Parent, vgpu_type: VgpuType, barred: Barred, *, again: bool = False
 ) -> Refusal | None:
-    """Why this parent alone does not take the type now."""
+    """Why this parent alone does not take the type now. `again`: it has a place there, of which others that await theirs take nothing."""
     if parent.vf_index is not None:
         taken = room.taken(snapshot, parent)
         if taken is not None:
             return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
-        why = barred(parent.pci) or _in_its_group(snapshot, parent)
+        why = barred(parent.pci)
         if why is not None:
             return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({why})")
+        why = _in_its_group(snapshot, parent, again=again)
+        if why is not None:
+            return Refusal(Cause.TAKEN, f"{parent.pci} {why}")
     if parent.creatable is None:
         return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
     reserved = len(room.awaited) if parent.vf_index is None else 0
@@ -92,13 +95,14 @@ def of_parent(
     return None
 
 
-def _in_its_group(snapshot: HostSnapshot, parent: Parent) -> str | None:
+def _in_its_group(snapshot: HostSnapshot, parent: Parent, *, again: bool = False) -> str | None:
     """Who has another virtual function of the same IOMMU group, all of which VFIO gives to one VM alone; None if nobody has."""
     for gpu in snapshot.gpus if parent.group is not None else ():
         for other in gpu.functions.by_group.get(parent.group or "", ()):
-            taken = None if other.pci == parent.pci else room_of(snapshot, gpu).taken(snapshot, other)
+            there = Room.of(gpu, ()) if again else room_of(snapshot, gpu)
+            taken = None if other.pci == parent.pci else there.taken(snapshot, other)
             if taken is not None:
-                return f"it shares IOMMU group {parent.group} with {other.pci}, {taken.owner}"
+                return f"shares IOMMU group {parent.group} with {other.pci}, {taken.owner}"
     return None
 
 
@@ -116,7 +120,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
         return Refusal(Cause.NO_FUNCTION, text)
     vgpu_type = (gpu.types or {}).get(ours.type_id)
     if vgpu_type is None:
-        return Refusal(Cause.NO_SUCH_TYPE, f"has no type {ours.type_id} ({ours.type_name}) any more")
+        return Refusal(Cause.NO_SUCH_TYPE, f"does not offer {ours.type_name} any more")
     if gpu.mode == observed.MIG and instances.is_mig_backed(vgpu_type):
         entry = snapshot.entries.named(ours.key)
         home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
@@ -124,7 +128,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
     if parent.pci in lost.lost_parents(snapshot, gpu):
         return Refusal(Cause.TAKEN, f"the driver has lost {parent.pci}: {lost.way_out(snapshot)}")
     room = Room.of(gpu, ())
-    return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred)
+    return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred, again=True)
 
 
 def cordoned(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
@@ -154,11 +158,8 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
         return sick
     if gpu.uuid is None:
         return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
-    if gpu.types is not None and not gpu.types:
-        return Refusal(
-            Cause.NO_TYPES,
-            "its driver names no vGPU type: nvidia-vgpud has ended without making them (see its journal)",
-        )
+    if health.lacks_types(gpu):
+        return Refusal(Cause.NO_TYPES, health.NO_TYPES)
     if not gpu.types:
         return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
     why = blocked_write.why_not(snapshot, gpu)
@@ -186,7 +187,10 @@ def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred:
     if verdict is not None:
         return verdict
     parents = room.gpu.parents
-    reserved = next((f"; {parent.pci} {why}" for parent in parents if (why := why_not(parent.pci)) is not None), "")
+    free = [parent for parent in parents if room.taken(snapshot, parent) is None]
+    whys = [(parent, _in_its_group(snapshot, parent)) for parent in free]
+    whys += [(parent, why_not(parent.pci)) for parent in parents]
+    reserved = next((f"; {parent.pci} {why}" for parent, why in whys if why is not None), "")
     return Refusal(Cause.ALL_TAKEN, f"every virtual function is taken ({len(parents)}{reserved})")
 
 

@@ -310,6 +310,11 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     reason = takes.may_make_again(view.snapshot, gpu, ours)
     if reason is None:
         return None
+    named = profiles.read_type_name(ours.type_name)
+    ask = ask_of(view, request, None)
+    nowhere = all(isinstance(resolve.choices(one, ask), Refusal) for one in view.snapshot.gpus)
+    if nowhere and named is not None and gpu.types and gpu.type_of(ours.type_id) is None:
+        return no_capacity.dropped(view, ours.vm_name, request, gpu, named)
     return errors.NoCapacity(
         f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created at its place, {ours.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],

@@ -76,8 +76,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
             )
             found.append(_finding(view, vm.name, entry.vgpu.slot, "lost", text))
     found += sharing.findings(view)
-    found += sharing.passed_through(view)
-    found += sharing.in_one_group(view)
+    found += sharing.of_hardware(view)
     return tuple(one for one in found if one.kind not in SERVED or (one.vm, one.slot) not in served)
 
 

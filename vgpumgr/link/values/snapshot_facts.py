@@ -26,7 +26,6 @@ from vgpumgr.core.model.snapshot import (
     located,
 )
 from vgpumgr.core.model.vgpu import Device, LedgerEntry, Mdev, VgpuSpec, device_of
-from vgpumgr.errors import BadName
 from vgpumgr.link.host_text import clean
 from vgpumgr.link.values import mig_facts
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
@@ -134,15 +133,11 @@ def _places(row: protocol.PlacesFact) -> Places:
 
 def parse_type(row: protocol.TypeFact) -> VgpuType:
     name = row["name"]
-    try:
-        parsed = profiles.parse_type_name(name)
-    except BadName:
-        parsed = None
     return VgpuType(
         id=row["id"],
         name=name,
         type_name=profiles.last_word(name),
-        parsed=parsed,
+        parsed=profiles.read_type_name(name),
         framebuffer_mib=row["framebuffer_mib"],
         max=row["max"],
         mig_profile=row["mig_profile"],

@@ -349,11 +349,6 @@ def without_first_vf(gpu: Gpu) -> Gpu:
     return replace(gpu, parents=gpu.parents[1:])
 
 
-def without_4q(gpu: Gpu) -> Gpu:
-    types = {key: vgpu_type for key, vgpu_type in (gpu.types or {}).items() if key != 560}
-    return simulate.with_creatable(replace(gpu, types=types))
-
-
 ELSEWHERE = "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU elsewhere"
 
 
@@ -378,13 +373,8 @@ ELSEWHERE = "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places th
             "A40  holds 8Q (foreign): equal-size mode takes only 8 GiB types until it is empty",
             f"free what is in its way, or {ELSEWHERE}",
         ),
-        (
-            lambda view: builders.change_gpus(view, without_4q),
-            "A40  has no type 560 (A40-4Q) any more",
-            f"free what is in its way, or {ELSEWHERE}",
-        ),
     ],
-    ids=["SR-IOV is off", "fewer VFs", "a foreign vGPU is in the way", "a driver without the type"],
+    ids=["SR-IOV is off", "fewer VFs", "a foreign vGPU is in the way"],
 )
 def test_a_place_that_is_no_more_after_a_reboot_is_refused_before_anything_is_written(
     change: Callable[[HostView], HostView], why: str, hint: str

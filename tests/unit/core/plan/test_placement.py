@@ -393,7 +393,8 @@ def test_functions_of_one_iommu_group_are_one_place() -> None:
     for vm in ("vm01", "vm02"):
         view = builders.attached(view, vm)
     assert [entry.vgpu.vf_index for entry in view.snapshot.entries] == [0, 2]
-    assert reasons(view) == ["every virtual function is taken (4)"]
+    (why,) = reasons(view)
+    assert why == "every virtual function is taken (4; 0000:41:00.5 shares IOMMU group 50 with 0000:41:00.4, vm01)"
 
 
 def test_a_card_whose_driver_has_made_no_types_is_unreadable_and_not_without_the_profile() -> None:

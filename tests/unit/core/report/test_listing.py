@@ -145,9 +145,15 @@ SCENES = {
         lambda view: builders.without_ledger(builders.rebooted(view)), "gone", {"ledger-missing": "", "gone": ATTACH}
     ),
     "the host was rebooted and lacks the type": Scene(
-        lambda view: builders.change_gpus(builders.rebooted(view), lambda gpu: replace(gpu, types={})),
+        lambda view: builders.change_gpus(
+            builders.rebooted(builders.with_snapshot(view, gpus=view.snapshot.gpus[:1])),
+            lambda gpu: replace(gpu, types={}),
+        ),
         "gone",
-        {"gone": "which is refused now: the vGPU of vm01 slot vgpu0 cannot be re-created at its place"},
+        {
+            "ill": "nvidia-vgpud",
+            "gone": "which is refused now: the vGPU of vm01 slot vgpu0 cannot be re-created at its place",
+        },
     ),
     "the hardware is of another type": Scene(of_another_type, "gone", {"drift": ""}),
     "the claim is lost": Scene(
