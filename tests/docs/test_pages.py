@@ -22,6 +22,7 @@ PAGES = {  # each names at least so many
     "docs/testing.md": 20,
     "README.md": 1,
     "docs/code.md": 60,
+    "tests/cases/field/README.md": 2,
     "tests/cases/mig/README.md": 1,
     "tests/cases/sysfs/README.md": 6,
     "tests/cases/stored/README.md": 0,

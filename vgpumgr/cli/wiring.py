@@ -20,6 +20,8 @@ def build_context(settings: Settings) -> Context:
     """Everything a use case needs. No host is contacted yet. Raises InventoryError."""
     inventory = environment.load_inventory(settings.inventory, settings.group)
     collect_seldom()
+    if inventory.answered is not None:
+        output.progress(settings, f"inventory: {inventory.answered}")
     return environment.make_context(
         inventory,
         check=settings.check,

@@ -96,7 +96,13 @@ def load_inventory(named: Sequence[str] = (), group: str | None = None) -> Inven
         reader,  # imports YAML and more, which a command that only needs the store does without
     )
 
-    return reader.load(inventory_paths(named), home=Path.home(), environ=os.environ, group=group_choice(group))
+    return reader.load(
+        inventory_paths(named),
+        home=Path.home(),
+        environ=os.environ,
+        group=group_choice(group),
+        keep=store_path().parent,
+    )
 
 
 def group_choice(named: str | None) -> GroupChoice | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import Location, Problem
+from vgpumgr.core.inventory.groups import BY_ANSIBLE
 from vgpumgr.errors import InventoryError
 
 if TYPE_CHECKING:
@@ -29,17 +30,23 @@ _MAX_DEPTH = 16
 
 @dataclass(slots=True, kw_only=True)
 class Folder:
-    """The files to read, in Ansible's order; variable files by the name of their host or group."""
+    """The files to read, in Ansible's order; variable files by the name of their host or group.
+
+    `for_ansible`: those that only Ansible reads, with what to say where it is not asked.
+    """
 
     root: Path
     files: list[Path] = field(default_factory=list)
     group_vars: dict[str, list[Path]] = field(default_factory=dict)
     host_vars: dict[str, list[Path]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    for_ansible: dict[Path, Problem] = field(default_factory=dict)
 
     def problem(self, path: Path, text: str, hint: str | None = None) -> None:
-        where = Location(file=os.path.relpath(path, self.root), line=1)
-        self.problems.append(Problem(where=where, text=text, hint=hint))
+        self.problems.append(self.problem_of(path, text, hint))
+
+    def problem_of(self, path: Path, text: str, hint: str | None = None) -> Problem:
+        return Problem(where=Location(file=os.path.relpath(path, self.root), line=1), text=text, hint=hint)
 
 
 def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, home: Path) -> Path:
@@ -99,12 +106,9 @@ def _add_source(path: Path, folder: Folder) -> None:
     """A file in which Ansible would look for hosts: YAML by its suffix, otherwise INI. Any other kind is reported, not skipped."""
     suffix = path.suffix.lower()
     if suffix in (".json", ".toml"):
-        text = f"a {suffix[1:].upper()} inventory is not read"
-        folder.problem(path, text, "write it as YAML: `ansible-inventory -i FILE --list --yaml`")
+        folder.for_ansible[path] = folder.problem_of(path, f"a {suffix[1:].upper()} inventory is not read", BY_ANSIBLE)
     elif suffix not in (*YAML, ".ini") and _mode(path) & 0o111:
-        folder.problem(
-            path, "an executable inventory is not run", "write it as YAML: `ansible-inventory -i FILE --list --yaml`"
-        )
+        folder.for_ansible[path] = folder.problem_of(path, "an executable inventory is not run", BY_ANSIBLE)
     else:
         folder.files.append(path)
 

@@ -28,6 +28,8 @@ from vgpumgr.core.inventory import (
     Value,
     build_inventory,
 )
+from vgpumgr.core.inventory.groups import plugin_of
+from vgpumgr.inventory_files import ansible
 from vgpumgr.inventory_files.folder import YAML, find_inventory, scan
 from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 
@@ -50,9 +52,15 @@ _LONGEST_NUMBER = 64
 
 
 def load(
-    paths: Path | Sequence[Path], *, home: Path, environ: Mapping[str, str], group: GroupChoice | None = None
+    paths: Path | Sequence[Path],
+    *,
+    home: Path,
+    environ: Mapping[str, str],
+    group: GroupChoice | None = None,
+    keep: Path | None = None,
 ) -> Inventory:
-    """The inventory at a path; of several, what a later one says wins, as in Ansible. `group`: as for build_inventory.
+    """The inventory at a path; of several, what a later one says wins, as in Ansible. `group`: as for build_inventory. `keep`: the
+    folder in which answers of ansible-inventory are kept.
 
     Raises InventoryError with all problems at once.
     """
@@ -60,7 +68,7 @@ def load(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        sources = _read_sources([paths] if isinstance(paths, Path) else paths)
+        sources = _read_sources([paths] if isinstance(paths, Path) else paths, environ, keep)
         return build_inventory(sources, home=str(home), environ=environ, group=group, boards=_boards)
     finally:
         if collecting:
@@ -71,13 +79,22 @@ def _boards() -> frozenset[str]:
     return catalogue.parse(resources.catalogue_text()).boards
 
 
-def _read_sources(paths: Sequence[Path]) -> Sources:
+def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path | None) -> Sources:
     """Of several inventories, a place is told by its path, not only within one of them."""
     folders = [scan(path) for path in paths]
     root = folders[0].root if len(folders) == 1 else Path(os.path.commonpath([one.root.absolute() for one in folders]))
-    problems = [_below(root, folder, one) if len(folders) > 1 else one for folder in folders for one in folder.problems]
-    reader = _Reader(root=root, problems=problems)
+    scanned = [_below(root, folder, one) for folder in folders for one in folder.problems]
+    reader = _Reader(root=root, problems=list(scanned))
     listed = [source for folder in folders for file in folder.files for source in reader.read_source(file)]
+    unread = [_below(root, folder, one) for folder in folders for one in folder.for_ansible.values()]
+    reader.problems += unread
+    wheres = [problem.where for problem in unread]
+    wheres += [plugin.where for source in listed if (plugin := plugin_of(source)) is not None]
+    answered = None
+    if wheres and (most_s := ansible.kept_s(environ)) is not None:
+        reader.problems[:] = scanned  # what Ansible reads is its to judge
+        reader.findings.clear()
+        listed, answered = _ask(reader, min(wheres), paths, folders, environ=environ, most_s=most_s, keep=keep)
     group_vars: dict[str, tuple[SourceFile, ...]] = {}
     host_vars: dict[str, tuple[SourceFile, ...]] = {}
     for folder in folders:
@@ -91,10 +108,43 @@ def _read_sources(paths: Sequence[Path]) -> Sources:
         host_vars=host_vars,
         problems=tuple(reader.problems),
         findings=tuple(reader.findings),
+        answered=answered,
     )
 
 
+def _ask(
+    reader: _Reader,
+    where: Location,
+    paths: Sequence[Path],
+    folders: Sequence[Folder],
+    *,
+    environ: Mapping[str, str],
+    most_s: float,
+    keep: Path | None,
+) -> tuple[list[SourceFile], str | None]:
+    """What Ansible says of all the sources, since it has to be asked for the one at `where`; and since when it does."""
+    read = [path for one in folders for path in (*one.files, *one.for_ansible)]
+    variables = [kind for one in folders for kind in (one.group_vars, one.host_vars)]
+    read += [path for kind in variables for parts in kind.values() for path in parts]
+    try:
+        answer = ansible.ask(paths, read, environ, most_s=most_s, keep=keep)
+    except ansible.NoAnswerError as error:
+        text = f"only Ansible reads this, and there is no answer: {error}"
+        reader.problems.append(Problem(where=where, text=text, hint=f"`{ansible.by_hand(paths)}` says more"))
+        return [], None
+    answered = f"{ansible.SOURCE}, {answer.age_s:.0f} s ago"
+    text = f"the hosts and groups are those of `{ansible.SOURCE}`, {answer.age_s:.0f} s ago ({ansible.VARIABLE})"
+    reader.findings.append(Finding(where=where, text=text))
+    content, problems = read_yaml(answer.text, ansible.SOURCE, reader.meanings)
+    reader.problems += problems
+    if content is None and not problems:
+        content = Value(where=Location(ansible.SOURCE, 1), data=None)
+    return [SourceFile(file=ansible.SOURCE, content=content)], answered
+
+
 def _below(root: Path, folder: Folder, one: Problem) -> Problem:
+    if root == folder.root:
+        return one
     return replace(one, where=one.where._replace(file=os.path.relpath(folder.root / one.where.file, root)))
 
 
@@ -128,6 +178,13 @@ class _Reader:
             if text.startswith("---") or (content is not None and isinstance(content.data, Mapping)):
                 self.problems += problems
                 return [SourceFile(file=file, content=content)]
+        if text.startswith("#!"):
+            self.problems.append(
+                Problem(
+                    where=Location(file, 1), text="a script that may not be executed", hint="chmod +x, or remove it"
+                )
+            )
+            return []
         from vgpumgr.inventory_files.ini import read_ini  # most inventories have none
 
         tables, problems = read_ini(text, file, self.groups)

@@ -50,7 +50,7 @@ VARIABLES = (
 class Sources:
     """An inventory's files as they were read, in Ansible's order, with the reader's own problems and findings.
 
-    `group_vars` and `host_vars` map a name to its files. Paths in them are relative to `root`.
+    `group_vars` and `host_vars` map a name to its files. Paths in them are relative to `root`. `answered`: as in Inventory.
     """
 
     root: str
@@ -59,6 +59,7 @@ class Sources:
     host_vars: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
+    answered: str | None = None
 
 
 def build_inventory(
@@ -109,7 +110,12 @@ def build_inventory(
     if problems:
         raise refusal(sources.root, problems)
     return Inventory(
-        root=sources.root, hosts=hosts, findings=report.findings(), whose=whose_hosts, roster=_roster(tree)
+        root=sources.root,
+        hosts=hosts,
+        findings=report.findings(),
+        whose=whose_hosts,
+        roster=_roster(tree),
+        answered=sources.answered,
     )
 
 

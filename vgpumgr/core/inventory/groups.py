@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 ALL, UNGROUPED = "all", "ungrouped"
 HYPERVISORS = "hypervisors"
 _SECTIONS = ("hosts", "children", "vars")
+BY_ANSIBLE = (
+    "VGPUMGR_ANSIBLE_INVENTORY=1 has `ansible-inventory --list` asked for it; or list its hosts in YAML: "
+    "`ansible-inventory -i FILE --list --yaml`"
+)
 _EXAMPLE = "{hosts: {kvm01: }}"
 
 
@@ -70,6 +74,13 @@ class Tree:
         return found
 
 
+def plugin_of(file: SourceFile) -> Member | None:
+    """What names the plugin, where a file has the settings of one."""
+    groups = file.content.data if file.content is not None else None
+    plugin = groups.get("plugin") if isinstance(groups, Mapping) else None
+    return None if plugin is None or isinstance(plugin.value.data, Mapping) else plugin
+
+
 def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
     """Merge the files in their order: if a variable is set more than once, the later value wins."""
     start = Location(file=files[0].file if files else ".", line=1)
@@ -84,13 +95,10 @@ def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
         groups = reading.read_table(file.content, "an inventory file", report, example=f"hypervisors: {_EXAMPLE}")
         if groups is None:
             continue
-        plugin = groups.get("plugin")
-        if plugin is not None and not isinstance(plugin.value.data, Mapping):
-            report.problem(
-                plugin.where,
-                "this is the settings file of an Ansible inventory plugin, which is not run here",
-                "list its hosts in YAML instead: `ansible-inventory -i FILE --list --yaml`",
-            )
+        plugin = plugin_of(file)
+        if plugin is not None:
+            text = "this is the settings file of an Ansible inventory plugin, which is not run here"
+            report.problem(plugin.where, text, BY_ANSIBLE)
             continue
         for member in groups.values():
             _read_group(member, None, tree, report)

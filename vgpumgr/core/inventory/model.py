@@ -179,7 +179,8 @@ class Whose:
 class Inventory:
     """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are sorted by name.
 
-    `roster`: what patterns of hosts are compared with; None: these hosts, and no groups.
+    `roster`: what patterns of hosts are compared with; None: these hosts, and no groups. `answered`: who told of the hosts, and when,
+    where the files were not read here.
     """
 
     root: str
@@ -187,6 +188,7 @@ class Inventory:
     findings: tuple[Finding, ...]
     whose: Whose = Whose(by="all")
     roster: Roster | None = None
+    answered: str | None = None
 
     def host(self, name: str) -> HostDeclaration:
         """The host of that name. Raises UnknownHost, with the nearest name."""

@@ -1,0 +1,201 @@
+"""What only Ansible can read (a script, the settings of a plugin) is asked of `ansible-inventory --list`, where a setting allows that.
+
+Nothing of the directory is run from here. The answer is YAML as in a file, is read by the same rules, and is no less distrusted. It
+is kept beside the journal for some minutes, so that not every command asks a cloud.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import selectors
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr import files
+from vgpumgr.errors import InventoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+VARIABLE: Final = "VGPUMGR_ANSIBLE_INVENTORY"
+PROGRAM: Final = "ansible-inventory"
+SOURCE: Final = f"{PROGRAM} --list"  # where a mistake in the answer is said to be
+MAX_BYTES: Final = 32 * files.MIB
+TIMEOUT_S: Final = 60.0
+_KEPT_S: Final = 600.0
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
+_SAID_BYTES: Final = 64 * 1024
+_SHOWN: Final = 400
+_PIECE: Final = 64 * 1024
+
+
+class NoAnswerError(Exception):
+    """Why there is none, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What Ansible says, `age_s` ago."""
+
+    text: str
+    age_s: float
+
+
+def kept_s(environ: Mapping[str, str]) -> float | None:
+    """How old an answer may be; None if Ansible is not to be asked. Raises InventoryError."""
+    said = environ.get(VARIABLE, "")
+    if said in ("", "0"):
+        return None
+    if said == "1":
+        return _KEPT_S
+    found = re.fullmatch(r"([0-9]{1,6})([smh])", said)
+    if found is None:
+        raise InventoryError(
+            f"{VARIABLE} is {said!r}",
+            hint=f"1 allows that {PROGRAM} is asked, and so does how long an answer is kept: 30s, 10m, 1h",
+        )
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def ask(
+    paths: Sequence[Path], read: Iterable[Path], environ: Mapping[str, str], *, most_s: float, keep: Path | None
+) -> Answer:
+    """What Ansible makes of inventories: its last answer, if that is young enough and no file of `read` has changed since.
+
+    `keep`: the folder for answers. Raises NoAnswerError.
+    """
+    names = [str(path.absolute()) for path in paths]
+    state = hashlib.sha256(repr([names, *map(_state, read)]).encode()).hexdigest()
+    place = None if keep is None else keep / f"inventory-{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}.json"
+    kept = None if place is None else _kept(place, state)
+    if kept is not None and 0 <= kept.age_s <= most_s:
+        return kept
+    program = shutil.which(PROGRAM, path=environ.get("PATH"))
+    if program is None:
+        raise NoAnswerError(f"{PROGRAM} is not installed here (no program of that name in PATH)")
+    text = _run([program, *_sources(paths), "--list", "--export", "--yaml"], environ)
+    if place is not None:
+        _keep(place, state, text)
+    return Answer(text=text, age_s=0.0)
+
+
+def by_hand(paths: Sequence[Path]) -> str:
+    """The command that says the same to a person."""
+    return shlex.join([PROGRAM, *_sources(paths), "--list"])
+
+
+def _sources(paths: Sequence[Path]) -> list[str]:
+    return [part for path in paths for part in ("-i", str(path.absolute()))]
+
+
+def _state(path: Path) -> tuple[str, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return str(path), 0, 0
+    return str(path), found.st_mtime_ns, found.st_size
+
+
+def _kept(place: Path, state: str) -> Answer | None:
+    """The answer that lies there, if it is ours and of that state."""
+    try:
+        found = place.lstat()
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+            return None
+        row = json.loads(files.read_bytes(place, 2 * MAX_BYTES))
+        if row["state"] != state:
+            return None
+        return Answer(text=str(row["answer"]), age_s=time.time() - float(row["at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _keep(place: Path, state: str, text: str) -> None:
+    """Best effort: without it the next command asks again."""
+    beside = place.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside.unlink(missing_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                json.dump({"at": time.time(), "state": state, "answer": text}, stream)
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """What it prints. A source that Ansible cannot read makes it fail: otherwise its hosts would only be missing."""
+    told = {**environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "1"}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=told,
+            start_new_session=True,  # no terminal: it asks nobody, and a Ctrl-C is ours
+        )
+    except OSError as error:
+        raise NoAnswerError(f"{PROGRAM} cannot be run: {error.strerror}") from error
+    try:
+        output, said = _listen(process)
+        code = process.wait(TIMEOUT_S)
+    except (TimeoutError, subprocess.TimeoutExpired):
+        raise NoAnswerError(f"{PROGRAM} did not end within {TIMEOUT_S:g} s") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what a script of the inventory has left
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+    if code != 0:
+        raise NoAnswerError(f"{PROGRAM} fails: {_cause(said.decode(errors='replace')) or f'exit status {code}'}")
+    try:
+        return output.decode("utf-8")
+    except UnicodeDecodeError:
+        raise NoAnswerError(f"what {PROGRAM} says is not UTF-8 text") from None
+
+
+def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
+    """All that it prints, and the last that it says. Raises TimeoutError, and NoAnswerError if it is too much."""
+    output, said, until = bytearray(), bytearray(), time.monotonic() + TIMEOUT_S
+    with selectors.DefaultSelector() as streams:
+        for stream, into in ((process.stdout, output), (process.stderr, said)):
+            assert stream is not None
+            streams.register(stream, selectors.EVENT_READ, into)
+        while streams.get_map():
+            left = until - time.monotonic()
+            ready = streams.select(left) if left > 0 else []
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                piece = os.read(key.fd, _PIECE)
+                if not piece:
+                    streams.unregister(key.fileobj)
+                key.data.extend(piece)
+            del said[:-_SAID_BYTES]
+            if len(output) > MAX_BYTES:
+                raise NoAnswerError(f"what {PROGRAM} says is larger than {MAX_BYTES // files.MIB} MiB")
+    return output, said
+
+
+def _cause(said: str) -> str:
+    """Its last error, and what the first warning says of the cause."""
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]
+    warned = [line for line in lines if line.startswith("[WARNING]")]
+    return "; ".join((*errors[-1:], *warned[:1]))[:_SHOWN]
