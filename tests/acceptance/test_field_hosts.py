@@ -24,6 +24,7 @@ from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.model import BoardSpec, TypeSpec
 from vgpumgr.lab.driver.upgrade import Upgrade
+from vgpumgr.lab.spec import FabricSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +56,8 @@ def test_what_is_right_on_a_host_that_somebody_reported(
     rows = case.get("before", case.get("rows"))
     board = _board(gpu, rows, framework)
     shown = _shown(rows, case.get("iommu_groups", {}))
-    one = near.NearHost(vms=VMS, framework=framework, cards={gpu["pci"]: board}, shown=shown)
+    fabric = FabricSpec(**case["fabric"]) if "fabric" in case else None
+    one = near.NearHost(vms=VMS, framework=framework, cards={gpu["pci"]: board}, shown=shown, fabric=fabric)
     with near.site(pool, {"kvm01": one}, tmp_path) as host:
         machine = host.machines["kvm01"]
         machine.figures = _figures(rows)
