@@ -6,21 +6,26 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import memory
 from tests.dose import dose
 from vgpumgr.core.inventory import Member, Value
 from vgpumgr.documents.inventory import document
 from vgpumgr.errors import InventoryError
 from vgpumgr.inventory_files.ini import read_ini
 from vgpumgr.inventory_files.reader import load
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 SITES = dose(12, 60)
 HOSTS = [f"kvm{number:02}" for number in range(1, 9)]
@@ -53,7 +58,8 @@ class Site:
     children: dict[str, list[str]] = field(default_factory=dict)
     variables: dict[str, dict[str, object]] = field(default_factory=dict)
 
-    def as_yaml(self) -> str:
+    def as_yaml(self, groups: Collection[str] = GROUPS) -> str:
+        """`groups`: those that are written though they have nothing."""
         tables = {
             group: {
                 "hosts": {name: own or None for name, own in self.hosts.get(group, {}).items()},
@@ -61,13 +67,15 @@ class Site:
                 "vars": self.variables.get(group, {}),
             }
             for group in ("all", *GROUPS)
+            if group in groups or group in {**self.hosts, **self.children, **self.variables}
         }
         return yaml.safe_dump(tables, sort_keys=False)
 
-    def as_ini(self, dice: random.Random) -> str:
+    def as_ini(self, dice: random.Random, groups: Collection[str] = GROUPS) -> str:
         lines = ["# a site", ""]
         for group in GROUPS:
-            lines.append(f"[{group}]{dice.choice(('', '  # hosts'))}")
+            if group in groups or group in self.hosts:
+                lines.append(f"[{group}]{dice.choice(('', '  # hosts'))}")
             for name, own in self.hosts.get(group, {}).items():
                 lines.append(" ".join([name, *(f"{key}={quoted(value, dice)}" for key, value in own.items())]))
             if self.children.get(group):
@@ -75,6 +83,35 @@ class Site:
         for group, own in self.variables.items():
             lines += ["; variables", f"[{group}:vars]", *(f"{key} = {value!r}" for key, value in own.items())]
         return "\n".join(lines) + "\n"
+
+    def over_files(self, folder: Path, dice: random.Random) -> Path:
+        """The same site as a folder of some files, INI and YAML: each host, variable and child of a group in any of them.
+
+        As Ansible demands, no file names a group that neither it nor one before it declares.
+        """
+        count = dice.randint(2, 4)
+        home = {"all": 0, **{group: dice.randrange(count) for group in GROUPS}}
+        parts = [Site() for _ in range(count)]
+        for group, hosts in self.hosts.items():
+            for name, own in hosts.items():
+                dice.choice(parts).hosts.setdefault(group, {}).setdefault(name, {})
+                for key, value in own.items():
+                    dice.choice(parts).hosts.setdefault(group, {}).setdefault(name, {})[key] = value
+        for group, children in self.children.items():
+            for child in children:
+                at = dice.randrange(max(home[group], home[child]), count)
+                parts[at].children.setdefault(group, []).append(child)
+        for group, own in self.variables.items():
+            for key, value in own.items():
+                parts[dice.randrange(home[group], count)].variables.setdefault(group, {})[key] = value
+        folder.mkdir()
+        for place, part in enumerate(parts):
+            here = [group for group in GROUPS if home[group] == place]
+            if dice.random() < 0.5:
+                (folder / f"{place}0-hosts").write_text(part.as_ini(dice, here))
+            else:
+                (folder / f"{place}0{dice.choice(('.yml', '-hosts'))}").write_text(part.as_yaml(here))
+        return folder
 
 
 def quoted(value: object, dice: random.Random) -> str:
@@ -121,8 +158,8 @@ def variables(dice: random.Random, *, ours: bool) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def sites(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path]]:
-    """The same sites twice: files in INI, files in YAML."""
+def sites(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path, Path]]:
+    """The same sites three times: a file in INI, one in YAML, a folder of both."""
     folder = tmp_path_factory.mktemp("sites")
     made = []
     for seed in range(SITES):
@@ -132,23 +169,23 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Path]]:
         same.parent.mkdir()
         ini.write_text(one.as_ini(random.Random(seed)))
         same.write_text(one.as_yaml())
-        made.append((ini, same))
+        made.append((ini, same, one.over_files(folder / f"{seed}-both", random.Random(seed))))
     return made
 
 
 def test_the_same_site_in_ini_and_in_yaml_is_the_same_inventory_as_ansible_reads_it(
-    sites: list[tuple[Path, Path]],
+    sites: list[tuple[Path, Path, Path]],
 ) -> None:
     paths = [str(path) for pair in sites for path in pair]
     run = subprocess.run(
         [sys.executable, "-c", ANSIBLE, *paths], capture_output=True, text=True, check=True, timeout=120
     )
     theirs = json.loads(run.stdout)
-    for ini, same in sites:
-        ours = declared(ini)
-        assert ours == declared(same)
+    for ini, same, both in sites:
+        ours = declared(ini.parent)
+        assert ours == declared(same.parent) == declared(both)
         of_ansible = theirs[str(ini)]
-        assert of_ansible == theirs[str(same)]
+        assert of_ansible == theirs[str(same)] == theirs[str(both)]
         hypervisors = {name: found for name, found in of_ansible.items() if "hypervisors" in found["groups"]}
         assert {host["name"] for host in ours} == set(hypervisors)
         for host in ours:
@@ -167,8 +204,18 @@ def test_the_same_site_in_ini_and_in_yaml_is_the_same_inventory_as_ansible_reads
     assert sum(len(found) for found in theirs.values()) > 8 * SITES
 
 
-def declared(file: Path) -> Any:
-    return without_places(document(load(file.parent, home=Path("/home/anna"), environ={}))["hosts"])
+@settings(max_examples=dose(25, 500))
+@given(seed=st.integers(0, 2**32))
+def test_over_which_files_of_a_folder_a_site_is_spread_makes_no_difference(seed: int) -> None:
+    with tempfile.TemporaryDirectory(dir=memory.folder()) as place:
+        folder, whole = Path(place), Path(place) / "whole"
+        whole.mkdir()
+        (whole / "hosts.yml").write_text(site(seed).as_yaml())
+        assert declared(site(seed).over_files(folder / "spread", random.Random(seed))) == declared(whole)
+
+
+def declared(folder: Path) -> Any:
+    return without_places(document(load(folder, home=Path("/home/anna"), environ={}))["hosts"])
 
 
 def without_places(found: Any) -> Any:
@@ -181,7 +228,7 @@ def test_the_later_of_a_host_s_lines_wins_also_through_ranges(tmp_path: Path) ->
     """Tried with ansible-inventory of ansible-core 2.19: the port is 5."""
     file = tmp_path / "hosts"
     file.write_text("kvm01 ansible_port=2\nkvm[01:02] ansible_port=1\nkvm01 ansible_port=5\n")
-    assert {host["name"]: host["port"] for host in declared(file)} == {"kvm01": 5, "kvm02": 1}
+    assert {host["name"]: host["port"] for host in declared(tmp_path)} == {"kvm01": 5, "kvm02": 1}
 
 
 RACK = "[racks-a]\nkvm01 ansible_port=5\n"
@@ -206,10 +253,10 @@ def test_a_file_may_name_groups_of_those_before_it_as_in_ansible(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     if ports is not None:
-        assert [host["port"] for host in declared(tmp_path / "hosts")] == ports
+        assert [host["port"] for host in declared(tmp_path)] == ports
         return
     with pytest.raises(InventoryError) as caught:
-        declared(tmp_path / "hosts")
+        declared(tmp_path)
     assert any("10-roles:2: group 'racks-a' is declared neither" in line for line in caught.value.details)
 
 
@@ -217,7 +264,7 @@ def test_a_file_without_a_suffix_is_yaml_if_it_is_a_mapping(tmp_path: Path) -> N
     """Ansible tries YAML first as well."""
     file = tmp_path / "hosts"
     file.write_text("hypervisors: {hosts: {kvm01: }}\n")
-    assert [host["name"] for host in declared(file)] == ["kvm01"]
+    assert [host["name"] for host in declared(tmp_path)] == ["kvm01"]
 
 
 def test_host_vars_beside_an_ini_file_are_read(tmp_path: Path) -> None:
@@ -225,7 +272,7 @@ def test_host_vars_beside_an_ini_file_are_read(tmp_path: Path) -> None:
     file.write_text("[hypervisors]\nkvm01 ansible_port=1\n")
     (tmp_path / "host_vars").mkdir()
     (tmp_path / "host_vars/kvm01.yml").write_text("ansible_port: 2\n")
-    assert [host["port"] for host in declared(file)] == [2]
+    assert [host["port"] for host in declared(tmp_path)] == [2]
 
 
 @pytest.mark.parametrize(
