@@ -201,17 +201,34 @@ def test_one_sample_of_a_clock_years_ahead_costs_the_others_nothing(samples: Sam
     assert len(samples.usage(window(T0, T0 + 4 * 3600 * SECOND))) == 40
 
 
-def test_a_host_that_fills_the_file_loses_its_own_past_and_not_the_others(samples: Samples) -> None:
-    """As one does that invents vGPUs."""
+@pytest.mark.parametrize("ahead_us", [0, 365 * 86400 * SECOND])
+def test_hosts_that_fill_the_file_lose_their_own_past_and_not_the_others(ahead_us: int, samples: Samples) -> None:
+    """As those do that invent vGPUs, each time with other names and perhaps with a clock that is ahead; the limit holds (found: breaker F9)."""
+    limit = 400_000
     for quarter in range(16):
         begin = T0 + quarter * BUCKET_US
-        samples.add(
-            rounds(6, every_s=150, begin_us=begin) + rounds(6, vms=60, every_s=150, begin_us=begin, host="kvm02")
-        )
-    gone = samples.prune(before_us=T0, max_bytes=size(samples) * 2 // 3)
-    assert gone > 0
+        made = rounds(6, every_s=150, begin_us=begin)
+        for host in ("kvm02", "kvm03"):
+            (odd,) = rounds(1, vms=60, every_s=900, begin_us=begin + ahead_us, host=host)
+            named = [replace(row, vgpu=replace(row.vgpu, vm=f"{quarter}{row.vgpu.vm}")) for row in odd.measured]
+            made.append(replace(odd, measured=tuple(named)))
+        samples.add(made)
+        samples.prune(before_us=T0, max_bytes=limit)
+        assert size(samples) <= limit
     (mine,) = samples.usage(window(T0, T0 + 4 * 3600 * SECOND), host="kvm01")
     assert len(mine.cells) == 16
+
+
+def test_hosts_that_have_alike_lose_alike(samples: Samples) -> None:
+    for quarter in range(16):
+        begin = T0 + quarter * BUCKET_US
+        hosts = (("kvm01", 20), ("kvm02", 20), ("kvm03", 2))
+        samples.add([one for host, vms in hosts for one in rounds(1, vms=vms, begin_us=begin, host=host)])
+    samples.prune(before_us=T0, max_bytes=size(samples) * 2 // 3)
+    found = samples.usage(window(T0, T0 + 4 * 3600 * SECOND))
+    left = {host: sum(len(one.cells) for one in found if one.key.host == host) for host in ("kvm01", "kvm02", "kvm03")}
+    assert left["kvm01"] == left["kvm02"] < 16 * 20
+    assert left["kvm03"] == 16 * 2
 
 
 def test_a_host_has_no_more_series_than_a_host_can_have_and_keeps_those_it_had(

@@ -41,6 +41,7 @@ _MIB = 1024 * 1024
 _NOT_AVAILABLE = frozenset({2**32 - 1, 2**64 - 1})  # NVML_VALUE_NOT_AVAILABLE, -1, as it appears in unsigned numbers
 _MOST_GPUS = 64
 _MOST_OF_GPU = 64  # no type has more than 48 on one
+_MOST_UNKNOWN = 1000
 _LONGEST_NAME = 255
 _BEYOND = f"more than {_MOST_OF_GPU} vGPUs were reported of one GPU: the others are left out"
 _YEAR_US = 366 * 86400 * 1_000_000
@@ -95,7 +96,7 @@ def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
         now_us=facts["now_us"],
         driver=facts["driver"],
         gpus=tuple(_gpu(row, ledger, facts["now_us"]) for row in gpus),
-        unknown=(*parse_unknown(facts["unknown"]), *told),
+        unknown=(*parse_unknown(facts["unknown"][:_MOST_UNKNOWN]), *told),
     )
 
 

@@ -14,15 +14,26 @@ from vgpumgr.store.sql.statements import scalar, where
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from vgpumgr.core.usage.tally import Tally
 
 _ROOM = 0.9  # pruning stops at this part of the limit, so that not every round prunes
-_BUCKET_IDS = "SELECT id FROM bucket"
-_ROWS_OF_HOSTS = """
-    SELECT host, count(*) FROM series JOIN bucket ON bucket.series = series.id GROUP BY host ORDER BY count(*) DESC
+_ROWS_OF_HOSTS = "SELECT host, count(*) FROM series JOIN bucket ON bucket.series = series.id GROUP BY host"
+_DELETE_ABOVE = """
+    DELETE FROM bucket WHERE id IN (
+        SELECT id FROM (
+            SELECT bucket.id AS id, row_number() OVER (PARTITION BY host ORDER BY bucket.id DESC) AS place
+            FROM series JOIN bucket ON bucket.series = series.id
+        ) WHERE place > ?
+    )
+"""
+_FORGET_EMPTY = """
+    DELETE FROM series WHERE id IN (
+        SELECT id FROM series JOIN (SELECT host, max(last_us) AS newest_us FROM series GROUP BY host) USING (host)
+        WHERE last_us < newest_us - ? AND NOT EXISTS (SELECT 1 FROM bucket WHERE bucket.series = series.id)
+    )
 """
 _FORGET_SERIES = """
     DELETE FROM series WHERE last_us < ? AND NOT EXISTS (SELECT 1 FROM bucket WHERE bucket.series = series.id)
@@ -63,7 +74,9 @@ def _put_together(connection: sqlite3.Connection, hour: int) -> int:
 
 
 def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
-    """Delete older buckets, then the oldest until the file is within its limit; return the number deleted."""
+    """Delete older buckets, then, until the file is within its limit, series that have none left, and the oldest buckets of the hosts that
+    have most; return the number deleted.
+    """
     with file.writing(path, SCHEMA) as connection:
         horizon = before_us // BUCKET_US
         first = _first(connection)
@@ -71,11 +84,10 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
         if first is not None and first < horizon:
             gone += _delete(connection, horizon)
         while (used := _used(connection)) > max_bytes:
-            host = _largest(connection)
-            quarter = _oldest(connection, 1 - _ROOM * max_bytes / used, host)
-            if quarter is None:
+            fewer = _forget_empty(connection) or _delete_fairly(connection, _ROOM * max_bytes / used)
+            if not fewer:
                 break
-            gone += _delete(connection, quarter, host)
+            gone += fewer
         _forget(connection, before_us)
         if gone:
             file.shrink(connection)
@@ -98,26 +110,28 @@ def _first(connection: sqlite3.Connection) -> int | None:
     return None if found is None else found >> SERIES_BITS
 
 
-def _largest(connection: sqlite3.Connection) -> str | None:
-    """The host that has more than half of the buckets; None if there is none, or no other host.
+def _delete_fairly(connection: sqlite3.Connection, part: float) -> int:
+    """Delete the oldest buckets until that part of all is left; return how many were.
 
-    One host's vGPUs, even bogus ones, must not cost the others their history.
+    Those that have most lose first, until all hosts have alike: one host's vGPUs, even bogus ones, must not cost the others their
+    history. A bucket of a host whose clock was years ahead does not make the others' look old.
     """
-    hosts = connection.execute(_ROWS_OF_HOSTS).fetchall()
-    return hosts[0][0] if len(hosts) > 1 and hosts[0][1] > sum(rows for _, rows in hosts[1:]) else None
+    counts = sorted(count for _, count in connection.execute(_ROWS_OF_HOSTS))
+    if not counts:
+        return 0
+    level = _level(counts, min(sum(counts) - 1, int(sum(counts) * part)))
+    with file.begun(connection):
+        return connection.execute(_DELETE_ABOVE, (level,)).rowcount
 
 
-def _oldest(connection: sqlite3.Connection, share: float, host: str | None) -> int | None:
-    """The quarter before which that share of the buckets lies, at least one of them; None: there are none.
-
-    A share of buckets, not of time: a bucket from a host whose clock was years ahead must not make the rest look old.
-    """
-    of = _of(host)
-    count = scalar(connection, where("SELECT count(*) FROM bucket", *of), {"host": host})
-    at = max(0, min(count, round(count * share)) - 1)
-    place = f"{where(_BUCKET_IDS, *of)} ORDER BY id LIMIT 1 OFFSET :at"
-    found = scalar(connection, place, {"host": host, "at": at})
-    return None if found is None else (found >> SERIES_BITS) + 1
+def _level(counts: Sequence[int], total: int) -> int:
+    """What each may have so that all together have that total, if those that have less keep what they have. `counts`: sorted."""
+    for place, count in enumerate(counts):
+        share = total // (len(counts) - place)
+        if share < count:
+            return share
+        total -= count
+    return counts[-1]
 
 
 def _used(connection: sqlite3.Connection) -> int:
@@ -128,16 +142,16 @@ def _used(connection: sqlite3.Connection) -> int:
     return (pages - free) * size
 
 
-def _delete(connection: sqlite3.Connection, horizon: int, host: str | None = None) -> int:
-    """Delete the buckets before that quarter: all, or only those of the host."""
-    statement = where("DELETE FROM bucket", "id < :until", *_of(host))
+def _delete(connection: sqlite3.Connection, horizon: int) -> int:
+    """Delete the buckets before that quarter."""
     with file.begun(connection):
-        return connection.execute(statement, {"until": horizon << SERIES_BITS, "host": host}).rowcount
+        return connection.execute(where("DELETE FROM bucket", "id < ?"), (horizon << SERIES_BITS,)).rowcount
 
 
-def _of(host: str | None) -> tuple[str, ...]:
-    """The condition for a host's buckets, none for all. `host IS NULL OR …` in its place would keep SQLite from the index."""
-    return () if host is None else ("series IN (SELECT id FROM series WHERE host = :host)",)
+def _forget_empty(connection: sqlite3.Connection) -> int:
+    """Delete the series without buckets, but for those that their hosts had an hour ago or later, whose counters go on."""
+    with file.begun(connection):
+        return connection.execute(_FORGET_EMPTY, (COARSE * BUCKET_US,)).rowcount
 
 
 def _forget(connection: sqlite3.Connection, before_us: int) -> None:
