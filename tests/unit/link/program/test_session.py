@@ -313,6 +313,16 @@ def test_what_the_host_program_never_says_is_the_hosts_fault_and_no_bug(answer: 
     assert (caught.value.hint or "").startswith(hint)
 
 
+@pytest.mark.parametrize("now_us", [2**64, -5, None, "now"])
+def test_a_clock_that_no_host_has_is_the_hosts_fault_and_named(now_us: object) -> None:
+    """What has no unknown is not guessed: the others are read, and this one is told (found: breaker F12)."""
+    facts = {"protocol": 1, "boot": "b", "now_us": now_us, "driver": None, "gpus": [], "ledger": [], "unknown": []}
+    with pytest.raises(errors.ProgramFailed) as caught:
+        start(Script(lambda request: render_ok(request, facts))).sample(since={}, wait_s=0)
+    assert "now_us" in caught.value.message
+    assert (caught.value.hint or "").startswith("something on kvm01 answers in place of vgpumgr's own program")
+
+
 def test_a_scheduler_of_another_shape_is_refused_by_its_place() -> None:
     wrong = {**SCHEDULER, "engines": [{"engine": "graphics", "policy": 3}]}
     ok = {"note": None, "scheduler": wrong}
