@@ -86,9 +86,9 @@ def raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def load_inventory(named: Sequence[str] = (), group: str | None = None) -> Inventory:
+def load_inventory(named: Sequence[str] = (), group: str | None = None, *, asks: bool = True) -> Inventory:
     """Find and load the inventory; of several, a later one wins. `group`: whose hosts are hypervisors; None: what the environment or the
-    files say.
+    files say. `asks`: whether Ansible may be asked, which can take a minute.
 
     Raises InventoryError with every problem at once, and UnknownName for a group that does not exist.
     """
@@ -102,6 +102,7 @@ def load_inventory(named: Sequence[str] = (), group: str | None = None) -> Inven
         environ=os.environ,
         group=group_choice(group),
         keep=store_path().parent,
+        asks=asks,
     )
 
 

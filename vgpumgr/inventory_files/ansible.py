@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import selectors
@@ -17,6 +18,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -33,8 +35,10 @@ PROGRAM: Final = "ansible-inventory"
 SOURCE: Final = f"{PROGRAM} --list"  # where a mistake in the answer is said to be
 MAX_BYTES: Final = 32 * files.MIB
 TIMEOUT_S: Final = 60.0
+KEPT_ALONE: Final = math.inf  # any that is kept, and else none
 _KEPT_S: Final = 600.0
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
+_TOLD: Final = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "1"}
 _SAID_BYTES: Final = 64 * 1024
 _SHOWN: Final = 400
 _PIECE: Final = 64 * 1024
@@ -81,6 +85,8 @@ def ask(
     kept = None if place is None else _kept(place, state)
     if kept is not None and 0 <= kept.age_s <= most_s:
         return kept
+    if most_s == KEPT_ALONE:
+        raise NoAnswerError("none is kept")
     program = shutil.which(PROGRAM, path=environ.get("PATH"))
     if program is None:
         raise NoAnswerError(f"{PROGRAM} is not installed here (no program of that name in PATH)")
@@ -138,14 +144,20 @@ def _keep(place: Path, state: str, text: str) -> None:
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> str:
     """What it prints. A source that Ansible cannot read makes it fail: otherwise its hosts would only be missing."""
-    told = {**environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "1"}
+    with tempfile.TemporaryDirectory(
+        prefix="vgpumgr-"
+    ) as place:  # its own would be in a home that a confined service cannot write
+        return _run_with(command, {**environ, **_TOLD, "ANSIBLE_LOCAL_TEMP": place})
+
+
+def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=told,
+            env=environ,
             start_new_session=True,  # no terminal: it asks nobody, and a Ctrl-C is ours
         )
     except OSError as error:

@@ -58,9 +58,10 @@ def load(
     environ: Mapping[str, str],
     group: GroupChoice | None = None,
     keep: Path | None = None,
+    asks: bool = True,
 ) -> Inventory:
     """The inventory at a path; of several, what a later one says wins, as in Ansible. `group`: as for build_inventory. `keep`: the
-    folder in which answers of ansible-inventory are kept.
+    folder in which answers of ansible-inventory are kept; `asks`: whether it may be run, or only what is kept counts.
 
     Raises InventoryError with all problems at once.
     """
@@ -68,7 +69,7 @@ def load(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        sources = _read_sources([paths] if isinstance(paths, Path) else paths, environ, keep)
+        sources = _read_sources([paths] if isinstance(paths, Path) else paths, environ, keep, asks=asks)
         return build_inventory(sources, home=str(home), environ=environ, group=group, boards=_boards)
     finally:
         if collecting:
@@ -79,7 +80,7 @@ def _boards() -> frozenset[str]:
     return catalogue.parse(resources.catalogue_text()).boards
 
 
-def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path | None) -> Sources:
+def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path | None, *, asks: bool) -> Sources:
     """Of several inventories, a place is told by its path, not only within one of them."""
     folders = [scan(path) for path in paths]
     root = folders[0].root if len(folders) == 1 else Path(os.path.commonpath([one.root.absolute() for one in folders]))
@@ -94,6 +95,7 @@ def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path 
     if wheres and (most_s := ansible.kept_s(environ)) is not None:
         reader.problems[:] = scanned  # what Ansible reads is its to judge
         reader.findings.clear()
+        most_s = most_s if asks else ansible.KEPT_ALONE
         listed, answered = _ask(reader, min(wheres), paths, folders, environ=environ, most_s=most_s, keep=keep)
     group_vars: dict[str, tuple[SourceFile, ...]] = {}
     host_vars: dict[str, tuple[SourceFile, ...]] = {}

@@ -168,6 +168,10 @@ def test_an_answer_is_kept_privately_until_it_is_old_or_a_file_is_changed(tmp_pa
         assert found.answered is not None
         assert found.answered.startswith("ansible-inventory --list, ")
         assert "ansible-inventory --list" in str(found.findings[0])
+    load(folder, home=HOME, environ=allowed(program, "0s"), keep=keep, asks=False)
+    assert runs(program) == 2, "at a TAB what is kept is enough, however old"
+    with pytest.raises(InventoryError, match="1 problem"):
+        load(folder, home=HOME, environ=allowed(program), keep=tmp_path / "none", asks=False)
     (file,) = keep.iterdir()
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(keep.stat().st_mode)) == (0o600, 0o700)
     inventory(folder, plugin__yml=PLUGIN + "# more\n")

@@ -253,12 +253,17 @@ def _job(settings: Settings, *, plan_only: bool, at: str, jitter: int, user: str
 def _words(settings: Settings, *command: str) -> tuple[str, ...]:
     """The command with absolute paths only, since neither cron nor systemd starts it in the current directory."""
     from vgpumgr.controller import environment
+    from vgpumgr.inventory_files.ansible import VARIABLE as ASK_ANSIBLE
     from vgpumgr.store.place import VARIABLE
 
-    store = os.environ.get(VARIABLE)
+    store, asked = os.environ.get(VARIABLE), os.environ.get(ASK_ANSIBLE)
     group = environment.group_choice(settings.group)
+    set_there = (
+        *((f"{VARIABLE}={Path(store).expanduser().absolute()}",) if store else ()),
+        *((f"{ASK_ANSIBLE}={asked}",) if asked else ()),
+    )
     return (
-        *(("/usr/bin/env", f"{VARIABLE}={Path(store).expanduser().absolute()}") if store else ()),
+        *(("/usr/bin/env", *set_there) if set_there else ()),
         *_program(),
         *command,
         *(

@@ -276,7 +276,7 @@ def _inventory(context: click.Context, *, group: str | None = None) -> Inventory
 
     chosen = _option(context, "inventory") or ()
     named = tuple(map(os.path.expanduser, chosen))
-    return environment.load_inventory(named, group or _option(context, "group"))
+    return environment.load_inventory(named, group or _option(context, "group"), asks=False)
 
 
 def _option(context: click.Context, name: str) -> Any:
