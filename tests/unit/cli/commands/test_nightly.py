@@ -124,14 +124,15 @@ def test_the_job_names_this_program_and_absolute_paths(
     assert " ops@example.org " in mailed.splitlines()[-1]
 
 
-def test_the_jobs_store_is_the_one_that_is_set_now(
+def test_the_job_s_store_and_leave_to_ask_ansible_are_those_that_are_set_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The words begin with env, which cron and systemd both start, and really run."""
     monkeypatch.setenv("VGPUMGR_STORE", str(tmp_path / "a b" / "store.sqlite"))
+    monkeypatch.setenv("VGPUMGR_ANSIBLE_INVENTORY", "30m")
     assert run(["install", "cron", "--jitter", "0"]) == 0
     words = command_of(capsys.readouterr().out)
-    assert words[:2] == ["/usr/bin/env", f"VGPUMGR_STORE={tmp_path}/a b/store.sqlite"]
+    assert words[:3] == ["/usr/bin/env", f"VGPUMGR_STORE={tmp_path}/a b/store.sqlite", "VGPUMGR_ANSIBLE_INVENTORY=30m"]
     at = words.index("reconcile")
     done = subprocess.run([*words[:at], "history"], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == f"no journal yet ({tmp_path}/a b/store.sqlite)\n"
