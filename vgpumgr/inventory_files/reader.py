@@ -29,7 +29,6 @@ from vgpumgr.core.inventory import (
     build_inventory,
 )
 from vgpumgr.core.inventory.groups import plugin_of
-from vgpumgr.inventory_files import ansible
 from vgpumgr.inventory_files.folder import YAML, find_inventory, scan
 from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 
@@ -92,11 +91,15 @@ def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path 
     wheres = [problem.where for problem in unread]
     wheres += [plugin.where for source in listed if (plugin := plugin_of(source)) is not None]
     answered = None
-    if wheres and (most_s := ansible.kept_s(environ)) is not None:
-        reader.problems[:] = scanned  # what Ansible reads is its to judge
-        reader.findings.clear()
-        most_s = most_s if asks else ansible.KEPT_ALONE
-        listed, answered = _ask(reader, min(wheres), paths, folders, environ=environ, most_s=most_s, keep=keep)
+    if wheres:
+        from vgpumgr.inventory_files import ansible  # most inventories have none
+
+        most_s = ansible.kept_s(environ)
+        if most_s is not None:
+            reader.problems[:] = scanned  # what Ansible reads is its to judge
+            reader.findings.clear()
+            most_s = most_s if asks else ansible.KEPT_ALONE
+            listed, answered = _ask(reader, min(wheres), paths, folders, environ=environ, most_s=most_s, keep=keep)
     group_vars: dict[str, tuple[SourceFile, ...]] = {}
     host_vars: dict[str, tuple[SourceFile, ...]] = {}
     for folder in folders:
@@ -125,6 +128,8 @@ def _ask(
     keep: Path | None,
 ) -> tuple[list[SourceFile], str | None]:
     """What Ansible says of all the sources, since it has to be asked for the one at `where`; and since when it does."""
+    from vgpumgr.inventory_files import ansible
+
     read = [path for one in folders for path in (*one.files, *one.for_ansible)]
     variables = [kind for one in folders for kind in (one.group_vars, one.host_vars)]
     read += [path for kind in variables for parts in kind.values() for path in parts]
