@@ -49,6 +49,7 @@ def _vgpu(row: UsageRow) -> dict[str, object]:
         **common.pick(row, "state", "framebuffer_used_bytes", "samples"),
         **engines,
         "last_at": None if row.last_us is None else _utc(row.last_us),
+        "off_since": None if row.off_since is None else common.utc(row.off_since),
         **common.pick(row, "origin", "vm_uuid"),
     }
 
@@ -57,6 +58,7 @@ def _not_judged(row: UsageRow) -> dict[str, object]:
     return {
         **common.pick(row, "vm", "vm_uuid", "slot", "host", "gpu", "state"),
         "coverage_percent": common.percent(row.coverage),
+        "off_since": None if row.off_since is None else common.utc(row.off_since),
     }
 
 

@@ -353,6 +353,7 @@ def test_rounds_stored_before_gpus_had_temperatures_modes_and_holders_are_brough
     samples.add([*rounds(1), failed_round(at_us=T0, host="kvm09")])
     before = samples.latest()
     done_by_hand(samples, "DELETE FROM migration WHERE version >= 3")
+    done_by_hand(samples, "DROP TABLE off")
     done_by_hand(
         samples,
         "UPDATE host SET round = json_remove(round, '$.reading.gpus[0].temperature_c', '$.reading.gpus[0].power_mw',"
@@ -361,7 +362,7 @@ def test_rounds_stored_before_gpus_had_temperatures_modes_and_holders_are_brough
     assert samples.latest() == before, "read without a migration"
     samples.add(())
     assert samples.latest() == before
-    assert done_by_hand(samples, "SELECT max(version) FROM migration") == [(4,)]
+    assert done_by_hand(samples, "SELECT max(version) FROM migration") == [(5,)]
     for field in ("power_mw", "holders"):
         assert done_by_hand(samples, "SELECT count(*) FROM host WHERE round LIKE ?", f"%{field}%") == [(1,)]
 

@@ -15,12 +15,13 @@ from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.cli.params.percents import Percent
 from vgpumgr.cli.rows import printing
-from vgpumgr.cli.rows.usage import USAGE
+from vgpumgr.cli.rows.usage import IDLE, USAGE
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from vgpumgr.cli.rows.column import View
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.usage import UsageReport
     from vgpumgr.core.usage.usage_rows import UsageRow
@@ -37,7 +38,7 @@ _BARS = "sm.series"
     "--idle",
     type=Duration(),
     metavar="AGE",
-    help="Only vGPUs that did nothing for that time: no engine above --idle-limit in any sample.",
+    help="Only vGPUs that did nothing for that time: their VM was off, or no engine was above --idle-limit in any sample.",
 )
 @click.option(
     "--idle-limit",
@@ -78,8 +79,8 @@ def usage(
 
     SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE is SM
     relative to the share that the vGPU's type or the scheduler guarantees. Times begin at a quarter of an hour. A question
-    mark means that the VM was off the whole time or the driver did not report the value; a vGPU that was measured for less than
-    95 % of --idle's time is not idle but unknown, and named below. The command contacts no host and writes nothing.
+    mark means that the VM was off the whole time or the driver did not report the value; a vGPU of which less than 95 % of
+    --idle's time is known is not idle but unknown, and named below. OFF SINCE is when `collect` first saw its VM off. The command contacts no host and writes nothing.
     """
     _rest_the_collector(click.get_current_context())
     from vgpumgr.controller import environment
@@ -108,11 +109,13 @@ def usage(
         vms, hosts = store.names()
         vms, roster = stored.known(settings, vms, hosts)
         report = ask(shows=stored.chosen(chosen, vms, roster, "samples", on=on).shows)
+    view = USAGE if idle is None else IDLE
     if settings.for_people:
         asked = "be idle" if idle is not None else f"use more than {over}% of its share or framebuffer"
-        _print(settings, report, store, of_one=one is not None and not report.is_of_host, asked=asked)
+        of_one = one is not None and not report.is_of_host
+        _print(settings, view, report, store, of_one=of_one, asked=asked)
     else:
-        printing.print_rows(settings, USAGE, documents.document(report, store.path))
+        printing.print_rows(settings, view, documents.document(report, store.path))
     output.print_findings(settings, report.findings)
     return 0
 
@@ -158,7 +161,7 @@ def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[Us
     return None if over is None else functools.partial(selection.over, percent=over)
 
 
-def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: bool, asked: str) -> None:
+def _print(settings: Settings, view: View, report: UsageReport, store: Samples, *, of_one: bool, asked: str) -> None:
     """`asked`: what only some vGPUs are known to do, if that was asked."""
     from vgpumgr.cli.text import chart, sparkline, usage_text
     from vgpumgr.documents import usage as documents
@@ -189,7 +192,7 @@ def _print(settings: Settings, report: UsageReport, store: Samples, *, of_one: b
             if plots:
                 output.write_lines(["", *plots])
     else:
-        shown = printing.print_rows(settings, USAGE, documents.document(report, store.path))
+        shown = printing.print_rows(settings, view, documents.document(report, store.path))
         has_bars = any(column.key == _BARS for column in shown)
     for line in usage_text.not_judged(report):
         output.progress(settings, line)

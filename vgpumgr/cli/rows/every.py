@@ -31,6 +31,7 @@ VIEWS: Final[dict[str, View]] = {
     "mig fit": mig.MIG_FIT,
     "gc": mig.GC,
     "usage": usage.USAGE,
+    "usage --idle": usage.IDLE,
     "top": usage.TOP,
     "collect": hosts.COLLECT,
     "history": runs.HISTORY,

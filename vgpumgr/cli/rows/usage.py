@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.rows import cells
@@ -19,6 +20,12 @@ def _bars(value: list[float | None] | None, _row: Row) -> str | None:
     from vgpumgr.cli.text import sparkline
 
     return None if value is None else sparkline.sparkline(value, sparkline.bars_of_stdout())
+
+
+def _since(value: str | None, row: Row) -> str | None:
+    """`6d ago`."""
+    age = cells.age(value, row)
+    return None if age is None else f"{age} ago"
 
 
 def _percent(key: str, head: str, *, in_table: bool = False) -> Column:
@@ -59,10 +66,21 @@ USAGE = View(
             for key in ("mean", "p50", "p95", "max")
         ),
         Column(key="last_at", head="LAST", read=cells.local),
+        Column(key="off_since", head="OFF SINCE", read=_since, none=ABSENT),
         Column(key="origin", head="ORIGIN"),
         Column(key="vm_uuid", head="VM UUID"),
     ),
 )  # fmt: skip
+
+IDLE = replace(
+    USAGE,
+    gives_way=USAGE.gives_way[1:],
+    columns=tuple(
+        replace(one, in_table=one.key == "off_since" or (one.in_table and one.key != "sm.series"))
+        for one in USAGE.columns
+    ),
+)
+"""The same for --idle, where a line over time would be flat."""
 
 TOP = View(
     path=("vgpus",),

@@ -24,7 +24,8 @@ def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:
     """The lines above the table of one vGPU's engines."""
     slot = f" {row.slot}" if row.slot else ""
     kind = row.type_name or "type unknown"
-    yield f"{row.vm or row.vm_uuid or '?'}{slot} on {row.host} {row.gpu}, {kind}, {row.state}"
+    off = "" if row.off_since is None else f" since {local(int(row.off_since * 1e6))}"
+    yield f"{row.vm or row.vm_uuid or '?'}{slot} on {row.host} {row.gpu}, {kind}, {row.state}{off}"
     samples = counted(row.samples, "sample")
     last = "" if row.last_us is None else f", the last at {local(row.last_us)}"
     yield f"  measured     {_word(_percent(row.coverage * 100))} of {span(report)}: {samples}{last}"

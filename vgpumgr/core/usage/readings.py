@@ -196,12 +196,30 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Off:
+    """A vGPU whose VM was seen off from `since` to `at`, by the controller's clock; `gaps_s`: the time between in which nothing was read."""
+
+    since: float
+    at: float
+    gaps_s: float = 0.0
+
+    def part(self, since: float, until: float) -> float:
+        """The part of a window for which it is known to have been off, 0 to 1."""
+        seen = min(self.at, until) - max(self.since, since) - self.gaps_s
+        return max(0.0, min(1.0, seen / (until - since)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatestHost:
-    """What the store knows of a host's last round and of all earlier ones. `errors`: failed rounds, counted by error."""
+    """What the store knows of a host's last round and of all earlier ones. `errors`: failed rounds, counted by error.
+
+    `off`: the vGPUs whose VMs were off in it, and since when.
+    """
 
     last: Round
     counters: Mapping[VgpuKey, Counters]
     errors: Mapping[str, int]
+    off: Mapping[VgpuKey, Off] = field(default_factory=dict)
 
 
 def outdated_after_s(every_s: float | None) -> float:

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.usage_rows import UsageRow
 
 ENOUGH: Final = 0.95
-"""The part of the window of which the load must be known before a vGPU counts as idle: a restarted collector leaves a gap."""
+"""The part of the window in which a vGPU must be known to have done nothing, or its VM to have been off: a restarted collector leaves a gap."""
 
 
 def idle(row: UsageRow, *, most: int) -> bool | None:
-    """Whether no sample of any engine in the window was above `most` percent; None: too little of the window was measured.
+    """Whether its VM was off or no sample of any engine was above `most` percent, throughout the window; None: too little of it is known.
 
     A vGPU that is gone is not idle: there is nothing to take back.
     """
     engines = row.engines.values()
     if row.state == GONE or any(use.max is not None and use.max > most for use in engines):
         return False
-    return True if all(use.coverage >= ENOUGH for use in engines) else None
+    return True if all(use.coverage + row.off >= ENOUGH for use in engines) else None
 
 
 def over(row: UsageRow, *, percent: int) -> bool | None:

@@ -43,7 +43,8 @@ class UsageRow:
 
     `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `entitled`: the entitled share of
     the GPU, 0 to 1, its mean over the window; `used_of_share`: SM use relative to that share, 1 is all of it. `seen`: the
-    part of the window that was measured, 0 to 1. Framebuffer in bytes: now, the maximum, the size, the part never used, and
+    part of the window that was measured, 0 to 1. `off_since`: when its VM was first seen off, by the controller's clock, None if it
+    is not off; `off`: the part of the window for which it is known to have been. Framebuffer in bytes: now, the maximum, the size, the part never used, and
     the maxima by cell.
     None: unknown.
     """
@@ -67,6 +68,8 @@ class UsageRow:
     framebuffer_headroom_bytes: int | None
     framebuffer_series: tuple[int | None, ...]
     last_us: int | None
+    off_since: float | None = None
+    off: float = 0.0
 
 
 def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window) -> tuple[UsageRow, ...]:
@@ -142,6 +145,8 @@ def _row(
     share = total.entitled_share
     entitled = share if share is not None or one is None or one.entitled is None else float(one.entitled)
     mean = total.engines[0].mean
+    off = host.off.get(key) if host is not None else None
+    state = _state(key, now, host)
     size = _sum([vgpu.framebuffer_size_bytes for vgpu in now or ()]) or total.framebuffer_size
     return UsageRow(
         vm=key.vm if key.vm and key.vm != (told.vm_uuid if told else None) else None,
@@ -151,7 +156,7 @@ def _row(
         gpu=key.gpu,
         type_name=told.type_name if told else None,
         origin=told.origin if told else None,
-        state=_state(key, now, host),
+        state=state,
         entitled=entitled,
         used_of_share=None if mean is None or not share else mean / 100 / share,
         coverage=min(1.0, total.observed_us / window.length_us),
@@ -165,6 +170,8 @@ def _row(
         ),
         framebuffer_series=(None,) * window.cells if series is None else series.framebuffer_maxima(window.cells),
         last_us=total.last_us or None,
+        off_since=off.since if off is not None and state == OFF else None,
+        off=0.0 if off is None else off.part(window.since_us / 1e6, window.until_us / 1e6),
     )
 
 

@@ -51,6 +51,7 @@ def _samples(kind: Kind) -> tuple[_Place, ...]:
         *measured,
         _Place("last readings", "host", _NAME),
         _Place("counts of errors", "host_error", _HOST),
+        _Place("vGPUs that were off", "off", _HOST, sample_tables.OFF_SINCE),
         _Place("states after a plan or reconcile", "host_run", _HOST, sample_tables.RUNS_SINCE),
     )
 

@@ -102,6 +102,7 @@ def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
             with file.begun(connection):
                 connection.execute("DELETE FROM host WHERE name = ?", (name,))
                 connection.execute("DELETE FROM host_error WHERE host = ?", (name,))
+                connection.execute("DELETE FROM off WHERE host = ?", (name,))
 
 
 def _first(connection: sqlite3.Connection) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.core.usage import histogram
-from vgpumgr.core.usage.readings import Counters, VgpuKey
+from vgpumgr.core.usage.readings import Counters, Off, VgpuKey
 from vgpumgr.core.usage.tally import ENGINES, EngineTally, Tally
 from vgpumgr.core.usage.usage_window import Series
 from vgpumgr.errors import SamplesCorrupt
@@ -78,11 +78,20 @@ SCHEMA = file.Schema(
             )) WHERE json_type(round, '$.reading') = 'object'
             """,
         ),
+        (
+            """
+            CREATE TABLE off (
+                host TEXT NOT NULL, gpu TEXT NOT NULL, vm TEXT NOT NULL, slot TEXT NOT NULL, since REAL NOT NULL, at REAL NOT NULL,
+                gaps_s REAL NOT NULL, PRIMARY KEY (host, gpu, vm, slot)
+            ) WITHOUT ROWID
+            """,
+        ),
     ),
 )
 
 
 RUNS_SINCE = 2  # the version that has the tables of runs
+OFF_SINCE = 5  # and the one that has the vGPUs that are off
 BUCKET = (
     *("id", "series", "samples", "observed_us"),
     *(f"{engine}_{name}" for engine in ENGINES for name in ("measured_us", "busy", "histogram")),
@@ -117,6 +126,10 @@ COUNT_ERROR = """
 PUT_COLLECTOR = """
     INSERT INTO collector (id, every_s) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET every_s = excluded.every_s
 """
+OFF = ("host", "gpu", "vm", "slot", "since", "at", "gaps_s")
+SELECT_OFF = select("off", OFF)
+PUT_OFF = insert("off", OFF, verb="REPLACE")
+FORGET_OFF = "DELETE FROM off WHERE host = ? AND gpu = ? AND vm = ? AND slot = ?"
 PUT_RUN = insert("run", ("kind", "at", "seconds", "exit_code"), verb="REPLACE")
 PUT_HOST_RUN = insert("host_run", ("host", "state"), verb="REPLACE")
 
@@ -132,6 +145,12 @@ def counters_of(row: Sequence[Any]) -> tuple[VgpuKey, Counters]:
     host, gpu, vm, slot, observed_us, *busy = row
     seconds = {f"{engine}_busy_s": value / 1e8 for engine, value in zip(ENGINES, busy, strict=True)}
     return VgpuKey(host, gpu, vm, slot), Counters(observed_s=observed_us / 1e6, **seconds)
+
+
+def off_of(row: Sequence[Any]) -> tuple[VgpuKey, Off]:
+    """A row of SELECT_OFF."""
+    *key, since, at, gaps_s = row
+    return VgpuKey(*key), Off(since=since, at=at, gaps_s=gaps_s)
 
 
 def counted_row(key: VgpuKey, vgpu: VgpuReading, tallies: Collection[Tally]) -> tuple[object, ...]:

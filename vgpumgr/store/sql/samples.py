@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.usage.off import followed
 from vgpumgr.core.usage.readings import LatestHost, VgpuKey, key_of
 from vgpumgr.core.usage.tally import fold
 from vgpumgr.store import rounds as forms
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from vgpumgr.core.usage.readings import Counters, Cursor, Round, VgpuReading
+    from vgpumgr.core.usage.readings import Counters, Cursor, Off, Round, VgpuReading
     from vgpumgr.core.usage.tally import Tally
     from vgpumgr.core.usage.usage_window import Series, Window
     from vgpumgr.names import HostName
@@ -53,6 +54,7 @@ class Samples:
             if folded:
                 _merge(self.path, connection, _count(connection, folded, described))
             _put_hosts(connection, rounds)
+            _put_off(connection, rounds, every_s)
             connection.execute(tables.PUT_COLLECTOR, (every_s,))
 
     def newest_us(self) -> int | None:
@@ -80,10 +82,19 @@ class Samples:
             errors: dict[str, dict[str, int]] = {}
             for host, error, count in connection.execute("SELECT host, error, rounds FROM host_error"):
                 errors.setdefault(host, {})[error] = count
+            off: dict[str, dict[VgpuKey, Off]] = {}
+            if scalar(connection, "SELECT max(version) FROM migration") >= tables.OFF_SINCE:
+                for key, one in map(tables.off_of, connection.execute(tables.SELECT_OFF)):
+                    off.setdefault(key.host, {})[key] = one
             rows = connection.execute("SELECT name, round FROM host ORDER BY name").fetchall()
             with _ours(self.path):
                 return tuple(
-                    LatestHost(last=forms.from_json(text), counters=counters.get(name, {}), errors=errors.get(name, {}))
+                    LatestHost(
+                        last=forms.from_json(text),
+                        counters=counters.get(name, {}),
+                        errors=errors.get(name, {}),
+                        off=off.get(name, {}),
+                    )
                     for name, text in rows
                 )
 
@@ -193,6 +204,17 @@ def _put_hosts(connection: sqlite3.Connection, rounds: Sequence[Round]) -> None:
         connection.execute(tables.PUT_HOST, (name, last.at, forms.cursor_to_json(last.cursor), forms.to_json(last)))
     for (host, error), count in Counter((one.host, one.error) for one in rounds if one.error is not None).items():
         connection.execute(tables.COUNT_ERROR, (host, error, count))
+
+
+def _put_off(connection: sqlite3.Connection, rounds: Sequence[Round], every_s: float | None) -> None:
+    """Store which vGPUs of each host are off since when."""
+    for host in dict.fromkeys(one.host for one in rounds):
+        before = dict(map(tables.off_of, connection.execute(where(tables.SELECT_OFF, "host = ?"), (host,))))
+        found = before
+        for one in rounds:
+            found = followed(found, one, every_s=every_s) if one.host == host else found
+        connection.executemany(tables.FORGET_OFF, before.keys() - found.keys())
+        connection.executemany(tables.PUT_OFF, [(*key, off.since, off.at, off.gaps_s) for key, off in found.items()])
 
 
 @contextmanager

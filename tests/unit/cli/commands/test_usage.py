@@ -215,6 +215,26 @@ def test_idle_names_what_did_nothing_and_what_is_not_known(run: Callable[..., Sa
     assert none.out.startswith("no vGPU is known to be idle, ")
 
 
+def test_idle_also_names_what_was_off_and_since_when(run: Callable[..., Said], folder: Path) -> None:
+    """As far as it was seen: vm03 in each round of three hours, vm04 in those of the last one."""
+    now, step = int(NOW_S) * SECOND, 600 * SECOND
+    samples = Samples(folder / SAMPLES)
+    for ago in range(18, 0, -1):
+        loads: dict[str | None, Load | None] = {"vm01": load(60), "vm03": None}
+        loads |= {} if ago > 6 else {"vm04": None}
+        since = now - ago * step
+        samples.add([measured_round(loads, since_us=since, until_us=since + step)], every_s=600)
+    shown = run("--idle", "2h").out.splitlines()
+    assert [line.split()[0] for line in shown] == ["VM", "vm03"]
+    assert shown[0].endswith("OFF SINCE")
+    assert shown[1].endswith("2h ago")
+    assert [line.split()[0] for line in run("--idle", "30m").out.splitlines()] == ["VM", "vm03", "vm04"]
+    document = json.loads(run("--idle", "2h", "-o", "json").out)
+    assert published.problems("usage", document) == []
+    assert document["vgpus"][0]["off_since"] is not None
+    assert [(row["vm"], row["off_since"] is None) for row in document["not_judged"]] == [("vm04", False)]
+
+
 @pytest.mark.usefixtures("week")
 @pytest.mark.parametrize(
     ("arguments", "vms"),

@@ -25,6 +25,7 @@ def row(
     state: State = "running",
     of_share: float | None = None,
     framebuffer: int | None = None,
+    off: float = 0.0,
     **engines: EngineUse,
 ) -> UsageRow:
     """A vGPU whose engines had that maximum; `engines`: those that are otherwise."""
@@ -48,6 +49,7 @@ def row(
         framebuffer_headroom_bytes=None,
         framebuffer_series=(),
         last_us=None,
+        off=off,
     )
 
 
@@ -63,6 +65,10 @@ def row(
         (row(0, coverage=0.94), None),
         (row(None, coverage=0.0), None),
         (row(None, coverage=0.0, state="off"), None),
+        (row(None, coverage=0.0, state="off", off=0.96), True),
+        (row(None, coverage=0.0, state="off", off=0.94), None),
+        (row(0, coverage=0.3, state="off", off=0.7), True),  # it did nothing, then it was off
+        (row(40, coverage=0.3, state="off", off=0.7), False),
         (row(0, encoder=engine(40, 1.0)), False),
         (row(0, encoder=engine(0, 0.5)), None),
         (row(0, encoder=engine(40, 0.1)), False),
