@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import time
@@ -93,31 +92,22 @@ def words(line: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("served")
-def test_on_a_terminal_rows_come_as_hosts_answer_and_the_rest_at_the_end(many: Lab) -> None:
-    """The hanging host is waited for (10 s): meanwhile the others can be read, aligned, and it is said who is slow."""
+def test_on_a_terminal_the_rows_are_those_of_a_pipe_and_meanwhile_it_is_said_who_is_slow(many: Lab) -> None:
+    """In one order, each time (found: newcomer 13). The hanging host is waited for, 10 s."""
     seen = terminal.watch(many, "list")
     plain = vgpumgr(many, "list", code=4)
-    head, *rows = plain.out.splitlines()
     assert seen.code == 4
-    last_row = max(seen.came(row.split()[0] + " ") for row in rows)
-    assert last_row < seen.came(f"error: {HANGING}: ")
     assert any(f"slow: {HANGING} (" in status for status in seen.statuses)
     assert all(len(status) < terminal.COLUMNS for status in seen.statuses)
     # At the end no status is left; the same rows, under their heads; then the same errors.
-    lines = [re.sub(r"\x1b\[\d*m", "", line) for line in seen.lines if line]  # states have colours
+    first, *lines = [re.sub(r"\x1b\[\d*m", "", line) for line in seen.lines if line]  # states have colours
     assert "\x1b" not in "".join(lines)
-    table = lines[1 : len(rows) + 2]
-    assert lines[0] == "reading 9 hosts …"
-    assert [words(line) for line in [table[0], *sorted(table[1:])]] == [words(line) for line in [head, *rows]]
-    # Columns only ever move to the right: a mediated device's UUID is wider than the addresses before it.
-    places = [[word.start() for word in re.finditer(r"\S+", line)][:8] for line in table]
-    assert all(
-        one <= other for above, below in itertools.pairwise(places) for one, other in zip(above, below, strict=True)
-    )
-    assert len({tuple(line) for line in places}) <= 2
+    assert first == "reading 9 hosts …"
+    rows = plain.out.splitlines()
+    assert [words(line) for line in lines[: len(rows)]] == [words(line) for line in rows]
     errors = [
         [line.split(":")[:2] for line in printed if line.startswith("error: ")]
-        for printed in (lines[len(rows) + 2 :], plain.err.splitlines())
+        for printed in (lines[len(rows) :], plain.err.splitlines())
     ]
     assert errors[0] == errors[1] == [["error", f" {name}"] for name in (f"{len(DEAD)} hosts", HANGING, NONSENSE)]
 

@@ -34,18 +34,15 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView
     return look_over(context, hosts, lambda view: view)
 
 
-def list_fleet(
-    context: Context, choice: Choice, came: Callable[[HostVgpus], None] = lambda _: None
-) -> Fleet[HostVgpus]:
-    """The vGPUs that are chosen; `came` is given each host as soon as it is read."""
-    return look_over(context, [host.name for host in choice.hosts], lambda view: _vgpus(view, choice.shown), came)
+def list_fleet(context: Context, choice: Choice) -> Fleet[HostVgpus]:
+    """The vGPUs that are chosen."""
+    return look_over(context, [host.name for host in choice.hosts], lambda view: _vgpus(view, choice.shown))
 
 
 def look_over(
     context: Context,
     hosts: Sequence[str],
     keep: Callable[[HostView], View],
-    came: Callable[[View], None] = lambda _: None,
     *,
     doing: str = "reading",
 ) -> Fleet[View]:
@@ -63,7 +60,7 @@ def look_over(
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations, doing)
-    return read_fleet(declarations, observe, context, came)
+    return read_fleet(declarations, observe, context)
 
 
 def _vgpus(view: HostView, shown: Shown) -> HostVgpus:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import HostVgpus
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.inventory.choice import Shown
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName
 
@@ -70,12 +71,15 @@ def test_a_list_of_many_hosts_keeps_their_rows_and_drops_their_answers(monkeypat
     context = nowhere.context(*names)
     before, counter, kept, came = read_now(), itertools.count(), list[int](), list[str]()
 
-    def see(host: HostVgpus) -> None:
-        came.append(host.host)
+    def see(view: HostView, shown: Shown) -> HostVgpus:
+        came.append(view.snapshot.host)
         if next(counter) % 20 == 0:
             kept.append(read_now() - before)
+        return rows_of(view, shown)
 
-    fleet = report.list_fleet(context, choose(context.inventory, ()), see)
+    rows_of = report._vgpus
+    monkeypatch.setattr(report, "_vgpus", see)
+    fleet = report.list_fleet(context, choose(context.inventory, ()))
     assert [host.host for host in fleet.views] == names
     assert sorted(came) == names
     assert max(kept) <= MAX_WORKERS

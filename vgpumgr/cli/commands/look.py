@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -18,12 +17,10 @@ from vgpumgr.cli.text import output, unread_text
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable
 
-    from vgpumgr.cli.rows.growing import GrowingTable
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Fleet, View
-    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import Finding, HostView
 
 _PROFILE = ("profile", "framebuffer", "per_gpu", "fits_now")
@@ -42,20 +39,16 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None)
       vgpumgr list vm01 'web*'
       vgpumgr list 'rack1:!kvm07'
 
-    Owner and state need libvirt; `discover` shows a host's GPUs without it. On a terminal, the rows of several hosts come as the
-    hosts answer; everywhere else they are sorted.
+    Owner and state need libvirt; `discover` shows a host's GPUs without it.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.inventory import choice
-    from vgpumgr.documents import common
     from vgpumgr.documents import list as documents
 
     context = build_context(settings)
     meant = choice.choose(context.inventory, chosen, on)
-    table = _growing(settings, meant.hosts)
-    came = table and (lambda host: table.add(common.plain([*host.rows])))
-    fleet = report.list_fleet(context, meant, came or (lambda _: None))
+    fleet = report.list_fleet(context, meant)
     found = [row for host in fleet.views for row in host.rows]
     findings = [finding for host in fleet.views for finding in host.findings]
     vms = [vm for host in fleet.views for vm in host.vms]
@@ -69,25 +62,10 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None)
             output.say_none([host.host for host in fleet.views], "no vGPUs on")
         elif not unknown:
             output.echo(f"no vGPUs of {' '.join(one.text for one in meant.shown.adds)}")
-    elif table is None:
-        printing.print_rows(settings, LIST, documents.document(fleet, found, findings))
     else:
-        table.end()
+        printing.print_rows(settings, LIST, documents.document(fleet, found, findings))
     output.print_findings(settings, findings)
     return output.print_errors(settings, [*unknown, *unread])
-
-
-def _growing(settings: Settings, hosts: Sequence[HostDeclaration]) -> GrowingTable | None:
-    """The table for a person who watches as several hosts answer."""
-    from vgpumgr.cli.rows.growing import GrowingTable
-
-    if len(hosts) < 2 or not settings.for_people or settings.sorted_by or not output.is_terminal(sys.stdout):
-        return None
-    known: dict[str, list[str]] = {
-        "host": [host.name for host in hosts],
-        "vm": [vm for host in hosts for vm in host.vms],
-    }
-    return GrowingTable(settings, LIST, known)
 
 
 @click.command()

@@ -41,15 +41,6 @@ def fit(columns: Sequence[Column], natural: Mapping[str, int], gives_way: Sequen
     return Fitted(tuple(shown), widths, tuple(column for column in columns if column not in shown))
 
 
-def widened(widths: Mapping[str, int], wanted: Mapping[str, int], width: int | None) -> dict[str, int]:
-    """No narrower, and as wide as is wanted where a line has room for it."""
-    found = dict(widths)
-    for key, more in wanted.items():
-        room = more if width is None else width - _total({**found, key: 0})
-        found[key] = max(found[key], min(more, room))
-    return found
-
-
 def _total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 

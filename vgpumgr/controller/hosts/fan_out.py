@@ -83,15 +83,9 @@ def read_fleet(
     hosts: Sequence[HostDeclaration],
     read: Callable[[HostDeclaration], tuple[View, errors.VgpumgrError | None]],
     context: Context,
-    came: Callable[[View], None] = lambda _: None,
 ) -> Fleet[View]:
-    """Every host as `read` returns it, with an error if only a part of it could be read. `came` is given each as it comes."""
-
-    def ended(outcome: Outcome[tuple[View, errors.VgpumgrError | None]]) -> None:
-        if outcome.value is not None:
-            came(outcome.value[0])
-
-    outcomes = fan_out(hosts, read, watch=Watch(ended=ended, progress=context.reading), timing=context.timing)
+    """Every host as `read` returns it, with an error if only a part of it could be read."""
+    outcomes = fan_out(hosts, read, watch=Watch(progress=context.reading), timing=context.timing)
     ends = [(outcome.host, *(outcome.value or (None, outcome.error))) for outcome in outcomes]
     return Fleet(
         views=tuple(view for _, view, _ in ends if view is not None),

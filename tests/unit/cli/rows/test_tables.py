@@ -1,4 +1,4 @@
-"""Tables: columns by key or head, widths that no line exceeds, and rows that come one after the other."""
+"""Tables: columns by key or head, widths that no line exceeds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from vgpumgr import names
 from vgpumgr.cli.rows import chosen, fit, layout, printing
-from vgpumgr.cli.rows.column import Column, View
+from vgpumgr.cli.rows.column import Column
 from vgpumgr.cli.rows.gpus import DISCOVER
-from vgpumgr.cli.rows.growing import GrowingTable
 from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS, PROFILES
 from vgpumgr.cli.rows.states import STATES
 from vgpumgr.cli.rows.usage import USAGE
@@ -110,64 +109,6 @@ def test_sentences_are_folded_before_a_column_goes_and_a_column_goes_before_a_na
     assert (wide.left_out, wide.widths) == ((), {"vm": 36, "gpu": 12, "why": 28})
     assert ([column.key for column in narrow.left_out], narrow.widths) == (["gpu"], {"vm": 36, "why": 37})
     assert narrower.widths == {"vm": 24, "why": 24}
-
-
-VIEW = View(
-    path=("vgpus",),
-    names=("vm",),
-    gives_way=("state", "host"),
-    columns=tuple(Column(key=key, head=key.upper(), in_table=True) for key in ("vm", "host", "state")),
-)
-
-
-def row(vm: str, host: str, state: str) -> dict[str, object]:
-    return {"vm": vm, "host": host, "state": state}
-
-
-def test_what_may_come_has_room_from_the_start(capsys: pytest.CaptureFixture[str]) -> None:
-    table = GrowingTable(Settings(), VIEW, {"vm": ["database01"], "host": ["kvm01", "kvm02"]})
-    table.add([])
-    assert capsys.readouterr().out == ""
-    table.add([row("vm1", "kvm02", "bound")])
-    table.add([row("database01", "kvm01", "made"), row("vm2", "kvm01", "in_use")])
-    assert capsys.readouterr().out.splitlines() == [
-        "VM          HOST   STATE",
-        "vm1         kvm02  bound",
-        "database01  kvm01  made",
-        "vm2         kvm01  in_use",
-    ]
-
-
-def test_a_wider_cell_widens_its_column_from_there_on(capsys: pytest.CaptureFixture[str]) -> None:
-    table = GrowingTable(Settings(), VIEW, {})
-    table.add([row("vm1", "kvm01", "bound")])
-    table.add([row("a-longer-name", "kvm02", "bound"), row("vm3", "kvm02", "bound")])
-    assert capsys.readouterr().out.splitlines() == [
-        "VM   HOST   STATE",
-        "vm1  kvm01  bound",
-        "a-longer-name  kvm02  bound",
-        "vm3            kvm02  bound",
-    ]
-
-
-def test_a_hosts_words_move_no_cursor_and_begin_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    GrowingTable(Settings(), VIEW, {"vm": ["\x1b[2J"]}).add([row("\x1b]0;x\x07\nerror: forged", "kvm01", "bound")])
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert len(said.splitlines()) == 2
-
-
-def test_on_a_narrow_terminal_columns_give_way_once_and_a_wider_cell_is_folded(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "width", lambda _=None: 13)
-    table = GrowingTable(Settings(), VIEW, {"vm": ["vm01"], "host": ["kvm01"]})
-    table.add([row("vm01", "kvm01", "bound")])
-    table.add([row("abcdefgh", "kvm01", "bound")])
-    table.end()
-    said = capsys.readouterr()
-    assert said.out.splitlines() == ["VM    HOST", "vm01  kvm01", "abcdef  kvm01", "gh"]
-    assert " ".join(said.err.split()) == "not shown: STATE; -o wide or --columns shows them"
 
 
 def test_zeros_are_grey_and_what_a_running_vm_uses_differs_from_what_waits_for_its_start(

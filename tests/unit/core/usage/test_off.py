@@ -49,7 +49,8 @@ def test_it_is_off_since_the_first_of_the_last_rounds_that_all_say_so(told: list
         if state == "unread":
             rounds.append(made_up.failed_round(at=at))
             continue
-        rounds.append(seen(at, *([] if state == "gone" else ["off" if state == "off" else "running"])))
+        there: State = "off" if state == "off" else "running"
+        rounds.append(seen(at) if state == "gone" else seen(at, there))
         if state != "off":
             expected = None
         elif expected is None:
