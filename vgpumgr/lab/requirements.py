@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from vgpumgr.errors import LabError
+from vgpumgr.lab import extra
 from vgpumgr.lab.nvml.build import find_header
 
 # Program → the Debian package that has it.
@@ -58,7 +59,7 @@ def check() -> None:
     if packages:
         commands.append(f"apt-get install --no-install-recommends {' '.join(sorted(packages))}")
     if modules:
-        commands.append("pip install 'vgpumgr[lab]'")
+        commands.append(extra.install_command())
     hint = f"install it with: {' && '.join(commands)}" if commands else "run it as root on a machine that has these"
     raise LabError("the lab cannot run here", hint=hint, details=missing)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import json
 import os
 import shlex
 import shutil
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpumgr.errors import LabError, UnknownHost, UnknownVm
-from vgpumgr.lab import client, requirements
+from vgpumgr.lab import client, extra, requirements
 from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
 from vgpumgr.lab.layout import HostRecord, LabRecord, Layout, is_running, start_time
 from vgpumgr.lab.machine import control
@@ -115,6 +118,34 @@ def test_what_is_missing_is_told_at_once_with_the_command(monkeypatch: pytest.Mo
     assert "apt-get install" in str(raised.value.hint)
     assert "libvirt-daemon-system" in str(raised.value.hint)
     assert "pip install" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("noted", "command"),
+    [
+        ({"url": "file://{here}/a%20wheel.whl", "archive_info": {}}, "pip install '{here}/a wheel.whl[lab]'"),
+        ({"url": "file://{here}", "dir_info": {"editable": True}}, "pip install -e '{here}[lab]'"),
+        ({"url": "file://{here}", "dir_info": {}}, "pip install '{here}[lab]'"),
+        ({"url": "file://{here}/gone.whl"}, "pip install './vgpumgr-1.2.3-py3-none-any.whl[lab]'"),
+        ({"url": "https://example.net/vgpumgr.whl"}, "pip install './vgpumgr-1.2.3-py3-none-any.whl[lab]'"),
+        (["odd"], "pip install './vgpumgr-1.2.3-py3-none-any.whl[lab]'"),
+        (None, "pip install './vgpumgr-1.2.3-py3-none-any.whl[lab]'"),
+    ],
+)
+def test_the_labs_python_packages_are_installed_from_where_vgpumgr_was(
+    noted: object, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by a name that no index has, or that somebody else may take (found: newcomer 18)."""
+    (tmp_path / "a wheel.whl").touch()
+    there = tmp_path / "vgpumgr-1.2.3.dist-info"
+    there.mkdir()
+    (there / "METADATA").write_text("Name: vgpumgr\nVersion: 1.2.3\n", encoding="utf-8")
+    if noted is not None:
+        (there / "direct_url.json").write_text(json.dumps(noted).replace("{here}", str(tmp_path)), encoding="utf-8")
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _: importlib.metadata.PathDistribution(there))
+    said = extra.install_command()
+    assert said == f"{sys.executable} -m {command.replace('{here}', str(tmp_path))}"
+    assert shlex.split(said)[-1].endswith("[lab]")
 
 
 def test_a_reserved_port_refuses_until_someone_listens_on_it() -> None:

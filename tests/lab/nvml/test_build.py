@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr.errors import LabError
+from vgpumgr.lab import extra
 from vgpumgr.lab.nvml.build import LIBRARY, build, find_header
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_a_missing_header_is_named_with_what_to_install(tmp_path: Path, monkeypa
     monkeypatch.setattr(importlib.metadata, "files", absent)
     with pytest.raises(LabError, match="nvidia-nvml-dev") as caught:
         build(tmp_path)
-    assert caught.value.hint == "pip install 'vgpumgr[lab]'"
+    assert caught.value.hint == extra.install_command()
 
 
 def test_what_does_not_compile_shows_the_compilers_words_and_leaves_no_library(tmp_path: Path) -> None:

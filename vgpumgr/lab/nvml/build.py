@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import LabError
+from vgpumgr.lab import extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ def find_header() -> Path:
             return path
     raise LabError(
         f"no nvml.h: the Python package {_HEADER_PACKAGE} is not installed, or not completely",
-        hint="pip install 'vgpumgr[lab]'",
+        hint=extra.install_command(),
     )
 
 
