@@ -79,8 +79,8 @@ def test_capacity_says_before_how_many_fit_and_after_why_none_does(filled: Fille
     """As many as were then attached; and the reason is the one that the refused attach gives for that GPU."""
     before, after = filled.fitting
     assert before["totals"] == [
-        {"requested": "24Q", "fits_now": len(FIT), "at_least": False},
-        {"requested": "48Q", "fits_now": 2, "at_least": False},
+        {"requested": "24Q", "fits_now": len(FIT), "at_least": False, "count": None, "fits": None},
+        {"requested": "48Q", "fits_now": 2, "at_least": False, "count": None, "fits": None},
     ]
     assert [(row["gpu"], row["fits_now"]) for row in after["gpus"]] == [(gpu, 0) for gpu in (*GPUS, *GPUS)]
     refused = filled.attached[OVER[0]].error["details"]

@@ -6,7 +6,7 @@ Nothing here asks the host program or a plan. `Truth` is everything that a comma
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 class Truth:
     """One host at one instant. `hardware`: place → type id; `images`, `snapshots`: the devices that any of them names.
 
-    `has_ledger`: whether the ledger's file is there.
+    `has_ledger`: whether the ledger's file is there; one without entries is no difference.
     """
 
     hardware: dict[Place, int]
@@ -59,7 +59,7 @@ class Truth:
     domains: dict[VmUuid, Domain]
     images: set[str]
     snapshots: set[str]
-    has_ledger: bool
+    has_ledger: bool = field(compare=False)
 
     @property
     def named(self) -> set[tuple[VmUuid, str]]:

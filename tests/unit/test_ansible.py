@@ -111,7 +111,7 @@ NOT_OF_A_TASK = {
     "core/report/capacity.py",
 }
 # A plan in a file, slots without a name and running VMs, which no task has; and an option of virsh.
-OF_OTHERS = {"--out", "--all", "--live", "--force-live-detach", "--count", "--remove"}
+OF_OTHERS = {"--out", "--all", "--live", "--force-live-detach", "--count", "--remove", "--list"}
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OURS = re.compile(r"`vgpumgr (?:attach|reconcile) [^`]*`")
 

@@ -22,11 +22,13 @@ SCHEMAS = "acceptance/test_schemas.py"  # prints each document and holds it agai
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
+    "vgpumgr.controller.of_board": "acceptance/test_of_board.py",
     "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
     "vgpumgr.core.model.endpoint": "unit/link/ssh/test_dial.py",
     "vgpumgr.core.plan.kept": "unit/controller/engine/test_kept_plan.py",
     "vgpumgr.core.report.schedulers": "unit/core/plan/test_scheduler.py",
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
+    "vgpumgr.documents.cordons": SCHEMAS,
     "vgpumgr.documents.drain": SCHEMAS,
     "vgpumgr.documents.purge": SCHEMAS,
     "vgpumgr.documents.forget": SCHEMAS,

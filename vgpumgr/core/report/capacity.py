@@ -210,7 +210,7 @@ def short_of(answer: Answer, count: int) -> NoCapacity | None:
     return NoCapacity(
         f"{count} of {answer.question.text} do not fit together: there is room for {answer.left.fits_now}",
         details=[f"{host}: room for {left.fits_now}" for host, left in by_host(answer).items()],
-        hint="`vgpumgr usage --idle` shows which vGPUs do nothing",
+        hint="`vgpumgr usage --idle 7d` shows which vGPUs do nothing",
     )
 
 

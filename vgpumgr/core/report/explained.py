@@ -129,7 +129,7 @@ def _why_not(key: Key, hosts: Sequence[HostAnswer]) -> str:
     if any(key in host.ways for host in hosts):
         return "no GPU can take it"
     if key == _SHARED_MIG:
-        return "no GPU in MIG mode puts several vGPUs into an instance"
+        return "no GPU in MIG mode has more than one vGPU in an instance"
     return "no GPU has this mode" if key in (MIXED_SIZE, MIG) else "no GPU has this policy"
 
 

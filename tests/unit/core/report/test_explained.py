@@ -150,7 +150,7 @@ def test_instances_that_several_vgpus_share_are_a_way_of_their_own() -> None:
     assert kinds == {"mig": ["DC-1-24C"], "mig-time-sliced": ["DC-1-8C"]}
     alone = compared(builders.host(builders.mig_gpu("A100")), gpu_memory="5G")
     assert [fit.type_name for fit in alone["mig"].fits] == ["A100-1-5C"]
-    assert alone["mig-time-sliced"].why_not == "no GPU in MIG mode puts several vGPUs into an instance"
+    assert alone["mig-time-sliced"].why_not == "no GPU in MIG mode has more than one vGPU in an instance"
 
 
 def test_the_comparison_leaves_out_what_the_wish_says_of_the_mechanism() -> None:
