@@ -173,7 +173,7 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED. It is N/A with MIG.
         hetero=int(gpu.mixed) if on_vfs and not gpu.mig_on else None,
         links=",".join(gpu.links) or None,
-        fabric=gpu.fabric,
+        fabric=gpu.fabric or None,
     )
 
 
