@@ -31,7 +31,7 @@ from vgpumgr.host.ledger.writer import Writer
 from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
-from vgpumgr.host.steps import reset_step, steps, vfs_step
+from vgpumgr.host.steps import params, reset_step, steps, vfs_step
 from vgpumgr.host.steps.guard import RemovalGuard
 from vgpumgr.host.steps.tool import Ended
 from vgpumgr.host.timing import Timing
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.model.libvirt_double import Vm
+    from vgpumgr.host.protocol import Step
     from vgpumgr.lab.driver.model import BoardSpec, Gpu, Vgpu
     from vgpumgr.lab.driver.upgrade import Upgrade
     from vgpumgr.lab.sysfs.nodes import Node
@@ -493,12 +494,19 @@ def writing_in_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Writer, "ready", ready)
         patch.setattr(steps, "started", lambda pid: blocked_write.Child(pid, 0))
-        patch.setattr(steps, "read_params", lambda _path, _step: "")
+        patch.setattr(params, "read_params", _read_params)
         patch.setattr(blocked_write, "is_alive", lambda child: child.pid in _hanging)
         patch.setattr(blocked_write, "MOMENT_S", 0)
         patch.setattr(vfs_step, "run_tool", _run_tool)
         patch.setattr(reset_step, "run_tool", _run_tool)
         yield
+
+
+def _read_params(path: str, step: Step) -> str:
+    """What stands for params.read_params, whose child reads a file that the machine does not show."""
+    machine = next(each for root, each in _at_root.items() if path.startswith(f"{root.rstrip('/')}/"))
+    found = machine.driver.find(step["uuid"] or step["parent"])
+    return "" if found is None else found[1].params
 
 
 def _run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: float) -> Ended:

@@ -66,7 +66,7 @@ def _asked(name, task, entry):
     own = any(entry[key] is not None for key in asking.WAYS_TO_ASK)
     given = {
         key: entry[key] if entry[key] is not None or (own and key in _OF_THE_WISH) else task[key]
-        for key in (*asking.WAYS_TO_ASK, *asking.OF_AMOUNTS, "compute", "only", "prefer")
+        for key in (*asking.WAYS_TO_ASK, *asking.OF_AMOUNTS, "compute", "only", "prefer", "param")
     }
     if all(given[key] is None for key in asking.WAYS_TO_ASK):
         raise UsageError(f"{name}: state present needs a profile or an amount", hint="for example profile: 4Q")

@@ -23,6 +23,7 @@ _ASKING = {
     "compute": {"type": "str", "choices": ["best-effort", "equal-share", "fixed-share"]},
     "only": {"type": "str", "choices": ["mig", "time-sliced"]},
     "prefer": {"type": "str", "choices": ["mig", "time-sliced"]},
+    "param": {"type": "str"},
 }
 _REPLACE = ["never", "if-other", "always"]
 

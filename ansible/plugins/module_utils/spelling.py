@@ -22,6 +22,7 @@ _VALUES = {
     "--compute": "compute",
     "--only": "only",
     "--prefer": "prefer",
+    "--param": "param",
     "--slot": "slot",
     "--on": "host",
     "--gpu-id": "gpu_id",

@@ -75,6 +75,9 @@ options:
     description: Prefer a GPU that is divided in this way.
     type: str
     choices: [mig, time-sliced]
+  param:
+    description: Plugin parameters of the vGPU, as in NVIDIA's C(vgpu_params), for example C(enable_uvm=1,frame_rate_limiter=0).
+    type: str
   state:
     description:
       - V(present) attaches a vGPU of the profile or amount to the slot.
@@ -161,6 +164,9 @@ options:
         description: As O(prefer).
         type: str
         choices: [mig, time-sliced]
+      param:
+        description: As O(param).
+        type: str
       state:
         description: As O(state).
         type: str

@@ -83,11 +83,15 @@ def test_too_much_waste_and_mig_fail_with_the_reason(plays: Plays) -> None:
 
 
 def test_an_entry_that_asks_itself_takes_no_amount_from_the_task(plays: Plays) -> None:
-    vms = [{"name": "vm01"}, {"name": "vm02", "profile": "4Q"}, {"name": "vm03", "gpu": 0.08, "compute": "best-effort"}]
+    vms = [
+        {"name": "vm01", "param": "enable_uvm=1"},
+        {"name": "vm02", "profile": "4Q"},
+        {"name": "vm03", "gpu": 0.08, "compute": "best-effort"},
+    ]
     wanted = {"gpu_memory": "4G", "series": "Q", "max_waste": 90, "vms": vms}
     ran = plays.task("vgpu", wanted)
     assert [(row["vm"], row["requested"]) for row in ran.rows] == [
-        ("vm01", "--gpu-memory 4G --series Q --max-waste 90"),
+        ("vm01", "--gpu-memory 4G --series Q --max-waste 90 --param enable_uvm=1"),
         ("vm02", "--profile 4Q"),
         ("vm03", "--gpu 0.08 --compute best-effort"),
     ]

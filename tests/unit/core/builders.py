@@ -262,6 +262,7 @@ def ask(
     slot: str = DEFAULT_SLOT,
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
+    param: str | None = None,
 ) -> targets.AttachRequest:
     return targets.AttachRequest(
         vm=vm_uuid(vm),
@@ -273,6 +274,7 @@ def ask(
         policy=asking_of.SAME_SIZE,
         replace=replace_it,
         gpus=gpus,
+        conditions=replace(NO_CONDITIONS, param=param),
     )
 
 
@@ -284,6 +286,7 @@ class AttachOptions(TypedDict, total=False):
     slot: str
     replace_it: bool
     gpus: tuple[str, ...] | None
+    param: str | None
     saved: domain_xml.SavedStates
 
 
@@ -302,10 +305,11 @@ def plan_attach(
     slot: str = DEFAULT_SLOT,
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
+    param: str | None = None,
     saved: domain_xml.SavedStates | None = None,
 ) -> Plan:
     view = view if saved is None else with_saved_states(view, saved, vm)
-    request = ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus)
+    request = ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus, param=param)
     return attach.plan_attach(view, replace(request, policy=view.policy))
 
 

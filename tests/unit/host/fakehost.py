@@ -381,6 +381,8 @@ def make_step(framework: str, *, vf: int = 0, **more: Any) -> dict[str, Any]:
         "placement_id": None,
         "mig": None,
         "expect": "empty",
+        "param": None,
+        "replaces": None,
         "runs": False,
         "listed": False,
         **more,
@@ -477,7 +479,15 @@ def make_modprobe_step(**more: Any) -> dict[str, Any]:
 def make_entry(framework: str, **more: Any) -> dict[str, Any]:
     """The ledger's entry of make_step's vGPU."""
     own = make_step(framework)
-    for key in ("verb", "mig", "expect", "runs", "listed"):  # the file leaves mig out where it is null
+    for key in (
+        "verb",
+        "mig",
+        "expect",
+        "param",
+        "replaces",
+        "runs",
+        "listed",
+    ):  # the file leaves mig out where it is null
         del own[key]
     return {**own, "boot": BOOT, "state": "made", **more}
 

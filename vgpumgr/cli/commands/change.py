@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @several.options
 @wishes.options
+@wishes.param_option
 @click.option(
     "--slot",
     default=DEFAULT_SLOT,

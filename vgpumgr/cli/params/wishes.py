@@ -42,6 +42,13 @@ _OPTIONS = (
     click.option("--only", type=click.Choice(["mig", "time-sliced"]), help="Only a GPU that is divided this way."),
     click.option("--prefer", type=click.Choice(["mig", "time-sliced"]), help="Prefer a GPU that is divided this way."),
 )
+param_option = click.option(
+    "--param",
+    metavar="NAME=0|1",
+    multiple=True,
+    callback=lambda _context, _option, given: ",".join(given) or None,
+    help="A plugin parameter of NVIDIA's (vgpu_params): enable_uvm=1, frame_rate_limiter=0. May be repeated.",
+)
 
 
 def options(command: Command) -> Command:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
-from vgpumgr.core.driver import profiles, scheduler
+from vgpumgr.core.driver import plugin_params, profiles, scheduler
 from vgpumgr.errors import BadName, UsageError
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ class Conditions:
     """What a vGPU must meet besides the wish. None: anything.
 
     `max_waste_pct`: how much of it may exceed what was asked, in percent; `compute`: the policy of its GPU's scheduler; `only`:
-    how the GPU is divided. `prefer` says the same as a preference.
+    how the GPU is divided. `prefer` says the same as a preference. `param`: its plugin parameters (plugin_params.py).
     """
 
     max_waste_pct: int | None = None
     compute: Policy | None = None
     only: Way | None = None
     prefer: Way | None = None
+    param: str | None = None
 
 
 NO_CONDITIONS: Final = Conditions()
@@ -91,19 +92,21 @@ def attributes(conditions: Conditions) -> dict[str, str]:
         "compute": conditions.compute,
         "only": conditions.only,
         "prefer": conditions.prefer,
+        "param": conditions.param,
     }
     return {key: str(value) for key, value in found.items() if value is not None}
 
 
 def split(asked: Mapping[str, str]) -> tuple[Conditions, dict[str, str]]:
     """A claim's attributes: the conditions among them, and the rest. Raises BadName."""
-    known = attributes(Conditions(max_waste_pct=0, compute=scheduler.BEST_EFFORT, only=MIG, prefer=MIG))
-    waste, compute, only, prefer = (asked.get(key) for key in known)
+    known = attributes(Conditions(max_waste_pct=0, compute=scheduler.BEST_EFFORT, only=MIG, prefer=MIG, param=""))
+    waste, compute, only, prefer, param = (asked.get(key) for key in known)
     conditions = Conditions(
         max_waste_pct=None if waste is None else parse_percent(waste, what="max_waste"),
         compute=next((one for one in scheduler.POLICIES if one == compute), None),
         only=next((one for one in WAYS if one == only), None),
         prefer=next((one for one in WAYS if one == prefer), None),
+        param=None if param is None else plugin_params.known(param),
     )
     read = attributes(conditions)
     return conditions, {key: value for key, value in asked.items() if key not in read}
@@ -115,6 +118,14 @@ def parse_percent(text: str, *, what: str = "it") -> int:
     if not (number.isascii() and number.isdecimal() and len(number) <= 3 and int(number) <= 100):
         raise BadName(f"{what} is {text[:40]!r}, not a percentage from 0 to 100", hint="for example 10")
     return int(number)
+
+
+def parse_param(text: str, *, what: str) -> str:
+    """Plugin parameters in their canonical form. Raises BadName; `what` is what the person calls them."""
+    try:
+        return plugin_params.parse(text)
+    except BadName as error:
+        raise BadName(f"{what}: {error.message}", hint=error.hint) from error
 
 
 WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
@@ -140,11 +151,13 @@ def read(given: Mapping[str, str | bool | None], *, about: str, spelt: Callable[
     if "only" in asked and "prefer" in asked:
         raise UsageError(f"{spelt('only')} and {spelt('prefer')} cannot be combined", hint="give one of them")
     waste = asked.get("max_waste")
+    param = asked.get("param")
     conditions = Conditions(
         max_waste_pct=None if waste is None else parse_percent(waste, what=spelt("max_waste")),
         compute=_choice(asked, "compute", scheduler.POLICIES, spelt),
         only=_choice(asked, "only", WAYS, spelt),
         prefer=_choice(asked, "prefer", WAYS, spelt),
+        param=None if param is None else parse_param(param, what=spelt("param")),
     )
     series = _choice(asked, "series", profiles.SERIES, spelt)
     try:

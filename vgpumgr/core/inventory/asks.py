@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from vgpumgr.core.driver import profiles, scheduler
+from vgpumgr.core.driver import plugin_params, profiles, scheduler
 from vgpumgr.core.driver.asking import AMOUNTS, OF_AMOUNTS, PLACEMENTS, SAME_SIZE, WAYS, WAYS_TO_ASK
 from vgpumgr.core.driver.profiles import MOST_FGPU, SERIES, ByFgpu, ByMemory, ByMigProfile, ByProfile, ByShare
 from vgpumgr.core.inventory import reading
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
 
-OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable")
+OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable", "param")
 _KEYS = (*WAYS_TO_ASK, *OPTIONS)
 _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
@@ -41,6 +41,7 @@ class _Options(TypedDict):
     compute: Policy | None
     max_waste_pct: int | None
     usable: bool | None
+    param: str | None
 
 
 def read_vms(value: Value, report: Report) -> dict[VmName, VmDeclaration]:
@@ -168,7 +169,17 @@ def _read_options(slot: Slot, table: Table, report: Report) -> _Options:
         compute=choice("compute", scheduler.POLICIES),
         max_waste_pct=reading.read_whole(waste.value, "max_waste", report, low=0, high=100) if waste else None,
         usable=reading.read_switch(usable.value, "usable", report) if usable else None,
+        param=_read_param(table["param"].value, report) if "param" in table else None,
     )
+
+
+def _read_param(value: Value, report: Report) -> str | None:
+    text = reading.read_text(value, "param", report, example="enable_uvm=1")
+    try:
+        return None if text is None else plugin_params.parse(text)
+    except BadName as error:
+        report.problem(value.where, f"param: {error.message}", error.hint)
+        return None
 
 
 def read_policy(value: Value, what: str, report: Report) -> Placement | None:

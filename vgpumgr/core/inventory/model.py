@@ -32,7 +32,7 @@ class SlotDeclaration:
     """What one slot of a VM asks for. The options restrict its placement; None if the declaration does not set them.
 
     `policy` overrides the host's. `prefer` and `only` are mig or time-sliced; `compute` is a scheduler policy that the VM
-    needs; `max_waste_pct` is how much of the vGPU may exceed the request, in percent.
+    needs; `max_waste_pct` is how much of the vGPU may exceed the request, in percent; `param`: its plugin parameters.
     """
 
     slot: Slot
@@ -45,11 +45,18 @@ class SlotDeclaration:
     compute: Policy | None = None
     max_waste_pct: int | None = None
     usable: bool | None = None
+    param: str | None = None
 
     @property
     def conditions(self) -> Conditions:
         """What its vGPU must meet besides the wish."""
-        return Conditions(max_waste_pct=self.max_waste_pct, compute=self.compute, only=self.only, prefer=self.prefer)
+        return Conditions(
+            max_waste_pct=self.max_waste_pct,
+            compute=self.compute,
+            only=self.only,
+            prefer=self.prefer,
+            param=self.param,
+        )
 
     @property
     def asked(self) -> str:

@@ -260,7 +260,16 @@ def _attach_steps(
         steps.append(plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=target))
     elif expect is not None:
         steps += _instance_steps(view, target) if expect == plan_steps.EMPTY else ()
-        steps.append(plan_steps.CreateVgpu(host=view.snapshot.host, vgpu=target, expect=expect, runs=domain.active))
+        steps.append(
+            plan_steps.CreateVgpu(
+                host=view.snapshot.host,
+                vgpu=target,
+                expect=expect,
+                param=request.conditions.param,
+                replaces=_before(view, domain, request.slot, target),
+                runs=domain.active,
+            )
+        )
     steps += [
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
         for device in wrong
@@ -279,6 +288,14 @@ def _attach_steps(
     if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
         steps.append(plugged)
     return steps
+
+
+def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
+    """The generation that a new vGPU comes after; None if the slot had none."""
+    claim = domain.claim(slot)
+    known = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
+    known += [] if claim is None else [claim.generation]
+    return max((each for each in known if each < target.generation), default=None)
 
 
 def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.InstanceStep, ...]:

@@ -87,12 +87,15 @@ class CreateVgpu:
     """`expect` is `empty`, or `same` if the hardware exists and only the ledger must be set to made.
 
     `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
+    `param`: the plugin parameters that were asked for. `replaces`: the generation of the slot's vGPU whose other parameters it keeps.
     """
 
     host: HostName
     vgpu: VgpuSpec
     expect: Literal["empty", "same"]
     again: bool = False
+    param: str | None = None
+    replaces: int | None = None
     runs: bool = field(default=False, compare=False)
 
     verb = "create_vgpu"

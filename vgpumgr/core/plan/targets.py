@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command, virsh
-from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver import asking, plugin_params, profiles
 from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, SAME_SIZE
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.mig import MigPlace
@@ -100,6 +100,9 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
     waste, limit = claim.grant.waste_pct if claim.grant is not None else 0, conditions.max_waste_pct
     if limit is not None and waste > limit:
         return f"{waste:g} % of it waste, of at most {limit} %"
+    without = plugin_params.missing(conditions.param, claim.conditions.param)
+    if without is not None:
+        return f"without {without}"
     mig_backed = profiles.parse_type_name(claim.binding.type_name).slices is not None
     if conditions.only is None or (conditions.only == MIG) == mig_backed:
         return None
@@ -257,6 +260,8 @@ def _kept_entry(
 
 def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: LedgerEntry) -> bool:
     """Whether an entry's type serves the wish: by its claim if that has the same wish."""
+    if claim is not None and plugin_params.missing(request.conditions.param, claim.conditions.param) is not None:
+        return False  # a vGPU gets its parameters when it is made, and a claim in another spelling says which
     same = claim if claim is not None and profiles.same_wish(claim.wish, request.wish) else None
     if same is not None and _unmet(view, same, request.conditions) is not None:
         return False

@@ -33,7 +33,8 @@ from ..protocol import (
 from ..refusal import Refusal, errno_name, reason
 
 STATES = (PLANNED, MADE, LEAVING)
-PARAMS = "vgpu_params"  # in an entry whose vGPU was moved out: its plugin parameters, until they are written back
+PARAMS = "vgpu_params"  # in an entry or a freed row: the vGPU's plugin parameters, as they were last written or read
+UNWRITTEN = "vgpu_params_unwritten"  # in an entry: the driver refused them
 _MOST_FREED = 500  # the newest ones; older ones are forgotten
 _ROOM = 128 * 1024  # the space that must be free: a ledger of a hundred entries, and as many freed ones as it can hold
 
@@ -135,11 +136,18 @@ class Ledger(NamedTuple):
     def with_blocked_writes(self, records: Tuple[Record, ...]) -> "Ledger":
         return self._replace(blocked_writes=records)
 
-    def with_freed(self, key: Tuple[str, str, int]) -> "Ledger":
-        """The ledger with this vGPU recorded as freed: the newest of all that were."""
+    def with_freed(self, key: Tuple[str, str, int], params: str = "") -> "Ledger":
+        """The ledger with this vGPU recorded as freed: the newest of all that were. `params`: what its successor keeps."""
         vm_uuid, slot, generation = key
-        row = {"vm_uuid": vm_uuid, "slot": slot, "generation": generation}
+        row: Record = {"vm_uuid": vm_uuid, "slot": slot, "generation": generation}
+        if params:
+            row[PARAMS] = params
         return self._replace(freed=(*self.without_freed(key).freed, row)[-_MOST_FREED:])
+
+    def params_of(self, key: Tuple[str, str, int]) -> str:
+        """The plugin parameters that a vGPU had, as far as they are known: empty if none are."""
+        rows = [row for row in (*self.entries, *self.freed) if identity(row) == key]
+        return next((row[PARAMS] for row in rows if isinstance(row.get(PARAMS), str)), "")
 
     def without_freed(self, key: Tuple[str, str, int]) -> "Ledger":
         """The ledger without this vGPU among the freed ones: it is re-created."""

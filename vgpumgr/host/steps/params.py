@@ -1,6 +1,7 @@
-"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like), kept across re-creation.
+"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like): asked for, and kept.
 
-The driver keeps them in memory for that one vGPU, and they are lost with it. While the vGPU's VM starts or stops, reading
+The driver keeps them in memory for that one vGPU, and they are lost with it. The ledger keeps them for it, and for the vGPU that
+replaces it. While the vGPU's VM starts or stops, reading
 them blocks, takes no signals, and holds up all other vGPU work of the host. So a child with a deadline reads them, and only
 from a vGPU that nothing can hold (guard.py). A write stores all but its last byte, whatever that is, at most 1023 (NVIDIA's
 open kernel part 525.85.07, nvidia-vgpu-vfio.c: vgpu_params_show, vgpu_params_store).
@@ -10,17 +11,93 @@ import errno
 import os
 import select
 import time
-from typing import Optional
+from typing import Dict, Optional, cast
 
+from ..files import Root
+from ..ledger.ledger import UNWRITTEN, Ledger, entry_fact, identity
 from ..ledger.writer import keep_only
-from ..protocol import NOT_YET, Step
-from ..refusal import Refusal, errno_name
+from ..protocol import NOT_YET, SYSFS_REFUSED, Step
+from ..refusal import Refusal, errno_name, reason
+from .guard import RemovalGuard
+from .hardware import file_of, hardware_for, is_what_step_means
 
 FILE = "vgpu_params"
 READ_S = 3.0
 _NONE = (errno.ENOENT, errno.ENXIO, errno.EOPNOTSUPP, errno.ENODEV)  # no such file: an older branch, or no vGPU
 _MOST = 4096
 _OK = 0
+_PLACEMENT = "vgpu-placement-id"  # a place on one GPU, which means nothing on another
+
+
+class KeptParams:
+    """What is known of the parameters of this host's vGPUs: by the ledger, or by the driver of one that nothing holds."""
+
+    def __init__(self, root: Root, guard: RemovalGuard) -> None:
+        self._root = root
+        self._guard = guard
+
+    def of_new(self, ledger: Ledger, step: Step) -> str:
+        """Those that a vGPU gets: what it had, or what the one that it replaces has; what is asked for goes before both."""
+        return merged(ledger.params_of(identity(step)) or self._of_replaced(ledger, step), step["param"] or "")
+
+    def of_idle(self, ledger: Ledger, step: Step) -> str:
+        """Those of a vGPU that nothing holds. Raises Refusal if they cannot be read."""
+        path = file_of(step, FILE)
+        try:
+            found = read_params(self._root.path(path), step)
+        except OSError as error:
+            message = "{}: {}; a vGPU is not moved if its parameters cannot be kept".format(path, reason(error))
+            raise Refusal(
+                SYSFS_REFUSED, message, path=path, errno=errno_name(error.errno or 0), read_back=None
+            ) from error
+        unwritten = any(identity(each) == identity(step) and each.get(UNWRITTEN) for each in ledger.entries)
+        return merged(ledger.params_of(identity(step)), found) if unwritten else found
+
+    def of_leaving(self, ledger: Ledger, step: Step) -> str:
+        """Those of a vGPU that is removed for good: the ones known by the ledger, where the driver refuses to say."""
+        try:
+            return self.of_idle(ledger, step)
+        except Refusal as refusal:
+            if refusal.kind != SYSFS_REFUSED:
+                raise
+            return ledger.params_of(identity(step))
+
+    def _of_replaced(self, ledger: Ledger, step: Step) -> str:
+        if step["replaces"] is None:
+            return ""
+        key = (step["vm_uuid"], step["slot"], step["replaces"])
+        entry = next((each for each in ledger.entries if identity(each) == key), None)
+        replaced = None if entry is None else cast("Step", {**step, **entry_fact(entry)})
+        if replaced is None or not self._is_idle(replaced):
+            return _elsewhere(ledger.params_of(key))
+        return _elsewhere(self.of_idle(ledger, replaced))
+
+    def _is_idle(self, step: Step) -> bool:
+        """Whether a vGPU is there, and nothing can hold it: of any other one nothing is read."""
+        try:
+            found = hardware_for(self._root, step).find()
+            if found is None or not is_what_step_means(found, step):
+                return False
+            self._guard.refuse_by_now(step, found)
+        except (OSError, ValueError, Refusal):  # whoever removes it says so
+            return False
+        return True
+
+
+def merged(before: str, over: str) -> str:
+    """Both, in their order; of a parameter that both have, what the second one says."""
+    if not before or not over:
+        return before or over
+    pairs: Dict[str, str] = {}
+    for pair in (*before.split(","), *over.split(",")):
+        name = pair.partition("=")[0].strip()
+        if name:
+            pairs[name] = pair.strip()
+    return ",".join(pairs.values())
+
+
+def _elsewhere(params: str) -> str:
+    return ",".join(pair for pair in params.split(",") if pair.partition("=")[0].strip() != _PLACEMENT)
 
 
 def text_for(params: str) -> bytes:

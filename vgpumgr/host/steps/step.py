@@ -14,6 +14,7 @@ from .mig_steps import PLACE
 _EXPECTATIONS = {CREATE_VGPU: (EMPTY, SAME), DESTROY_VGPU: (PRESENT, ABSENT), EVACUATE_VGPU: (PRESENT,)}
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _SLOT = r"[A-Za-z0-9_-]{1,16}"
+_PARAM = r"[a-z_]{1,40}=[01](,[a-z_]{1,40}=[01]){0,9}"
 
 _CHECKS: Checks = {
     "verb": (is_text, "a text"),
@@ -31,6 +32,8 @@ _CHECKS: Checks = {
     "placement_id": (or_null(is_count), "a number or null"),
     "mig": (or_null(is_object), "an object or null"),
     "expect": (is_text, "a text"),
+    "param": (or_null(matches(_PARAM)), "plugin parameters, each 0 or 1, or null"),
+    "replaces": (or_null(is_count), "a number or null"),
     "runs": (is_flag, "true or false"),
     "listed": (is_flag, "true or false"),
 }

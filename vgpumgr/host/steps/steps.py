@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 from ..facts.boot import boot_id
 from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger, record_of, started
-from ..ledger.ledger import PARAMS, Ledger, identity, write_ledger
+from ..ledger.ledger import PARAMS, UNWRITTEN, Entry, Ledger, identity, write_ledger
 from ..ledger.writer import Writer, Writing
 from ..protocol import (
     DEADLINE,
@@ -28,7 +28,7 @@ from ..protocol import (
     Step,
     VgpuFact,
 )
-from ..refusal import Refusal, errno_name, reason
+from ..refusal import Refusal, reason
 from .guard import RemovalGuard
 from .hardware import (
     Absent,
@@ -43,7 +43,7 @@ from .hardware import (
 )
 from .meant_instance import Meant, MeantInstances
 from .params import FILE as PARAMS_FILE
-from .params import read_params, text_for
+from .params import KeptParams, text_for
 from .placing import FILE, elsewhere, place_text, where_it_lies
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import entry_of
@@ -79,6 +79,7 @@ class VgpuSteps:
         self._root = root
         self._guard = guard
         self._instances = instances
+        self._params = KeptParams(root, guard)
         self._writer = Writer(write)
         self._at = at
 
@@ -100,8 +101,9 @@ class VgpuSteps:
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
         meant = self._instances.find(ledger, step, room=True)
+        params = self._params.of_new(ledger, step)
         with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
-            self._enter(begun.ledger, step, PLANNED)
+            self._enter(begun.ledger, step, PLANNED, params)
             self._at("planned")
             outcome = self._write(step, begun, deadline_s)
         if not is_what_step_means(outcome.found, step):
@@ -111,7 +113,7 @@ class VgpuSteps:
         self._refuse_elsewhere(ledger, step, outcome.found, meant, deadline_s)
         notes = [_unread(step, outcome.found), self._move(step, outcome.found, deadline_s)]
         with _after_write():
-            notes.append(self._made(ledger, step, deadline_s))
+            notes.append(self._made(ledger, step, deadline_s, params))
         self._at("made")
         if outcome.refused:
             notes.append("the write failed with {}, yet the vGPU exists".format(outcome.refused))
@@ -143,6 +145,7 @@ class VgpuSteps:
     def _entered(self, ledger: Ledger, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
         """Enter an existing vGPU as made; one whose creation was broken off is moved to its place before, unless it may be in use."""
         notes: List[Optional[str]] = []
+        params = ledger.params_of(identity(step))
         if found is not None and any(
             identity(each) == identity(step) and each["state"] == PLANNED for each in ledger.entries
         ):
@@ -152,7 +155,9 @@ class VgpuSteps:
                 notes.append(self._move(step, found, deadline_s))
             except Refusal as refusal:
                 notes.append(where_it_lies(step, found, refusal.message))
-        return _joined([*notes, self._made(ledger, step, deadline_s)])
+            return _joined([*notes, self._made(ledger, step, deadline_s, params)])
+        self._enter(ledger, step, MADE, params)
+        return None
 
     def _move(self, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
         """Move what was created to the place that the step names. A note if it lies elsewhere then: the driver decides."""
@@ -187,8 +192,9 @@ class VgpuSteps:
         if found is None or not is_what_step_means(found, step):
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
         self._guard.refuse(step, found)
+        params = self._params.of_leaving(ledger, step)
         with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
-            self._enter(begun.ledger, step, LEAVING)
+            self._enter(begun.ledger, step, LEAVING, params)
             self._at("leaving")
             self._refuse_held_by_now(step, found, ledger)
             outcome = self._write(step, begun, deadline_s)
@@ -197,7 +203,7 @@ class VgpuSteps:
                 write_ledger(self._root, ledger)
             raise _refused(begun.path, outcome)
         with _after_write():
-            self._take_out(ledger, step)
+            self._take_out(ledger, step, params)
         self._at("out")
         return answer(note=_yet_gone(outcome))
 
@@ -231,43 +237,25 @@ class VgpuSteps:
 
     def _with_params(self, ledger: Ledger, step: Step) -> Ledger:
         """The ledger with the vGPU's parameters in its entry, which keeps them until the vGPU is back."""
-        path = file_of(step, PARAMS_FILE)
-        try:
-            params = read_params(self._root.path(path), step)
-        except OSError as error:
-            message = "{}: {}; a vGPU is not moved if its parameters cannot be kept".format(path, reason(error))
-            raise Refusal(
-                SYSFS_REFUSED, message, path=path, errno=errno_name(error.errno or 0), read_back=None
-            ) from error
-        if not params:
-            return ledger
-        entries = ({**each, PARAMS: params} if identity(each) == identity(step) else each for each in ledger.entries)
+        params = self._params.of_idle(ledger, step)
+        entries = (_with(each, params) if identity(each) == identity(step) else each for each in ledger.entries)
         return ledger.with_entries(tuple(entries))
 
-    def _made(self, ledger: Ledger, step: Step, deadline_s: float) -> Optional[str]:
-        """Write back the parameters that the vGPU had before it was moved, then set its entry to made; return a note."""
-        kept = [each.get(PARAMS) for each in ledger.entries if identity(each) == identity(step)]
-        params = kept[0] if kept and isinstance(kept[0], str) else None
-        note = None
-        if params is not None:
-            path = file_of(step, PARAMS_FILE)
+    def _made(self, ledger: Ledger, step: Step, deadline_s: float, params: str) -> Optional[str]:
+        """Give a new vGPU its parameters, then set its entry to made; return a note if the driver refused them."""
+        refused, path = None, file_of(step, PARAMS_FILE)
+        if params:
             with self._writer.ready(self._root.path(path), text_for(params)) as writing:
                 try:
                     refused = writing.run(deadline_s)
                 except TimeoutError:
                     refused = "no answer"
-            if refused is not None:
-                note = "{} of {} slot {} could not be written back ({}): {}".format(
-                    path, step["vm_name"], step["slot"], refused, params
-                )
-            else:
-                entries = (
-                    {key: each[key] for key in each if key != PARAMS} if identity(each) == identity(step) else each
-                    for each in ledger.entries
-                )
-                ledger = ledger.with_entries(tuple(entries))
-        self._enter(ledger, step, MADE)
-        return note
+        self._enter(ledger, step, MADE, params, unwritten=refused is not None)
+        if refused is None:
+            return None
+        return "{} of {} slot {} could not be written ({}): {}".format(
+            path, step["vm_name"], step["slot"], refused, params
+        )
 
     def _find(self, step: Step) -> Optional[VgpuFact]:
         try:
@@ -324,7 +312,9 @@ class VgpuSteps:
             raise Refusal(INTERNAL, "/proc/sys/kernel/random/boot_id cannot be read")
         return boot
 
-    def _enter(self, ledger: Ledger, step: Step, state: EntryState) -> None:
+    def _enter(
+        self, ledger: Ledger, step: Step, state: EntryState, params: str = "", *, unwritten: bool = False
+    ) -> None:
         """Write the step's entry to disk in this state, replacing what it supersedes."""
         entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
@@ -332,19 +322,27 @@ class VgpuSteps:
         known = ledger.without_freed(identity(step))
         for each in ledger.entries:
             if identity(each) == identity(step):
-                entries.append({**each, **entry})  # keys that a later version added are kept
+                entries.append(
+                    _with({**each, **entry}, params, unwritten=unwritten)
+                )  # keys of a later version are kept
                 placed = True
             elif superseded(each, step):
                 known = known.with_freed(identity(each))
             else:
                 entries.append(each)
         if not placed:
-            entries.append(entry)
+            entries.append(_with(entry, params, unwritten=unwritten))
         write_ledger(self._root, known.with_entries(tuple(entries)))
 
-    def _take_out(self, ledger: Ledger, step: Step) -> None:
+    def _take_out(self, ledger: Ledger, step: Step, params: str = "") -> None:
         left = tuple(each for each in ledger.entries if identity(each) != identity(step))
-        write_ledger(self._root, ledger.with_entries(left).with_freed(identity(step)))
+        write_ledger(self._root, ledger.with_entries(left).with_freed(identity(step), params))
+
+
+def _with(entry: Entry, params: str, *, unwritten: bool = False) -> Entry:
+    """An entry with the vGPU's plugin parameters; `unwritten`: the driver does not have them."""
+    kept = {key: entry[key] for key in entry if key not in (PARAMS, UNWRITTEN)}
+    return {**kept, **({PARAMS: params} if params else {}), **({UNWRITTEN: True} if params and unwritten else {})}
 
 
 @contextmanager

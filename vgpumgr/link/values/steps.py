@@ -65,6 +65,8 @@ def _vgpu(step: steps.VgpuStep) -> protocol.Step:
         "placement_id": vgpu.placement_id,
         "mig": _mig_place(vgpu.mig),
         "expect": _expect(step),
+        "param": step.param if isinstance(step, steps.CreateVgpu) else None,
+        "replaces": step.replaces if isinstance(step, steps.CreateVgpu) else None,
         "runs": False if isinstance(step, steps.EnterVgpu) else step.runs,
         "listed": step.listed if isinstance(step, steps.DestroyVgpu | steps.EvacuateVgpu) else False,
     }

@@ -137,7 +137,7 @@ def offered(answered: Callable[..., list[str]]) -> Offered:
         ("vgpumgr detach w", ["web01"]),
         ("vgpumgr attach vm02 vm", ["vm03"]),
         ("vgpumgr attach vm02 web01 --slot ", ["vgpu0", "big"]),
-        ("vgpumgr attach --par", ["--partial"]),
+        ("vgpumgr attach --par", ["--partial", "--param"]),
         ("vgpumgr list ", ["vm02", "vm03", "web01", "kvm01", "kvm02", "rack1"]),
         ("vgpumgr list kvm01 k", ["kvm02"]),
         ("vgpumgr units ", ["kvm01", "kvm02", "rack1"]),

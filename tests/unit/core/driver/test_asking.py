@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver import asking, plugin_params, profiles
 from vgpumgr.core.driver.asking import Conditions
 from vgpumgr.errors import BadName, UsageError, VgpumgrError
 
@@ -33,6 +35,18 @@ def test_conditions_stand_beside_the_wish() -> None:
     assert asking.describe(wish, conditions) == "--gpu 0.2 --max-waste 10 --compute fixed-share --only time-sliced"
 
 
+@given(st.lists(st.tuples(st.sampled_from(plugin_params.NAMES), st.sampled_from("01")), unique_by=lambda pair: pair[0]))
+def test_plugin_parameters_are_the_same_in_any_order_and_in_a_claim(pairs: list[tuple[str, str]]) -> None:
+    written = [f" {name} = {value}" for name, value in pairs]
+    if not written:
+        return
+    wish, conditions = read(profile="4Q", param=",".join(written))
+    assert read(profile="4Q", param=",".join(reversed(written))) == (wish, conditions)
+    assert asking.split(asking.attributes(conditions)) == (conditions, {})
+    assert conditions.param is not None
+    assert sorted(conditions.param.split(",")) == sorted(text.replace(" ", "") for text in written)
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
@@ -47,6 +61,14 @@ def test_conditions_stand_beside_the_wish() -> None:
         ({"gpu": "2"}, BadName, "--gpu must be a number above 0 and at most 1, found '2'"),
         ({"profile": "4X"}, BadName, "--profile: not a profile: '4X'"),
         ({"mig_profile": "2g"}, BadName, "--mig-profile is not a MIG profile: '2g'"),
+        ({"gpu": "1", "param": "uvm=1"}, BadName, "--param: 'uvm' is no plugin parameter"),
+        ({"gpu": "1", "param": "enable_uvm"}, BadName, "--param: enable_uvm is '', which is neither 0 nor 1"),
+        ({"gpu": "1", "param": "enable_uvm=1,enable_uvm=0"}, BadName, "--param: enable_uvm is both 0 and 1"),
+        (
+            {"gpu": "1", "param": "vgpu-placement-id=3"},
+            BadName,
+            "--param: vgpu-placement-id is not asked for: vgpumgr places the vGPU",
+        ),
         ({"gpu": "1", "max_waste": "101"}, BadName, "--max-waste is '101', not a percentage from 0 to 100"),
     ],
 )
@@ -60,6 +82,8 @@ def test_what_cannot_be_asked_is_named(
 
 def test_a_condition_of_a_later_version_stays_with_the_wish() -> None:
     """So the claim is left as it is."""
-    conditions, rest = asking.split({"gpu": "0.5", "max_waste": "20", "compute": "by-the-hour", "rack": "7"})
+    conditions, rest = asking.split(
+        {"gpu": "0.5", "max_waste": "20", "compute": "by-the-hour", "rack": "7", "param": "x=2"}
+    )
     assert conditions == Conditions(max_waste_pct=20)
     assert isinstance(profiles.from_attributes(rest), profiles.ByOther)

@@ -82,6 +82,7 @@ CLAIM = st.builds(
     conditions=st.builds(
         asking.Conditions,
         max_waste_pct=st.none() | st.integers(0, 100),
+        param=st.none() | st.sampled_from(["enable_uvm=1", "disable_vnc=1,frame_rate_limiter=0"]),
         compute=st.none() | st.sampled_from(scheduler.POLICIES),
         only=st.none() | st.sampled_from(asking.WAYS),
         prefer=st.none() | st.sampled_from(asking.WAYS),

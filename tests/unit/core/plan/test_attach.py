@@ -101,6 +101,39 @@ def test_replace_makes_the_new_vgpu_first_and_frees_the_old_one_last(framework: 
     assert not builders.plan_attach(end, profile="8Q").changed
 
 
+UVM = "enable_uvm=1"
+
+
+@EVERY_FRAMEWORK
+def test_plugin_parameters_are_a_part_of_what_is_asked(framework: FrameworkName) -> None:
+    """They are given to a vGPU when it is made, also when it is made again; less is what the slot has."""
+    view = builders.host_of(framework)
+    assert builders.created(builders.plan_attach(view, param=UVM)).param == UVM
+    end = converged(view, param=UVM)
+    assert builders.created(builders.plan_attach(builders.rebooted(end), param=UVM)).param == UVM
+    assert builders.destroyed(builders.plan_attach(end)) == 0
+
+
+@pytest.mark.parametrize("profile", ["4Q", "A40-4Q"])
+def test_others_than_the_slot_has_are_a_conflict_and_a_replacement_gets_them_and_keeps_the_rest(profile: str) -> None:
+    view = builders.attached(builders.host())
+    if profile == "4Q":
+        error = refused(view, errors.ConflictingClaim, param=UVM)
+        assert error.message == "vm01 slot vgpu0 has A40-4Q on 0000:41:00.4 of GPU 0000:41:00.0, without enable_uvm=1"
+        assert f"--profile 4Q --param {UVM} --replace" in str(error.hint)
+    step = builders.created(builders.plan_attach(view, profile=profile, param=UVM, replace_it=True))
+    assert (step.param, step.replaces, step.vgpu.generation) == (UVM, 1, 2)
+    converged(view, profile=profile, param=UVM, replace_it=True)
+
+
+def test_a_slot_that_had_none_keeps_nothing_and_one_in_place_keeps_the_ones_before() -> None:
+    assert builders.created(builders.plan_attach(builders.host())).replaces is None
+    view = builders.attached(builders.host_of(MDEV_VF, gpus=1))
+    assert builders.created(builders.plan_attach(view, profile="8Q", replace_it=True)).replaces == 1
+    freed = simulate.apply(view, builders.plan_detach(view).steps)
+    assert builders.created(builders.plan_attach(freed)).replaces is None
+
+
 @EVERY_FRAMEWORK
 def test_where_only_the_old_vgpu_is_in_the_way_it_goes_first_and_the_new_one_takes_its_place(
     framework: FrameworkName,

@@ -82,7 +82,7 @@ def test_its_parameters_come_back_with_it_to_the_last_character(tmp_path: Path, 
     assert host.entries()[0]["vgpu_params"] == text
     assert asker.execute(make_step(framework))["ok"]["note"] is None
     assert host.params(device).read_bytes() == text.encode("latin-1") + b"\n"
-    assert host.entries() == [make_entry(framework, later="kept")]
+    assert host.entries() == [make_entry(framework, later="kept", vgpu_params=text)]
 
 
 @each_hardware
@@ -103,22 +103,28 @@ def test_they_survive_a_kill_between_out_and_back(tmp_path: Path, framework: str
     answer = again.execute({**step, "expect": "same"})
     assert answer["ok"]["note"] is None
     assert host.params(device).read_text() == "enable_uvm=1\n"
-    assert host.entries() == [make_entry(framework, later="kept")]
+    assert host.entries() == [make_entry(framework, later="kept", vgpu_params="enable_uvm=1")]
 
 
 def test_parameters_that_are_refused_are_told_and_kept_for_the_next_time(tmp_path: Path) -> None:
-    host, _ = with_params(tmp_path, MDEV_VF, "enable_uvm=1")
+    host, device = with_params(tmp_path, MDEV_VF, "enable_uvm=1")
+    refused = ["vgpu_params"]
 
     def write(path: str, data: bytes) -> None:
-        if path.endswith("vgpu_params"):
+        if path.rpartition("/")[2] in refused:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         host.driver_write(path, data)
 
     asker = locked(host, write=write)
     asker.execute(make_evacuate(MDEV_VF))
     note = asker.execute(make_step(MDEV_VF))["ok"]["note"]
-    assert "could not be written back (EPERM): enable_uvm=1" in note
+    assert "could not be written (EPERM): enable_uvm=1" in note
     assert host.entries()[0]["vgpu_params"] == "enable_uvm=1"
+    refused.clear()
+    asker.execute(make_evacuate(MDEV_VF))
+    asker.execute(make_step(MDEV_VF))
+    assert host.params(device).read_text() == "enable_uvm=1\n"
+    assert "vgpu_params_unwritten" not in host.entries()[0]
 
 
 def test_a_read_that_does_not_return_is_no_reason_to_hang_and_nothing_is_moved(
