@@ -67,11 +67,12 @@ import os, sys, threading
 from vgpumgr import errors
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.wiring import build_context
+from vgpumgr.core.model import claims
 
 def write(link, vm, begun):
     try:
         while True:
-            link.set_metadata(vm, None, key="none", uri="urn:none")
+            link.set_metadata(vm, None, key=claims.KEY, uri=claims.NAMESPACE)
             begun.set()
     except errors.HostError:
         pass
@@ -83,7 +84,7 @@ for _ in range(8):
     link.lock(by="me", wait_s=10)
     writers = [threading.Thread(target=write, args=(link, vm, begun)) for _ in range(4)]
     [writer.start() for writer in writers]
-    assert begun.wait(120)
+    assert begun.wait(30)
     link.close()
     [writer.join(120) for writer in writers]
     assert not any(writer.is_alive() for writer in writers)
