@@ -16,7 +16,10 @@ from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.tasks import Replace
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.asking import Conditions
+    from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
+    from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
@@ -67,7 +70,8 @@ def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot
     """
     domain = plans.find_domain(view, task.uuid)
     slot = tasks.declaration(declared, task.vm, task.slot)
-    if slot is not None and not _agree(slot, task):
+    wish = _as_known(task, slot, domain.claim(task.slot))
+    if slot is not None and not _agree(slot, wish, task.conditions):
         raise errors.ConflictingClaim(
             f"{task.vm} slot {task.slot} is declared with {slot.asked} ({slot.where})",
             hint="change the inventory, or use another slot",
@@ -75,7 +79,7 @@ def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot
     request = targets.AttachRequest(
         vm=task.uuid,
         slot=task.slot,
-        wish=task.wish,
+        wish=wish,
         origin=claims.ATTACH if slot is None else claims.INVENTORY,
         by=author.by,
         at=author.at,
@@ -90,9 +94,21 @@ def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot
     return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, task, request)))
 
 
-def _agree(slot: SlotDeclaration, task: AttachSlot) -> bool:
+def _as_known(task: AttachSlot, slot: SlotDeclaration | None, claim: Claim | None) -> Wish:
+    """The wish as the declaration or the claim spells it, where both mean the same type: 4Q is A40-4Q on an A40."""
+    asked = task.wish.profile if isinstance(task.wish, profiles.ByProfile) else None
+    for known in (slot and slot.wish, claim and claim.wish):
+        if asked is None or not isinstance(known, profiles.ByProfile) or known.profile.short != asked.short:
+            continue
+        has = claim is not None and claim.binding.type_name == f"{asked.board}-{asked.short}"
+        if asked.board is None or (known.profile.board is None and has):
+            return known
+    return task.wish
+
+
+def _agree(slot: SlotDeclaration, wish: Wish, conditions: Conditions) -> bool:
     """Whether a declaration is what the user asks, who may leave its conditions out."""
-    return profiles.same_wish(slot.wish, task.wish) and task.conditions in (NO_CONDITIONS, slot.conditions)
+    return profiles.same_wish(slot.wish, wish) and conditions in (NO_CONDITIONS, slot.conditions)
 
 
 def _replaces(view: HostView, domain: Domain, task: AttachSlot, request: targets.AttachRequest) -> bool:

@@ -114,6 +114,25 @@ def test_the_inventory_stands_above_a_wish_and_the_same_wish_carries_it_out() ->
     assert not host_plan.plan_host(after, declares(vm01="4Q"), RUN).changed
 
 
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("asked", ["4Q", "A40-4Q", "NVIDIA A40-4Q"])
+@pytest.mark.parametrize("had", ["4Q", "A40-4Q"])
+def test_two_spellings_of_one_type_are_one_wish(had: str, asked: str, *, declared: bool) -> None:
+    """What the slot has or is declared with stays, in the spelling that it has there."""
+    known = declares(vm01=had) if declared else declares()
+    _, view = host_plan.plan_tasks(builders.host(), known, [give("vm01", had)], RUN)
+    (planned,) = plan(view, give("vm01", asked), declared=known)
+    assert (planned.refused, planned.steps) == (None, ())
+
+
+def test_a_short_spelling_of_what_is_declared_carries_it_out() -> None:
+    _, after = host_plan.plan_tasks(builders.host(), declares(vm01="A40-4Q"), [give("vm01", "4Q")], RUN)
+    claim = builders.claim_of(after)
+    assert (claim.origin, claim.wish) == ("inventory", builders.wish("A40-4Q"))
+    (planned,) = plan(builders.host(), give("vm01", "4Q"), declared=declares(vm01="A100-4Q"))
+    assert planned.refused is not None
+
+
 @pytest.mark.parametrize(("declared", "kinds"), [(declares(), []), (declares(vm01="4Q"), ["declared"])])
 def test_freeing_what_is_declared_is_told_since_it_will_come_back(declared: HostDeclaration, kinds: list[str]) -> None:
     view = leaves(builders.host(), give("vm01", "4Q"))
