@@ -113,7 +113,7 @@ def _verdict(
     view: HostView, row: VgpuRow, why_not: dict[tuple[VmUuid, Slot], str], *, of_gpu: bool, moves: bool
 ) -> tuple[Next, str]:
     if row.holder is not None:
-        return "blocks", f"{row.holder} runs with it: shut it down, or move it to another host"
+        return "blocks", f"{row.holder} runs with it: shut it down"
     if row.state == "unknown":
         return "blocks", f"whether it is in use cannot be told: `{command('list', view.snapshot.host)}` says why"
     if not of_gpu:
