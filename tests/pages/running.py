@@ -77,6 +77,8 @@ def run_part(part: Sequence[Block], folder: Path, programs: Path = BIN) -> list[
         if spec := part[0].lab:
             environment |= _lab_up(spec, lab, environment)
             (here / "inventory").symlink_to(lab / "inventory")
+            # By this path it is not known to be a lab's, for which no job is installed.
+            environment["VGPUMGR_INVENTORY"] = str(here / "inventory")
         script = folder / "page.sh"
         script.write_text("\n".join(_script(part, folder, programs, private=not own_lab)), encoding="utf-8")
         shell = ["bash", str(script)] if own_lab else ["unshare", "--mount", "bash", str(script)]

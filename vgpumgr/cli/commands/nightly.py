@@ -97,7 +97,8 @@ def cron(
     schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
     text = templates.render_cron(schedule, command=nightly.cron_command(schedule, mailto=mailto), mailto=mailto)
     path = (folder or Path(CRON_DIR)) / "vgpumgr"
-    return _finish(settings, [install_files.look(path, text)], write=write, then="cron reads it within a minute")
+    then = f"next: put it into {CRON_DIR}, where cron reads it" if folder else "cron reads it within a minute"
+    return _finish(settings, [install_files.look(path, text)], write=write, then=then)
 
 
 @install.command()
@@ -122,7 +123,7 @@ def timer(
     )
     base = folder or Path(UNIT_DIR)
     files = [install_files.look(base / f"{UNIT}.service", service), install_files.look(base / f"{UNIT}.timer", starts)]
-    then = f"next: systemctl daemon-reload && systemctl enable --now {UNIT}.timer"
+    then = _next(folder, f"{UNIT}.timer")
     return _finish(settings, files, write=write, then=then)
 
 
@@ -147,7 +148,7 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
         nightly.parse_user(user), command=nightly.systemd_command(words), confined=_confined(settings, user)
     )
     path = (folder or Path(UNIT_DIR)) / f"{COLLECTOR}.service"
-    then = f"next: systemctl daemon-reload && systemctl enable --now {COLLECTOR}.service"
+    then = _next(folder, f"{COLLECTOR}.service")
     return _finish(settings, [install_files.look(path, text)], write=write, then=then)
 
 
@@ -175,7 +176,7 @@ def export(settings: Settings, *, write: bool, listen: str | None, user: str, fo
         nightly.parse_user(user), command=nightly.systemd_command(words), confined=confined
     )
     path = (folder or Path(UNIT_DIR)) / f"{EXPORTER}.service"
-    then = f"next: systemctl daemon-reload && systemctl enable --now {EXPORTER}.service"
+    then = _next(folder, f"{EXPORTER}.service")
     return _finish(settings, [install_files.look(path, text)], write=write, then=then)
 
 
@@ -283,12 +284,21 @@ def _program() -> tuple[str, ...]:
     return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
 
 
+def _next(folder: Path | None, unit: str) -> str:
+    """What makes systemd run a unit that was written. Of a directory that the user named, systemd may know nothing."""
+    if folder is not None:
+        return f"next: put the units into {UNIT_DIR}, then systemctl daemon-reload && systemctl enable --now {unit}"
+    return f"next: systemctl daemon-reload && systemctl enable --now {unit}"
+
+
 def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, then: str) -> int:
     """Print the files, report what would change, or write them."""
     from vgpumgr.controller import install_files
 
     changing = [file for file in files if file.state != install_files.FileState.SAME]
     edited = [file for file in changing if file.state == install_files.FileState.EDITED]
+    if write:
+        _guard_lab(settings)
     if not (write or settings.check):
         outcome = errors.Outcome.UNCHANGED
         if settings.for_people:
@@ -313,6 +323,18 @@ def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, th
 
         printing.print_rows(settings, FILES, documents.document(files, outcome))
     return 3 if outcome == errors.Outcome.WOULD_CHANGE else 0
+
+
+def _guard_lab(settings: Settings) -> None:
+    """Raises UsageError if the job would be for a lab, whose hosts end with it: its variables may still be set in this shell."""
+    from vgpumgr.controller import environment
+
+    for path in environment.inventory_paths(settings.inventory):
+        if path.absolute().with_name("lab.json").is_file():
+            raise errors.UsageError(
+                f"{path} is a lab's inventory: no job is installed for simulated hosts",
+                hint="name your own inventory with -i, or run `unset VGPUMGR_INVENTORY VGPUMGR_STORE VGPUMGR_LAB` first",
+            )
 
 
 def _print(files: Sequence[InstallFile]) -> None:

@@ -240,6 +240,30 @@ def test_a_folder_that_is_not_there_is_told(
     assert f"there is no directory {tmp_path}/cron.d" in printed.err
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "collect", "export"])
+@pytest.mark.parametrize("check", [(), ("--check",)])
+def test_no_job_is_installed_for_a_lab(
+    kind: str, check: tuple[str, ...], inventory: Path, jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shell of the tour has the lab's variables. Printing the job is no harm."""
+    inventory.with_name("lab.json").write_text("{}")
+    assert run(["install", kind, "--dir", str(jobs), "--write", *check]) == 2
+    assert "is a lab's inventory" in capsys.readouterr().err
+    assert contents(jobs) == {}
+    assert run(["install", kind, "--dir", str(jobs)]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_directory_of_ones_own_is_not_said_to_be_read(
+    kind: str, jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install", kind, "--dir", str(jobs), "--write"]) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told.startswith("next: put ")
+    assert ("/etc/cron.d" if kind == "cron" else "/etc/systemd/system") in told
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become another")
 def test_without_root_it_says_that_it_takes_root(jobs: Path) -> None:
     """As another user, in a folder that is root's; nothing is left behind."""
