@@ -34,7 +34,7 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: N
 
     refused = vgpumgr(lab, "attach", "vm02", "--profile", "4Q", code=5)
     assert "error: kvm01 is cordoned: new PSU (" in refused.err
-    assert refused.err.endswith("hint: `vgpumgr uncordon kvm01` once that is over\n")
+    assert refused.err.endswith("hint: `vgpumgr uncordon kvm01` once the work is done\n")
     vgpumgr(lab, "attach", "vm01", "--profile", "4Q")  # what it had comes back
     (row,) = json_of(lab, "list")["vgpus"]
     assert (row["vm"], row["state"]) == ("vm01", "bound")

@@ -215,7 +215,7 @@ def test_on(site: Site) -> None:
 def test_count(site: Site) -> None:
     """All slots or none, undone by one command; the second time nothing changes."""
     full = vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "5", "-o", "json", code=5)
-    assert full.error["message"].endswith(": 4 of 5 slots could have it, so none is made")
+    assert full.error["message"].endswith(": 4 of 5 slots could get one, so none is created")
     assert vgpus(site) == []
     vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "2")
     assert "Undo" not in vgpumgr(site, "attach", VM, "--gpu", "0.5", "--count", "3").out

@@ -212,7 +212,7 @@ def _guard_start(view: HostView, domain: Domain, request: targets.AttachRequest,
         first, *others = found
         raise errors.WillNotStart(
             f"{domain.name} would not start {first.why}; nothing was created",
-            details=[f"nor would it {other.why}: {other.fix}" for other in others],
+            details=[f"it would not start {other.why}: {other.fix}" for other in others],
             hint=f"{first.fix}; {EVEN_IF} attaches anyway (in an inventory: vgpumgr_even_if_it_will_not_start: true)",
         )
 
@@ -315,7 +315,7 @@ def _bound(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> 
     if machine is None:
         raise errors.Unsure(
             f"{view.snapshot.host} has no machine-id, by which a claim names its host",
-            hint="systemd-machine-id-setup on that host",
+            hint="run `systemd-machine-id-setup` on that host",
         )
     return claims.Claim(
         slot=request.slot,

@@ -264,7 +264,7 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
         return
     raise errors.Unsure(
         f"unsure: {entry.vgpu.type_name} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} was created before {view.snapshot.host} booted, but "
-        f"the vGPU on {entry.vgpu.parent} now was created since, and not by vgpumgr",
+        f"the vGPU that is on {entry.vgpu.parent} now was created after that, and not by vgpumgr",
         hint=f"`{command('adopt', view.snapshot.host, options=(str(entry.vgpu.device),))}` adopts it as it is; or free it by hand",
     )
 

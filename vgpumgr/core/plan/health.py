@@ -23,10 +23,10 @@ _WHAT: Final[dict[Fault, str]] = {
 _WAY_OUT: Final[dict[Fault, str]] = {
     "lost": "see dmesg there (NVRM, Xid 79); a power cycle may bring it back",
     "needs-reset": "stop its VMs, then `nvidia-smi --gpu-reset`, or reboot the host",
-    "no-driver": "see `nvidia-smi` and dmesg there; a reboot ends an upgrade of the driver that was done half",
+    "no-driver": "see `nvidia-smi` and dmesg there; if the driver was upgraded, reboot the host",
 }
 
-NO_TYPES: Final = "its driver names no vGPU type: nvidia-vgpud has ended without making them (see its journal)"
+NO_TYPES: Final = "its driver lists no vGPU types: nvidia-vgpud ended without creating them (see its journal)"
 
 
 def lacks_types(gpu: Gpu) -> bool:
@@ -71,7 +71,7 @@ def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
             most = max(large, key=lambda one: one.size_mib or 0)
             text = (
                 f"{facts.host}: GPU {gpu.pci} ({gpu.name or '?'}, {gpu.framebuffer_mib} MiB) offers types of another board ({most.type_name}, "
-                f"{most.size_mib} MiB): what its memory cannot hold is not used"
+                f"{most.size_mib} MiB): types that its memory cannot hold are not used"
             )
             found.append(Finding(kind="other-board", host=facts.host, text=text))
     return tuple(found)

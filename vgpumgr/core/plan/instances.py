@@ -318,11 +318,12 @@ def _known(gpu: Gpu, instance: Instance) -> InstanceProfile:
 
 
 def _in_the_way(profile: InstanceProfile, there: Sequence[Held], reserved: Sequence[Piece]) -> str:
-    counts = Counter(
-        f"{one.profile.name} {'of somebody else' if not one.ours else _whose(one)}" for one in there
-    ) + Counter(f"{piece.profile.name} (comes back)" for piece in reserved)
+    counts = Counter(f"{one.profile.name} {'foreign' if not one.ours else _whose(one)}" for one in there) + Counter(
+        f"{piece.profile.name} (comes back)" for piece in reserved
+    )
     holds = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
-    return f"has no {profile.size} memory {'slice' if profile.size == 1 else 'slices'} for a {profile.name}: {holds or 'empty'}"
+    takes = f"{profile.size} memory {'slice' if profile.size == 1 else 'slices'}"
+    return f"has no place for a {profile.name}, which takes {takes}: {holds or 'empty'}"
 
 
 def _whose(one: Held) -> str:

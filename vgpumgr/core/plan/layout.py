@@ -64,13 +64,13 @@ def _unmet(
     ]
     what = f"GPU {gpu.pci} of {facts.host} has no room for {', '.join(named)}"
     if isinstance(mig.arrange(wanted), Blocked):
-        return errors.NoCapacity(what, hint="not even an empty one has room for all that is declared: declare less")
+        return errors.NoCapacity(what, hint="even an empty GPU has no room for all that is declared: declare less")
     ways = [
         f"in its way: {mig_fit.where(one.piece)}{'' if one.ours else ', which is not ours'}"
         for one in instances.held(facts, gpu)
         if any(one.piece.overlaps(start, profile.size) for profile in lacking for start in profile.starts)
     ]
-    hint = f"`vgpumgr mig show {facts.host}` shows who has them: detach what is to go, or declare less"
+    hint = f"`vgpumgr mig show {facts.host}` shows whose they are: detach vGPUs, or declare less"
     return errors.NoCapacity(what, details=ways, hint=hint)
 
 

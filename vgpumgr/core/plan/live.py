@@ -45,7 +45,7 @@ def plug(view: HostView, domain: Domain, target: VgpuSpec, wanted: Hostdev) -> p
         first, *others = found
         raise errors.NotWhileRunning(
             f"{domain.name} cannot take {target.type_name} live {first.why}; nothing was changed",
-            details=[f"nor could it {other.why}: {other.fix}" for other in others],
+            details=[f"it cannot take it {other.why}: {other.fix}" for other in others],
             hint=f"{first.fix}; or leave --live out: {LATER}",
         )
     return plan_steps.PlugHostdev(vm=domain.uuid, vm_name=domain.name, slot=target.slot, device=wanted, port=port)

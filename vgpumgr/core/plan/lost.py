@@ -103,7 +103,7 @@ def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
             continue
         missing = _missing(gpu)
         if missing:
-            why = f"it offers {missing} fewer than its types' maximum minus what is there"
+            why = f"it offers {missing} fewer than it should: its types' maximum, less the vGPUs that are there"
             yield LostPlace(framework=gpu.framework, gpu=gpu.pci, parent=parent.pci, why=why, instances=missing)
 
 

@@ -143,17 +143,17 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
         )
     if request.mode not in (MIG, EQUAL_SIZE):
         raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in MIG mode, which ends before a GPU can be {request.mode}",
+            f"GPU {gpu.pci} of {facts.host} is in MIG mode, and has to leave it before it can be set to {request.mode} mode",
             hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
         )
     if gpu.mode == MIXED_SIZE:  # which ends with the functions: if a later step failed, undoing would not bring it back
         raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in {MIXED_SIZE} mode, which ends before MIG mode can begin",
+            f"GPU {gpu.pci} of {facts.host} is in {MIXED_SIZE} mode, and has to leave it before it can be set to MIG mode",
             hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
         )
     if gpu.mig.instances is None:
         raise errors.Unsure(
-            f"the GPU instances of GPU {gpu.pci} of {facts.host} cannot be read, and changing its mode would end them",
+            f"the GPU instances of GPU {gpu.pci} of {facts.host} cannot be read, and changing its mode would remove them",
             hint=f"vgpumgr discover {facts.host} says why",
         )
     return gpu.mig
@@ -167,7 +167,7 @@ def _guard_instances(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Non
             details=[
                 f"{one.profile.name} at memory slice {one.instance.start} (id {one.instance.id})" for one in foreign
             ],
-            hint="changing the mode would end them, and what is not ours is never removed",
+            hint="changing the mode would remove them, and vgpumgr never removes what is not its own",
         )
 
 
@@ -229,7 +229,7 @@ def _guard_reset(facts: HostSnapshot, gpu: Gpu, change: Sequence[plan_steps.MigS
     again = _command(facts, gpu, request.mode, "--allow-reset")
     raise errors.RefusedPlan(
         f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) changes its MIG mode only with a reset",
-        hint=f"`{again}` resets this GPU alone; nothing may have it open then, monitoring included",
+        hint=f"`{again}` resets this GPU only; first stop whatever has it open, including monitoring",
     )
 
 
@@ -288,7 +288,7 @@ def _guard_back(facts: HostSnapshot, gpu: Gpu, request: ModeRequest, back: _Back
             f"GPU {gpu.pci} of {facts.host} is not set to {request.mode} mode: not all of its vGPUs could come back",
             details=back.left_out,
             hint=f"`{command('drain', facts.host, options=('--gpu-id', gpu.pci))}` moves them to other GPUs; "
-            "detach gives them up",
+            "or detach them",
         )
 
 

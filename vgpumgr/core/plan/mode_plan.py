@@ -88,5 +88,5 @@ def guard_foreign(view: HostView, gpu: Gpu, mode: Mode) -> None:
         raise errors.RefusedPlan(
             f"GPU {gpu.pci} of {view.snapshot.host} is not set to {mode} mode: a vGPU there is not ours",
             details=[f"{vgpu.type_name or '?'} on {vgpu.parent}" for vgpu in foreign],
-            hint="the mode needs an empty GPU, and what is not ours is never removed",
+            hint="the mode needs an empty GPU, and vgpumgr never removes what is not its own",
         )

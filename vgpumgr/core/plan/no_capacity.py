@@ -74,11 +74,11 @@ def error(
         none = f"no GPU of {host} is" if request.gpus is None else f"the GPU of {host} that was asked for is not"
         other = "ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too"
         return errors.NoCapacity(
-            f"{none} in MIG mode, as {asking.describe(ask.wish, ask.conditions)} asks for {domain.name}",
+            f"{none} in MIG mode, which {asking.describe(ask.wish, ask.conditions)} for {domain.name} needs",
             details=lines,
             hint=f"it would fit {would}. Or {other}" if would else other,
         )
-    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "nothing else fits either. "
+    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "no other type fits now. "
     see = "See `vgpumgr capacity`"
     none = f"no GPU of {host} can" if request.gpus is None else f"the GPU of {host} that was asked for cannot"
     instead = f"It would fit {would}. " if would else ""
@@ -114,7 +114,7 @@ def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines:
     first = next(gpu for gpu in facts.gpus if gpu.pci == verdict.reasons[0][0])
     cordon = facts.cordon_on(first.uuid)
     assert cordon is not None  # that is why it was refused
-    hint = f"`{cordons.lift(facts, cordon)}` once that is over"
+    hint = f"`{cordons.lift(facts, cordon)}` once the work is done"
     if cordon.gpu_uuid is None:
         what = f"{facts.host} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at}); no new vGPU for {domain.name}"
         return errors.Cordoned(what, hint=hint)
@@ -148,11 +148,11 @@ def _way(host: str, domain: Domain, request: AttachRequest, way: WayOut) -> str:
             options = () if way.gpu is None else ("--gpu-id", way.gpu)
             return f"on {pci} without its cordon{granted}: `{command('uncordon', host, options=options)}`"
         case Without():
-            whose = " and ".join(f"{one.vm} ({one.type_name})" for one in way.vgpus)
+            whose = " and ".join(f"{one.type_name} of {one.vm}" for one in way.vgpus)
             commands = " and ".join(
                 f"`{command('detach', one.vm, slot=None if one.alone else one.slot)}`" for one in way.vgpus
             )
-            return f"on {pci} without the vGPU of {whose}{granted}: {commands}"
+            return f"on {pci} after {commands} (frees {whose}){granted}"
 
 
 def _what(ask: Ask) -> str:

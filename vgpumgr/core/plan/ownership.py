@@ -72,7 +72,7 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     doubts = [*_doubts(domain, claim, gpu, vgpu)]
     if isinstance(binding.device, Vf):
         # Claim, definition and type are in the hand of whoever may edit the VM; an mdev's UUID is in nobody's but ours.
-        doubts.append("a virtual function has no mark of whose it is")
+        doubts.append("a virtual function does not say whose it is")
     if not named:
         doubts.append(f"the definition of {domain.name} does not name it")
     if others:
@@ -274,10 +274,10 @@ def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> s
     host = view.snapshot.host
     others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
     if others and not _is_computed(domain, claim):  # the claim that names another's is the one to go, whoever wrote it
-        return f"`{command('detach', domain.name, slot=claim.slot, on=host)}` removes the claim and keeps it"
+        return f"`{command('detach', domain.name, slot=claim.slot, on=host)}` removes the claim and keeps the vGPU"
     if others:
         return sharing.ways_out(host, others)
     if any(device.source == found.vgpu.device for device in domain.inactive):
         return f"`{command('adopt', host, options=(str(found.spec.device),))}` adopts it as it is"
     out = command("detach", domain.name, slot=claim.slot, on=host)
-    return f"--replace creates another one and keeps it; `{out}` removes the claim and keeps it"
+    return f"--replace creates another vGPU and keeps this one; `{out}` removes the claim and keeps the vGPU"

@@ -220,12 +220,12 @@ def why_behind(best: Candidate, other: Candidate) -> str:
         wastes = f"{resolve.percent(other.choice.waste)} waste, not {resolve.percent(best.choice.waste)}"
         return f"further from the wish: {wastes}"
     if best.keeps_its_size and not other.keeps_its_size:
-        return "kept for other sizes: the first one has this size already"
+        return "kept for other sizes: the first one already holds this size"
     if best.keeps_its_size and other.share != best.share:
-        return f"less full: {resolve.percent(other.share)} of it is allocated, not {resolve.percent(best.share)}"
+        return f"less full: {resolve.percent(other.share)} allocated, the first has {resolve.percent(best.share)}"
     if other.share != best.share:
-        return f"less empty: {resolve.percent(other.share)} of it is allocated, not {resolve.percent(best.share)}"
-    return "equally close and equally empty: the lower address comes first"
+        return f"less empty: {resolve.percent(other.share)} allocated, the first has {resolve.percent(best.share)}"
+    return "as close and as empty as the first, which has the lower address"
 
 
 def why_first(snapshot: HostSnapshot, found: Considered) -> str:
@@ -251,7 +251,7 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
         return f"same size: the {'first' if alike else 'fullest'} of {len(full)} GPUs that have this size already"
     policy = "spread: " if best.policy == SPREAD else ""
     if best.share == closest[1].share:
-        return f"{policy}the first of {len(closest)} GPUs that are equally empty"
+        return f"{policy}the first of {len(closest)} equally empty GPUs"
     word = "emptier" if len(closest) == 2 else "emptiest"
     return f"{policy}the {word} of {len(closest)} GPUs"
 

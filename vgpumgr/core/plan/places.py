@@ -45,8 +45,8 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
             )
             more = f", and {len(different) - _SHOWN} more types" if len(different) > _SHOWN else ""
             text = (
-                f"{facts.host}: GPU {gpu.pci} offers other placement ids than are computed for board {gpu.board}: {shown}{more}; the "
-                "driver's own list counts. Either the driver has lost a vGPU there (a reboot brings the place back), or it has "
+                f"{facts.host}: GPU {gpu.pci} offers other placement ids than are computed for board {gpu.board}: {shown}{more}; "
+                "vgpumgr follows the driver. Either the driver has lost a vGPU there (a reboot brings the place back), or it has "
                 "a rule that vgpumgr does not know: please report it"
             )
             found.append(Finding(kind=KIND, host=facts.host, text=text))
@@ -62,7 +62,7 @@ def _elsewhere(facts: HostSnapshot) -> Iterator[Finding]:
             continue
         text = (
             f"{ours.vm_name} slot {ours.slot}: {ours.type_name} on {ours.parent} lies at placement id {found} of GPU {gpu.pci}, not "
-            f"at {ours.placement_id} as vgpumgr chose: what the driver shows counts. To move it, "
+            f"at {ours.placement_id} as vgpumgr chose: vgpumgr follows the driver. To move it, "
             f"`{command('detach', ours.vm_name, slot=ours.slot)}`, then attach again"
         )
         yield Finding(kind=KIND, host=facts.host, vm=ours.vm_name, slot=ours.slot, text=text)

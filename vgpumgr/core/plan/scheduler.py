@@ -193,8 +193,8 @@ def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ..
         found.append(
             Difference(
                 field="persistent",
-                wanted="the module loaded with it",
-                found="loaded without it",
+                wanted="loaded with the module",
+                found="not loaded",
                 cause=Cause.NEXT_BOOT,
                 kind=PENDING_REBOOT,
             )

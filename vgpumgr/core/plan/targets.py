@@ -99,7 +99,7 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
         return f"on a GPU whose scheduler is {policy}, not {conditions.compute}"
     waste, limit = claim.grant.waste_pct if claim.grant is not None else 0, conditions.max_waste_pct
     if limit is not None and waste > limit:
-        return f"{waste:g} % of it waste, of at most {limit} %"
+        return f"{waste:g} % of it wasted, more than --max-waste {limit}"
     without = plugin_params.missing(conditions.param, claim.conditions.param)
     if without is not None:
         return f"without {without}"

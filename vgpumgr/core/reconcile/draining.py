@@ -115,13 +115,13 @@ def _verdict(
     if row.holder is not None:
         return "blocks", f"{row.holder} runs with it: shut it down"
     if row.state == "unknown":
-        return "blocks", f"whether it is in use cannot be told: `{command('list', view.snapshot.host)}` says why"
+        return "blocks", f"cannot tell whether it is in use: `{command('list', view.snapshot.host)}` says why"
     if not of_gpu:
         if row.origin == FOREIGN:
-            return "stays", "not ours: whatever made it has to make it again after a reboot"
+            return "stays", "not ours: whatever created it has to create it again after a reboot"
         return "stays", "idle: reconcile re-creates it after a reboot"
     if row.origin == FOREIGN:
-        return "blocks", "not ours: whatever made it has to remove it"
+        return "blocks", "not ours: whatever created it has to remove it"
     if row.vm is not None and row.vm_uuid is not None and row.slot is not None:
         refused = why_not.get((row.vm_uuid, row.slot))
         free = command("detach", row.vm if view.domain(row.vm_uuid) else row.vm_uuid, slot=row.slot)

@@ -37,7 +37,7 @@ def plan_attach_slots(view: HostView, declared: HostDeclaration, task: AttachSlo
         try:
             part = plan_attach_slot(after, declared, one, author)
         except errors.NoCapacity as error:
-            error.message = f"{error.message}: {len(parts)} of {task.count} slots could have it, so none is made"
+            error.message = f"{error.message}: {len(parts)} of {task.count} slots could get one, so none is created"
             raise
         parts.append(part)
         after = simulate.apply(after, part.steps)

@@ -71,8 +71,8 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
         for entry in view.entries(vm.uuid):
             free = command("detach", vm.uuid, slot=entry.vgpu.slot, on=view.snapshot.host)
             text = (
-                f"the ledger has {entry.vgpu.type_name} on {entry.vgpu.parent} for {vm.name} ({vm.uuid}), "
-                f"a VM that this host no longer has: `{free}` frees it"
+                f"{entry.vgpu.type_name} on {entry.vgpu.parent} belongs to {vm.name} ({vm.uuid}), which no longer exists on "
+                f"{view.snapshot.host}: `{free}` frees it"
             )
             found.append(_finding(view, vm.name, entry.vgpu.slot, "lost", text))
     found += sharing.findings(view)

@@ -540,7 +540,7 @@ def test_a_host_without_machine_id_cannot_be_named_in_a_claim() -> None:
     for view in (builders.host(), builders.attached(builders.host())):
         error = refused(replace(view, snapshot=replace(view.snapshot, machine=None)), errors.Unsure)
         assert error.message == "kvm01 has no machine-id, by which a claim names its host"
-        assert error.hint == "systemd-machine-id-setup on that host"
+        assert error.hint == "run `systemd-machine-id-setup` on that host"
 
 
 @pytest.mark.parametrize("by_flag", [True, False])

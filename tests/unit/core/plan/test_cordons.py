@@ -89,9 +89,9 @@ def test_the_refusal_says_why_who_when_and_what_ends_it() -> None:
     told = f"{WHY} ({builders.BY}, {builders.AT})"
     of_host, of_gpu = refusal(cordoned(view, None)), refusal(cordoned(view, SECOND), gpu=SECOND)
     assert of_host.message == f"kvm01 is cordoned: {told}; no new vGPU for vm02"
-    assert of_host.hint == "`vgpumgr uncordon kvm01` once that is over"
+    assert of_host.hint == "`vgpumgr uncordon kvm01` once the work is done"
     assert of_gpu.message == f"GPU {SECOND} of kvm01 is cordoned: {told}; no new vGPU for vm02"
-    assert of_gpu.hint == f"`vgpumgr uncordon kvm01 --gpu-id {SECOND}` once that is over"
+    assert of_gpu.hint == f"`vgpumgr uncordon kvm01 --gpu-id {SECOND}` once the work is done"
     assert {of_host.exit_code, of_gpu.exit_code} == {5}
     every = refusal(cordoned(view, FIRST, SECOND))
     assert every.details == (f"{FIRST}  A40  cordoned: {told}", f"{SECOND}  A40  cordoned: {told}")

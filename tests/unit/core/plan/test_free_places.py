@@ -228,7 +228,7 @@ def test_a_difference_is_told_and_the_drivers_list_counts(view: HostView) -> Non
     (found,) = places.findings(odd.snapshot)
     assert found.kind == "placements"
     assert "A40-8Q at 16 24 40, not at 0 16 24 40" in found.text
-    assert "the driver's own list counts" in found.text
+    assert "vgpumgr follows the driver" in found.text
     assert found in findings.of_host(odd)
 
 

@@ -56,7 +56,7 @@ def test_cached_instances_that_are_not_declared_make_room_and_others_never() -> 
     assert made.unmet is not None
     assert made.unmet.what == "GPU 0000:41:00.0 of kvm01 has no room for 7g.40gb"
     assert made.unmet.hint is not None
-    assert "not even an empty one" in made.unmet.hint  # a 1g.5gb is declared beside it
+    assert "even an empty GPU" in made.unmet.hint  # a 1g.5gb is declared beside it
     alone = kept(used, "7g.40gb")[1].unmet
     assert alone is not None
     assert alone.details == ("in its way: 4g.20gb in memory slices 0 to 3",)

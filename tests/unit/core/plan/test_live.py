@@ -196,7 +196,7 @@ def test_what_keeps_it_from_starting_is_in_the_way_whatever_is_allowed_and_all_i
         "bound to nvidia; nothing was changed"
     )
     assert [line.partition(":")[0] for line in error.details] == [
-        "nor could it with the PCI Express root ports that it has"
+        "it cannot take it with the PCI Express root ports that it has"
     ]
 
 

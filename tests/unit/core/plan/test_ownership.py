@@ -233,7 +233,7 @@ def test_after_a_lost_ledger_reconcile_makes_nothing_and_ends_with_the_same_thre
         whole = builders.attached(whole, vm)
     view = builders.without_ledger(whole)
     found = plan(view)
-    if framework == VENDOR_VFIO:  # a virtual function has no mark of whose it is: a person says so
+    if framework == VENDOR_VFIO:  # a virtual function does not say whose it is: a person says so
         assert (found.steps, [type(one.refused) for one in found.tasks]) == ((), [errors.Unsure] * 3)
         assert kinds(view) == ["ledger-missing", "unsure"]
         vfs = tuple(vgpu.parent for gpu in whole.snapshot.gpus for vgpu in gpu.vgpus)

@@ -54,13 +54,13 @@ def test_spread_takes_the_emptier_gpu_and_says_so() -> None:
     view = builders.spreading(builders.host_of(MDEV_VF))
     assert (placed(view).gpu.pci, placed(view).why) == (
         "0000:41:00.0",
-        "spread: the first of 2 GPUs that are equally empty",
+        "spread: the first of 2 equally empty GPUs",
     )
     view = builders.attached(view)
     assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "spread: the emptier of 2 GPUs")
     assert (placed(view).ordinal, placed(view).maximum) == (1, 12)
     three = builders.spreading(builders.host_of(MDEV_VF, gpus=3))
-    assert placed(builders.attached(three)).why == "spread: the first of 3 GPUs that are equally empty"
+    assert placed(builders.attached(three)).why == "spread: the first of 3 equally empty GPUs"
     three = builders.attached(builders.attached(three), "vm02")
     assert placed(three).why == "spread: the emptiest of 3 GPUs"
 
@@ -203,7 +203,7 @@ def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_els
         builders.plan_attach(off)
     assert not isinstance(caught.value, errors.ProfileNotHere)
     assert caught.value.details[0].startswith("0000:41:00.0  NVIDIA A40  offers no vGPUs")
-    assert caught.value.hint == "nothing else fits either. See `vgpumgr capacity`"
+    assert caught.value.hint == "no other type fits now. See `vgpumgr capacity`"
 
 
 def offering(gpu: Gpu, offers: dict[int, int] | None) -> Gpu:

@@ -132,7 +132,7 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
         builders.plan_attach(view)
     assert "on libvirt 9.6.12" in caught.value.message
     (other,) = caught.value.details
-    assert other == f"nor would it {CASES['memtune'].why}: {CASES['memtune'].fix}"
+    assert other == f"it would not start {CASES['memtune'].why}: {CASES['memtune'].fix}"
 
 
 @EVERY_FRAMEWORK

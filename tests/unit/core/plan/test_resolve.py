@@ -196,7 +196,7 @@ def test_what_is_compared_is_the_wish_and_not_what_it_came_to() -> None:
 
 def test_conditions_that_the_vgpu_does_not_meet_are_a_conflict() -> None:
     view = served(fleet("A40"), gpu="0.2")
-    with pytest.raises(errors.ConflictingClaim, match="20 % of it waste, of at most 10 %"):
+    with pytest.raises(errors.ConflictingClaim, match="20 % of it wasted, more than --max-waste 10"):
         plan(view, gpu="0.2", max_waste="10")
     with pytest.raises(errors.ConflictingClaim, match="a GPU whose scheduler is best-effort, not fixed-share"):
         plan(view, gpu="0.2", compute="fixed-share")

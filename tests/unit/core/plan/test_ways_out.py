@@ -96,7 +96,7 @@ def test_another_gpu_of_the_host() -> None:
         ["vgpumgr detach vm01"],
     ]
     assert error.hint is not None
-    assert f"on {FIRST} without the vGPU of vm01 (A40-8Q): `vgpumgr detach vm01`" in error.hint
+    assert f"on {FIRST} after `vgpumgr detach vm01` (frees A40-8Q of vm01)" in error.hint
 
 
 def test_an_amount_says_as_what_it_would_fit() -> None:

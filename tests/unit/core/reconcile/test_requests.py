@@ -177,7 +177,7 @@ def test_what_does_not_fit_whole_is_not_made_at_all() -> None:
     view = builders.host()
     (planned,) = plan(view, many(5))
     assert isinstance(planned.refused, errors.NoCapacity)
-    assert planned.refused.message.endswith(": 4 of 5 slots could have it, so none is made")
+    assert planned.refused.message.endswith(": 4 of 5 slots could get one, so none is created")
     assert leaves(view, many(5)) == view
 
 

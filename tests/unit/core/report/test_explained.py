@@ -78,11 +78,11 @@ def test_gpus_come_in_the_order_in_which_they_would_be_taken() -> None:
 def test_why_an_equally_close_one_comes_after_it() -> None:
     view = builders.spreading(builders.attached(fleet("A40", "A40", "A40"), "vm02", "4Q"))
     _, second, third = explain(view, profile="4Q").gpus
-    assert second.why == "equally close and equally empty: the lower address comes first"
-    assert third.why == "less empty: 8.3 % of it is allocated, not 0 %"
+    assert second.why == "as close and as empty as the first, which has the lower address"
+    assert third.why == "less empty: 8.3 % allocated, the first has 0 %"
     first, second, _ = explain(replace(view, policy=asking.SAME_SIZE), profile="4Q").gpus
     assert first.why == "same size: the only GPU that has vGPUs of this size already"
-    assert second.why == "kept for other sizes: the first one has this size already"
+    assert second.why == "kept for other sizes: the first one already holds this size"
 
 
 def test_a_gpu_that_cannot_says_why_and_comes_last() -> None:

@@ -168,7 +168,7 @@ SCENES = {
         undefined,
         "lost",
         {
-            "lost": f"for vm01 ({builders.vm_uuid('vm01')}), a VM that this host no longer has: "
+            "lost": f"belongs to vm01 ({builders.vm_uuid('vm01')}), which no longer exists on kvm01: "
             f"`vgpumgr detach {builders.vm_uuid('vm01')} --slot vgpu0 --on kvm01` frees it"
         },
     ),
