@@ -42,7 +42,7 @@ def test_instances_are_counted_and_what_finds_no_room_is_refused_beside_them(div
     declare(divided, "3g.20gb", "1g.5gb")
     assert "Plan: 0 to create, 0 to destroy, 2 instances to create.\n" in divided.run("plan").stdout
     divided.run("reconcile", "--yes")
-    assert "1 host: 1 layout is as wanted." in divided.run("plan").stdout
+    assert "1 host: 1 layout in sync." in divided.run("plan").stdout
     document(divided, "attach", "vm01", "--mig-profile", "3g.20gb")
     declare(divided, "4g.20gb", "4g.20gb", "1g.5gb", "1g.5gb")
     assert "1 instance to create" in divided.run("plan").stdout

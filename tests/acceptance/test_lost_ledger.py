@@ -107,7 +107,7 @@ def test_a_virtual_function_is_entered_again_by_its_name_only(site: Site) -> Non
     lab.must(host, "rm", LEDGER)
     writes = lab.revisions()[host]
     vgpumgr(lab, "reconcile", "--limit", host, "--yes", code=5)
-    assert "no mark of whose it is" in findings(lab, host)["unsure"]
+    assert "does not say whose it is" in findings(lab, host)["unsure"]
     vgpumgr(lab, "detach", vms[0], "--on", host, "--yes")
     assert (truth.hardware(lab, host), lab.writes(host, since=writes)) == (before, [])
     domains.define(lab, host, given[vms[0]])

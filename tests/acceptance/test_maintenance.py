@@ -26,7 +26,7 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: N
     vgpumgr(lab, "cordon", HOST, "--reason", "new  PSU", "--check", code=3)
     assert ledger.read_bytes() == before
     done = vgpumgr(lab, "cordon", HOST, "--reason", "new  PSU")
-    assert "kvm01 gets no new vGPU; what is there stays." in done.out
+    assert "kvm01 takes no new vGPUs; existing ones stay." in done.out
     again = vgpumgr(lab, "cordon", HOST, "--reason", "new PSU")
     assert "is cordoned already: new PSU (" in again.out
     assert [path.name for path in ledger.parent.iterdir() if path.name != "ledger.json"] == []

@@ -69,7 +69,7 @@ def test_an_attach_is_five_lines(printed: Printed) -> None:
         "  + claim    vgpu0: A40-4Q, 4 of 48 GiB, guest sees at least 3.47 GiB\n"
         "  + vGPU     on 0000:41:00.4, GPU 0000:41:00.0, 1 of 12      "
         "the first of 2 equally empty GPUs\n"
-        f"  + hostdev  mdev {uuid_of(printed)}, from the next start on\n"
+        f"  + hostdev  mdev {uuid_of(printed)}, at the VM's next start\n"
         "done in 0.9 s. Undo: vgpumgr detach vm01 --on kvm01\n"
     )
 
@@ -77,7 +77,7 @@ def test_an_attach_is_five_lines(printed: Printed) -> None:
 def test_a_check_prints_the_same_plan_and_says_that_nothing_was_written(printed: Printed) -> None:
     assert printed.check.out.splitlines()[:-1] == printed.attach.out.splitlines()[:-1]
     assert printed.check.out.splitlines()[-1] == (
-        "would change; nothing was written (--check). "
+        "dry run: nothing was changed (--check). "
         "GPU 0000:41:00.0 would take only types of 4 GiB from then on, until it is empty."
     )
 

@@ -73,7 +73,7 @@ def test_every_declared_vm_is_served_on_its_host(fleet: Lab) -> None:
     for row in rows:
         assert (row["uuid"] or row["vf"]) in truth.hardware(fleet, row["host"])
     before = fleet.revisions(), [truth.kept(fleet, host) for host in HOSTS]
-    assert "8 vGPUs are as wanted" in reconcile(fleet).out
+    assert "8 vGPUs in sync" in reconcile(fleet).out
     ran = reconcile(fleet, "--yes", "--quiet")
     assert (ran.out, ran.err) == ("", "")
     assert (fleet.revisions(), [truth.kept(fleet, host) for host in HOSTS]) == before

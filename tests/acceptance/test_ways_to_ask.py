@@ -169,7 +169,7 @@ def test_a_change_of_the_unit_leaves_every_vgpu_as_it_is(site: Site) -> None:
 
 def test_mig_profile(site: Site) -> None:
     ran = refused(site, mig_profile="2g.10gb")
-    assert ran.error["message"] == "no GPU of kvm01 is in MIG mode, as --mig-profile 2g.10gb asks for vm01"
+    assert ran.error["message"] == "no GPU of kvm01 is in MIG mode, which --mig-profile 2g.10gb for vm01 needs"
 
 
 def test_series(site: Site) -> None:

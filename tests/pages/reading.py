@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COMMENT = re.compile(r"<!-- (lab|before|file|not run): (.+?) -->$")
 _FENCE = re.compile(r"^```(.*)$")
 _EXIT = re.compile(r"#.*\bexit (\d+)\b( if\b)?")
-_CODES = {"would change; nothing was written": 3}  # a line that is printed, and the code that goes with it
+_CODES = {"dry run: nothing was changed": 3}  # a line that is printed, and the code that goes with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

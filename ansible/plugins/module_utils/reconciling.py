@@ -53,7 +53,7 @@ def vgpu_reconcile(run):
         lines = [f"{changed} of {len(done)} jobs {'would change' if run.check else 'changed'}"]
     else:
         waiting = len(found.waiting)
-        lines = [f"{len(done) - waiting} of {len(done)} jobs already as wanted"]
+        lines = [f"{len(done) - waiting} of {len(done)} jobs already in sync"]
         lines[0] += f", {waiting} waiting for the end of a use" if waiting else ""
     lines += [f"{host}: {unit.planned.task.subject}: {text(unit.error)}" for host, unit in found.failed]
     lines += [text(error) for _host, error in found.errors]

@@ -128,7 +128,7 @@ def test_nightly_says_what_waits_until_a_vm_is_shut_down_and_fails_for_it_only_i
             waits = plays.play(NIGHTLY, "-e", "confirm=true")
             (result,) = waits.results
             assert (waits.code, result["changed"], result["outcomes"]) == (0, False, ["waiting"]), waits.out
-            assert result["msg"] == "0 of 1 jobs already as wanted, 1 waiting for the end of a use"
+            assert result["msg"] == "0 of 1 jobs already in sync, 1 waiting for the end of a use"
             (told,) = (row["text"] for row in result["findings"] if row["kind"] == "waiting")
             assert told in waits.out.replace("\n", " ")
             strict = plays.play(NIGHTLY, "-e", "confirm=true", "-e", "strict=true")

@@ -122,7 +122,7 @@ def test_what_waits_for_the_end_of_a_use_is_told_and_fails_only_a_strict_run(poo
     last = result_of(fleet)
     assert set(last.outcomes) == {"waiting"} if not check else {"waiting", "done"}
     (line,) = fleet_text.closing(result_of(fleet), 0.1)
-    assert line == "1 host: 1 vGPU is as wanted; 1 waits for a GPU or VM in use."
+    assert line == "1 host: 1 vGPU in sync; 1 waits for a GPU or VM in use."
     fleet.stop("kvm01", fleet.vms("kvm01")[0])
     assert vms_of(result_of(fleet).hosts[0], "done") == {"1vm01"}
 

@@ -29,9 +29,9 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
       vgpumgr adopt kvm01 9e0d1c5e-6f0a-4c1e-8a55-0f1d2c3b4a59
       vgpumgr adopt kvm01 0000:41:00.4 --check
 
-    Without names, after a lost ledger, this adopts every vGPU that claim, hardware and definition prove to be a VM's, and makes
-    those that claims name and that are gone. Give an mdev UUID or a VF address to adopt a vGPU made by another tool, or a
-    VF's after a lost ledger; exactly one VM's definition must name it.
+    Without names, after a lost ledger, this adopts every vGPU that claim, hardware and definition prove to be a VM's, and
+    re-creates those that a claim names but that are gone. Give an mdev UUID or a VF address to adopt a vGPU made by another tool,
+    or one on a VF after a lost ledger; exactly one VM's definition must name it.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def capacity(
     settings: Settings, *, profiles: tuple[str, ...], count: int | None, on: str | None, **asked: str | bool | None
 ) -> int:
-    """What still fits: every profile by board, or for a profile or wish each GPU with how many more, and if none, why.
+    """Show what still fits: all profiles by board, or, for one profile or wish, how many more on each GPU, or why none.
 
     \b
       vgpumgr capacity
@@ -41,8 +41,8 @@ def capacity(
       vgpumgr capacity --gpu 0.25 --on kvm01
       vgpumgr capacity --gpu-memory 8G --count 3
 
-    The numbers are the planner's: so many attaches, one after the other, would be granted. Each profile is counted for itself: what
-    one takes, another lacks. A host that is not read counts as unknown, and its sums are lower bounds. Read-only.
+    Each number is how many attaches in a row would succeed. Each profile is counted alone: room that one takes is no longer there
+    for another. A host that is not read counts as unknown, and sums over it are lower bounds. Read-only.
     """
     from vgpumgr import errors
     from vgpumgr.cli.wiring import build_context

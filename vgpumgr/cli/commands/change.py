@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--live",
     is_flag=True,
-    help="Give it to a VM that runs now, and not only from its next start on. Asks first; refused where anything is in the way.",
+    help="Also plug it into the running VM, not only at its next start. Asks first; refused if anything prevents it.",
 )
 @plan_files.out_option
 @plan_files.plan_option
@@ -87,7 +87,7 @@ def attach(
       vgpumgr attach vm01 vm02 'vm[05:20]' --profile 4Q
       vgpumgr attach -f vms.yml --partial
 
-    A running VM gets it at its next start, or with --live at once. Repeating the command changes nothing. Several VMs are all served, or none.
+    A running VM gets it at its next start, or at once with --live. Repeating the command changes nothing. Of several VMs, all are served or none.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
@@ -197,7 +197,7 @@ def detach(
       vgpumgr detach 'web*' '!web03'
       vgpumgr detach -f vms.yml
 
-    Of several VMs all are freed, or none.
+    Of several VMs, all are freed or none.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context

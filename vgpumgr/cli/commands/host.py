@@ -29,7 +29,7 @@ _ANY = choosing.hosts()
 @click.group()
 @root_options
 def host() -> None:
-    """What is on hosts: for logins that can run nothing but vgpumgr (`vgpumgr docs logins`), and to leave a host without a trace."""
+    """Install vgpumgr's files on hosts, for logins that can run nothing else (`vgpumgr docs logins`), and remove all of vgpumgr from them."""
 
 
 host.add_command(purge_command)
@@ -50,8 +50,8 @@ def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool)
       vgpumgr host install kvm01
       vgpumgr host sudoers kvm01 --user vgpumgr --key ~/.ssh/vgpumgr.pub
 
-    Needs a login that may do everything: root's, or that of a user whom sudo lets. It is needed only for logins that may run
-    nothing else; all others run vgpumgr's host program from memory.
+    It needs a login with full rights: root, or a user with sudo. Only logins that may run nothing else need the dispatcher; all others
+    run vgpumgr's host program from memory.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import installing
@@ -99,7 +99,7 @@ def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     faults = [
         NotInstalled(
             f"{one.host}: {one.state}",
-            hint=f"`vgpumgr host install {one.host}` by a login that may do everything",
+            hint=f"`vgpumgr host install {one.host}` with a login that has full rights",
             details=one.problems,
         )
         for one in found

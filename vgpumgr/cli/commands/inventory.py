@@ -31,7 +31,7 @@ def inventory() -> None:
 def check(settings: Settings) -> int:
     """Read the inventory and report every problem with its file and line; exit 2 if there is one.
 
-    What asks for a type that NVIDIA's list lacks is reported too, but is no error. GPU instances that a board of `vgpumgr_boards` cannot hold
+    A request for a type that NVIDIA's list lacks is reported, but is no error. GPU instances that a board of `vgpumgr_boards` cannot hold
     together are a problem. No host is contacted.
     """
     from vgpumgr import resources

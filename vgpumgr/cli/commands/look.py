@@ -32,7 +32,7 @@ _PROFILE = ("profile", "framebuffer", "per_gpu", "fits_now")
 @rows.options(LIST)
 @common_options
 def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None) -> int:
-    """Every vGPU on the hosts, or of the VMs and hosts that are named: ours, and foreign ones, which are never changed.
+    """List the vGPUs of the hosts, or of the VMs and hosts named: ours, and foreign ones, which are never changed.
 
     \b
       vgpumgr list
@@ -103,7 +103,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
 
 @click.command()
 @choosing.hosts()
-@choosing.on("Only these hosts: another spelling of the arguments.")
+@choosing.on("Only these hosts; the same as the arguments.")
 @rows.options(DISCOVER)
 @common_options
 def discover(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> int:

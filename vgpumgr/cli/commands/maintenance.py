@@ -58,7 +58,7 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
       vgpumgr uncordon kvm01
       vgpumgr uncordon kvm01 --gpu-id 0000:41:00.0
 
-    Each cordon ends by itself: that of a host, and that of each of its GPUs. A GPU that was taken out is named as it was then.
+    The cordons of a host and of its GPUs end separately. Name a GPU that was taken out by its old address or UUID.
     """
     return _set(settings, host, gpu_id, None)
 
@@ -71,7 +71,7 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
     default="being drained",
     show_default=True,
     metavar="TEXT",
-    help="Why. A cordon that is there keeps its own.",
+    help="Why. An existing cordon keeps its reason.",
 )
 @click.option("--wait", type=Duration(least=0), default="0s", metavar="TIME", help="Wait for VMs to stop: 10m, 2h.")
 @common_options
@@ -83,8 +83,8 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
       vgpumgr drain kvm01 --reason 'kernel update' --wait 30m && ssh kvm01 reboot
       vgpumgr drain kvm02 --gpu-id 0000:41:00.0 --reason 'ECC errors'
 
-    Of a host, idle vGPUs stay: they come back after a reboot. Of a GPU, which may be taken out, they move to other GPUs of the
-    host (asks first). Exit 5 while anything is in the way: a VM that runs, a vGPU that is not ours, one that fits nowhere else.
+    Draining a host leaves its idle vGPUs, which come back after a reboot. Draining a GPU, which may be taken out, moves them to
+    other GPUs of the host (asks first). Exit 5 while anything is in the way: a VM that runs, a vGPU that is not ours, one that fits nowhere else.
     """
     from vgpumgr.cli.rows import printing
     from vgpumgr.cli.rows.vgpus import DRAIN

@@ -53,7 +53,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def set_command(
     settings: Settings, *, mode: Mode, on: str | None, gpu_id: str | None, board: str | None, allow_reset: bool
 ) -> int:
-    """Set a GPU, or all of a board, to mixed-size mode, in which its vGPUs may differ in size, to MIG mode, or back to equal-size mode.
+    """Set a GPU, or all GPUs of a board, to mixed-size mode (vGPUs of several sizes), to MIG mode, or back to equal-size mode.
 
     \b
       vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0
@@ -65,8 +65,8 @@ def set_command(
     the scheduler policy fixed-share. It asks first. The mode lasts until the host's next boot; reconcile restores it for
     vGPUs that were made in it, and in any case if the inventory declares it (vgpumgr_gpus).
 
-    MIG mode changes on a GPU without virtual functions: what is on it goes out, sriov-manage takes them away and makes them again,
-    and each slot that the other mode can serve gets a vGPU again (docs/mig.md). The rest has to be moved or detached before.
+    To change MIG mode, vgpumgr removes the GPU's vGPUs, lets sriov-manage remove and re-create the virtual functions, and gives each
+    slot that the new mode can serve a vGPU again (docs/mig.md). Move or detach the others first.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import mode as use_case

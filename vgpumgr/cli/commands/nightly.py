@@ -44,9 +44,7 @@ _JITTER = click.option(
     help="Random delay of up to this many minutes, so that several controllers do not start at once.",
 )
 _USER = click.option("--user", default="root", show_default=True, metavar="NAME", help="The user that the job runs as.")
-_PLAN_ONLY = click.option(
-    "--plan-only", is_flag=True, help="The job only tells what is not as declared (`plan`); it changes nothing."
-)
+_PLAN_ONLY = click.option("--plan-only", is_flag=True, help="The job only reports drift (`plan`); it changes nothing.")
 _DIR = click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write to this directory instead.")
 
 
@@ -81,7 +79,7 @@ def cron(
     folder: Path | None,
     mailto: str | None,
 ) -> int:
-    """A file for /etc/cron.d. Cron mails the run's output; there is none while everything is as wanted.
+    """A file for /etc/cron.d. Cron mails the run's output; the run prints nothing while everything is in sync.
 
     \b
       vgpumgr install cron -i /etc/vgpumgr/inventory
@@ -215,14 +213,14 @@ def _confined(settings: Settings, user: str) -> Confined:
 def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) -> int:
     """Remove the files that `install … --write` wrote.
 
-    Those of cron, timer, collect and export, or of the jobs named.
+    It removes those of all jobs, or only those of the jobs named.
 
     \b
       vgpumgr install remove --check
       vgpumgr install remove timer
 
-    A file that was edited since is removed only with a yes, and one that vgpumgr did not write never. What systemd has running is told,
-    with the command that ends it. Nothing to remove is no error.
+    An edited file is removed only after confirmation (or with --yes). A file that vgpumgr did not write is never removed. Units that systemd
+    still runs are listed with the command that stops them.
     """
     from vgpumgr.cli.commands import install_remove
 

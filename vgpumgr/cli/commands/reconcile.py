@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.kept import KeptPlan
     from vgpumgr.core.usage.runs import Kind
 
-_LIMIT = choosing.limit("Only these hosts: Ansible's word for the arguments.")
+_LIMIT = choosing.limit("Only these hosts; the same as the arguments, named as in Ansible.")
 _DEADLINE = click.option(
     "--deadline",
     type=Seconds(),
@@ -45,7 +45,7 @@ _CONFIRM = click.option(
 _STRICT = click.option(
     "--strict",
     is_flag=True,
-    help="Exit 5 also for what only waits until a GPU or VM is no longer in use.",
+    help="Exit 5 also for changes that wait until a GPU or VM is idle.",
 )
 
 _RECORD = click.option(
@@ -123,12 +123,12 @@ def reconcile(
       vgpumgr reconcile kvm01 kvm02
       vgpumgr reconcile 'gpus:!kvm07'
       vgpumgr reconcile --plan tonight.json
-      vgpumgr reconcile --yes --quiet        (nightly; prints nothing when all is as wanted)
+      vgpumgr reconcile --yes --quiet        (nightly; prints nothing when everything is in sync)
       vgpumgr reconcile --restart-window     (which VMs to shut down and start in the next window)
 
-    A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A VM that runs is never
-    touched: what it was given or lost is in its definition, and so in the VM from its next start on. What cannot be done while a
-    GPU or VM is in use waits for that (exit 0), and is told.
+    A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A running VM is never
+    touched: changes to its definition take effect the next time it starts. A change that has to wait until a GPU or VM is idle
+    is deferred and reported (exit 0).
     """
     chosen = choosing.either(hosts, limit)
     if restart_window:
@@ -209,7 +209,7 @@ def _print(settings: Settings, result: FleetResult, elapsed_s: float, then: str 
     if settings.for_people:
         _print_for_people(settings, result, elapsed_s, then)
         return
-    fleet_result.print_rows(settings, result, RECONCILE, what="hosts or VMs are not as wanted")
+    fleet_result.print_rows(settings, result, RECONCILE, what="hosts or VMs are not in sync")
 
 
 def _print_for_people(settings: Settings, result: FleetResult, elapsed_s: float, then: str | None) -> None:

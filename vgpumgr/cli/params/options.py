@@ -45,7 +45,7 @@ _OPTIONS = (
     click.option("--diff", is_flag=True, help="Also show the XML that is added or removed."),
     click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
-    click.option("-v", "--verbose", count=True, help="Tell on stderr what is done, host by host; twice for more."),
+    click.option("-v", "--verbose", count=True, help="Print on stderr what is done, host by host; twice for more."),
     click.option(
         "--timeout",
         type=Seconds(),

@@ -36,7 +36,7 @@ def options(*views: View, sort: bool = True) -> Callable[[Command], Command]:
         return value
 
     def decorate(command: Command) -> Command:
-        wrapped: Any = click.option("--no-header", is_flag=True, help="Tables and csv without their head.")(command)
+        wrapped: Any = click.option("--no-header", is_flag=True, help="Leave out the head of tables and csv.")(command)
         if sort:
             wrapped = click.option(
                 "--sort",
@@ -51,7 +51,7 @@ def options(*views: View, sort: bool = True) -> Callable[[Command], Command]:
             metavar="COLUMN,…",
             callback=checked,
             shell_complete=offered,
-            help="Only these columns, in this order, by their heads or their keys in csv.",
+            help="Only these columns, in this order; named by their heads or csv keys.",
         )(wrapped)
         return cast("Command", wrapped)
 

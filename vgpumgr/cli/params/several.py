@@ -25,12 +25,12 @@ _OPTIONS = (
         "--file",
         type=click.Path(dir_okay=False, allow_dash=True),
         metavar="FILE",
-        help="The VMs and slots that FILE names, as vgpumgr_vms does in an inventory; - is stdin.",
+        help="Take VMs and slots from FILE, written as vgpumgr_vms in an inventory; - is stdin.",
     ),
     click.option(
         "--partial",
         is_flag=True,
-        help="Of several VMs, serve those that can be, and name the others (exit 5). Without it: all or none.",
+        help="Serve the VMs that can be served, and name the others (exit 5). Default: all or none.",
     ),
 )
 

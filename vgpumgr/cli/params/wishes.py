@@ -27,12 +27,18 @@ _OPTIONS = (
         "--gpu-memory", metavar="SIZE", help="The smallest type with at least this much framebuffer: 4G, 512M."
     ),
     click.option("--gpu", metavar="SHARE", help="The smallest type that is this share of a GPU: 0.25."),
-    click.option("--fgpu", metavar="NUMBER", help="The same in the site's unit (vgpumgr_fgpu_per_gpu): 0.5."),
     click.option(
-        "--mig-profile", metavar="PROFILE", help="MIG-backed: exactly this instance profile, for example 2g.10gb."
+        "--fgpu",
+        metavar="NUMBER",
+        help="The smallest type with this many fGPUs, the site's unit (vgpumgr_fgpu_per_gpu): 0.5.",
     ),
-    click.option("--series", type=click.Choice(["A", "B", "C", "Q"]), help="The series of an amount (default: C)."),
-    click.option("--usable", is_flag=True, help="The guest must see the amount, not only the type's name promise it."),
+    click.option(
+        "--mig-profile", metavar="PROFILE", help="A MIG-backed type of exactly this instance profile: 2g.10gb."
+    ),
+    click.option("--series", type=click.Choice(["A", "B", "C", "Q"]), help="The series, with an amount (default: C)."),
+    click.option(
+        "--usable", is_flag=True, help="With an amount: the guest must see that much, not only the type's name."
+    ),
     click.option("--max-waste", metavar="PCT", help="Refuse a type of which more than PCT percent would be wasted."),
     click.option(
         "--compute",

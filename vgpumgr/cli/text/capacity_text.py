@@ -57,17 +57,17 @@ def pivot(
 
 
 def total(answer: Answer) -> str:
-    """`8Q: 11 more fit, on 2 of 5 GPUs that have it`."""
+    """`8Q: room for 11 more, on 2 of 5 suitable GPUs`."""
     asked = answer.question.text
     gpus = [row for row in answer.rows if row.gpu is not None]
     if not answer.rows:
         return f"{asked}: no GPU of these hosts could ever take it"
     if answer.left.fits_now is None:
-        return f"{asked}: how many more fit is unknown"
+        return f"{asked}: room unknown"
     if not answer.left.fits_now and not answer.left.at_least:
-        return f"{asked}: no more fit ({counted(len(gpus), 'GPU')} could take it, but not now)"
+        return f"{asked}: no room now on {counted(len(gpus), 'suitable GPU')}"
     able = sum(bool(row.fits_now) for row in gpus)
-    return f"{asked}: {left(answer.left)} more fit, on {able} of {counted(len(gpus), 'GPU')} that could take it"
+    return f"{asked}: room for {left(answer.left)} more, on {able} of {counted(len(gpus), 'suitable GPU')}"
 
 
 def together(answer: Answer, count: int) -> str:

@@ -36,7 +36,7 @@ def closing(result: ChangeResult[CordonPlan], elapsed_s: float) -> str:
     plan, where = result.planned.plan, _where(result.planned.plan)
     match result.outcome:
         case Outcome.WOULD_CHANGE:
-            return "would change; nothing was written (--check)."
+            return "dry run: nothing was changed (--check)."
         case Outcome.UNCHANGED if plan.cordon is not None:
             told = f"{plan.cordon.reason} ({plan.cordon.by}, {plan.cordon.at})"
             return f"{where} is cordoned already: {told}. Nothing to do."
@@ -45,7 +45,7 @@ def closing(result: ChangeResult[CordonPlan], elapsed_s: float) -> str:
         case Outcome.DONE if plan.cordon is None:
             return f"done in {elapsed_s:.1f} s. {where} takes new vGPUs again{_except(plan)}."
         case Outcome.DONE:
-            return f"done in {elapsed_s:.1f} s. {where} gets no new vGPU; what is there stays."
+            return f"done in {elapsed_s:.1f} s. {where} takes no new vGPUs; existing ones stay."
 
 
 def _except(plan: CordonPlan) -> str:

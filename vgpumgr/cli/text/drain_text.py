@@ -28,9 +28,9 @@ def closing(result: DrainResult, elapsed_s: float) -> str:
     """The last line, where nothing is in the way."""
     where = result.host if result.gpu is None else f"GPU {result.gpu} of {result.host}"
     if result.outcome is Outcome.WOULD_CHANGE:
-        return "would change; nothing was written (--check)."
+        return "dry run: nothing was changed (--check)."
     if result.gpu is not None:
-        free = f"{where} is cordoned, and nothing of it is in use or ours"
+        free = f"{where} is cordoned, has no vGPU of ours, and none in use"
     else:
         free = f"{where} is cordoned, and nothing there is in use: it can be rebooted"
     return f"done in {elapsed_s:.1f} s. {free}." if result.outcome is Outcome.DONE else f"{free}. Nothing to do."

@@ -115,11 +115,11 @@ def closing(result: FleetResult, elapsed_s: float, then: str | None = None) -> I
     task_results = [one for _, one in result.tasks]
     outcomes = [one.outcome for one in task_results]
     if result.check and result.fleet.changed:
-        would = "would change" if is_good(outcomes) else tally(outcomes)
+        would = "" if is_good(outcomes) else f"{tally(outcomes)}; "
         yield (
-            f"{would}; nothing was written (--check)."
+            f"{would}dry run: nothing was changed (--check)."
             if then is None
-            else f"{would}; nothing was changed. `{then}` does it."
+            else f"{would}dry run: nothing was changed. `{then}` does it."
         )
         return
     hosts = words.counted(len(result.fleet.plans), "host")
@@ -134,7 +134,7 @@ def _waiting(number: int) -> str:
 
 
 def _wanted(results: Sequence[TaskResult]) -> str:
-    """`8 vGPUs and 2 schedulers are as wanted`."""
+    """`8 vGPUs and 2 schedulers in sync`."""
     task_results = [one for one in results if one.outcome != Outcome.WAITING]
     shares = sum(isinstance(task_result.planned.task, SetGpuScheduler) for task_result in task_results)
     modes = sum(isinstance(task_result.planned.task, SetGpuMode) for task_result in task_results)
@@ -143,7 +143,7 @@ def _wanted(results: Sequence[TaskResult]) -> str:
     numbers = ((vgpus, "vGPU"), (shares, "scheduler"), (modes, "mode"), (layouts, "layout"))
     parts = [words.counted(number, noun) for number, noun in numbers if number]
     return (
-        f"{' and '.join(parts)} {'is' if len(task_results) == 1 else 'are'} as wanted"
+        f"{' and '.join(parts)} in sync"
         if parts
         else "nothing else is declared or attached there"
         if results

@@ -32,7 +32,7 @@ def closing(result: ForgetResult) -> str:
     kind = "VM" if result.plan.kind == "vm" else "host"
     match result.outcome:
         case Outcome.WOULD_CHANGE:
-            return "would change; nothing was written (--check)."
+            return "dry run: nothing was changed (--check)."
         case Outcome.UNCHANGED:
             return f"no record of a {kind} {result.plan.name!r}. Nothing to do."
         case _:

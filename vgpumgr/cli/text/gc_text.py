@@ -41,7 +41,7 @@ def closing(result: FleetResult, elapsed_s: float) -> Iterator[str]:
         where = f"{fleet.plans[0].host} has" if len(fleet.plans) == 1 else f"{hosts} have"
         yield f"{where} no cached GPU instance. Nothing to do.{stay}"
     elif result.check:
-        yield f"would change; nothing was written (--check).{stay}"
+        yield f"dry run: nothing was changed (--check).{stay}"
     else:
         yield f"done in {elapsed_s:.1f} s.{stay}"
 

@@ -153,7 +153,7 @@ def show_lines(hosts: Iterable[HostInstances], width: int | None, nothing: str, 
                 continue
             drawn = [_drawn(one) for one in gpu.instances]
             yield from drawing(gpu.slices, drawn, width or IN_A_PIPE, ascii_only=ascii_only)
-            how = ", where cached ones give way" if any(one.state == "cached" for one in gpu.instances) else ""
+            how = ", once cached ones are removed" if any(one.state == "cached" for one in gpu.instances) else ""
             yield from wrapped(f"still fits{how}: {', '.join(gpu.fits) or 'nothing'}", width or IN_A_PIPE)
     if none:
         yield nothing

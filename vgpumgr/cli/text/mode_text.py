@@ -53,7 +53,7 @@ def _mig_line(step: steps.Step) -> str | None:
         case steps.EvacuateVgpu() | steps.DestroyVgpu(expect=steps.PRESENT):
             return f"- vGPU     {vgpu_text(step.vgpu)}"
         case steps.DestroyInstance():
-            gone = "" if step.expect == steps.PRESENT else "      already gone, only the ledger entry"
+            gone = "" if step.expect == steps.PRESENT else "      already gone; only its ledger entry is removed"
             return f"- instance {slices(step)}{gone}"
         case steps.CreateInstance():
             return f"+ instance {slices(step)}"
@@ -71,6 +71,6 @@ def closing(result: ModeResult, elapsed_s: float) -> str:
         case Outcome.UNCHANGED:
             return f"GPU {plan.gpu.pci} on {result.planned.host} is in {mode}. Nothing to do."
         case Outcome.WOULD_CHANGE:
-            return "nothing was written (--check)."
+            return "dry run: nothing was changed (--check)."
         case Outcome.DONE:
             return f"done in {elapsed_s:.1f} s. GPU {plan.gpu.pci} is in {mode}."

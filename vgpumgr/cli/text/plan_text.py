@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 
-_WOULD_CHANGE = "would change; nothing was written (--check)."
+_WOULD_CHANGE = "dry run: nothing was changed (--check)."
 
 
 def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
         case steps.AttachHostdev() | steps.DetachHostdev() | steps.PlugHostdev() | steps.UnplugHostdev():
             return _device_line(step)
         case steps.DestroyVgpu():
-            gone = "" if step.expect == steps.PRESENT else "      already gone, only the ledger entry"
+            gone = "" if step.expect == steps.PRESENT else "      already gone; only its ledger entry is removed"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
         case steps.CreateInstance():
             known = "      created by an attach that did not finish" if step.expect == steps.SAME else ""
@@ -147,7 +147,7 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             gone = (
                 "cached, and its slices are needed"
                 if step.expect == steps.PRESENT
-                else "already gone, only the ledger entry"
+                else "already gone; only its ledger entry is removed"
             )
             return f"- instance {slices(step)}      {gone}"
         case steps.DropClaim():
@@ -162,7 +162,7 @@ def instance_lines(plan: InstancePlan) -> Iterator[str]:
         if isinstance(step, steps.CreateInstance):
             yield f"+ instance {slices(step)}"
         if isinstance(step, steps.DestroyInstance):
-            gone = "cached" if step.expect == steps.PRESENT else "already gone, only the ledger entry"
+            gone = "cached" if step.expect == steps.PRESENT else "already gone; only its ledger entry is removed"
             yield f"- instance {slices(step)}      {gone}"
 
 
@@ -177,7 +177,7 @@ def slices(step: steps.InstanceStep) -> str:
 def _device_line(step: steps.AttachHostdev | steps.DetachHostdev | steps.LiveStep) -> str:
     match step:
         case steps.AttachHostdev(port=None):
-            return f"+ hostdev  {step.device.source.text}, from the next start on"
+            return f"+ hostdev  {step.device.source.text}, at the VM's next start"
         case steps.AttachHostdev():
             return f"+ hostdev  {step.device.source.text}, on the guest's PCI bus {step.port:02x}"
         case steps.PlugHostdev():

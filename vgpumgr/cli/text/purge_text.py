@@ -47,7 +47,7 @@ def question(plan: PurgePlan) -> str:
 def closing(result: PurgeResult, elapsed_s: float) -> str:
     """The last line, where nothing failed."""
     if result.outcome is Outcome.WOULD_CHANGE:
-        return "would change; nothing was written (--check)."
+        return "dry run: nothing was changed (--check)."
     if result.outcome is Outcome.UNCHANGED:
         return f"{result.plan.host} has nothing of vgpumgr's. Nothing to do."
     host = result.plan.host

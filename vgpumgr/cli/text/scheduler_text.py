@@ -42,7 +42,7 @@ def closing(result: SchedulerResult, elapsed_s: float) -> str:
         case Outcome.UNCHANGED:
             return f"GPU {plan.gpu.pci} on {result.planned.host} already has it: {plan.granted.text}. Nothing to do."
         case Outcome.WOULD_CHANGE:
-            return f"would be granted: {plan.granted.text}; nothing was written (--check)."
+            return f"would be granted: {plan.granted.text}; dry run: nothing was changed (--check)."
         case Outcome.DONE:
             return f"done in {elapsed_s:.1f} s. Granted: {plan.granted.text}."
 
@@ -54,7 +54,7 @@ def _line(step: steps.Step, plan: GpuPlan) -> str:
         case steps.WriteModprobe():
             mark = "+" if step.before is None else "~"
             value = f"{modprobe.KEY}=0x{scheduler.rm_pvmrl(plan.granted.setting):08x}"
-            return f"{mark} boot    {step.path}: {value}      from the next load of the module on"
+            return f"{mark} boot    {step.path}: {value}      at the next load of the module"
         case _:
             return move_line(step, plan.steps)
 

@@ -72,7 +72,7 @@ def closing(result: RequestsResult, elapsed_s: float, *, verb: str, check: bool,
         rest = f" {held_back} of {len(slots)} could be served: {PARTIAL} does that." if held_back else ""
         return f"nothing was changed.{rest}"
     if check and result.changed:
-        return "would change; nothing was written (--check)."
+        return "dry run: nothing was changed (--check)."
     if all(slot.outcome == Outcome.UNCHANGED for slot in slots):
         have = "have" if len({slot.vm for slot in slots}) > 1 else "has"
         nothing = f"already {have} what was requested" if verb == "attach" else f"{have} no vGPU of ours there"

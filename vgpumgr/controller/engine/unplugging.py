@@ -35,7 +35,7 @@ def wait_until_gone(
         if waited + timing.unplug_poll_s > timing.unplug_s or stop.is_set():
             raise errors.NotWhileRunning(
                 f"{step.vm_name} has not released {step.device.source.text} after {waited:.0f} s, and still runs with it",
-                details=["its guest was asked, and may still follow: `vgpumgr list` shows what it runs with"],
+                details=["the guest may still release it later: `vgpumgr list` shows what the VM runs with"],
                 hint=f"the guest's driver has to stop using it first; or shut {step.vm_name} down, then detach",
             )
         if not told:

@@ -40,7 +40,7 @@ def ill(gpu: Gpu) -> Refusal | None:
 
 
 def why_unverified(facts: HostSnapshot, target: VgpuSpec | None) -> str | None:
-    """Why nobody can say that a vGPU is as wanted, although nothing is seen to be wrong; None if one can."""
+    """Why nobody can say that a vGPU is in sync, although nothing is seen to be wrong; None if one can."""
     gpu = facts.gpu_by_uuid(target.gpu_uuid) if target is not None else None
     return None if gpu is None or gpu.fault is None else f"GPU {gpu.pci} {_WHAT[gpu.fault]}"
 

@@ -42,8 +42,8 @@ class Cause(StrEnum):
     MOVED = "its vGPU is now a different one"
     BY_HAND = "removed by hand: the host has not rebooted since it was made"
     NEVER = "declared, but never attached"
-    INSTANCES_ENDED = "never made, or the host rebooted: GPU instances last until then"
-    MODE_ENDED = "never set, or the host rebooted: a mode lasts until then"
+    INSTANCES_ENDED = "never created, or lost when the host rebooted"
+    MODE_ENDED = "never set, or lost when the host rebooted"
     UNDECLARED = "no longer in the inventory"
     NOW_IN = "now in the inventory"
     ELSEWHERE = "now declared in another place of the inventory"
@@ -77,8 +77,16 @@ class Drift:
     cause: Cause | scheduler_plan.Cause
 
     def text(self) -> str:
-        """`vgpu: wanted A40-4Q on 0000:41:00.4, found none (removed by hand …)`."""
-        return f"{self.field}: wanted {self.wanted}, found {self.found} ({self.cause})"
+        """`vgpu: A40-4Q on 0000:41:00.4 is missing (removed by hand …)`."""
+        if self.field.startswith("instances."):
+            what = f"{self.wanted} needed"
+        elif self.found in ("none", "nothing"):
+            what = f"{self.wanted} is missing"
+        elif self.wanted == "none":
+            what = f"{self.found} is to be removed"
+        else:
+            what = f"should be {self.wanted}, is {self.found}"
+        return f"{self.field}: {what} ({self.cause})"
 
 
 def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> tuple[Drift, ...]:
@@ -123,7 +131,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
                 yield "vgpu", where, "none", why_gone(view, domain, entries, served)
         elif isinstance(step, steps.EnterVgpu):
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
-            yield "vgpu", f"{where}, in the ledger as made", "no entry", Cause.UNENTERED
+            yield "vgpu", f"{where}, in the ledger as made", "not in the ledger", Cause.UNENTERED
         elif isinstance(step, steps.DestroyVgpu):
             old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
             past = ownership.cannot_come_back(view.snapshot, step.vgpu)

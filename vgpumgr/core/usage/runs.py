@@ -25,7 +25,7 @@ class LastRun:
 class PlannedHost:
     """What the last run that was to read a host left there. `reached`: it was read, and nothing spoilt the host's whole run.
 
-    `drift`: slots, modes, schedulers and layouts that are not as wanted, those that wait (`waiting`) apart; `refused`: the errors among
+    `drift`: slots, modes, schedulers and layouts that are not in sync, those that wait (`waiting`) apart; `refused`: the errors among
     them, by class. `nvml_silent`: NVML does not say what runs on some GPU. Unless reached, only `at` is known.
     """
 

@@ -110,8 +110,8 @@ def _why_none(root: Root, card: Card) -> str:
             SRIOV_MANAGE
         )
     return (
-        'SR-IOV is off; run {} -e {} ("Cannot obtain unbindLock" there: something holds the GPU, a monitoring agent '
-        "perhaps)".format(SRIOV_MANAGE, card.pci)
+        "SR-IOV is off; run {} -e {}. If it reports 'Cannot obtain unbindLock', first stop what holds the GPU, such as a "
+        "monitoring agent".format(SRIOV_MANAGE, card.pci)
     )
 
 

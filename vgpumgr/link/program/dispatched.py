@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
 
 _HINTS: Final = {
-    "pinned": "its versions are pinned: `vgpumgr host install --pinned {host}` by a login that may do everything",
-    "altered": "find out who did that; then `vgpumgr host install {host}` by a login that may do everything",
+    "pinned": "its versions are pinned: `vgpumgr host install --pinned {host}` with a login that has full rights",
+    "altered": "find out who did that; then `vgpumgr host install {host}` with a login that has full rights",
     "not root's": "on that host: chown root: PATH, chmod go-w PATH; `vgpumgr host status {host}` names each",
 }
-_ANY = "`vgpumgr host install {host}` by a login that may do everything"
+_ANY = "`vgpumgr host install {host}` with a login that has full rights"
 
 
 def failure(endpoint: Endpoint, said: Sequence[str]) -> ProgramFailed | None:

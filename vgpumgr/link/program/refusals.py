@@ -127,7 +127,7 @@ def _rare(host: HostName, kind: str, said: str, path: str, errno_name: str) -> V
     """What installing on a host raises, and what no host program says."""
     match kind:
         case protocol.PINNED_HERE:
-            return NotAllowed(f"{host}: {said}", hint="use a login of that host that may do everything")
+            return NotAllowed(f"{host}: {said}", hint="use a login with full rights on that host")
         case protocol.UNWRITABLE:
             return ProgramFailed(host, f"nothing can be installed there: {said}", hint=disk_hint(errno_name, path))
         case protocol.INTERNAL | protocol.BAD_REQUEST:

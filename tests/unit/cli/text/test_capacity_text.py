@@ -111,10 +111,10 @@ def test_more_boards_than_the_terminal_has_room_for_come_in_several_tables(width
 @pytest.mark.parametrize(
     ("rows", "left", "says"),
     [
-        ((gpu(0, WHY), gpu(3)), SOME, "8Q: 3 more fit, on 1 of 2 GPUs that could take it"),
-        ((gpu(3),), MORE, "8Q: at least 3 more fit, on 1 of 1 GPU that could take it"),
-        ((gpu(None, "x"),), UNKNOWN, "8Q: how many more fit is unknown"),
-        ((gpu(0, WHY), gpu(0, WHY)), NONE, "8Q: no more fit (2 GPUs could take it, but not now)"),
+        ((gpu(0, WHY), gpu(3)), SOME, "8Q: room for 3 more, on 1 of 2 suitable GPUs"),
+        ((gpu(3),), MORE, "8Q: room for at least 3 more, on 1 of 1 suitable GPU"),
+        ((gpu(None, "x"),), UNKNOWN, "8Q: room unknown"),
+        ((gpu(0, WHY), gpu(0, WHY)), NONE, "8Q: no room now on 2 suitable GPUs"),
         ((), NONE, "8Q: no GPU of these hosts could ever take it"),
     ],
 )

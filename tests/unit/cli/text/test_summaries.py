@@ -155,7 +155,7 @@ def test_kinds_stay_apart() -> None:
     ("slots", "check", "line"),
     [
         ([slot("vm01"), slot("vm02")], False, "2 VMs on 1 host in 1.2 s: 2 changed. Undo: vgpumgr detach vm01 vm02"),
-        ([slot("vm01", outcome=Outcome.WOULD_CHANGE)], True, "would change; nothing was written (--check)."),
+        ([slot("vm01", outcome=Outcome.WOULD_CHANGE)], True, "dry run: nothing was changed (--check)."),
         ([slot("vm01", outcome=Outcome.UNCHANGED)], False, "1 VM already has what was requested. Nothing to do."),
     ],
 )

@@ -183,9 +183,7 @@ def test_what_stays_or_cannot_be_read_is_not_taken_for_gone(there: Domain) -> No
         unplugged(lambda _: there, pauses)
     assert Timing().unplug_s - 2 < pauses.now <= Timing().unplug_s
     assert "still runs with it" in caught.value.message
-    assert caught.value.details == (
-        "its guest was asked, and may still follow: `vgpumgr list` shows what it runs with",
-    )
+    assert caught.value.details == ("the guest may still release it later: `vgpumgr list` shows what the VM runs with",)
 
 
 def test_an_interrupt_ends_the_wait() -> None:

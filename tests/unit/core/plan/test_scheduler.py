@@ -369,7 +369,7 @@ def test_drift_is_named_by_field_and_cause() -> None:
     unverified = ("time slice", "unverified", "no vGPU is active")
     assert kinds(busy()) == [*never, unverified]
     end = done(busy())
-    assert kinds(end) == [("persistent", "pending_reboot", "works from the next boot on"), unverified]
+    assert kinds(end) == [("persistent", "pending_reboot", "takes effect at the next boot"), unverified]
     booted = loaded(end, 0x00020013)
     assert kinds(booted) == [unverified]
     by_hand = builders.change_gpus(booted, lambda gpu: replace(gpu, scheduler=builders.scheduler_state(EQUAL_SHARE)))
@@ -380,7 +380,7 @@ def test_drift_is_named_by_field_and_cause() -> None:
     assert kinds(other_file)[0] == (
         "persistent",
         "drift",
-        "from the file: written by hand, or by an earlier setting",
+        "the file was written by hand, or by an earlier setting",
     )
 
 
@@ -389,7 +389,7 @@ def test_a_gpu_that_was_set_to_something_else_was_not_never_set() -> None:
     other = done(done(busy()), SchedulerWish(policy=BEST_EFFORT))
     assert kinds(other)[:2] == [
         ("policy", "drift", "set to another one, by hand or by an earlier setting"),
-        ("persistent", "drift", "from the file: written by hand, or by an earlier setting"),
+        ("persistent", "drift", "the file was written by hand, or by an earlier setting"),
     ]
     only_file = builders.change_gpus(
         done(busy(), SchedulerWish(policy=EQUAL_SHARE)),

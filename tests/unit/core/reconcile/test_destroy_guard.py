@@ -137,7 +137,7 @@ def test_a_declaration_that_moved_whole_to_another_part_is_written_into_the_clai
     assert [step.verb for step in made.steps] == ["bind_claim"]
     assert [row.text() for row in made.drift] == [
         (
-            f"claim: wanted from inventory ({FILE}), found from inventory (group_vars/gpus) "
+            f"claim: should be from inventory ({FILE}), is from inventory (group_vars/gpus) "
             "(now declared in another place of the inventory)"
         )
     ]
