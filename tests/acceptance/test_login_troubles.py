@@ -81,11 +81,11 @@ def late(user: str, what: str, fix: str, **login: str) -> Trouble:
 
 
 FORCED = "/home/{user}/.ssh/authorized_keys:1 forces a command upon our key"
-OTHER = "something else than the host program answers the login of {user}"
+OTHER = "something other than the host program answers the login of {user}"
 NOT_TAKEN = "the host does not take "
 TROUBLES = (
-    become("pw", "sudo wants a password of pw", "pw ALL=(root) NOPASSWD: ALL", sudoers="{user} ALL=(ALL:ALL) ALL"),
-    become("unknown", "sudo wants a password of unknown", "unknown ALL=(root) NOPASSWD: ALL", sudoers=""),
+    become("pw", "sudo asks pw for a password", "pw ALL=(root) NOPASSWD: ALL", sudoers="{user} ALL=(ALL:ALL) ALL"),
+    become("unknown", "sudo asks unknown for a password", "unknown ALL=(root) NOPASSWD: ALL", sudoers=""),
     become("norule", "sudo does not let norule", "norule ALL=(root) NOPASSWD: ALL", sudoers="Defaults:{user} !authenticate"),
     become("other", "sudo does not let other", "other ALL=(root) NOPASSWD: ALL", sudoers=f"{EVERYTHING}, !/bin/sh"),
     become("tty", "sudo wants a terminal of tty", "Defaults:tty !requiretty", sudoers=f"Defaults:{{user}} requiretty\n{EVERYTHING}"),
@@ -99,8 +99,8 @@ TROUBLES = (
     program("nologin", "the login shell of nologin is nologin", "usermod -s /bin/sh nologin", shell="/usr/sbin/nologin"),
     program("false", f"{OTHER}: it printed nothing and ended with exit status 1", "getent passwd false", shell="/bin/false"),
     program("exits", f"{OTHER}: it printed nothing and ended with exit status 0", "~/.bashrc", home="echo exit > .bashrc"),
-    program("reads", "reads the input that is meant for the host program", "[ -t 0 ]", home="echo read -r choice > .bashrc"),
-    program("bites", "reads the input that is meant for the host program", "[ -t 0 ]", home="echo read -n 1 choice > .bashrc"),
+    program("reads", "reads the input for the host program", "[ -t 0 ]", home="echo read -r choice > .bashrc"),
+    program("bites", "reads the input for the host program", "[ -t 0 ]", home="echo read -n 1 choice > .bashrc"),
     program("floods", f"{OTHER}: it printed text without end", "prints nothing", home="echo yes floods > .bashrc"),
     program("aged", "the password of aged has expired", "passwd aged", dates="0:0:99999:7:::", sshd="pam"),
     program("off", "nobody but root may log in now", "rm /etc/nologin", sshd="off"),

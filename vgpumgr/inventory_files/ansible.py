@@ -67,7 +67,7 @@ def kept_s(environ: Mapping[str, str]) -> float | None:
     if found is None:
         raise InventoryError(
             f"{VARIABLE} is {said!r}",
-            hint=f"1 allows that {PROGRAM} is asked, and so does how long an answer is kept: 30s, 10m, 1h",
+            hint="set it to 1, or to how long an answer is kept: 30s, 10m, 1h",
         )
     return float(found[1]) * _UNITS_S[found[2]]
 
@@ -179,7 +179,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
     try:
         return output.decode("utf-8")
     except UnicodeDecodeError:
-        raise NoAnswerError(f"what {PROGRAM} says is not UTF-8 text") from None
+        raise NoAnswerError(f"the output of {PROGRAM} is not UTF-8 text") from None
 
 
 def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
@@ -201,7 +201,7 @@ def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
                 key.data.extend(piece)
             del said[:-_SAID_BYTES]
             if len(output) > MAX_BYTES:
-                raise NoAnswerError(f"what {PROGRAM} says is larger than {MAX_BYTES // files.MIB} MiB")
+                raise NoAnswerError(f"the output of {PROGRAM} is larger than {MAX_BYTES // files.MIB} MiB")
     return output, said
 
 

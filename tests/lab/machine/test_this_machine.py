@@ -112,4 +112,4 @@ def test_a_user_without_become_is_refused_and_what_sudo_refuses_is_told(machine:
     finally:
         machine.lab.must(HOST, "echo 'ops ALL=(ALL:ALL) NOPASSWD: ALL' > /etc/sudoers.d/ops")
     assert done.returncode == 4
-    assert "kvm01: become: sudo wants a password of ops" in done.stderr
+    assert "kvm01: become: sudo asks ops for a password" in done.stderr

@@ -144,7 +144,7 @@ def choose_vms(texts: Sequence[str]) -> Shown:
     """The VMs that are meant where an argument can only be one. Raises BadName if none is added, only taken away."""
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(vm_words(texts)))
     if not adds:
-        raise BadName("no VM is named, only some that are not meant", hint="say which are: 'web*' '!web03'")
+        raise BadName("no VM is named, only exclusions", hint="name VMs, too: 'web*' '!web03'")
     return Shown(whole=frozenset(), adds=adds, keeps=keeps, takes=takes)
 
 

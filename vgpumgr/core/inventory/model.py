@@ -203,7 +203,7 @@ class Inventory:
         if found is not None:
             return found
         if (self.roster is not None and name in self.roster.members) or not set(name).isdisjoint("*?[,:~!&"):
-            raise UnknownHost(f"{name!r} is not one host", hint="only one can be meant here: name it")
+            raise UnknownHost(f"{name!r} is not one host", hint="this takes one host: name it")
         raise self._unknown(name)
 
     def chosen(self, texts: Sequence[str]) -> tuple[HostDeclaration, ...]:
@@ -219,7 +219,9 @@ class Inventory:
             return tuple(self.hosts.values())
         single = patterns.split(texts)
         if not single:
-            raise BadName("no host is named", hint="name one, or a pattern; without any argument all hosts are meant")
+            raise BadName(
+                "no host is named", hint="name one, or a pattern; without arguments the command is about all hosts"
+            )
         roster = self.roster or patterns.Roster(hosts=self.hosts)
         found = patterns.select(single, roster)
         left_out = set(self.whose.left_out).intersection(single)

@@ -117,7 +117,7 @@ HOST_DRIFT = _gauge(
     "host_drift",
     HOST,
     "1",
-    "Slots, modes, schedulers and layouts that are not in sync after it, those that wait apart",
+    "Slots, modes, schedulers and layouts that are not in sync after the run, without those that wait",
 )
 HOST_WAITING = _gauge(
     "host_waiting", HOST, "1", "Slots, modes, schedulers and layouts that wait until a GPU or VM is idle"

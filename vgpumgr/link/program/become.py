@@ -55,7 +55,7 @@ _CASES: Final = (
             r"a password is required|a terminal is required to (read the password|authenticate)|"
             r"[Ii]nteract(ive authentication|ion) is required|Authentication required"
         ),
-        "sudo wants a password of {user}, and none is ever sent",
+        "sudo asks {user} for a password, and vgpumgr never sends one",
         _RULE,
     ),
     _Case(

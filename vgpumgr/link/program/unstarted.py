@@ -67,7 +67,7 @@ _BY_STATUS: Final = {
         "install it there: apt-get install python3, or dnf install python3.9 (RHEL 8)",
     ),
     bootstrap.CUT_SHORT: _Trouble(
-        "what {user} runs at login reads the input that is meant for the host program",
+        "a login script of {user} reads the input for the host program",
         "a `read`, a menu or `cat` in ~/.bashrc there? Let it do so on a terminal only: [ -t 0 ] && …",
     ),
     _OFF: _Trouble(
@@ -75,7 +75,7 @@ _BY_STATUS: Final = {
         "the host is being started or shut down; if it is not: rm /etc/nologin there",
     ),
 }
-_ANOTHER: Final = "something else than the host program answers the login"
+_ANOTHER: Final = "something other than the host program answers the login"
 _OWN_KEY: Final = "give vgpumgr a key of its own, whose line in that file has no command= but the dispatcher's (`vgpumgr docs logins`)"
 _CAUSES: Final = (
     "a ForceCommand in its sshd_config (as root there: sshd -T -C user={user} | grep -i forcecommand)",

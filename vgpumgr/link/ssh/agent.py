@@ -88,7 +88,7 @@ class Agent:
             self._socket.sendall(_string(request))
             size = int.from_bytes(self._receive(4), "big")
             if not 0 < size <= _MOST_BYTES:
-                raise AgentFailed(f"what answers at {self._said} is no agent")
+                raise AgentFailed(f"the program that answers at {self._said} is no agent")
             answer = self._receive(size)
         except TimeoutError as error:
             raise AgentRefused(f"the agent does not answer within {self._timeout_s:g} s") from error

@@ -109,7 +109,7 @@ class _Asking:
         try:
             output = _run((*options, "--", name), self._endpoint.ssh_config, user, self._timeout_s, self._found)
         except FileNotFoundError as error:
-            text = f"there is no program ssh on this controller, which alone understands {self._found.said}"
+            text = f"ssh is not installed on this controller, and only ssh can read {self._found.said}"
             hint = "apt-get install openssh-client; or -F none in ansible_ssh_common_args: no ssh_config is then read"
             raise self._refused(text, hint, via) from error
         except subprocess.TimeoutExpired as error:

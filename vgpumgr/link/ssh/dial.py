@@ -29,7 +29,7 @@ _DROPPED = (
     "dropped before the banner: MaxStartups, or is this address blocked (a firewall, fail2ban)? See the host's sshd log"
 )
 # What OpenSSH says before it drops a connection: until 9.7 for MaxStartups, then for both.
-_FULL = "MaxStartups in its sshd_config is how many may be about to log in at once: raise it, or find out who else connects there"
+_FULL = "raise MaxStartups in its sshd_config, or find out who else connects there"
 _SAID_AT_DROP = {
     b"Exceeded MaxStartups": _FULL,
     b"Not allowed at this time": f"{_FULL}; or this address is blocked for a while after logins that failed (PerSourcePenalties)",

@@ -75,7 +75,7 @@ def _reasons(
     if now >= found.valid_before:
         reasons.append((f"has expired: it was valid until {found.valid_until}", again, ()))
     if found.critical:
-        reasons.append(("has critical options, which none of a host may have", again, ()))
+        reasons.append(("has critical options, which no host certificate may have", again, ()))
     return reasons
 
 

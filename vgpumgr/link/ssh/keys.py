@@ -117,7 +117,7 @@ def _only_one(endpoint: Endpoint, timeout_s: float) -> Chosen:
     """An agent's key where it has but one: a choice among several would be a guess, and each is an attempt."""
     from vgpumgr.link.ssh import agent as agents
 
-    none = f"no key is named, and none of {', '.join(DEFAULT_KEYS)} is there"
+    none = f"no key is named, and none of {', '.join(DEFAULT_KEYS)} exists"
     name = "name one in the inventory: ansible_ssh_private_key_file"
     try:
         agent, keys = _open(endpoint, timeout_s)

@@ -74,7 +74,7 @@ def more_wanted(endpoint: Endpoint, key: KeyOffered, allowed: Sequence[str]) -> 
     return AuthenticationFailed(
         endpoint.host,
         _STAGE,
-        f"sshd takes {key.shown} for {endpoint.user}, but also wants {_methods(allowed)}, and none is ever sent",
+        f"sshd takes {key.shown} for {endpoint.user}, but also wants {_methods(allowed)}, which vgpumgr never sends",
         hint=f"AuthenticationMethods publickey for {endpoint.user} in its sshd_config (Match User {endpoint.user})",
     )
 

@@ -16,11 +16,11 @@ OPS = Endpoint(
 @pytest.mark.parametrize(
     ("status", "said", "what", "hint"),
     [
-        (1, "sudo: a password is required", "sudo wants a password of ops", "ops ALL=(root) NOPASSWD: ALL"),
+        (1, "sudo: a password is required", "sudo asks ops for a password", "ops ALL=(root) NOPASSWD: ALL"),
         (
             1,
             "sudo: a terminal is required to authenticate",
-            "sudo wants a password of ops",
+            "sudo asks ops for a password",
             "ops ALL=(root) NOPASSWD: ALL",
         ),
         (1, "sudo: sorry, you must have a tty to run sudo", "sudo wants a terminal", "Defaults:ops !requiretty"),
@@ -52,7 +52,7 @@ OPS = Endpoint(
             "the sudoers files",
             "visudo",
         ),
-        (1, "sudo: interactive authentication is required", "sudo wants a password of ops", "NOPASSWD"),
+        (1, "sudo: interactive authentication is required", "sudo asks ops for a password", "NOPASSWD"),
         (1, "sudo: I'm sorry ops. I'm afraid I can't do that", "sudo does not let ops", "NOPASSWD"),
         (1, "sudo: Account validation failure, is your account locked?", "PAM does not let ops", "chage -l ops"),
         (1, "sudo: Account or password is expired, reset your password and try again", "PAM does not let ops", "chage"),

@@ -241,7 +241,7 @@ def test_a_relative_include_of_the_systems_file_is_refused(home: Home) -> None:
 
 def test_a_controller_without_ssh_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SshConfigRefused, match=r"no program ssh on this controller.*\.ssh/config:1") as caught:
+    with pytest.raises(SshConfigRefused, match=r"ssh is not installed on this controller.*\.ssh/config:1") as caught:
         home.resolve("Port 3\n")
     assert "-F none" in str(caught.value.hint)
 

@@ -324,7 +324,7 @@ def test_a_fido_key_works_by_an_agent(sshd: Sshd, fido: Callable[[str], str]) ->
     ("answer", "said"),
     [
         ("refuses", "auth: the agent does not sign with it"),
-        ("nonsense", "auth: what answers at SSH_AUTH_SOCK is no agent"),
+        ("nonsense", "auth: the program that answers at SSH_AUTH_SOCK is no agent"),
         ("closes", "auth: the agent has closed the connection"),
     ],
 )
