@@ -30,7 +30,7 @@ Made from the program's own texts by `make docs`; a change by hand is lost. `vgp
 _COMMON = """\
 ## Options of every command
 
-They stand before or after the command's name; what stands nearest to it wins.
+They may stand before or after the command's name; the nearest one wins.
 """
 _EXIT = """\
 ## Exit codes

@@ -35,7 +35,7 @@ def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, reason: 
       vgpumgr cordon kvm01 --gpu-id 0000:41:00.0 --reason 'ECC errors'
 
     The host itself keeps it, with your name and the time, so every controller honours it, also after a reboot: attach is refused
-    (exit 5), reconcile makes nothing new there, capacity counts nothing as free. `vgpumgr uncordon` ends it.
+    (exit 5), reconcile makes nothing new there, capacity counts nothing there as free. `vgpumgr uncordon` ends it.
     """
     from vgpumgr.core.plan.cordons import parse_reason
 

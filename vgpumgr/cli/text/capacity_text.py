@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.report.capacity import Answer, BoardRow, ClosedGpu, Left, Overview
 
-FOOT: Final = "in brackets: on an empty GPU; each profile is counted for itself"
+FOOT: Final = "in brackets: on an empty GPU; each profile is counted alone"
 _GAP: Final = 2
 
 
