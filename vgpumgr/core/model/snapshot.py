@@ -190,7 +190,12 @@ class Gpu:
 
     @property
     def own_functions(self) -> tuple[PciAddress, ...]:
-        """The physical function, then the others that its card may have (audio, USB): in the same slot, but no virtual function."""
+        """The physical function, then the others that its card may have (audio, USB): in the same slot, but no virtual function.
+
+        While the GPU shows no functions for vGPUs, as with SR-IOV off, nobody can say which of the others these are.
+        """
+        if not self.parents:
+            return (self.pci,)
         slot = self.pci.rpartition(".")[0]
         others = (PciAddress(f"{slot}.{number}") for number in range(8))
         return self.pci, *(pci for pci in others if pci != self.pci and self.functions.find(pci) is None)

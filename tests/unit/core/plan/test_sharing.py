@@ -14,7 +14,7 @@ from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.domain_dumps import DomainDump
 from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import detach, evacuate, simulate
+from vgpumgr.core.plan import detach, evacuate, sharing, simulate
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import VmName
 
@@ -268,3 +268,9 @@ def test_two_vms_with_vgpus_in_one_iommu_group_are_a_finding_and_the_first_to_ru
 def test_one_vm_may_have_all_vgpus_of_an_iommu_group() -> None:
     view = builders.attached(builders.attached(builders.host_of(VENDOR_VFIO, gpus=1)), slot="vgpu1")
     assert told_of_groups(in_one_group(view)) == []
+
+
+def test_functions_whose_vgpus_are_gone_with_sr_iov_are_not_taken_for_a_gpu_that_a_vm_has_whole() -> None:
+    """They lie in the GPU's own slot, as the audio function of a card does."""
+    view = builders.rebooted(builders.attached(builders.host_of(VENDOR_VFIO, gpus=1)))
+    assert sharing.passed_through(builders.without_vgpus(view, "SR-IOV is off")) == ()
