@@ -10,6 +10,7 @@
     │   │   ├── VmNotSeen                                 4   unreached
     │   │   └── DeclaredVmUnknown                         5   unknown_vm
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
+    │   │   └── NotReady                                  5   not_ready
     │   └── ConflictingClaim                              5   refused
     ├── RefusedPlan                                       5   refused
     │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · NotWhileRunning · Unsure · TooManyDestroys ·
@@ -65,6 +66,7 @@ class Outcome(StrEnum):
     UNKNOWN_VM = "unknown_vm"
     UNREACHED = "unreached"
     NO_CAPACITY = "no_capacity"
+    NOT_READY = "not_ready"
     REFUSED = "refused"
     BUSY = "busy"
 
@@ -200,6 +202,12 @@ class NoCapacity(RequestError):
 
 class ProfileNotHere(NoCapacity):
     """No GPU of the VM's host has a type of that name, but one of another host may."""
+
+
+class NotReady(NoCapacity):
+    """The GPU that would take it offers no vGPUs now: its host has to be mended first, and nothing has to be freed."""
+
+    outcome = Outcome.NOT_READY
 
 
 class ConflictingClaim(RequestError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,3 +67,24 @@ def test_a_driver_that_does_not_answer_is_one_finding_of_its_host(lab_factory: L
         assert "does not answer" in told
         refused = vgpumgr(lab, "attach", "v3", "--profile", "4Q", "--on", "kvm03", code=5).err
         assert "does not answer" in refused
+
+
+def test_vgpus_whose_gpu_offers_none_are_one_line_and_not_ready(lab_factory: LabFactory) -> None:
+    """One cause is told once, in `list` as a warning and in `plan` as an error alone (found: newcomer 12)."""
+    with lab_factory.lend(FRAMEWORKS, wiped=True) as lab:
+        vgpumgr(lab, "attach", "v1", "v2", "v3", "--profile", "4Q", "--on", "kvm03")
+        lab.control("kvm03", "fault", name="late-vfs")
+        lab.control("kvm03", "reboot")
+        ran = vgpumgr(lab, "plan", "kvm03", "--quiet", code=5)
+        assert [line[:40] for line in ran.err.splitlines()] == [
+            "error: 3 VMs on kvm03: the vGPU of … slot vgpu0 cannot be re-created: "[:40],
+            "  v1 v2 v3",
+            "hint: v1: once it is ready, run the same command again"[:40],
+        ]
+        assert "3 refused (3 not ready)." in ran.out
+        document = json.loads(vgpumgr(lab, "plan", "kvm03", "-o", "json", code=5).out)
+        assert document["outcomes"] == ["not_ready"]
+        assert [(one["kind"], one["vm"]) for one in document["findings"]] == [("gone", vm) for vm in ("v1", "v2", "v3")]
+        told = vgpumgr(lab, "list", "kvm03").err
+        assert told.count("warning: ") == 1
+        assert "warning: 3 VMs on kvm03: the vGPU of … slot vgpu0 is gone (a reboot?)" in told

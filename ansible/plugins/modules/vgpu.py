@@ -292,7 +292,7 @@ vms:
       type: str
       sample: A40-4Q
     outcome:
-      description: V(done), V(unchanged), V(would_change), V(failed), V(unreached), V(refused), V(no_capacity), V(busy) or V(usage).
+      description: V(done), V(unchanged), V(would_change), V(failed), V(unreached), V(refused), V(no_capacity), V(not_ready), V(busy) or V(usage).
       type: str
       sample: done
     changed:

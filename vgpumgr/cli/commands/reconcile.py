@@ -220,7 +220,14 @@ def _print_for_people(settings: Settings, result: FleetResult, elapsed_s: float,
     if not quiet:
         for note in result.fleet.findings:
             output.print_warning(settings, str(note))
-    found = [finding for plan in result.fleet.plans for finding in plan.findings]
+    # An error says itself that its vGPU is gone, and why.
+    refused = {(host, one.planned.task.subject) for host, one in result.failed}
+    found = [
+        one
+        for plan in result.fleet.plans
+        for one in plan.findings
+        if not (one.kind == "gone" and (one.host, f"{one.vm} {one.slot}") in refused)
+    ]
     output.print_findings(settings, (one for one in found if not (quiet and one.kind in STANDING)))
     output.print_findings(settings, result.waiting)
     fleet_result.print_problems(settings, result)

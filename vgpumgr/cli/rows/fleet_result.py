@@ -8,8 +8,11 @@ from vgpumgr.cli.rows import printing
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vgpumgr.cli.rows.column import View
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.cli.text.alike import Failed
     from vgpumgr.controller.results import FleetResult
 
 
@@ -24,9 +27,18 @@ def print_rows(settings: Settings, result: FleetResult, view: View, *, what: str
 
 def print_problems(settings: Settings, result: FleetResult) -> None:
     """For people: what failed, each with its host and subject."""
-    for host, task_result in result.failed:
-        assert task_result.error is not None
-        output.print_error(settings, task_result.error, about=(host, task_result.planned.task.subject))
+    output.print_failed(settings, _failed(result))
     output.print_errors(settings, [error for _, error in result.errors])
     if result.guard is not None:
         output.print_error(settings, result.guard)
+
+
+def _failed(result: FleetResult) -> Iterator[Failed]:
+    from vgpumgr.cli.text.alike import Failed
+    from vgpumgr.core.reconcile.tasks import OfSlot
+
+    for host, found in result.failed:
+        task = found.planned.task
+        assert found.error is not None
+        vm = task.vm if isinstance(task, OfSlot) else None
+        yield Failed(host=host, vm=vm, subject=task.subject, error=found.error)

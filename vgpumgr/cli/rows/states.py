@@ -33,6 +33,7 @@ STATES: Final = {
     "usage": "red",
     "refused": "red",
     "no_capacity": "red",
+    "not_ready": "red",
     "interrupted": "red",
     "unreached": "red",
     "down": "red",

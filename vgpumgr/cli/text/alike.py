@@ -1,11 +1,11 @@
-"""Errors and findings of many hosts that differ only in the host: told once, with all names and one way out."""
+"""Errors and findings that differ only in the host or in its VM: told once, with all names and one way out."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vgpumgr.errors import HostError, HostKeyRefused, VmNotSeen
 
@@ -22,39 +22,81 @@ _ELSE = "…"
 _OWN = r"SHA256:[\w+/=]+|\[[^\]\s]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,}\b|\b\d+(?:\.\d+)? s\b|\b(?:pid|port) \d+"
 
 
+_T = TypeVar("_T")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
-    """`message` has … where the hosts differ. `hosts` is never empty; `hint` None: there is none."""
+    """`message` has … where they differ, `lines` their names and what else they have in common; `hint` None: there is none."""
 
     message: str
-    hosts: tuple[str, ...]
-    details: tuple[str, ...]
+    lines: tuple[str, ...]
     hint: str | None
 
-    @property
-    def lines(self) -> Iterator[str]:
-        """The hosts' names, some to a line, then what all of them have in common."""
-        line = ""
-        for name in self.hosts:
-            if line and len(line) + 1 + len(name) > _COLUMNS:
-                yield line
-                line = ""
-            line = f"{line} {name}" if line else name
-        yield line
-        yield from self.details
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A task's error. `subject` is what the task is about there; `vm` None: that is no slot of a VM."""
+
+    host: str
+    vm: str | None
+    subject: str
+    error: VgpumgrError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said(Generic[_T]):
+    """What is said of a host, or of a VM there. `pieces`: every second one may be its own. `kind` None: nothing is like it."""
+
+    one: _T
+    kind: object
+    host: str = ""
+    vm: str | None = None
+    pieces: Sequence[str] = ()
+    details: tuple[str, ...] = ()
+    hint: str | None = None
 
 
 def grouped(errors: Iterable[VgpumgrError]) -> list[VgpumgrError | Alike]:
     """In the order of the first of each kind. What is said of fewer hosts than FEWEST stays as it is."""
-    kinds: dict[object, list[VgpumgrError]] = {}
-    for error in errors:
-        key = (type(error), *_pieces(error)[::2]) if isinstance(error, HostError) else id(error)
-        kinds.setdefault(key, []).append(error)
-    found: list[VgpumgrError | Alike] = []
-    for alike in kinds.values():
-        hosts = [error for error in alike if isinstance(error, HostError)]
-        found += [_told_once(hosts)] if len({error.host for error in hosts}) >= FEWEST else alike
-    return found
+    return _together(_of_host(error) for error in errors)
+
+
+def _of_host(error: VgpumgrError) -> _Said[VgpumgrError]:
+    if not isinstance(error, HostError):
+        return _Said(one=error, kind=None)
+    pieces = _pieces(error)
+    return _Said(one=error, kind=type(error), host=error.host, pieces=pieces, details=error.details, hint=error.hint)
+
+
+def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
+    """The same of the errors of VMs' slots. What their details say is never left out: they are alike only if these are."""
+    return _together(
+        _Said(
+            one=one,
+            kind=None if one.vm is None else (type(one.error), one.error.details),
+            host=one.host,
+            vm=one.vm,
+            pieces=_cut(one.error.what, one.host, *_names(one.vm)),
+            details=one.error.details,
+            hint=one.error.hint,
+        )
+        for one in failed
+    )
+
+
+def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
+    """The same of findings. One with a command that names its host or VM stays as it is: a command is there to be copied."""
+    return _together(
+        _Said(
+            one=one,
+            kind=None if one.host is None or _names_its_own(one) else one.kind,
+            host=one.host or "",
+            vm=one.vm,
+            pieces=_cut(one.text.removeprefix(f"{one.host}: "), one.host or "", *_names(one.vm)),
+        )
+        for one in found
+    )
 
 
 def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
@@ -70,25 +112,24 @@ def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
     return details, "; ".join([*hints, error.hint] if error.hint else hints)
 
 
-def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
-    """The same of findings. One with a command that names its host stays as it is: a command is there to be copied."""
-    kinds: dict[object, list[Finding]] = {}
-    for one in found:
-        key = None if one.host is None else (one.kind, *_cut(one.text, one.host)[::2])
-        kinds.setdefault(id(one) if key is None or _names_its_host(one) else key, []).append(one)
-    told: list[Finding | Alike] = []
+def _together(said: Iterable[_Said[_T]]) -> list[_T | Alike]:
+    kinds: dict[object, list[_Said[_T]]] = {}
+    for one in said:
+        kinds.setdefault(id(one.one) if one.kind is None else (one.kind, *one.pieces[::2]), []).append(one)
+    told: list[_T | Alike] = []
     for alike in kinds.values():
-        hosts = tuple(dict.fromkeys(one.host for one in alike if one.host is not None))
-        if len(hosts) < FEWEST:
-            told += alike
-            continue
-        text = _common([_cut(one.text.removeprefix(f"{one.host}: "), one.host or "") for one in alike])
-        told.append(Alike(message=f"{len(hosts)} hosts: {text}", hosts=hosts, details=(), hint=None))
+        many = len({(one.host, one.vm) for one in alike}) >= FEWEST
+        told += [_told_once(alike)] if many else [one.one for one in alike]
     return told
 
 
-def _names_its_host(finding: Finding) -> bool:
-    return any(len(_cut(part, finding.host or "")) > 1 for part in finding.text.split("`")[1::2])
+def _names(vm: str | None) -> tuple[str, ...]:
+    return () if vm is None else (vm,)
+
+
+def _names_its_own(finding: Finding) -> bool:
+    own = (finding.host or "", *_names(finding.vm))
+    return any(len(_cut(part, *own)) > 1 for part in finding.text.split("`")[1::2])
 
 
 def _pieces(error: HostError) -> list[str]:
@@ -107,26 +148,53 @@ def _common(texts: Iterable[Sequence[str]]) -> str:
     return "".join(found[0] if len(set(found)) == 1 else _ELSE for found in zip(*texts, strict=True))
 
 
-def _told_once(errors: Sequence[HostError]) -> Alike:
-    hosts = tuple(dict.fromkeys(error.host for error in errors))
-    (details, *others) = [error.details for error in errors]
+def _told_once(alike: Sequence[_Said[_T]]) -> Alike:
+    who, names = _who(alike)
+    details = {one.details for one in alike}
     return Alike(
-        message=f"{len(hosts)} hosts: {_common(map(_pieces, errors))}",
-        hosts=hosts,
-        details=details if all(one == details for one in others) else (),
-        hint=_hint(errors),
+        message=f"{who}: {_common(one.pieces for one in alike)}",
+        lines=(*names, *(details.pop() if len(details) == 1 else ())),
+        hint=_hint(alike),
     )
 
 
-def _hint(errors: Sequence[HostError]) -> str | None:
-    """The hint that all share; the one command that adds all keys; else the first host's, as an example."""
-    hints = dict.fromkeys(error.hint for error in errors)
-    if len(hints) == 1:
-        return errors[0].hint
-    unknown = [error for error in errors if isinstance(error, HostKeyRefused) and error.scan is not None]
-    if len(unknown) == len(errors):
+def _who(alike: Sequence[_Said[_T]]) -> tuple[str, list[str]]:
+    """`3 hosts`, `3 VMs on kvm01`, `9 VMs on 2 hosts`; and the lines that name them."""
+    vms: dict[str, dict[str | None, None]] = {}
+    for one in alike:
+        vms.setdefault(one.host, {})[one.vm] = None
+    if alike[0].vm is None:
+        return f"{len(vms)} hosts", list(_wrapped(vms))
+    number = sum(map(len, vms.values()))
+    named = {host: [vm for vm in found if vm is not None] for host, found in vms.items()}
+    if len(named) == 1:
+        ((host, found),) = named.items()
+        return f"{number} VMs on {host}", list(_wrapped(found))
+    return f"{number} VMs on {len(named)} hosts", [
+        line for host, found in named.items() for line in _wrapped([f"{host}:", *found])
+    ]
+
+
+def _wrapped(names: Iterable[str]) -> Iterator[str]:
+    """Some to a line."""
+    line = ""
+    for name in names:
+        if line and len(line) + 1 + len(name) > _COLUMNS:
+            yield line
+            line = ""
+        line = f"{line} {name}" if line else name
+    yield line
+
+
+def _hint(alike: Sequence[_Said[_T]]) -> str | None:
+    """The hint that all share; the one command that adds all keys; else the first one's, as an example."""
+    first = alike[0]
+    if len({one.hint for one in alike}) == 1:
+        return first.hint
+    unknown = [one.one for one in alike if isinstance(one.one, HostKeyRefused) and one.one.scan is not None]
+    if len(unknown) == len(alike):
         return _add_all(unknown)
-    return f"{errors[0].host}: {errors[0].hint}; the others likewise" if errors[0].hint else None
+    return f"{first.vm or first.host}: {first.hint}; the others likewise" if first.hint else None
 
 
 def _add_all(errors: Sequence[HostKeyRefused]) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from vgpumgr.cli.settings import Settings
+    from vgpumgr.cli.text.alike import Failed
     from vgpumgr.core.model.view import Finding
     from vgpumgr.errors import VgpumgrError
 
@@ -161,7 +162,7 @@ def print_json(document: Mapping[str, object]) -> None:
 
 
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
-    """Print findings for people on stderr, each once; what many hosts have alike is told once. In json they are part of the document."""
+    """Print findings for people on stderr, each once; what many hosts or VMs have alike is told once. In json they are part of the document."""
     from vgpumgr.cli.text import alike
 
     if settings.for_people:
@@ -202,6 +203,17 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
     from vgpumgr.cli.text import alike
 
     _print_lines(settings, message, *alike.within(error))
+
+
+def print_failed(settings: Settings, failed: Iterable[Failed]) -> None:
+    """Print the errors of tasks for people; what many VMs have alike is told once. A log has one line for each all the same."""
+    from vgpumgr.cli.text import alike
+
+    for one in alike.of_tasks(failed) if settings.log_format != "json" else failed:
+        if isinstance(one, alike.Alike):
+            _print_lines(settings, one.message, one.lines, one.hint)
+        else:
+            print_error(settings, one.error, about=(one.host, one.subject))
 
 
 _UNREAD = "hosts could not be read"

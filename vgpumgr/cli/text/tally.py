@@ -23,16 +23,18 @@ _WORDS: Final = {
     Outcome.BUSY: "busy",
     Outcome.FAILED: "failed",
 }
+_OF_REFUSED: Final = {Outcome.NO_CAPACITY: "no capacity", Outcome.NOT_READY: "not ready"}
 _GOOD: Final = {Outcome.DONE, Outcome.WOULD_CHANGE, Outcome.UNCHANGED, Outcome.WAITING}
 
 
 def tally(outcomes: Iterable[Outcome]) -> str:
-    """Each outcome with its number; what has no capacity is one of those that are refused. Empty for none."""
+    """Each outcome with its number; those of _OF_REFUSED are among what is refused. Empty for none."""
     count = Counter(outcomes)
-    full = count.pop(Outcome.NO_CAPACITY, 0)
-    count[Outcome.REFUSED] += full
+    of_refused = {word: count.pop(outcome, 0) for outcome, word in _OF_REFUSED.items()}
+    count[Outcome.REFUSED] += sum(of_refused.values())
+    why = ", ".join(f"{number} {word}" for word, number in of_refused.items() if number)
     parts = [f"{count[outcome]} {word}" for outcome, word in _WORDS.items() if count[outcome]]
-    return ", ".join(f"{part} ({full} no capacity)" if full and part.endswith("refused") else part for part in parts)
+    return ", ".join(f"{part} ({why})" if why and part.endswith("refused") else part for part in parts)
 
 
 def is_good(outcomes: Iterable[Outcome]) -> bool:

@@ -78,6 +78,13 @@ def error(
             details=lines,
             hint=f"it would fit {would}. Or {other}" if would else other,
         )
+    if all(refusal.is_not_ready for _, _, refusal in verdict.reasons):
+        none = f"no GPU of {host} is" if request.gpus is None else f"the GPU of {host} that was asked for is not"
+        return errors.NotReady(
+            f"{none} ready to take {_what(ask)} for {domain.name}",
+            details=lines,
+            hint="once one is ready, run the same command again" + (f"; it would fit {would}" if would else ""),
+        )
     fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "no other type fits now. "
     see = "See `vgpumgr capacity`"
     none = f"no GPU of {host} can" if request.gpus is None else f"the GPU of {host} that was asked for cannot"

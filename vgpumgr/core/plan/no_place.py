@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy
@@ -40,12 +40,20 @@ class Cause(Enum):
     NOT_OFFERED = "the driver does not offer it"
 
 
+_NOT_READY: Final = frozenset({Cause.NO_VGPUS, Cause.ILL, Cause.NO_TYPES})
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """`text` continues a line that begins with the GPU's address."""
 
     cause: Cause
     text: str
+
+    @property
+    def is_not_ready(self) -> bool:
+        """Whether the GPU has to be mended before it takes anything."""
+        return self.cause in _NOT_READY
 
     @property
     def of_this_place_alone(self) -> bool:

@@ -15,7 +15,7 @@ from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
 from vgpumgr.core.plan import detach, no_capacity, ownership, placement, resolve, room, sharing, takes
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.no_place import Cause, Refusal
+from vgpumgr.core.plan.no_place import Refusal
 from vgpumgr.core.plan.resolve import Ask
 
 if TYPE_CHECKING:
@@ -320,13 +320,16 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     nowhere = all(isinstance(resolve.choices(one, ask), Refusal) for one in view.snapshot.gpus)
     if nowhere and named is not None and gpu.types and gpu.type_of(ours.type_id) is None:
         return no_capacity.dropped(view, ours.vm_name, request, gpu, named)
+    if reason.is_not_ready:
+        return errors.NotReady(
+            f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created: GPU {gpu.pci}: {reason}",
+            hint="once it is ready, run the same command again; "
+            f"or {_exchange(ours.vm_name, request)} places the vGPU on another GPU",
+        )
     return errors.NoCapacity(
         f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created at its place, {ours.parent}",
         details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
-        hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere"
-        if reason.cause is not Cause.NO_VGPUS
-        else "re-enable its vGPUs, then run the same command again; "
-        f"or {_exchange(ours.vm_name, request)} places the vGPU on another GPU",
+        hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
     )
 
 

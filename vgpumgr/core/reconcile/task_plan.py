@@ -47,7 +47,11 @@ def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
             pass
         case _:
             return
-    room_lacks = isinstance(task, EnsureSlot) and type(error) is errors.NoCapacity
+    room_lacks = (
+        isinstance(task, EnsureSlot)
+        and isinstance(error, errors.NoCapacity)
+        and not isinstance(error, errors.ProfileNotHere)
+    )
     if not isinstance(error, errors.RequestError) or room_lacks or where in error.message:
         return
     error.message, error.what = f"{error.message} ({where})", f"{error.what} ({where})"

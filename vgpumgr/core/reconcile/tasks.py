@@ -45,7 +45,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfSlot:
+class OfSlot:
     vm: VmName
     slot: Slot
 
@@ -55,7 +55,7 @@ class _OfSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnsureSlot(_OfSlot):
+class EnsureSlot(OfSlot):
     """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it."""
 
     declared: SlotDeclaration | None
@@ -70,7 +70,7 @@ class EnsureSlot(_OfSlot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PruneSlot(_OfSlot):
+class PruneSlot(OfSlot):
     """Free a slot whose declaration is gone."""
 
     uuid: VmUuid
@@ -80,7 +80,7 @@ class PruneSlot(_OfSlot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishDetach(_OfSlot):
+class FinishDetach(OfSlot):
     """Finish a detach that was killed: whoever began it had decided that the slot goes."""
 
     uuid: VmUuid
@@ -158,7 +158,7 @@ class Replace(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttachSlot(_OfSlot):
+class AttachSlot(OfSlot):
     """The user wants a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
 
     `even_if_it_will_not_start` and `live`: see AttachRequest. `count`: so many slots, vgpu0 and on, all or none.
@@ -259,7 +259,7 @@ class SetCordon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveSlot(_OfSlot):
+class MoveSlot(OfSlot):
     """The user empties a GPU: the slot gets what its claim says on another one. `away_from` is that GPU's UUID."""
 
     uuid: VmUuid

@@ -27,6 +27,7 @@ from vgpumgr.core.plan import (
     plan,
     restart,
     sharing,
+    takes,
 )
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.errors import Unexpected, VgpumgrError
@@ -259,6 +260,10 @@ def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
 def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
     text = f"the vGPU of {domain.name} slot {claim.slot} is gone (a reboot?): "
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    unready = takes.unfit(view.snapshot, gpu) if gpu is not None else None
+    if gpu is not None and unready is not None and unready.is_not_ready:
+        text += f"GPU {gpu.pci}: {unready}; once it is ready, `vgpumgr reconcile` makes it again"
+        return _finding(view, domain.name, claim.slot, "gone", text)
     ended = modes.ended(view, gpu) if gpu is not None else None
     if gpu is not None and ended is not None and ended == _made_in(claim):
         again = f"vgpumgr mode set {ended} --on {view.snapshot.host} --gpu-id {gpu.pci}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vgpumgr.cli.text.alike import FEWEST, Alike, findings, grouped, within
+from vgpumgr.cli.text.alike import FEWEST, Alike, Failed, findings, grouped, of_tasks, within
 from vgpumgr.core.model.view import Finding
-from vgpumgr.errors import Busy, HostKeyRefused, KeyScan, LedgerBroken, UnknownHost, Unreachable, VmNotSeen
-from vgpumgr.names import HostName
+from vgpumgr.errors import Busy, HostKeyRefused, KeyScan, LedgerBroken, NotReady, UnknownHost, Unreachable, VmNotSeen
+from vgpumgr.names import DEFAULT_SLOT, HostName
 
 FILE = "/root/.ssh/known_hosts"
 
@@ -119,7 +119,56 @@ def test_findings_that_differ_in_the_host_alone_are_told_once_unless_a_command_n
     copied = [finding(f"kvm{number}", f"cordoned: `vgpumgr uncordon kvm{number}` lifts it") for number in range(3)]
     apart = [finding(None, "the journal is full"), finding("kvm7", "kvm7: a VM is gone")]
     first, *rest = findings([silent[0], *apart, *silent[1:], *copied])
-    assert first == Alike(
-        message="3 hosts: NVML did not answer within …", hosts=("kvm0", "kvm1", "kvm2"), details=(), hint=None
-    )
+    assert first == Alike(message="3 hosts: NVML did not answer within …", lines=("kvm0 kvm1 kvm2",), hint=None)
     assert rest == [*apart, *copied]
+
+
+def unstartable(host: str, vm: str, libvirt: str = "9.0.0") -> Finding:
+    return Finding(
+        kind="will-not-start", host=HostName(host), vm=vm, slot=DEFAULT_SLOT, text=f"{vm} will not start on {libvirt}"
+    )
+
+
+def test_one_cause_that_stops_many_vms_of_a_host_is_one_line_with_their_names() -> None:
+    vms = [unstartable("kvm1", f"vm{number}") for number in range(3)]
+    other = unstartable("kvm2", "vm9", "9.6.0")
+    assert findings([*vms, other]) == [
+        Alike(message="3 VMs on kvm1: … will not start on 9.0.0", lines=("vm0 vm1 vm2",), hint=None),
+        other,
+    ]
+    assert findings(vms[:2]) == vms[:2]
+
+
+def test_a_cause_on_several_hosts_has_a_line_for_each_host() -> None:
+    (found,) = findings(unstartable(f"kvm{number // 20}", f"machine{number}") for number in range(40))
+    assert isinstance(found, Alike)
+    assert found.message == "40 VMs on 2 hosts: … will not start on 9.0.0"
+    assert " ".join(found.lines).split() == [
+        word
+        for host in (0, 20)
+        for word in (f"kvm{host // 20}:", *(f"machine{number}" for number in range(host, host + 20)))
+    ]
+    assert max(map(len, found.lines)) <= 100
+
+
+def failed(vm: str | None, *details: str) -> Failed:
+    subject = "GPU 0000:41:00.0" if vm is None else f"{vm} vgpu0"
+    error = NotReady(
+        f"the vGPU of {vm} cannot be re-created", details=details, hint=f"or `vgpumgr attach {vm} --replace`"
+    )
+    return Failed(host="kvm1", vm=vm, subject=subject, error=error)
+
+
+def test_slots_that_are_refused_for_one_cause_are_one_error_with_the_way_out_of_the_first() -> None:
+    assert of_tasks([failed("vm1"), failed("vm2"), failed("vm3")]) == [
+        Alike(
+            message="3 VMs on kvm1: the vGPU of … cannot be re-created",
+            lines=("vm1 vm2 vm3",),
+            hint="vm1: or `vgpumgr attach vm1 --replace`; the others likewise",
+        )
+    ]
+
+
+def test_no_detail_of_a_slots_error_is_lost_and_gpus_are_no_vms() -> None:
+    apart = [*(failed(f"vm{number}", f"detail {number}") for number in range(3)), *[failed(None)] * 3]
+    assert of_tasks(apart) == apart

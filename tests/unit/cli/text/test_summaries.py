@@ -24,7 +24,7 @@ from vgpumgr.errors import Outcome
 from vgpumgr.names import HostName, parse_pci_address
 
 
-def test_what_has_no_capacity_is_refused() -> None:
+def test_what_has_no_capacity_or_is_not_ready_is_refused() -> None:
     found = [
         *[Outcome.DONE] * 3,
         *[Outcome.UNCHANGED] * 6,
@@ -33,14 +33,16 @@ def test_what_has_no_capacity_is_refused() -> None:
         Outcome.UNKNOWN_VM,
     ]
     assert tally(found) == "3 changed, 6 unchanged, 3 refused (1 no capacity), 1 unknown VM"
+    assert tally([*found, Outcome.NOT_READY]).endswith("4 refused (1 no capacity, 1 not ready), 1 unknown VM")
+    assert tally([Outcome.NOT_READY] * 2) == "2 refused (2 not ready)"
     assert tally([]) == ""
 
 
 @given(st.lists(st.sampled_from(Outcome)))
 def test_the_numbers_add_up(outcomes: list[Outcome]) -> None:
-    text = re.sub(r" \(\d+ no capacity\)", "", tally(outcomes))
+    text = re.sub(r" \([^)]*\)", "", tally(outcomes))
     assert sum(map(int, re.findall(r"\d+", text))) == len(outcomes)
-    assert is_good(outcomes) == (not re.search("refused|unknown|invalid|not reached|busy|failed", text))
+    assert is_good(outcomes) == (not re.search("refused|unknown|unverified|invalid|not reached|busy|failed", text))
 
 
 def test_what_has_one_reason_is_one_line() -> None:

@@ -389,14 +389,6 @@ ELSEWHERE = "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places th
     ("change", "why", "hint"),
     [
         (
-            lambda view: builders.without_vgpus(view, "SR-IOV is off; run sriov-manage"),
-            "NVIDIA A40  offers no vGPUs: SR-IOV is off; run sriov-manage",
-            (
-                "re-enable its vGPUs, then run the same command again; or "
-                "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another GPU"
-            ),
-        ),
-        (
             lambda view: builders.change_gpus(view, without_first_vf),
             "A40  has no virtual function 0 now, the place of A40-4Q",
             f"free what is in its way, or {ELSEWHERE}",
@@ -407,7 +399,7 @@ ELSEWHERE = "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places th
             f"free what is in its way, or {ELSEWHERE}",
         ),
     ],
-    ids=["SR-IOV is off", "fewer VFs", "a foreign vGPU is in the way"],
+    ids=["fewer VFs", "a foreign vGPU is in the way"],
 )
 def test_a_place_that_is_no_more_after_a_reboot_is_refused_before_anything_is_written(
     change: Callable[[HostView], HostView], why: str, hint: str
@@ -417,6 +409,32 @@ def test_a_place_that_is_no_more_after_a_reboot_is_refused_before_anything_is_wr
     assert error.message == "the vGPU of vm01 slot vgpu0 cannot be re-created at its place, 0000:41:00.4"
     assert error.details == (f"0000:41:00.0  {why}",)
     assert error.hint == hint
+
+
+def test_a_vgpu_whose_gpu_offers_none_after_a_reboot_is_not_ready_and_nothing_has_to_be_freed() -> None:
+    view = builders.rebooted(builders.attached(builders.host_of(MDEV_VF, gpus=1)))
+    error = refused(builders.without_vgpus(view, "SR-IOV is off; run sriov-manage"), errors.NotReady)
+    assert error.message == (
+        "the vGPU of vm01 slot vgpu0 cannot be re-created: "
+        "GPU 0000:41:00.0: offers no vGPUs: SR-IOV is off; run sriov-manage"
+    )
+    assert error.hint == (
+        "once it is ready, run the same command again; or "
+        "`vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another GPU"
+    )
+
+
+def test_a_host_with_no_gpu_that_is_ready_is_not_full_and_one_with_a_full_gpu_is() -> None:
+    view = builders.host_of(MDEV_VF, gpus=2)
+    error = refused(builders.without_vgpus(view, "SR-IOV is off"), errors.NotReady)
+    assert error.message == "no GPU of kvm01 is ready to take a 4 GiB vGPU for vm01"
+    assert len(error.details) == 2
+    first = view.snapshot.gpus[0]
+    full = builders.change_gpus(
+        builders.with_foreign(view, "8Q", parent_at=5),
+        lambda gpu: gpu if gpu.uuid == first.uuid else replace(gpu, framework=None, problem="SR-IOV is off"),
+    )
+    refused(full, errors.NoCapacity)
 
 
 def test_buses_numbered_anew_after_a_reboot_move_addresses_and_nothing_else() -> None:

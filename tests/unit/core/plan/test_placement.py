@@ -203,7 +203,7 @@ def test_a_gpu_that_offers_nothing_says_what_the_host_says_of_it_and_nothing_els
         builders.plan_attach(off)
     assert not isinstance(caught.value, errors.ProfileNotHere)
     assert caught.value.details[0].startswith("0000:41:00.0  NVIDIA A40  offers no vGPUs")
-    assert caught.value.hint == "no other type fits now. See `vgpumgr capacity`"
+    assert caught.value.hint == "once one is ready, run the same command again"
 
 
 def offering(gpu: Gpu, offers: dict[int, int] | None) -> Gpu:

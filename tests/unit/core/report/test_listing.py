@@ -152,7 +152,8 @@ SCENES = {
         "gone",
         {
             "ill": "nvidia-vgpud",
-            "gone": "which is refused now: the vGPU of vm01 slot vgpu0 cannot be re-created at its place",
+            "gone": "is gone (a reboot?): GPU 0000:41:00.0: its driver names no vGPU type: nvidia-vgpud has ended without making "
+            "them (see its journal); once it is ready, `vgpumgr reconcile` makes it again",
         },
     ),
     "the hardware is of another type": Scene(of_another_type, "gone", {"drift": ""}),
