@@ -11,7 +11,7 @@
     │   │   └── DeclaredVmUnknown                         5   unknown_vm
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   │   └── NotReady                                  5   not_ready
-    │   └── ConflictingClaim                              5   refused
+    │   └── ConflictingClaim · OtherController            5   refused
     ├── RefusedPlan                                       5   refused
     │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · NotWhileRunning · Unsure · TooManyDestroys ·
     │       PlanOutdated · HeldBack · Cordoned · NotDrained
@@ -215,6 +215,10 @@ class ConflictingClaim(RequestError):
 
     exit_code = 5
     outcome = Outcome.REFUSED
+
+
+class OtherController(ConflictingClaim):
+    """Another controller's inventory declared the slot lately, and no site says whose it is."""
 
 
 class RefusedPlan(VgpumgrError):

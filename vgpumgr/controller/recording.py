@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller import environment
-from vgpumgr.core.usage.runs import LastRun, PlannedHost
+from vgpumgr.core.usage.runs import NO_RUNS, LastRun, PlannedHost
 from vgpumgr.errors import AlreadyRunning, Declined, Outcome, StoreError, VgpumgrError
 from vgpumgr.store import place
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import FleetResult, HostResult
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.reconcile.host_plan import HostPlan
-    from vgpumgr.core.usage.runs import Kind
+    from vgpumgr.core.usage.runs import Kind, LastRuns
     from vgpumgr.names import HostName
 
 _AS_WANTED = (Outcome.DONE, Outcome.UNCHANGED, Outcome.WAITING)
@@ -70,6 +70,19 @@ class Recording:
         except StoreError as error:
             return f"this run is not in the metrics: {error.message}"
         return None
+
+
+def last() -> LastRuns:
+    """The last runs of this controller; none where the store cannot be read, since nothing depends on it."""
+    path = place.samples_beside(environment.store_path())
+    if not path.exists():
+        return NO_RUNS
+    from vgpumgr.store.sql import runs
+
+    try:
+        return runs.last(path)
+    except StoreError:
+        return NO_RUNS
 
 
 def _hosts(result: FleetResult, at: float) -> Iterator[PlannedHost]:

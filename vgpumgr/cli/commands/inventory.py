@@ -32,12 +32,14 @@ def check(settings: Settings) -> int:
     """Read the inventory and report every problem with its file and line; exit 2 if there is one.
 
     A request for a type that NVIDIA's list lacks is reported, but is no error. GPU instances that a board of `vgpumgr_boards` cannot hold
-    together are a problem. No host is contacted.
+    together are a problem. If the last `reconcile` or `plan --record` here met another inventory on a host, and no vgpumgr_site tells the two
+    apart, that is reported, too. No host is contacted.
     """
     from vgpumgr import resources
-    from vgpumgr.controller import environment
+    from vgpumgr.controller import environment, recording
     from vgpumgr.core.driver import catalogue
     from vgpumgr.core.inventory import report, unserved
+    from vgpumgr.core.usage import runs
     from vgpumgr.documents import inventory as documents
 
     found = environment.load_inventory(settings.inventory, settings.group)
@@ -45,7 +47,8 @@ def check(settings: Settings) -> int:
     impossible = unserved.problems(found, types)
     if impossible:
         raise report.refusal(found.root, impossible)
-    found = replace(found, findings=(*found.findings, *unserved.findings(found, types)))
+    others = runs.without_site(found, recording.last().hosts)
+    found = replace(found, findings=(*found.findings, *unserved.findings(found, types), *others))
     if settings.output != "table" or settings.columns is not None:
         printing.print_rows(settings, INVENTORY, documents.document(found))
     if not settings.for_people:

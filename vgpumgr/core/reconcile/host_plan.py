@@ -161,6 +161,7 @@ def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrE
 def _other_sites(view: HostView, declared: HostDeclaration, allocated: Iterable[tuple[Domain, Claim]]) -> list[Finding]:
     """One for each other site whose inventory declared slots here, not one per slot: a shared host has many."""
     slots: dict[str, list[str]] = {}
+    give = "" if declared.site is not None else ": give it a vgpumgr_site of its own"
     for domain, claim in allocated:
         if claim.site is not None and tasks.is_of_other_site(declared, claim):
             slots.setdefault(claim.site, []).append(f"{domain.name} {claim.slot}")
@@ -169,7 +170,7 @@ def _other_sites(view: HostView, declared: HostDeclaration, allocated: Iterable[
             kind="other-site",
             host=view.snapshot.host,
             text=f"the inventory of site {site} declared {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
-            f"frees it, not {tasks.site_text(declared)}",
+            f"frees it, not {tasks.site_text(declared)}{give}",
         )
         for site, having in sorted(slots.items())
     ]

@@ -156,7 +156,7 @@ def _is_ours_here(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> None:
-    """Raises ConflictingClaim for what another controller's inventory declared lately, where neither has a site.
+    """Raises OtherController for what another controller's inventory declared lately, where neither has a site.
 
     Otherwise each of the two would remove every night what the other one gives.
     """
@@ -168,7 +168,7 @@ def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, auth
     age = _days(claim.at, author.at)
     if theirs == ours or age is None or age > _LATELY_DAYS:
         return
-    raise errors.ConflictingClaim(
+    raise errors.OtherController(
         f"{domain.name} slot {task.slot} was declared by {claim.by} on {claim.at[:10]}, and the inventory of {author.by} does not declare it",
         hint="give each inventory a vgpumgr_site of its own: then it removes only what it declared itself; "
         f"or `{command('detach', domain.name, slot=task.slot, on=view.snapshot.host)}`",

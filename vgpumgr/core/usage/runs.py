@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from vgpumgr.core.inventory.report import Finding
+from vgpumgr.names import HostName
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from vgpumgr.core.inventory.model import Inventory
 
 Kind = Literal["plan", "reconcile"]
 
@@ -48,3 +53,21 @@ class LastRuns:
 
 
 NO_RUNS = LastRuns()
+
+
+def without_site(inventory: Inventory, hosts: Iterable[PlannedHost]) -> tuple[Finding, ...]:
+    """What the last runs saw of other inventories, on hosts for which this one names no site: it needs one."""
+    shared = [
+        one.host
+        for one in hosts
+        if ("other-site" in one.findings or "OtherController" in one.refused)
+        and (declared := inventory.hosts.get(HostName(one.host))) is not None
+        and declared.site is None
+    ]
+    if not shared:
+        return ()
+    text = (
+        f"another inventory or controller declares vGPUs on {', '.join(shared)}, too, as the last plan or reconcile here found: "
+        "give each inventory a vgpumgr_site of its own, or one removes what the other declares"
+    )
+    return (Finding(where=None, text=text),)

@@ -10,6 +10,9 @@ import pytest
 from tests.unit.documents import published
 from vgpumgr.cli import main
 from vgpumgr.cli.main import run
+from vgpumgr.core.usage.runs import PlannedHost
+from vgpumgr.store import place
+from vgpumgr.store.sql import runs
 
 GOOD = Path(__file__).parents[3] / "cases/inventory" / "good"
 BAD = Path(__file__).parents[3] / "cases/inventory" / "bad"
@@ -143,3 +146,28 @@ def test_the_table_has_placement_ids_with_wide(capsys: pytest.CaptureFixture[str
 def test_what_does_not_combine_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["profiles", *words]) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize(("site", "told"), [("", True), ("lab1", False)])
+def test_check_recommends_a_site_where_the_last_run_met_another_inventory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, site: str, told: bool
+) -> None:
+    """It contacts no host, and knows what the last reconcile or recorded plan of this controller found (found: breaker F5)."""
+    monkeypatch.setenv("VGPUMGR_STORE", str(tmp_path / "store.sqlite"))
+    met = [
+        PlannedHost(host="kvm01", at=0, reached=True, findings={"other-site": 1}),
+        PlannedHost(host="kvm02", at=0, reached=True, refused={"OtherController": 3}),
+        PlannedHost(host="kvm03", at=0, reached=True, findings={"gone": 1}),
+        PlannedHost(host="kvm09", at=0, reached=True, findings={"other-site": 1}),  # of this inventory no more
+    ]
+    runs.put(place.samples_beside(tmp_path / "store.sqlite"), None, met, fleet=None)
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    hosts = (
+        f"hypervisors: {{hosts: {{kvm01: , kvm02: , kvm03: }}, vars: {{{f'vgpumgr_site: {site}' if site else ''}}}}}\n"
+    )
+    (folder / "hosts.yml").write_text(hosts, encoding="utf-8")
+    assert run(["inventory", "check", "-i", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert ("another inventory or controller declares vGPUs on kvm01, kvm02, too" in out) is told
+    assert ("vgpumgr_site" in out) is told

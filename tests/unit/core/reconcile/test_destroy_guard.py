@@ -162,6 +162,7 @@ def test_another_sites_inventory_takes_nothing_away_and_says_whose_it_is(site: s
     (finding,) = made.findings
     assert (finding.kind, finding.vm) == ("other-site", None)
     assert "the inventory of site lab1 declared vm01 vgpu0, vm02 vgpu0: only an inventory of that site" in finding.text
+    assert finding.text.endswith("give it a vgpumgr_site of its own") is (site is None)
 
 
 def test_its_own_sites_inventory_takes_it_away_and_one_without_a_site_is_anybodys() -> None:

@@ -94,6 +94,7 @@ def test_what_another_controller_declared_lately_is_refused_where_no_site_says_w
     if not frees:
         assert task.refused is not None
         assert "was declared by root@ctl1 on 2026-11-22" in task.refused.message
+        assert isinstance(task.refused, errors.OtherController)
         assert "vgpumgr_site" in (task.refused.hint or "")
     (task,) = plan(view, replace(other, by="anna@ctl1")).tasks
     assert task.steps
