@@ -11,7 +11,7 @@ from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE, VENDOR_VFIO
-from vgpumgr.core.model.vgpu import Vf
+from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.model.view import SERVED, Finding, FindingKind
 from vgpumgr.core.plan import (
     attach,
@@ -62,6 +62,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
     found += places.findings(view.snapshot)
     found += cordons.findings(view.snapshot)
     found += _managed(view)
+    found += _no_such_mdevs(view)
     for domain in view.domains:
         try:
             found += _domain_findings(view, domain, served)
@@ -97,6 +98,34 @@ def _managed(view: HostView) -> Iterator[Finding]:
                 f"nvidia and the driver loses it; set managed='no' before that (virsh edit {domain.name})"
             )
             yield _finding(view, domain.name, None, "managed", text)
+
+
+def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
+    """Definitions that name mdevs which are not there, and which nothing of ours makes again: their VMs cannot start.
+
+    Nothing is said while a GPU shows no vGPUs at all, since they may be its.
+    """
+    if any(gpu.framework is None for gpu in view.snapshot.gpus):
+        return
+    for domain in view.domains:
+        there = {device.source for device in domain.live or ()}  # another vendor's, for example
+        missing = [
+            device.source
+            for device in domain.inactive
+            if isinstance(device.source, Mdev)
+            and (device.slot is None or domain.claim(device.slot) is None)  # else its attach replaces it
+            and device.source not in there
+            and device.source not in view.vms.claimed
+            and view.snapshot.find(device.source) is None
+            and not view.snapshot.entries.of_device(device.source)
+        ]
+        if missing:
+            text = (
+                f"the definition of {domain.name} names {' and '.join(one.text for one in missing)}, which no NVIDIA GPU of {view.snapshot.host} "
+                "has: the VM cannot start unless something else makes it (mdevctl); to give it a vGPU of ours, take that hostdev out "
+                f"(`{virsh('edit', domain.name)}`) and attach one"
+            )
+            yield _finding(view, domain.name, None, "no-such-mdev", text)
 
 
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:

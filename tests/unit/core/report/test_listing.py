@@ -17,7 +17,7 @@ from vgpumgr import errors
 from vgpumgr.core.inventory import GpuDeclaration
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.domain_xml import SavedStates
+from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
 from vgpumgr.core.model.snapshot import (
     EQUAL_SIZE,
     MDEV_PF,
@@ -362,6 +362,37 @@ def test_a_copy_is_a_finding_and_its_row_claims_nothing() -> None:
 def test_a_mig_backed_vgpu_names_its_gpu_instance() -> None:
     (row,) = listing.rows(given_to(a100(), "vm01", mig_profile="2g.10gb"))
     assert (row.mig_profile, row.mig_start) == ("2g.10gb", 4)
+
+
+STRAYS = tuple(
+    Hostdev(source=Mdev(MdevUuid(f"00000000-0000-4000-8000-00000000000{number}")), alias=None, managed=False)
+    for number in (1, 2)
+)
+
+
+def stray(view: HostView) -> HostView:
+    return builders.change_domain(view, "vm02", lambda found: replace(found, inactive=STRAYS))
+
+
+def test_a_definition_that_names_mdevs_which_no_gpu_has_is_told_with_the_vm_and_each_of_them() -> None:
+    """It cannot start, and `list` says nothing else of it (found: field-hosts d12)."""
+    view = stray(builders.attached(builders.host()))
+    (found,) = findings.of_host(view)
+    assert (found.kind, found.vm) == ("no-such-mdev", "vm02")
+    assert found.text.startswith(
+        "the definition of vm02 names mdev 00000000-0000-4000-8000-000000000001 and mdev 00000000-0000-4000-8000-000000000002, "
+        "which no NVIDIA GPU of kvm01 has: "
+    )
+
+
+def test_mdevs_that_are_there_that_a_vm_runs_with_or_that_may_be_hidden_are_not_missed() -> None:
+    view = stray(builders.host())
+    running = builders.change_domain(view, "vm02", lambda found: replace(found, active=True, live=STRAYS))
+    assert kinds(running) == kinds(builders.without_vgpus(view, "SR-IOV is off")) == []
+    foreign = builders.with_foreign(builders.host())
+    (vgpu,) = (vgpu for gpu in foreign.snapshot.gpus for vgpu in gpu.vgpus)
+    assert kinds(builders.give(foreign, "vm02", builders.hostdev(vgpu))) == []
+    assert kinds(builders.rebooted(builders.attached(builders.host()))) == ["gone"]
 
 
 @pytest.mark.parametrize("running", [False, True])
