@@ -20,8 +20,7 @@ _COLUMNS = 100
 _ELSE = "…"
 # A fingerprint, a host's name in a known_hosts file, an address or port, a duration, a process.
 _OWN = r"SHA256:[\w+/=]+|\[[^\]\s]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,}\b|\b\d+(?:\.\d+)? s\b|\b(?:pid|port) \d+"
-
-
+_GPU = re.compile(r"([0-9a-f]{4,8}(?::[0-9a-f]{2}){2}\.[0-7])  ")
 _T = TypeVar("_T")
 
 
@@ -100,16 +99,34 @@ def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
 
 
 def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
-    """The details and the hint of an error about several hosts; what many of them have alike is told once, with its way out."""
+    """The details and the hint of an error; what many hosts or GPUs in them have alike is told once, with its way out."""
     found = grouped(error.unread) if isinstance(error, VmNotSeen) else []
     many = [one for one in found if isinstance(one, Alike)]
     if not many:
-        return error.details, error.hint
+        return _by_reason(error.details), error.hint
     details: list[str] = []
     for one in found:
         details += [one.message, *(f"  {line}" for line in one.lines)] if isinstance(one, Alike) else [str(one)]
     hints = [one.hint for one in many if one.hint]
     return details, "; ".join([*hints, error.hint] if error.hint else hints)
+
+
+def _by_reason(details: Iterable[str]) -> list[str]:
+    """Lines that begin with a GPU's address, by reason. It may have the address in it, and names in brackets: whose the vGPUs are."""
+    kinds: dict[tuple[bool, *tuple[str, ...]], list[tuple[str, str, list[str]]]] = {}
+    for line in details:
+        found = _GPU.match(line)
+        pci = found[1] if found else ""
+        pieces = re.split(rf"(\([^()]*\)|{re.escape(pci)})", line[found.end() :]) if found else [line]
+        kinds.setdefault((bool(found), *pieces[::2]), []).append((line, pci, pieces))
+    told: list[str] = []
+    for (is_gpu, *_), alike in kinds.items():
+        if not is_gpu or len(alike) < FEWEST:
+            told += [line for line, _, _ in alike]
+            continue
+        told.append(f"{len(alike)} GPUs  {_common(pieces for _, _, pieces in alike)}")
+        told += [f"  {line}" for line in _wrapped(pci for _, pci, _ in alike)]
+    return told
 
 
 def _together(said: Iterable[_Said[_T]]) -> list[_T | Alike]:

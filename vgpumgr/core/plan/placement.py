@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver.asking import SAME_SIZE, SPREAD
 from vgpumgr.core.driver.profiles import ByProfile, last_word
@@ -13,7 +13,7 @@ from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
     from vgpumgr.core.driver.asking import Grant, Placement
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.plan.instances import Home
     from vgpumgr.core.plan.resolve import Ask, Choice
     from vgpumgr.names import PciAddress
+
+_MANY: Final = 3  # two are named as quickly as they are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,8 +266,8 @@ def _instead(snapshot: HostSnapshot, other: Candidate) -> str:
 
 
 def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred: takes.Barred) -> tuple[str, ...]:
-    """Per GPU, the type that fits now and is nearest to the request: same series, next size up."""
-    found: list[str] = []
+    """Per GPU, the type that fits now and is nearest to the request: same series, next size up. What many GPUs offer alike is one."""
+    found: dict[tuple[str, int | None], list[PciAddress]] = {}
     for gpu in gpus:
         series, mib = resolve.wanted(gpu, ask)
         rows = [
@@ -275,9 +277,15 @@ def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred:
         ]
         if rows:
             nearest_fit = min(rows, key=lambda row: row[:-1])[-1]
-            left = "" if nearest_fit.left is None else f" ({nearest_fit.left} left)"
-            found.append(f"{nearest_fit.type.type_name} on {gpu.pci}{left}")
-    return tuple(found)
+            found.setdefault((nearest_fit.type.type_name, nearest_fit.left), []).append(gpu.pci)
+    return tuple(text for (name, left), pcis in found.items() for text in _on(name, left, pcis))
+
+
+def _on(name: str, left: int | None, gpus: Sequence[PciAddress]) -> Iterator[str]:
+    """`A40-8Q on 0000:41:00.0 (5 left)`, `A40-8Q on each of 8 GPUs (5 left)`."""
+    more = "" if left is None else f" ({left} left)"
+    for where in gpus if len(gpus) < _MANY else [f"each of {len(gpus)} GPUs"]:
+        yield f"{name} on {where}{more}"
 
 
 def _distance(vgpu_type: VgpuType, series: str, mib: Fraction) -> tuple[bool, bool, Fraction, int]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from vgpumgr.cli.text.alike import FEWEST, Alike, Failed, findings, grouped, of_tasks, within
 from vgpumgr.core.model.view import Finding
-from vgpumgr.errors import Busy, HostKeyRefused, KeyScan, LedgerBroken, NotReady, UnknownHost, Unreachable, VmNotSeen
+from vgpumgr.errors import (
+    Busy,
+    HostKeyRefused,
+    KeyScan,
+    LedgerBroken,
+    NoCapacity,
+    NotReady,
+    UnknownHost,
+    Unreachable,
+    VmNotSeen,
+)
 from vgpumgr.names import DEFAULT_SLOT, HostName
 
 FILE = "/root/.ssh/known_hosts"
@@ -108,7 +118,7 @@ def test_hosts_that_could_not_be_asked_for_a_vm_are_told_once_with_their_way_out
     assert hint.startswith("ssh-keyscan -p 22 10.0.0.1 10.0.0.2 ")
     assert hint.endswith("; or name the VM's host")
     error.unread = error.unread[:2]
-    assert within(error) == (("one", "by one"), "or name the VM's host")
+    assert within(error) == (["one", "by one"], "or name the VM's host")
 
 
 def test_findings_that_differ_in_the_host_alone_are_told_once_unless_a_command_names_it() -> None:
@@ -172,3 +182,21 @@ def test_slots_that_are_refused_for_one_cause_are_one_error_with_the_way_out_of_
 def test_no_detail_of_a_slots_error_is_lost_and_gpus_are_no_vms() -> None:
     apart = [*(failed(f"vm{number}", f"detail {number}") for number in range(3)), *[failed(None)] * 3]
     assert of_tasks(apart) == apart
+
+
+def test_gpus_that_are_refused_for_one_reason_are_one_line_with_their_number_and_the_gpus_below() -> None:
+    """Whose the vGPUs are differs from GPU to GPU, and so may the GPU's own address (found: anchors A7)."""
+    pcis = [f"0000:{number:02x}:00.0" for number in range(40)]
+    full = [f"{pci}  A40  full: 12 of 12 (vm{pci[5:7]} … vm99)" for pci in pcis[:30]]
+    off = [f"{pci}  A40  offers no vGPUs: SR-IOV is off; run sriov-manage -e {pci}" for pci in pcis[30:38]]
+    few = [f"{pci}  A40  its vGPU types cannot be read" for pci in pcis[38:]]
+    details, hint = within(NoCapacity("no GPU", details=[*full, *off, *few, "and another line"], hint="see"))
+    heads = [line for line in details if not line.startswith("  ")]
+    assert heads == [
+        "30 GPUs  A40  full: 12 of 12 …",
+        "8 GPUs  A40  offers no vGPUs: SR-IOV is off; run sriov-manage -e …",
+        *few,
+        "and another line",
+    ]
+    assert [word for line in details if line.startswith("  ") for word in line.split()] == pcis[:38]
+    assert hint == "see"

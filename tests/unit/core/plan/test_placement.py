@@ -127,6 +127,16 @@ def test_of_gpus_with_the_same_size_the_fullest_comes_first() -> None:
     )
 
 
+def test_what_fits_on_many_gpus_alike_is_said_once() -> None:
+    view = builders.host(*(builders.gpu(pci=f"0000:{number:02x}:00.0") for number in range(1, 9)))
+    for number in range(8):
+        view = builders.with_foreign(view, "8Q" if number < 6 else "6Q", gpu_at=number, number=number)
+    assert (
+        "fits now: A40-8Q on each of 6 GPUs (5 left); A40-6Q on 0000:07:00.0 (7 left); A40-6Q on 0000:08:00.0 (7 left). "
+        in refusal(view, "vm01", "12Q")
+    )
+
+
 def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
     view = builders.host_of(MDEV_VF, vms=40)
     view = builders.attached(view, "vm40", "8Q")
