@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.inventory import asks, connection, gpus, reading, templates, whose
@@ -62,6 +62,9 @@ class Sources:
     answered: str | None = None
 
 
+_NAME_IT: Final = "give the host a name of letters, digits, '.', '_' and '-', and write its address as ansible_host"
+
+
 def build_inventory(
     sources: Sources,
     *,
@@ -85,7 +88,7 @@ def build_inventory(
         try:
             parse_host_name(host.name)
         except BadName as error:
-            report.problem(host.where, error.message, error.hint)
+            report.problem(host.where, error.message, _NAME_IT)
     guard_not_empty(sources.group_vars, tree.above({group for host in ours.values() for group in host.groups}), report)
     guard_not_empty(sources.host_vars, ours, report)
     if not sources.problems:  # otherwise the declaration may be in a file that could not be read

@@ -16,7 +16,11 @@ from vgpumgr.names import HostName, parse_host_name
 MAX_NAMES = 100_000  # in one pattern; a typo such as [1:1000000000] must not exhaust the memory
 
 _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
-_WORD = re.compile(r"\w[\w.~+-]{0,254}")  # letters of any script
+_ADDRESS_PORT = re.compile(
+    r"\[((?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}|[0-9A-Fa-f:.]*::[0-9A-Fa-f:.]*)\]:([0-9]{1,9})"
+)
+# Ansible takes more: brackets and commas could not be named in a pattern, and a last colon is of YAML or of a port that is missing.
+_ODD = re.compile(r"[^\x00-\x1f\x7f-\x9f,\[\]]{0,254}[^\x00-\x1f\x7f-\x9f,\[\]:]")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _OPEN = re.compile(r"\[[^\[\]]*:|:[^\[\]]*\]")  # a range with one bracket only
 _HINT = "write a range as [01:10], [a:c] or [0:9:3]"
@@ -25,11 +29,11 @@ _HINT = "write a range as [01:10], [a:c] or [0:9:3]"
 def expand(pattern: str) -> tuple[list[HostName], int | None]:
     """The hosts that a pattern names, in order, and the port it gives them. Raises BadName.
 
-    A name need not be one that can be reached (`web.1.`, `köln01`): only of hosts that are meant is that asked.
+    A name need not be one that can be reached (`web.1.`, `köln01`, `2001:db8::7`): only of hosts that are meant is that asked.
     """
-    with_port = _PORT.fullmatch(pattern)
+    with_port = _ADDRESS_PORT.fullmatch(pattern) or _PORT.fullmatch(pattern)
     text, port = (with_port[1], int(with_port[2])) if with_port else (pattern, None)
-    return [HostName(name) if _WORD.fullmatch(name) else parse_host_name(name) for name in names(text)], port
+    return [HostName(name) if _ODD.fullmatch(name) else parse_host_name(name) for name in names(text)], port
 
 
 def has_range(text: str) -> bool:
