@@ -36,7 +36,7 @@ class Timing:
     lock_wait_s: float = 60.0
     """For a host that another run has locked."""
     silent_wait_s: float = 2.0
-    """For a busy host before the user is told which run it waits for."""
+    """For a busy host before it is printed which run it waits for."""
     reconnect_s: tuple[float, float] = (0.3, 1.0)
     """Before a host is reached once more, between these: many hosts behind one gateway must not reconnect all at once."""
     ending_s: float = 60.0
