@@ -239,10 +239,23 @@ def test_another_wish_for_the_slot_is_a_conflict(site: Site) -> None:
     assert "is declared with --gpu 0.25 (host_vars/kvm01.yml:1)" in ran.error["message"]
 
 
+def test_param(site: Site) -> None:
+    row = both(site, profile="4Q", param="frame_rate_limiter=0,enable_uvm=1")
+    assert row["requested"] == "--profile 4Q --param enable_uvm=1,frame_rate_limiter=0"
+    site.declare(profile="4Q")
+    vgpumgr(site, "reconcile")
+    first = row_of(site)["uuid"]
+    site.declare(profile="4Q", param="enable_uvm=1")
+    replaced = vgpumgr(site, "reconcile", "--yes", "-o", "json").document
+    assert [step["verb"] for step in replaced["plan"]].count("create_vgpu") == 1
+    assert vgpumgr(site, "reconcile", "-o", "json").document["changed"] is False
+    assert row_of(site)["uuid"] != first
+
+
 def test_every_row_has_a_test_of_its_name() -> None:
     table = DOCS.read_text(encoding="utf-8").split("| option |")[1].split("\n\n")[0]
     options = re.findall(r"^\| `--([a-z-]+)` ", table, re.MULTILINE)
-    assert len(options) == 14
+    assert len(options) == 15
     assert [option for option in options if f"test_{option.replace('-', '_')}" not in globals()] == []
 
 

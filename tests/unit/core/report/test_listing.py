@@ -152,7 +152,7 @@ SCENES = {
         "gone",
         {
             "ill": "nvidia-vgpud",
-            "gone": "is gone (a reboot?): GPU 0000:41:00.0: its driver names no vGPU type: nvidia-vgpud has ended without making "
+            "gone": "is gone (a reboot?): GPU 0000:41:00.0: its driver lists no vGPU types: nvidia-vgpud ended without creating "
             "them (see its journal); once it is ready, `vgpumgr reconcile` makes it again",
         },
     ),
