@@ -45,7 +45,7 @@ class MissingProfiles:
         if unread:
             return errors.NoCapacity(error.message, details=[*error.details, *unread], hint=error.hint)
         return errors.UnknownProfile(
-            f"no GPU of {f'these {len(outcomes) + 1} hosts' if outcomes else 'this host'} has a profile {profile.text!r}",
+            f"no GPU of {f'these {len(outcomes) + 1} hosts' if outcomes else host.name} has a profile {profile.text!r}",
             details=error.details,
             hint=error.hint,
         )

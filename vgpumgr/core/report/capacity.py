@@ -222,7 +222,7 @@ def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Cat
     known = {name for host in hosts for name in host.profiles}
     near = nearest(wish.profile.text, known)
     return UnknownProfile(
-        f"no GPU of {f'these {len(hosts)} hosts' if len(hosts) > 1 else 'this host'} has a profile {wish.profile.text!r}",
+        f"no GPU of {f'these {len(hosts)} hosts' if len(hosts) > 1 else hosts[0].host} has a profile {wish.profile.text!r}",
         hint=f"did you mean {near}? `vgpumgr profiles` lists them"
         if near
         else "`vgpumgr profiles` lists what there is",

@@ -100,7 +100,7 @@ def test_a_profile_that_no_host_has_is_unknown_unless_nvidia_lists_it_or_a_host_
 
     found = error(profile="7Q")
     assert found is not None
-    assert (found.exit_code, str(found)) == (2, "no GPU of this host has a profile '7Q'")
+    assert (found.exit_code, str(found)) == (2, "no GPU of kvm01 has a profile '7Q'")
     assert error(profile="L40S-8Q") is None
     assert error(profile="80C") is None, "of a board that these hosts do not have"
     assert error(profile="A40-80C") is not None
