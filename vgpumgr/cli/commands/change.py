@@ -88,6 +88,7 @@ def attach(
       vgpumgr attach -f vms.yml --partial
 
     A running VM gets it at its next start, or at once with --live. Repeating the command changes nothing. Of several VMs, all are served or none.
+    If no PCIe root port of the VM is free, libvirt adds one to its definition.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
