@@ -100,16 +100,16 @@ def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path 
             reader.findings.clear()
             most_s = most_s if asks else ansible.KEPT_ALONE
             listed, answered = _ask(reader, min(wheres), paths, folders, environ=environ, most_s=most_s, keep=keep)
-    group_vars: dict[str, tuple[SourceFile, ...]] = {}
+    group_vars: list[dict[str, tuple[SourceFile, ...]]] = []
     host_vars: dict[str, tuple[SourceFile, ...]] = {}
     for folder in folders:
-        for found, read in ((folder.group_vars, group_vars), (folder.host_vars, host_vars)):
-            for name, parts in found.items():
-                read[name] = (*read.get(name, ()), *map(reader.read, parts))
+        group_vars.append({name: tuple(map(reader.read, parts)) for name, parts in folder.group_vars.items()})
+        for name, parts in folder.host_vars.items():
+            host_vars[name] = (*host_vars.get(name, ()), *map(reader.read, parts))
     return Sources(
         root=" and ".join(map(str, paths)),
         files=tuple(listed),
-        group_vars=group_vars,
+        group_vars=tuple(group_vars),
         host_vars=host_vars,
         problems=tuple(reader.problems),
         findings=tuple(reader.findings),

@@ -12,6 +12,7 @@ from yaml.constructor import SafeConstructor
 
 from vgpumgr.errors import InventoryError, UnknownHost
 from vgpumgr.inventory_files.reader import MAX_BYTES, find_inventory, load
+from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,3 +287,14 @@ def test_where_the_inventory_is_looked_for(tmp_path: Path) -> None:
         find_inventory("gone", {}, work, home)
     with pytest.raises(InventoryError, match="VGPUMGR_INVENTORY"):
         find_inventory(None, {"VGPUMGR_INVENTORY": "gone"}, work, home)
+
+
+def test_group_vars_of_a_later_inventory_win_over_a_nearer_group_s(tmp_path: Path) -> None:
+    """As ansible-core 2.19 has it for `-i base -i site`: only group_vars/all of any of them is weaker (found: fresh eyes)."""
+    for name, group, site in (("base", "hypervisors", "child"), ("site", "rack", "parent"), ("last", "all", "all")):
+        (tmp_path / name / "group_vars").mkdir(parents=True)
+        (tmp_path / name / "hosts.yml").write_text("rack: {children: {hypervisors: {hosts: {kvm01: }}}}\n")
+        (tmp_path / name / f"group_vars/{group}.yml").write_text(f"vgpumgr_site: {site}\n")
+    orders = (("base", "site", "last"), ("site", "base", "last"))
+    found = [load([tmp_path / name for name in order], home=tmp_path, environ={}).hosts for order in orders]
+    assert [hosts[HostName("kvm01")].site for hosts in found] == ["parent", "child"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -50,12 +51,13 @@ VARIABLES = (
 class Sources:
     """An inventory's files as they were read, in Ansible's order, with the reader's own problems and findings.
 
-    `group_vars` and `host_vars` map a name to its files. Paths in them are relative to `root`. `answered`: as in Inventory.
+    `group_vars`, for each of several inventories, and `host_vars` map a name to its files. Paths in them are relative to `root`.
+    `answered`: as in Inventory.
     """
 
     root: str
     files: tuple[SourceFile, ...]
-    group_vars: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
+    group_vars: tuple[Mapping[str, tuple[SourceFile, ...]], ...] = ()
     host_vars: Mapping[str, tuple[SourceFile, ...]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -81,7 +83,10 @@ def build_inventory(
     report = Report()
     report.extend(sources.problems, sources.findings)
     tree = build_tree(sources.files, report)
-    group_files = read_variable_files(sources.group_vars, report)
+    by_inventory = [read_variable_files(files, report) for files in sources.group_vars]
+    group_files: dict[str, dict[str, Member]] = {}
+    for name, table in itertools.chain.from_iterable(files.items() for files in by_inventory):
+        group_files.setdefault(name, {}).update(table)
     host_files = read_variable_files(sources.host_vars, report)
     ours, whose_hosts = whose.decide(tree, group_files, host_files, group, report)
     for host in ours.values():
@@ -89,7 +94,9 @@ def build_inventory(
             parse_host_name(host.name)
         except BadName as error:
             report.problem(host.where, error.message, _NAME_IT)
-    guard_not_empty(sources.group_vars, tree.above({group for host in ours.values() for group in host.groups}), report)
+    groups = tree.above({group for host in ours.values() for group in host.groups})
+    for files in sources.group_vars:
+        guard_not_empty(files, groups, report)
     guard_not_empty(sources.host_vars, ours, report)
     if not sources.problems:  # otherwise the declaration may be in a file that could not be read
         _check_owners("group_vars", "group", group_files, tree.groups, report)
@@ -101,7 +108,9 @@ def build_inventory(
             else:
                 text = f"the group {whose_hosts.group}, whose hosts are the hypervisors, has no host"
                 report.problem(where, text, "add them, or name another group")
-    precedence = Precedence(tree=tree, group_files=group_files, host_files=host_files, wanted=_wanted)
+    precedence = Precedence(
+        tree=tree, group_files=group_files, by_inventory=by_inventory, host_files=host_files, wanted=_wanted
+    )
     declared = _Declared(report=report, boards_known=boards)
     for name, member in precedence.definitions():
         report.example = functools.partial(_find_example, name, member, ours, precedence)

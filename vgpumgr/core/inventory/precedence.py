@@ -3,7 +3,8 @@
     all, inline · other groups, inline · group_vars/all · group_vars of other groups · host, inline · host_vars
 
 Groups among themselves: by depth (a child overrides its parents), then ansible_group_priority, then name
-(ansible-core 2.19: VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). Tables are replaced, not merged.
+(ansible-core 2.19: VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). Of several inventories, a later one's group_vars override
+those of an earlier one whatever the group, but for `all`. Tables are replaced, not merged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from vgpumgr.core.inventory.groups import ALL
 from vgpumgr.core.inventory.located import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from vgpumgr.core.inventory.groups import Host, Tree
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
@@ -58,10 +59,11 @@ def _is_empty(file: SourceFile) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Precedence:
-    """Answers for one host after the other; hosts in the same groups share the work."""
+    """Answers for one host after the other; hosts in the same groups share the work. `by_inventory`: the group_files of each."""
 
     tree: Tree
     group_files: Mapping[str, Table]
+    by_inventory: Sequence[Mapping[str, Table]]
     host_files: Mapping[str, Table]
     wanted: Callable[[str], bool]
     _bases: dict[frozenset[str], dict[str, Member]] = field(default_factory=dict)
@@ -112,4 +114,5 @@ class Precedence:
             key=lambda group: (group.depth, group.priority, group.name),
         )
         layers: list[Table] = [self.tree.groups[ALL].variables, *(group.variables for group in groups)]
-        return [*layers, *(self.group_files.get(name, {}) for name in (ALL, *(group.name for group in groups)))]
+        layers.append(self.group_files.get(ALL, {}))
+        return [*layers, *(files.get(group.name, {}) for files in self.by_inventory for group in groups)]
