@@ -111,7 +111,8 @@ class ValueBuilder:
     def _set_odd(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
         """A key that merges, has a tag, or was given before."""
         if key.opaque == _MERGE:
-            top.merged += value.data if isinstance(value.data, tuple) else (value,)
+            found = value.data if isinstance(value.data, tuple) else (value,)
+            top.merged = found + top.merged  # as in PyYAML: a later << wins, and in a list the earlier
             return
         earlier = members.get(key.text)
         if earlier is not None:
