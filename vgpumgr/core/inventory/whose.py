@@ -54,13 +54,14 @@ def decide(
     """Our hosts, sorted by name, and why they are. Reports a problem if nothing says which. Raises UnknownName for `choice`."""
     declared = _declared(tree, group_files, host_files, report)
     if choice is not None:
-        _guard_known(choice, tree)
+        if not report.problems():  # otherwise it may be in a file that could not be read
+            _guard_known(choice, tree)
         return _of_group(tree, choice.name, choice.by)
     if declared is not None:
         name, member = declared
         if name not in tree.groups:
             like = nearest(name, tree.groups)
-            hint = f"did you mean {like!r}?" if like else f"the groups are {listed(_real(tree))}"
+            hint = f"did you mean {like!r}?" if like else _groups_in(tree)
             report.problem(member.where, f"{VARIABLE} is {name!r}, but there is no such group", hint)
         return _of_group(tree, name, VARIABLE)
     if HYPERVISORS in tree.groups:
@@ -110,7 +111,7 @@ def _guard_known(choice: GroupChoice, tree: Tree) -> None:
         like = nearest(choice.name, tree.groups)
         raise UnknownName(
             f"{choice.by}: no group {choice.name!r} in the inventory",
-            hint=f"did you mean {like}?" if like else f"the groups are {listed(_real(tree))}",
+            hint=f"did you mean {like}?" if like else _groups_in(tree),
         )
 
 
@@ -162,6 +163,11 @@ def _refuse(tree: Tree, report: Report) -> None:
 
 def _real(tree: Tree) -> list[str]:
     return sorted(name for name in tree.groups if name not in {ALL, UNGROUPED})
+
+
+def _groups_in(tree: Tree) -> str:
+    groups = _real(tree)
+    return f"the groups are {listed(groups)}" if groups else "the only group is all"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -140,6 +140,17 @@ def test_a_group_that_the_command_names_must_exist_and_may_leave_declared_hosts_
     assert [str(one) for one in found.findings] == ["--group web leaves out what is declared for kvm01"]
 
 
+def test_a_file_that_cannot_be_read_is_told_rather_than_that_its_group_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_bytes(b"# K\xf6ln\nhypervisors: {hosts: {kvm01: }}\n")
+    with pytest.raises(InventoryError) as caught:
+        read(tmp_path, "hypervisors")
+    assert caught.value.details == ("hosts.yml:1: not UTF-8 text; save it as UTF-8",)
+    (tmp_path / "hosts.yml").write_text("ungrouped: {hosts: {kvm01: }}\n")
+    with pytest.raises(UnknownName) as unknown:
+        read(tmp_path, "hypervisors")
+    assert unknown.value.hint == "the only group is all"
+
+
 def test_a_host_that_is_left_out_beside_its_like_is_a_finding(tmp_path: Path) -> None:
     found = read(write(tmp_path, MIXED, kvm02={"vgpumgr_vms": {}}))
     (finding,) = found.findings
