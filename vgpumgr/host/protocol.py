@@ -731,7 +731,7 @@ class Step(OurVgpu):
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
     and must be entered as ours). Where `placement_id` is set, what was created is moved there, or the note says where it lies. verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
     entry is left). verb evacuate_vgpu: expect "present"; the vGPU is removed, but its entry, which must be `made`, stays as it is.
-    `param`: plugin parameters that it gets; `replaces`: the generation of the same slot whose other ones it keeps.
+    `param`: plugin parameters that it gets; `replaces`: the generation of the same slot, or its own, whose other ones it keeps.
     `runs`: the VM runs without this vGPU. `listed`: when this was planned, NVML listed it as active although its VM was off: it
     must have left that list.
     """

@@ -291,11 +291,14 @@ def _attach_steps(
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
-    """The generation that a new vGPU comes after; None if the slot had none."""
+    """The generation whose parameters a vGPU keeps: its own, where it is made again, or the last one before; None if the slot had none.
+
+    A pending claim may be all that is left of an exchange: its own vGPU was not made yet, and the one before it may be gone.
+    """
     claim = domain.claim(slot)
     known = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
-    known += [] if claim is None else [claim.generation]
-    return max((each for each in known if each < target.generation), default=None)
+    known += [] if claim is None else [claim.generation - (claim.state == claims.PENDING)]
+    return max((each for each in known if 0 < each <= target.generation), default=None)
 
 
 def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.InstanceStep, ...]:

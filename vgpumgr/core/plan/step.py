@@ -87,7 +87,8 @@ class CreateVgpu:
     """`expect` is `empty`, or `same` if the hardware exists and only the ledger must be set to made.
 
     `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
-    `param`: the plugin parameters that were asked for. `replaces`: the generation of the slot's vGPU whose other parameters it keeps.
+    `param`: the plugin parameters that were asked for. `replaces`: the generation of the slot's vGPU whose other parameters it keeps; its
+    own, where it is made once more.
     """
 
     host: HostName
@@ -339,7 +340,8 @@ def inverse(step: Step) -> Step:
         case CreateInstance() | DestroyInstance():
             return _inverse_of_instance(step)
         case DestroyVgpu():
-            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, runs=step.runs)
+            kept = step.vgpu.generation
+            return CreateVgpu(host=step.host, vgpu=step.vgpu, expect=EMPTY, replaces=kept, runs=step.runs)
         case AttachHostdev() | DetachHostdev() | PlugHostdev() | UnplugHostdev():
             return _inverse_of_device(step)
         case EvacuateVgpu():

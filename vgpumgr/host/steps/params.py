@@ -37,8 +37,12 @@ class KeptParams:
         self._guard = guard
 
     def of_new(self, ledger: Ledger, step: Step) -> str:
-        """Those that a vGPU gets: what it had, or what the one that it replaces has; what is asked for goes before both."""
-        return merged(ledger.params_of(identity(step)) or self._of_replaced(ledger, step), step["param"] or "")
+        """Those that a vGPU gets: what its entry says, or what the one that it replaces has; what is asked for goes before both.
+
+        A freed one of its very name counts only where the step says so: a slot that was detached begins again at the same generation.
+        """
+        of_entry = ledger._replace(freed=()).params_of(identity(step))
+        return merged(of_entry or self._of_replaced(ledger, step), step["param"] or "")
 
     def of_idle(self, ledger: Ledger, step: Step) -> str:
         """Those of a vGPU that nothing holds. Raises Refusal if they cannot be read."""
@@ -66,6 +70,8 @@ class KeptParams:
         if step["replaces"] is None:
             return ""
         key = (step["vm_uuid"], step["slot"], step["replaces"])
+        if key == identity(step):
+            return ledger.params_of(key)
         entry = next((each for each in ledger.entries if identity(each) == key), None)
         replaced = None if entry is None else cast("Step", {**step, **entry_fact(entry)})
         if replaced is None or not self._is_idle(replaced):

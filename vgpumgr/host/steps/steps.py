@@ -187,7 +187,7 @@ class VgpuSteps:
         if step["expect"] != PRESENT:
             if found is not None and (step["uuid"] is None or found["uuid"] == step["uuid"]):
                 raise changed("nothing on {}".format(step["parent"]), describe(found))
-            self._take_out(ledger, step)
+            self._take_out(ledger, step, ledger.params_of(identity(step)))
             return answer()
         if found is None or not is_what_step_means(found, step):
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))

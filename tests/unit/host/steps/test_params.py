@@ -21,6 +21,7 @@ from tests.unit.host.fakehost import (
 from vgpumgr.host.steps.params import merged
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 each_hardware = pytest.mark.parametrize("framework", HARDWARE)
@@ -84,20 +85,31 @@ def test_it_keeps_them_too_where_the_one_before_it_had_to_go_first(tmp_path: Pat
     assert host.params(device_of(successor(framework))).read_text() == "disable_vnc=1,enable_uvm=0\n"
 
 
+def test_it_keeps_them_too_where_a_reboot_took_the_one_before_it(tmp_path: Path) -> None:
+    """In place, only its entry is left to go first."""
+    host = two_gpus(tmp_path, MDEV_VF)
+    host.put_ledger(make_entry(MDEV_VF, boot="b7000000-0000-4000-8000-00000000beef", vgpu_params="enable_uvm=1"))
+    asker = locked(host)
+    assert "ok" in asker.execute(make_destroy(MDEV_VF, expect="absent"))
+    assert "ok" in asker.execute(successor(MDEV_VF))
+    assert host.params(NEXT).read_text() == "enable_uvm=1\n"
+
+
 @each_hardware
 def test_an_undone_removal_brings_all_of_them_back(tmp_path: Path, framework: str) -> None:
     host = with_hand(tmp_path, framework)
     asker = locked(host)
     assert "ok" in asker.execute(make_destroy(framework))
-    assert "ok" in asker.execute(make_step(framework))
+    assert "ok" in asker.execute(make_step(framework, replaces=1))
     assert host.params(device_of(make_step(framework))).read_text() == HAND + "\n"
 
 
-def test_a_new_vgpu_of_a_slot_that_was_freed_has_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [make_step, successor])  # as a rule the first generation again
+def test_a_new_vgpu_of_a_slot_that_was_freed_has_none(tmp_path: Path, again: Callable[..., dict[str, Any]]) -> None:
     host = with_hand(tmp_path, MDEV_VF)
     asker = locked(host)
     assert "ok" in asker.execute(make_destroy(MDEV_VF))
-    assert "ok" in asker.execute(successor(MDEV_VF, replaces=None))
+    assert "ok" in asker.execute(again(MDEV_VF, replaces=None))
     assert "vgpu_params" not in host.entries()[0]
 
 
