@@ -42,3 +42,9 @@ def missing(asked: str | None, given: str | None) -> str | None:
     """Those that were asked for and are not given; None if none is missing."""
     there = (given or "").split(",")
     return ",".join(pair for pair in (asked or "").split(",") if pair and pair not in there) or None
+
+
+def over(before: str | None, asked: str | None) -> str | None:
+    """Both; of one that both name, what is asked: leaving one out asks for no change of it."""
+    pairs = {pair.partition("=")[0]: pair for text in (before, asked) if text for pair in text.split(",")}
+    return ",".join(pairs[name] for name in sorted(pairs)) or None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.commands import command
-from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver import plugin_params, profiles
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.plan import (
@@ -240,7 +240,7 @@ def _attach_steps(
     view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec, expect: plan_steps.Missing | None
 ) -> list[plan_steps.Step]:
     claim = domain.claim(request.slot)
-    bound = _bound(view, request, target)
+    bound = _bound(view, domain, request, target)
     served = claim is not None and _same_binding(claim, bound)
     wanted = domain_xml.expected_hostdev(request.slot, bound.binding)
     # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
@@ -265,7 +265,7 @@ def _attach_steps(
                 host=view.snapshot.host,
                 vgpu=target,
                 expect=expect,
-                param=request.conditions.param,
+                param=bound.conditions.param,
                 replaces=_before(view, domain, request.slot, target),
                 runs=domain.active,
             )
@@ -312,14 +312,16 @@ def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.Instan
     return home.steps if isinstance(home, instances.Home) else ()
 
 
-def _bound(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> claims.Claim:
-    """The slot's claim once it has the vGPU. Raises Unsure if the host has no machine-id."""
+def _bound(view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec) -> claims.Claim:
+    """The slot's claim once it has the vGPU, with the plugin parameters asked for before, too. Raises Unsure without a machine-id."""
     machine = view.snapshot.machine
     if machine is None:
         raise errors.Unsure(
             f"{view.snapshot.host} has no machine-id, by which a claim names its host",
             hint="run `systemd-machine-id-setup` on that host",
         )
+    before = domain.claim(request.slot)
+    param = plugin_params.over(before.conditions.param if before else None, request.conditions.param)
     return claims.Claim(
         slot=request.slot,
         generation=target.generation,
@@ -331,7 +333,7 @@ def _bound(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> 
         binding=claims.binding_of(machine, target),
         site=request.site,
         declared=request.declared,
-        conditions=request.conditions,
+        conditions=replace(request.conditions, param=param),
         grant=_grant(view, request, target),
     )
 

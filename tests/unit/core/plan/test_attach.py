@@ -126,6 +126,19 @@ def test_others_than_the_slot_has_are_a_conflict_and_a_replacement_gets_them_and
     converged(view, profile=profile, param=UVM, replace_it=True)
 
 
+def test_leaving_them_out_asks_for_no_change_of_vgpu_or_claim() -> None:
+    """So what was asked outlives a lost ledger, and asking for it again is no conflict."""
+    view = converged(builders.host(), param="disable_vnc=1,enable_uvm=1")
+    assert not builders.plan_attach(view).changed
+    assert not builders.plan_attach(view, param=UVM).changed
+    refused(view, errors.ConflictingClaim, param="enable_uvm=0")
+    for profile in ("4Q", "A40-4Q", "8Q"):
+        end = converged(view, profile=profile, replace_it=True)
+        assert builders.claim_of(end).conditions.param == "disable_vnc=1,enable_uvm=1"
+    end = converged(view, param="enable_uvm=0", replace_it=True)
+    assert builders.claim_of(end).conditions.param == "disable_vnc=1,enable_uvm=0"
+
+
 def test_a_slot_that_had_none_keeps_nothing_and_one_in_place_keeps_the_ones_before() -> None:
     assert builders.created(builders.plan_attach(builders.host())).replaces is None
     view = builders.attached(builders.host_of(MDEV_VF, gpus=1))
