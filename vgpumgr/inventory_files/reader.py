@@ -183,8 +183,7 @@ class _Reader:
         if path.suffix.lower() != ".ini":
             content, problems = read_yaml(text.removeprefix(_BOM), file, self.meanings)
             if text.startswith("---") or (content is not None and isinstance(content.data, Mapping)):
-                self.problems += problems
-                return [SourceFile(file=file, content=content)]
+                return [self._source(file, text, content, problems)]
         if text.startswith("#!"):
             self.problems.append(
                 Problem(
@@ -196,6 +195,8 @@ class _Reader:
 
         tables, problems = read_ini(text, file, self.groups)
         if not tables and not problems:
+            if _is_remark(text):
+                return [self._source(file, text, None, [])]
             empty = "the file is empty"
             problems.append(
                 Problem(where=Location(file, 1), text=empty, hint="write [hypervisors], or remove the file")
@@ -208,11 +209,12 @@ class _Reader:
         file, text = self._text(path)
         if text is None:
             return SourceFile(file=file, content=None)
-        content, problems = read_yaml(text.removeprefix(_BOM), file, self.meanings)
+        return self._source(file, text, *read_yaml(text.removeprefix(_BOM), file, self.meanings))
+
+    def _source(self, file: str, text: str, content: Value | None, problems: list[Problem]) -> SourceFile:
+        """What was read of a file. Nothing at all, or only comments: the rules in core decide what that means."""
         self.problems += problems
-        if (
-            content is None and not problems
-        ):  # nothing at all, or only comments: the rules in core decide what that means
+        if content is None and not problems:
             content = Value(where=Location(file, 1), data=None)
         return SourceFile(file=file, content=content, is_remark=_is_remark(text))
 
@@ -242,7 +244,7 @@ class _Reader:
 
 def _is_remark(text: str) -> bool:
     """Whether there are comments, of which none may be a declaration of ours that was put out of use."""
-    return any(line.lstrip().startswith("#") for line in text.splitlines()) and "vgpumgr_" not in text
+    return any(line.lstrip().startswith(("#", ";")) for line in text.splitlines()) and "vgpumgr_" not in text
 
 
 def _groups(content: Value | None) -> Iterator[str]:

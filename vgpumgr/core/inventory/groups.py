@@ -89,8 +89,7 @@ def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
         if file.content is None:  # the reader has reported why
             continue
         if file.content.data is None and file.content.opaque is None:
-            start = Location(file=file.file, line=1)
-            report.problem(start, "the file is empty", "write {} to declare nothing, or remove the file")
+            report_empty(file, report)
             continue
         groups = reading.read_table(file.content, "an inventory file", report, example=f"hypervisors: {_EXAMPLE}")
         if groups is None:
@@ -105,6 +104,15 @@ def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
     _hang(tree)
     _measure(tree, report)
     return tree
+
+
+def report_empty(file: SourceFile, report: Report) -> None:
+    """One with comments alone was left so by somebody, and is none if they do not name a variable of ours."""
+    where = Location(file=file.file, line=1)
+    if file.is_remark:
+        report.finding(where, "the file has only comments: it declares nothing")
+    else:
+        report.problem(where, "the file is empty", "write {} to declare nothing, or remove the file")
 
 
 def _read_group(member: Member, parent: str | None, tree: Tree, report: Report) -> None:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import reading
-from vgpumgr.core.inventory.groups import ALL
-from vgpumgr.core.inventory.located import Location
+from vgpumgr.core.inventory.groups import ALL, report_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ def read_variable_files(files: Mapping[str, tuple[SourceFile, ...]], report: Rep
 
 
 def guard_not_empty(files: Mapping[str, tuple[SourceFile, ...]], ours: Collection[str], report: Report) -> None:
-    """Report the empty files of names that are `ours`; one with comments alone was left so by somebody, and is none if they do not name a variable of ours.
+    """Report the empty files of names that are `ours`.
 
     A full disk or a broken checkout leaves such files, and the loss of what they declared must not look like a wish to
     remove it all.
@@ -46,11 +45,7 @@ def guard_not_empty(files: Mapping[str, tuple[SourceFile, ...]], ours: Collectio
     for name, parts in files.items():
         for part in parts:
             if name in ours and _is_empty(part):
-                where = Location(file=part.file, line=1)
-                if part.is_remark:
-                    report.finding(where, "the file has only comments: it declares nothing")
-                else:
-                    report.problem(where, "the file is empty", "write {} to declare nothing, or remove the file")
+                report_empty(part, report)
 
 
 def _is_empty(file: SourceFile) -> bool:
