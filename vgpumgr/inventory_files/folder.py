@@ -54,12 +54,18 @@ def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, ho
     for named, source in ((option, "-i/--inventory"), (environ.get(ENVIRONMENT), ENVIRONMENT)):
         if named:
             path = _expand(named, cwd, home)
-            if not path.exists():
-                raise InventoryError(f"no inventory at {path} (from {source})", hint="name an existing directory")
+            try:
+                path.stat()
+            except OSError as error:
+                why = "" if isinstance(error, FileNotFoundError) else f": {error.strerror}"
+                hint = "name an existing directory"
+                if "," in named:
+                    hint += "; hosts are written into a file, and each inventory has an -i of its own"
+                raise InventoryError(f"no inventory at {path} (from {source}){why}", hint=hint) from error
             return path
     places = (cwd / "inventory", home / ".config/vgpumgr/inventory", Path("/etc/vgpumgr/inventory"))
     for place in places:
-        if place.is_dir():
+        if _is_dir(place):
             return place
     raise InventoryError(
         "no inventory found",
@@ -76,7 +82,7 @@ def _expand(text: str, cwd: Path, home: Path) -> Path:
 
 def scan(path: Path) -> Folder:
     """All files of the inventory at `path`: a directory, or one file with host_vars and group_vars next to it."""
-    if path.is_dir():
+    if _is_dir(path):
         folder = Folder(root=path)
         _scan_sources(path, folder, ())
     else:
@@ -96,7 +102,7 @@ def _scan_sources(directory: Path, folder: Folder, above: tuple[str, ...]) -> No
         if name.startswith(".") or name in _IGNORED_NAMES or name.endswith(_IGNORED_ENDS):
             continue
         path = directory / name
-        if path.is_dir():
+        if _is_dir(path):
             _scan_sources(path, folder, (*above, real))
         else:
             _add_source(path, folder)
@@ -115,7 +121,7 @@ def _add_source(path: Path, folder: Folder) -> None:
 
 def _scan_variables(directory: Path, found: dict[str, list[Path]], folder: Folder) -> None:
     """host_vars or group_vars. Of NAME, NAME.yml and NAME.yaml, Ansible reads only the first that exists."""
-    if not directory.exists():
+    if not os.path.lexists(directory):
         return
     candidates: dict[str, list[tuple[int, Path]]] = {}
     for entry in _names(directory, folder):
@@ -131,7 +137,7 @@ def _scan_variables(directory: Path, found: dict[str, list[Path]], folder: Folde
         first, *others = (path for _, path in sorted(paths))
         for other in others:
             folder.problem(other, f"Ansible reads {first.name} and not this one", "merge the two")
-        found[name] = _inside(first, folder, ()) if first.is_dir() else [first]
+        found[name] = _inside(first, folder, ()) if _is_dir(first) else [first]
 
 
 def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Path]:
@@ -145,7 +151,7 @@ def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Pat
         path = directory / name
         if name.startswith(".") or name.endswith("~"):
             continue
-        if path.is_dir():
+        if _is_dir(path):
             if not path.suffix:  # Ansible skips directories with a dot in their name
                 files += _inside(path, folder, (*above, real))
         elif path.suffix == ".json":
@@ -153,6 +159,10 @@ def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Pat
         elif not path.suffix or path.suffix in YAML:
             files.append(path)
     return files
+
+
+def _is_dir(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 -- Path's raises where a folder above may not be looked into
 
 
 def _names(directory: Path, folder: Folder) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -298,3 +299,30 @@ def test_group_vars_of_a_later_inventory_win_over_a_nearer_group_s(tmp_path: Pat
     orders = (("base", "site", "last"), ("site", "base", "last"))
     found = [load([tmp_path / name for name in order], home=tmp_path, environ={}).hosts for order in orders]
     assert [hosts[HostName("kvm01")].site for hosts in found] == ["parent", "child"]
+
+
+def test_a_place_that_may_not_be_looked_into_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a service's user in somebody's home; and a name too long for any file (found: fresh eyes)."""
+    closed, real = tmp_path / "closed", os.stat
+
+    def guarded(path: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(f"{closed}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "stat", guarded)
+    for named, said in ((f"{closed}/inventory", "Permission denied"), ("a" * 300, "File name too long")):
+        with pytest.raises(InventoryError, match=rf"no inventory at .* \(from -i/--inventory\): {said}"):
+            find_inventory(named, {}, tmp_path, tmp_path)
+    with pytest.raises(InventoryError, match="no inventory found"):
+        find_inventory(None, {}, closed, closed)
+    with pytest.raises(InventoryError) as caught:
+        find_inventory("kvm01,", {}, tmp_path, tmp_path)
+    assert (
+        caught.value.hint
+        == "name an existing directory; hosts are written into a file, and each inventory has an -i of its own"
+    )
+    closed.mkdir()
+    (closed / "hosts.yml").write_text(HOSTS)
+    monkeypatch.setattr("vgpumgr.files.os.open", lambda *_: guarded(f"{closed}/"))
+    assert problems(closed) == ("hosts.yml:1: cannot be read: Permission denied",)
