@@ -131,7 +131,7 @@ class Connections:
         text = templates.literal(value.data, literal)
         if text is None:
             return member
-        said = value._replace(data=text)
+        said = value._replace(data=text, text=text)
         self._kept.append(said)  # what was read of its arguments is remembered by its identity
         return member._replace(value=said)
 

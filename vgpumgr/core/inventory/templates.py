@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.located import Value
 
 _VARIABLE = re.compile(
-    r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|\s*(?:default|d)\(\s*(?:'([^'\\{}]*)'|\"([^\"\\{}]*)\")\s*\)\s*)?-?\}\}"
+    r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:\|\s*(?:default|d)\(\s*"
+    r"(?:'([^'\\{}]*)'|\"([^\"\\{}]*)\"|([0-9]+|[Tt]rue|[Ff]alse))\s*\)\s*)?-?\}\}"
 )
 _OPENINGS = ("{{", "{%", "{#")
 _DEPTH = 8
@@ -38,7 +39,7 @@ def literal(text: str, host: Host) -> str | None:
 def _replace(text: str, host: Host, depth: int) -> str | None:
     values: list[str] = []
     for found in _VARIABLE.finditer(text):
-        name, default = found[1], found[2] if found[2] is not None else found[3]
+        name, default = found[1], next((one for one in found.groups()[1:] if one is not None), None)
         absent = default is not None and name not in _MAGIC and host.variable(name) is None
         value = default if absent else _value(name, host, depth)
         if value is None:
@@ -57,8 +58,10 @@ def _value(name: str, host: Host, depth: int) -> str | None:
     if name == "inventory_hostname_short":
         return host.name.partition(".")[0]
     found = host.variable(name) if depth else None
-    if found is None or found.opaque is not None or isinstance(found.data, bool):
+    if found is None or found.opaque is not None:
         return None
+    if isinstance(found.data, bool):  # `yes` is True, too
+        return str(found.data)
     if isinstance(found.data, str):
         return _replace(found.data, host, depth - 1)
     return found.text if isinstance(found.data, int) else None
