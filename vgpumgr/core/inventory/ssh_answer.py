@@ -98,7 +98,11 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
         key_files=tuple(expand(path) for path in said.get("identityfile", ()) if path not in (UNSAID, "none")),
         certificate=next((expand(path) for path in said.get("certificatefile", ()) if path != "none"), None),
         known_hosts=None if hosts_file == UNSAID else hosts_file,
-        site_known_hosts=None if site_hosts == UNSAID else "/dev/null" if site_hosts in NO_FILE else site_hosts,
+        site_known_hosts=None
+        if site_hosts == UNSAID
+        else "/dev/null"
+        if site_hosts in NO_FILE
+        else expand_home(site_hosts),
         agent=expand(agent) if agent.startswith(("/", "~", "%", "${")) else agent or None,
         jumps=_parse_jumps(one("proxyjump", "none")),
         host_keys=tuple(one("hostkeyalgorithms").split(",")) if one("hostkeyalgorithms") else (),

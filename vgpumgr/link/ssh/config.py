@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import os
 import pwd
 import re
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
     from vgpumgr.timing import Deadlines
 
 STAGE = "config"
-_NAME = re.compile(
-    r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"
-)  # of others ssh knows nothing; in `Match exec` they would reach a shell
+_NAME = re.compile(r"[\w:][\w.:%-]*")  # of others ssh knows nothing; in `Match exec` they would reach a shell
 _MOST_JUMPS = 8
 _SAID_BYTES = 300
 
@@ -190,13 +189,18 @@ def _config(chosen: str, user: str) -> str:
     files = [config_files.own_file(chosen), *([config_files.SYSTEM] if chosen == USUAL_CONFIG else [])]
     escaped = user.replace("\\", "\\\\")
     lines = [
-        *(f'Include "{file}"' for file in files),
+        *(f'Include "{_literally(file)}"' for file in files),
         f'User "{escaped}"',
         f"IdentityFile {ssh_answer.UNSAID}",
         f"UserKnownHostsFile {ssh_answer.UNSAID}",
         f"GlobalKnownHostsFile {ssh_answer.UNSAID}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _literally(file: str) -> str:
+    """A path for Include, which would take *, ? and [ for wildcards, and a backslash as a mark, twice."""
+    return glob.escape(file.replace("\\", "\\\\")).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _tokens(name: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG
 
 SYSTEM = "/etc/ssh/ssh_config"
 _DEPTH = 16  # as in ssh
-_LINE = re.compile(r"^[ \t]*([A-Za-z]+)[ \t]*[ \t=]([^\r\n]*)", re.MULTILINE)
+_LINE = re.compile(r'^[\ufeff \t"]*([A-Za-z]+)"?[ \t]*[ \t=]([^\r\n]*)', re.MULTILINE)
 # HostKeyAlgorithms is not among them: distributions set it for every host (crypto policies), and ours are no weaker.
 _COUNTS = frozenset({
     "canonicalizehostname", "certificatefile", "globalknownhostsfile", "hostkeyalias", "hostname", "identityagent", "identityfile",

@@ -136,10 +136,10 @@ def test_the_sites_host_keys_and_the_agent_are_those_that_ssh_would_take(home: H
     found = home.resolve(
         'Host kvm01\n  IdentityAgent "~/an agent"\n  ProxyJump gate\n  KnownHostsCommand none\n'
         "Host gate\n  IdentityAgent none\n  GlobalKnownHostsFile /k/gate\n"
-        "Host kvm* gate\n  GlobalKnownHostsFile /k/site\nHost kvm*\n  KnownHostsCommand /bin/keys %H\n  IdentityAgent $WORK\n"
+        "Host kvm* gate\n  GlobalKnownHostsFile ~/site\nHost kvm*\n  KnownHostsCommand /bin/keys %H\n  IdentityAgent $WORK\n"
     )
     assert found.agent.endswith("/an agent")
-    assert found.site_known_hosts == "/k/site"
+    assert found.site_known_hosts == str(home.folder / "site")
     assert [(jump.agent, jump.site_known_hosts) for jump in found.jumps] == [("none", "/k/gate")]
     assert home.resolve("IdentityAgent $WORK\n").agent == "$WORK"
 
@@ -179,6 +179,30 @@ def test_a_hostile_name_becomes_neither_an_option_nor_a_command(home: Home, name
     assert (found.address, found.port) == (name, 22)
     assert asked() == 0
     assert list(home.folder.glob("ran*")) == []
+
+
+@pytest.mark.parametrize("name", ["fe80::1%eth0", "::1", "köln.example"])
+def test_any_address_has_the_settings_that_ssh_would_give_it(home: Home, name: str) -> None:
+    """Without them it was reached past its jump host, and nothing said so (found: fresh eyes)."""
+    found = home.resolve(
+        "Host gate\n  ProxyJump none\nHost *\n  Port 5\n  ProxyJump gate\n", replace(home.endpoint, address=name)
+    )
+    assert (found.address, found.port, [jump.address for jump in found.jumps]) == (name, 5, ["gate"])
+
+
+@pytest.mark.parametrize("name", ["a[b]c", "a*c", "a?c", "a\\c", 'a"c', "a b"])
+def test_any_name_of_the_file_is_read(home: Home, name: str) -> None:
+    """As after ssh's -F; Include takes wildcards (found: fresh eyes)."""
+    file = home.write("Port 9\n", f"{name}/config")
+    (home.folder / "aXc").mkdir()
+    (home.folder / "aXc/config").write_text("Port 8\n")
+    assert home.resolve(endpoint=replace(ENDPOINT, ssh_config=str(file))).port == 9
+
+
+def test_a_keyword_in_quotes_counts(home: Home) -> None:
+    assert home.resolve('"Port" 5\n').port == 5
+    with pytest.raises(SshConfigRefused, match="Bad configuration option"):
+        home.resolve("\ufeffPort 5\n")
 
 
 REFUSED = {
