@@ -22,7 +22,7 @@ from vgpumgr.core.model.endpoint import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from vgpumgr.core.inventory.located import Member, Table, Value
+    from vgpumgr.core.inventory.located import Location, Member, Table, Value
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.core.model.endpoint import Setting
     from vgpumgr.names import HostName
@@ -52,6 +52,12 @@ _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SUDO = ("sudo", "ansible.builtin.sudo")
 _LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]{0,255}\$?")  # a domain's user may be DOMAIN\name or name@domain
+# What decides which machine is reached and as whom, with what to write instead. ssh takes the first mention: a variable's, if there is one.
+_INSTEAD = {"port": _PORT, "-p": _PORT, "user": _USER, "-l": _USER}
+_ELSEWHERE = {
+    "hostname": "write ansible_host",
+    "hostkeyalias": "put the host's key under its own name into known_hosts",
+}
 _KEYS_HINT = "no command is run for a host's key: put it into known_hosts"
 _COMMAND_HINT = "no command is run to reach a host: name the jump hosts, -o ProxyJump=jump01"
 
@@ -64,6 +70,7 @@ class _Arguments(NamedTuple):
     agent: str | None = None
     jumps: tuple[jump_hosts.Hop, ...] | None = None
     ssh_config: str | None = None
+    unread: tuple[tuple[Location, str], ...] = ()  # options of _INSTEAD
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,6 +110,11 @@ class Connections:
         agent = next((one.agent for one in arguments if one.agent is not None), None)
         jumps = next((one.jumps for one in arguments if one.jumps is not None), None)
         configs = [one.ssh_config for one in arguments if one.ssh_config is not None]
+        for where, option in (each for one in arguments for each in one.unread):
+            names = _INSTEAD[option.lower()]
+            if _last(variables, names) is None:
+                text = f"the ssh arguments have {option}, which is not read from there"
+                self.report.problem(where, text, f"write {names[0]}")
         if address is None or port is None or user is None or become is None:
             return None
         return Endpoint(
@@ -268,6 +280,7 @@ class Connections:
         agent: str | None = None
         jumps: tuple[jump_hosts.Hop, ...] | None = None
         ssh_config: str | None = None
+        unread: list[tuple[Location, str]] = []
         for option, quoted in _options(words):
             argument = quoted.strip('"')
             if option == "-F":
@@ -298,8 +311,19 @@ class Connections:
                 case "stricthostkeychecking" if argument.lower() in {"yes", "true"}:
                     pass
                 case _:
-                    self.report.finding(value.where, f"{name}: {option} is ignored")
-        return _Arguments(known_hosts, site_known_hosts, agent, jumps, ssh_config)
+                    unread += self._unread(name, option, value)
+        return _Arguments(known_hosts, site_known_hosts, agent, jumps, ssh_config, tuple(unread))
+
+    def _unread(self, name: str, option: str, value: Value) -> list[tuple[Location, str]]:
+        """Report an option that is not read here; one of _INSTEAD is returned, since only some hosts may lack the variable."""
+        lowered = option.lower()
+        if lowered in _INSTEAD:
+            return [(value.where, option)]
+        if lowered in _ELSEWHERE:
+            self.report.problem(value.where, f"{name} has {option}, which is not honoured", _ELSEWHERE[lowered])
+        else:
+            self.report.finding(value.where, f"{name}: {option} is ignored")
+        return []
 
     def _jump_hosts(self, argument: str, name: str, value: Value) -> tuple[jump_hosts.Hop, ...]:
         try:
@@ -375,11 +399,15 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
     letters_with_argument = "BbcDEeFIiJLlmOopQRSWw"
     rest = iter(words)
     for word in rest:
-        if not word.startswith("-") or len(word) < 2 or word[1] not in letters_with_argument:
+        joined = re.match(rf"-([^{letters_with_argument}]*)(.?)(.*)", word, re.DOTALL)  # -qJ jump01
+        if joined is None or word == "-":
             yield word, ""
             continue
-        argument = word[2:] or next(rest, "")
-        if word[1] == "o":
+        yield from ((f"-{letter}", "") for letter in joined[1])
+        if not joined[2]:
+            continue
+        argument = joined[3] or next(rest, "")
+        if joined[2] == "o":
             found = _OPTION.fullmatch(argument)
             through = jump_hosts.of_command(found[2]) if found and found[1].lower() == "proxycommand" else None
             if through is not None:
@@ -387,4 +415,4 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
             else:
                 yield (found[1], found[2]) if found else (f"-o {argument}", "")
         else:
-            yield {"J": "ProxyJump", "W": "ProxyCommand"}.get(word[1], word[:2]), argument
+            yield {"J": "ProxyJump", "W": "ProxyCommand"}.get(joined[2], f"-{joined[2]}"), argument
