@@ -15,6 +15,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli import main
+from vgpumgr.cli.params.options import once
 from vgpumgr.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ Made from the program's own texts by `make docs`; a change by hand is lost. `vgp
 _COMMON = """\
 ## Options of every command
 
-They may stand before or after the command's name; the nearest one wins.
+They may stand before or after the command's name; the nearest one wins, but all of `-i` count.
 """
 _EXIT = """\
 ## Exit codes
@@ -137,7 +138,7 @@ def _meaning(option: click.Option) -> str:
         notes.append(_range(option.type))
     if option.show_default and isinstance(option.default, str | int | float):
         notes.append(f"default: {option.default}")
-    if option.multiple:
+    if option.multiple and option.callback is not once:
         notes.append("may be given several times")
     told = f" ({', '.join(note for note in notes if note)})" if any(notes) else ""
     return f"{told}: {_one_line(option.help)}" if option.help else told

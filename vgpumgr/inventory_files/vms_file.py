@@ -37,6 +37,8 @@ def load_vms(path: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]
 
 
 def _text(path: str, file: str) -> str:
+    if path == STDIN and sys.stdin is None:  # <&-
+        raise UsageError("-f: stdin is closed", hint="name a file of VMs, or give one to stdin")
     try:
         if path == STDIN:
             data = files.bounded(sys.stdin.buffer.read(MAX_BYTES + 1), MAX_BYTES)

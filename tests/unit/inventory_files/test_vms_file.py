@@ -42,6 +42,9 @@ def test_stdin_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InventoryError) as raised:
         load_vms("-")
     assert raised.value.details[0].startswith("<stdin>:1: VM 'vm02' must be a mapping")
+    monkeypatch.setattr(sys, "stdin", None)  # as after <&-
+    with pytest.raises(UsageError, match="stdin is closed"):
+        load_vms("-")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
+
+def once(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The callback of an option of which click would drop all but the last without a word."""
+    if len(given) > 1:
+        from vgpumgr.errors import UsageError
+
+        raise UsageError(f"{option.opts[0]} is given {len(given)} times: {', '.join(given)}", hint="give it once")
+    return given[0] if given else None
+
+
 _OPTIONS = (
     click.option(
         "-i",
@@ -29,6 +39,8 @@ _OPTIONS = (
     ),
     click.option(
         "--group",
+        multiple=True,
+        callback=once,
         metavar="GROUP",
         shell_complete=candidates.groups,
         help="The group of the inventory whose hosts are hypervisors (default: $VGPUMGR_GROUP, vgpumgr_group, hypervisors).",
@@ -102,4 +114,6 @@ def _collect(context: click.Context, kwargs: dict[str, Any]) -> None:
     for name in Settings.__dataclass_fields__:
         value = kwargs.pop(name, None)
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            collected[name] = value
+            collected[name] = (
+                collected.get(name, ()) + value if isinstance(value, tuple) else value
+            )  # -i, of both places

@@ -8,7 +8,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.params import candidates, choosing
-from vgpumgr.cli.params.options import is_given
+from vgpumgr.cli.params.options import is_given, once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +23,8 @@ _OPTIONS = (
     click.option(
         "-f",
         "--file",
+        multiple=True,
+        callback=once,
         type=click.Path(dir_okay=False, allow_dash=True),
         metavar="FILE",
         help="Take VMs and slots from FILE, written as vgpumgr_vms in an inventory; - is stdin.",

@@ -93,3 +93,27 @@ def test_a_list_of_vms_is_read_from_a_file_and_an_at_within_a_name_is_part_of_it
     (tmp_path / "vms").write_text("vm01\n# off\nvm02\n")
     with detach.make_context("detach", [f"@{tmp_path / 'vms'}", "web@site b"]) as context:
         assert context.params["vms"] == ("vm01", "vm02", "web@site b")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("attach", "-f", "one.yml", "-f", "two.yml"), "-f is given 2 times: one.yml, two.yml"),
+        (("--group", "kvm", "--group", "web", "list"), "--group is given 2 times: kvm, web"),
+    ],
+)
+def test_of_an_option_given_twice_the_first_is_not_dropped(words: tuple[str, ...], said: str) -> None:
+    """found: fresh eyes"""
+    error = CliRunner().invoke(program, words, standalone_mode=False).exception
+    assert isinstance(error, UsageError)
+    assert error.message == said
+
+
+def test_inventories_before_and_after_the_command_are_merged(tmp_path: Path) -> None:
+    """found: fresh eyes"""
+    words: list[str] = []
+    for name, host in (("base", "kvm01"), ("site", "kvm02")):
+        (tmp_path / f"{name}.yml").write_text(f"hypervisors: {{hosts: {{{host}: }}}}\n")
+        words += ["-i", str(tmp_path / f"{name}.yml")]
+    found = CliRunner().invoke(program, [*words[:2], "inventory", "check", *words[2:]])
+    assert "2 hosts, 0 VMs declared" in found.output
