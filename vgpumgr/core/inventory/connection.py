@@ -33,18 +33,39 @@ _PORT = ("ansible_port", "ansible_ssh_port")
 _USER = ("ansible_user", "ansible_ssh_user")
 _KEY = ("ansible_private_key_file", "ansible_ssh_private_key_file")
 _ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")  # in ssh the first mention wins
-_BECOME = ("ansible_become", "ansible_become_user", "ansible_become_method")
+_BECOME = ("ansible_become", "ansible_become_user", "ansible_sudo_user", "ansible_become_method")
 _SECRETS = (
     "ansible_password", "ansible_ssh_pass", "ansible_ssh_password",
     "ansible_become_pass", "ansible_become_password", "ansible_sudo_pass",
+    "ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase",
 )  # fmt: skip
-_NOT_SUDO_S = ("ansible_become_exe", "ansible_become_flags")
+_NOT_SUDO_S = ("ansible_become_exe", "ansible_become_flags", "ansible_sudo_exe", "ansible_sudo_flags")
+# Others that Ansible's connections take, and what to do instead.
+_NOT_OURS = {
+    "ansible_ssh_executable": "no program is run to reach a host",
+    "ansible_ssh_pkcs11_provider": "give the key to an agent, and name its public half as ansible_ssh_private_key_file",
+    **dict.fromkeys(("ansible_private_key", "ansible_ssh_private_key"), "write ansible_ssh_private_key_file"),
+    **{f"ansible_paramiko_{name}": f"write ansible_{name}" for name in ("host", "port", "user", "private_key_file")},
+    "ansible_paramiko_proxy_command": "write -J jump01 in ansible_ssh_common_args",
+}
 _KEY_CHECKS = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 _CONNECTIONS = ("ssh", "smart", "paramiko", "ansible.builtin.ssh", "paramiko_ssh")
 _LOCAL = ("local", "ansible.builtin.local")
 
 VARIABLES = frozenset(
-    {*_HOST, *_PORT, *_USER, *_KEY, *_ARGS, *_SECRETS, *_KEY_CHECKS, *_BECOME, *_NOT_SUDO_S, "ansible_connection"}
+    {
+        *_HOST,
+        *_PORT,
+        *_USER,
+        *_KEY,
+        *_ARGS,
+        *_SECRETS,
+        *_KEY_CHECKS,
+        *_BECOME,
+        *_NOT_SUDO_S,
+        *_NOT_OURS,
+        "ansible_connection",
+    }
 )
 
 _OPTION = re.compile(r"\s*([A-Za-z]+)\s*(?:=|\s)\s*(.*?)\s*")
@@ -222,6 +243,7 @@ class Connections:
             wanted, sound = bool(found), found is not None
         for name, valid, why in (
             ("ansible_become_user", ("root",), "the host program needs root"),
+            ("ansible_sudo_user", ("root",), "the host program needs root"),
             ("ansible_become_method", _SUDO, "only sudo is supported"),
         ):
             if wanted and (member := declared.get(name)) is not None:
@@ -251,6 +273,9 @@ class Connections:
         for name in _NOT_SUDO_S:
             if name in variables:
                 self.report.finding(variables[name].where, f"{name} is ignored: `sudo -n` of the login's PATH is run")
+        for name, instead in _NOT_OURS.items():
+            if name in variables:
+                self.report.finding(variables[name].where, f"{name} is ignored: {instead}")
         for name in _KEY_CHECKS:
             if (member := variables.get(name)) is not None and reading.read_switch(
                 member.value, name, self.report
