@@ -8,12 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["MIB", "MOST_BYTES", "bounded", "read_bytes"]
+__all__ = ["MIB", "MOST_BYTES", "bounded", "expanded", "home", "read_bytes"]
 
 MIB = 1024 * 1024
 MOST_BYTES = 64 * MIB  # the known_hosts of 100,000 hosts, the plan of 50,000 VMs
@@ -42,3 +39,14 @@ def bounded(data: bytes, most: int) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most // MIB} MiB")
     return data
+
+
+def expanded(path: str) -> Path:
+    """The path with ~ and ~USER replaced. Of a user who is not there it is left, and so no file: Path.expanduser raises RuntimeError."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
+def home() -> Path:
+    """The home folder; / where there is none, as of a container's user without a name."""
+    found = expanded("~")
+    return found if found.is_absolute() else Path("/")

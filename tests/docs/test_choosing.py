@@ -56,6 +56,7 @@ def test_all_examples_were_found() -> None:
         ("@none", "@none cannot be read: No such file"),
         ("@empty", "@empty names nothing"),
         ("kvm01,@.", "@. cannot be read"),
+        ("@~nobody-of-that-name/list", "cannot be read: No such file"),
     ],
 )
 def test_a_file_that_names_no_host_is_not_taken_for_all_of_them(
@@ -73,6 +74,8 @@ def test_a_comment_in_a_file_names_nothing_and_the_missing_host_of_a_range_is_na
 ) -> None:
     (folder / "few").write_text("# tonight\nkvm01\n  # and\nkvm02\n")
     assert expanded(["@few"]) == ("kvm01", "kvm02")
+    (folder / "of-windows").write_bytes(b"\xef\xbb\xbfkvm01\r\nkvm02\r\n")
+    assert expanded(["@of-windows"]) == ("kvm01", "kvm02")
     assert run(["discover", "kvm[01:99]"]) == 2
     assert re.search(r"no host 'kvm\d\d' in .*\nhint: it is one of kvm\[01:99\]", capsys.readouterr().err)
 

@@ -85,3 +85,12 @@ def test_an_ssh_config_that_cannot_be_read_is_left_for_ssh_to_judge(pipe: str, t
 
 def test_known_hosts_that_are_no_file_know_nobody(pipe: str) -> None:
     assert host_key.load_known_hosts(pipe).find("kvm01").keys == ()
+
+
+def test_a_home_that_is_not_there_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a user that no longer exists, and of a container's user without a name (found: fresh eyes)."""
+    assert files.expanded("~nobody-of-that-name/x") == Path("~nobody-of-that-name/x")
+    assert files.expanded("~root/x").is_absolute()
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert files.home() == Path("/")

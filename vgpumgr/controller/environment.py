@@ -19,7 +19,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vgpumgr import errors
+from vgpumgr import errors, files
 from vgpumgr.controller.context import Context
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
@@ -98,7 +98,7 @@ def load_inventory(named: Sequence[str] = (), group: str | None = None, *, asks:
 
     return reader.load(
         inventory_paths(named),
-        home=Path.home(),
+        home=files.home(),
         environ=os.environ,
         group=group_choice(group),
         keep=store_path().parent,
@@ -120,12 +120,12 @@ def inventory_paths(named: Sequence[str]) -> tuple[Path, ...]:
     """Where the inventory is; if none is named, the usual places are searched. Raises InventoryError if none is found."""
     from vgpumgr.inventory_files import reader
 
-    return tuple(reader.find_inventory(one, os.environ, _cwd(), Path.home()) for one in named or (None,))
+    return tuple(reader.find_inventory(one, os.environ, _cwd(), files.home()) for one in named or (None,))
 
 
 def store_path() -> Path:
     """Where the journal is; the lock of the nightly run is next to it."""
-    return place.store_path(os.environ, root=os.geteuid() == 0, home=Path.home())
+    return place.store_path(os.environ, root=os.geteuid() == 0, home=files.home())
 
 
 def open_journal(warn: Callable[[str], None]) -> Journal:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from vgpumgr import files
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,7 +24,7 @@ def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
     """
     named = environ.get(VARIABLE)
     if named:
-        return Path(named).expanduser()
+        return files.expanded(named)
     if root:
         return Path("/var/lib/vgpumgr") / NAME
     state = Path(environ.get("XDG_STATE_HOME") or "")

@@ -131,13 +131,11 @@ def sudoers_command(settings: Settings, *, name: str, user: str | None, key: str
 
 def _read_key(file: str) -> str:
     """The text of a public key. Raises UsageError."""
-    from pathlib import Path
-
     from vgpumgr import files
     from vgpumgr.errors import UsageError
 
     try:
-        return files.read_bytes(Path(file).expanduser()).decode("ascii")
+        return files.read_bytes(files.expanded(file)).decode("ascii")
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not a public key", hint="--key names the file that ends in .pub") from None
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr import errors
+from vgpumgr import errors, files
 from vgpumgr.cli.params import asking
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options, root_options
@@ -190,7 +190,7 @@ def _confined(settings: Settings, user: str) -> Confined:
         here = any(host.endpoint.is_local for host in inventory.hosts.values())
     store = os.environ.get(VARIABLE)
     if store:
-        return Confined(here=here, writes=(str(Path(store).expanduser().absolute().parent),))
+        return Confined(here=here, writes=(str(files.expanded(store).absolute().parent),))
     if user == "root":
         return Confined(here=here, state="vgpumgr")
     try:
@@ -258,7 +258,7 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
     store, asked = os.environ.get(VARIABLE), os.environ.get(ASK_ANSIBLE)
     group = environment.group_choice(settings.group)
     set_there = (
-        *((f"{VARIABLE}={Path(store).expanduser().absolute()}",) if store else ()),
+        *((f"{VARIABLE}={files.expanded(store).absolute()}",) if store else ()),
         *((f"{ASK_ANSIBLE}={asked}",) if asked else ()),
     )
     return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +35,7 @@ def expanded(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _lines(path: str) -> list[str]:
     try:
-        text = files.read_bytes(Path(path).expanduser(), _MOST).decode()
+        text = files.read_bytes(files.expanded(path), _MOST).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         hint = "@FILE is a file with one name or pattern in each line"

@@ -20,6 +20,7 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vgpumgr import files
 from vgpumgr.core.inventory import ssh_answer
 from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG
 from vgpumgr.errors import HostDeadline, SshConfigRefused
@@ -216,7 +217,8 @@ def _tokens(name: str) -> dict[str, str]:
 
 
 def _expand_home(path: str) -> str:
-    return os.path.join(config_files.home(), path[2:]) if path.startswith("~/") else path  # noqa: PTH118 -- text
+    """~ is the account's, whatever $HOME is; ~USER is another's."""
+    return os.path.join(config_files.home(), path[2:]) if path.startswith("~/") else str(files.expanded(path))  # noqa: PTH118 -- text
 
 
 def _is_there(path: str) -> bool:

@@ -140,7 +140,7 @@ def find_known(endpoint: Endpoint) -> Known:
 
 def load_known_hosts(path: str) -> KnownHosts:
     """The index of that file. A missing or unreadable file knows no host: every host is refused, with the fix."""
-    file = Path(path).expanduser()
+    file = files.expanded(path)
     try:
         found = file.stat()
         with _PARSING:

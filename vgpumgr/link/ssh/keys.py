@@ -80,8 +80,8 @@ def certificate_file(endpoint: Endpoint, key: Path) -> Path | None:
 
 def _named(endpoint: Endpoint) -> Path | None:
     if endpoint.key_file is not None:
-        return Path(endpoint.key_file).expanduser()
-    found = (Path(name).expanduser() for name in DEFAULT_KEYS)
+        return files.expanded(endpoint.key_file)
+    found = (files.expanded(name) for name in DEFAULT_KEYS)
     return next((path for path in found if path.exists()), None)
 
 

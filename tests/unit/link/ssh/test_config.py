@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from tests.unit.link.conftest import is_over, wait_for
+from vgpumgr import files
 from vgpumgr.core.model.endpoint import NO_CONFIG, USUAL_CONFIG, Endpoint, JumpHost, Setting
 from vgpumgr.errors import HostDeadline, SshConfigRefused, Unreachable
 from vgpumgr.link.connection import connect
@@ -197,6 +198,11 @@ def test_any_name_of_the_file_is_read(home: Home, name: str) -> None:
     (home.folder / "aXc").mkdir()
     (home.folder / "aXc/config").write_text("Port 8\n")
     assert home.resolve(endpoint=replace(ENDPOINT, ssh_config=str(file))).port == 9
+
+
+def test_a_home_may_be_another_user_s(home: Home) -> None:
+    assert home.resolve("IdentityFile ~root/key\n").key_file == f"{files.expanded('~root')}/key"
+    assert home.resolve("IdentityFile ~nobody-of-that-name/key\n").key_file == "~nobody-of-that-name/key"
 
 
 def test_a_keyword_in_quotes_counts(home: Home) -> None:
