@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ALIAS = "ua-"
 _ARGUMENT = "{http://libvirt.org/schemas/domain/qemu/1.0}arg"
-_PASSED = re.compile(r"""\b(?:host|sysfsdev)"?\s*[=:]\s*"?([^",\s}]+)""")
+_PASSED = re.compile(r"""\b(?:host|sysfsdev)["']?\s*[=:]\s*["']?([^"',\s}]+)""")
 # Each match ends at the first end tag, so that no device is ever taken for part of it: a snapshot holds two domains.
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 

@@ -20,6 +20,7 @@ UUID = "4ec65b3b-df53-5795-94f7-e5a802cc5fc9"
         (f"vfio-pci,sysfsdev=/sys/bus/mdev/devices/{UUID},display=off", [UUID]),
         ("vfio-pci,sysfsdev=/sys/bus/pci/devices/0000:41:00.5/", ["0000:41:00.5"]),
         ('{"driver":"vfio-pci","host":"0000:41:00.0","id":"gpu"}', ["0000:41:00.0"]),
+        ("{'driver': 'vfio-pci', 'host': '0000:41:00.0'}", ["0000:41:00.0"]),
         ("vfio-pci-nohotplug,ramfb=on,host=41:00.0", ["0000:41:00.0"]),
         ("virtio-net-pci,host=41:00.0", []),
         ("vfio-pci,host=what", []),
