@@ -384,4 +384,5 @@ def neighbours(view: HostView, ours: VgpuSpec) -> tuple[str, ...]:
 
 def why_unknown(snapshot: HostSnapshot, what: str, gpu: PciAddress | None = None) -> str:
     """The host program's reason for an unknown fact of the host, or of that GPU."""
-    return next((row.why for row in snapshot.unknown if (row.gpu, row.what) == (gpu, what)), "not read")
+    silent = snapshot.silent.get(gpu, "not read") if gpu is not None else "not read"  # of a lost GPU nothing is asked
+    return next((row.why for row in snapshot.unknown if (row.gpu, row.what) == (gpu, what)), silent)

@@ -19,6 +19,7 @@ from vgpumgr.core.plan import (
     detach,
     ending,
     fabric,
+    health,
     in_place,
     instances,
     live,
@@ -102,6 +103,7 @@ def _plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
         findings=(
             *ownership.missing_ledger(view),
             *_silent_findings(view, target, steps),
+            *health.of_target(view.snapshot, target),
             *(lost.findings(view.snapshot) if steps else ()),
             *attach_findings(view, domain, request.slot, target),
             *(fabric.awaited(view, domain, target) if steps else ()),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.model.view import Finding
+from vgpumgr.core.model.view import Finding, why_unknown
 from vgpumgr.core.plan.no_place import Cause, Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vgpumgr.core.model.snapshot import Fault, Gpu, HostSnapshot
     from vgpumgr.core.model.vgpu import VgpuSpec
 
@@ -45,6 +47,15 @@ def why_unverified(facts: HostSnapshot, target: VgpuSpec | None) -> str | None:
     return None if gpu is None or gpu.fault is None else f"GPU {gpu.pci} {_WHAT[gpu.fault]}"
 
 
+def of_target(facts: HostSnapshot, target: VgpuSpec) -> tuple[Finding, ...]:
+    """What attach says of a vGPU that is there, on a GPU that is ill."""
+    gpu, why = facts.gpu_by_uuid(target.gpu_uuid), why_unverified(facts, target)
+    if gpu is None or gpu.fault is None:
+        return ()
+    text = f"{facts.host}: {why}; the vGPU of {target.vm_name} there is unverified: {_WAY_OUT[gpu.fault]}"
+    return (Finding(kind="ill", host=facts.host, vm=target.vm_name, slot=target.slot, text=text),)
+
+
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
     """One for each fault of a host, with the GPUs that have it and how many of our vGPUs are on them; and types of other boards."""
     found = [*other_boards(facts)]
@@ -59,7 +70,25 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
             unverified = f"; {ours} vGPU{' there is' if ours == 1 else 's there are'} unverified" if ours else ""
             text = f"{facts.host}: GPU{'s' if len(gpus) > 1 else ''} {which} {_plural(what, len(gpus))}{unverified}: {_WAY_OUT[fault]}"
             found.append(Finding(kind="ill", host=facts.host, text=text))
-    return tuple(found)
+    return (*found, *_undecided(facts))
+
+
+def _undecided(facts: HostSnapshot) -> Iterator[Finding]:
+    """One for each reason why nobody can say whether vGPUs of ours are in use, although their GPUs are not known to be ill."""
+    reasons: dict[str, list[str]] = {}
+    for gpu in facts.gpus:
+        ours = [entry.vgpu for entries in facts.entries.on(gpu.uuid).values() for entry in entries]
+        silent = facts.why_silent(gpu.pci)
+        if gpu.fault is not None or not any(facts.vgpu_of(one) for one in ours):
+            continue
+        if facts.handles is None:
+            reasons.setdefault(f"open /dev/vfio handles: {why_unknown(facts, 'handles')}", []).append(gpu.pci)
+        elif silent is not None:
+            reasons.setdefault(f"NVML's active vGPUs: {silent}", []).append(gpu.pci)
+    for why, gpus in reasons.items():
+        which = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)}"
+        text = f"{facts.host}: cannot tell which vGPUs of {which} are in use ({why}): none is removed until that can be read"
+        yield Finding(kind="nvml-silent", host=facts.host, text=text)
 
 
 def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:

@@ -118,7 +118,9 @@ def why_unread(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
     if gpu.mig is not None and gpu.mig.instances is not None:
         return None
     told = (row.why for row in snapshot.unknown if row.gpu == gpu.pci and row.what in _FACTS)
-    return next(told, None if gpu.mig is None and gpu.mode != MIG else "not read")
+    if gpu.mig is None and gpu.mode != MIG and gpu.fault is None:
+        return next(told, None)
+    return next(told, snapshot.silent.get(gpu.pci, "not read"))
 
 
 def chosen_by_driver(gpu: Gpu, vgpu_type: VgpuType) -> Held | None:

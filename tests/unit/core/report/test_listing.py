@@ -31,6 +31,7 @@ from vgpumgr.core.model.snapshot import (
     Unknown,
 )
 from vgpumgr.core.model.vgpu import Mdev
+from vgpumgr.core.model.view import why_unknown
 from vgpumgr.core.plan import attach, cached, detach, fits, plan, room, simulate
 from vgpumgr.core.report import findings, instances, listing, modes
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, Slot, VmName
@@ -312,6 +313,21 @@ def test_with_evidence_missing_it_is_unknown_whether_an_idle_vgpu_is_in_use(what
     blind = replace(view, snapshot=replace(facts, handles=None) if what == "handles" else replace(facts, active=None))
     assert row(blind).state == "unknown"
     assert row(builders.running(blind)).state == "in_use"
+    (why,) = [
+        found.text for found in findings.of_host(blind) if found.kind == "nvml-silent"
+    ]  # `list` says why, as drain promises
+    assert why.startswith("kvm01: cannot tell which vGPUs of GPU 0000:41:00.0 are in use (")
+
+
+def test_of_a_lost_gpu_nothing_is_said_that_nobody_knows() -> None:
+    view = builders.attached(builders.host())
+    pci = builders.entry_of(view, "vm01").vgpu.gpu
+    view = replace(view, snapshot=replace(view.snapshot, silent={pci: "NVML: GPU is lost"}))
+    lost = builders.change_gpus(view, lambda gpu: replace(gpu, fault="lost", mode=None) if gpu.pci == pci else gpu)
+    assert why_unknown(lost.snapshot, "scheduler", pci) == "NVML: GPU is lost"
+    assert [gpu.pci for gpu in instances.of_host(lost).gpus] == [pci]  # perhaps it is in MIG mode
+    (told,) = [found.text for found in builders.plan_attach(lost).findings if found.kind == "ill"]
+    assert "the vGPU of vm01 there is unverified" in told
 
 
 def test_a_gpu_of_which_nvml_does_not_tell_leaves_the_others_states_known() -> None:
