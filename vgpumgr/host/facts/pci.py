@@ -10,7 +10,7 @@ DEVICES = "/sys/bus/pci/devices"
 INFORMATION = "/proc/driver/nvidia/gpus"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
-_VENDOR = "0x10de"
+VENDOR = "0x10de"
 _CLASSES = ("0x0300", "0x0302")  # VGA-compatible, 3D controller
 _VIRTFN = re.compile(r"virtfn(\d+)")
 
@@ -66,7 +66,7 @@ def _order(address: str) -> "tuple[int, str]":
 
 
 def _read_card(devices: int, address: str) -> Optional[Card]:
-    if read(address + "/vendor", devices) != _VENDOR or read(address + "/class", devices)[:6] not in _CLASSES:
+    if read(address + "/vendor", devices) != VENDOR or read(address + "/class", devices)[:6] not in _CLASSES:
         return None
     with directory(address, devices) as function:
         names = frozenset(os.listdir(function))
@@ -81,7 +81,7 @@ def _read_card(devices: int, address: str) -> Optional[Card]:
         device = read("device", function)
     return Card(
         pci=address,
-        pci_id="{}:{}".format(_VENDOR[2:], device[2:].lower()),
+        pci_id="{}:{}".format(VENDOR[2:], device[2:].lower()),
         names=names,
         driver=driver,
         vfs=dict(sorted(vfs.items())),

@@ -1,13 +1,17 @@
 """What a step may put into a VM, or take out of it: a host device that is a vGPU, as templates/hostdev-*.xml.j2 write it.
 
 Whoever may attach any device to a VM has the whole host: its disks are devices, too. So a device's XML must be exactly such a text, and
-what goes in has to be a vGPU of the ledger.
+what goes in has to be a vGPU of the ledger. What comes out may be named by a definition alone (a clone, a lost ledger), but if the host has
+it, it must be a vGPU: neither another vendor's device, nor a whole GPU.
 """
 
+import os
 import re
 from typing import NamedTuple, Optional
 
-from ..ledger.ledger import Ledger
+from ..facts.pci import DEVICES, VENDOR
+from ..files import Root, read_all
+from ..ledger.ledger import Ledger, read_ledger
 from ..protocol import DeviceStep
 from .hardware import changed
 
@@ -49,9 +53,32 @@ def read_source(xml: str) -> Optional[Source]:
 
 def check_ours_goes_in(ledger: Ledger, step: DeviceStep) -> None:
     """Raises Refusal(Changed) unless the ledger has the vGPU that the step gives to a VM."""
+    if not _is_named(ledger, read_source(step["xml"])):
+        raise changed("a vGPU of the host's ledger", "another one")
+
+
+def _is_named(ledger: Ledger, source: Optional[Source]) -> bool:
+    return any(
+        source == Source(each["uuid"], None if each["uuid"] is not None else each["parent"]) for each in ledger.entries
+    )
+
+
+def check_vgpu_comes_out(root: Root, step: DeviceStep) -> None:
+    """Raises Refusal(Changed) if the step takes a device out of a VM that is no vGPU of NVIDIA's."""
     source = read_source(step["xml"])
-    for entry in ledger.entries if source is not None else ():
-        named = Source(entry["uuid"], None) if entry["uuid"] is not None else Source(None, entry["parent"])
-        if named == source:
-            return
-    raise changed("a vGPU of the host's ledger", "another one")
+    if source is None:
+        return
+    of = (
+        "{}/{}".format(DEVICES, source.pci)
+        if source.uuid is None
+        else "/sys/bus/mdev/devices/{}/..".format(source.uuid)
+    )
+    if not os.path.exists(root.path(of)):
+        return
+    whole = source.uuid is None and not os.path.exists(root.path(of + "/physfn"))
+    try:
+        vendor = read_all(root.path(of + "/vendor")).decode("ascii", "replace").strip()
+    except OSError:  # what cannot be read is not ours
+        vendor = ""
+    if (whole or vendor != VENDOR) and not _is_named(read_ledger(root), source):  # a card may have been exchanged
+        raise changed("a vGPU", "another host device")

@@ -32,7 +32,7 @@ from ..protocol import (
 from ..timing import Timing
 from .cordon_step import parse_cordon_step, set_cordon
 from .definition_step import parse_definition_step
-from .device_xml import check_ours_goes_in
+from .device_xml import check_ours_goes_in, check_vgpu_comes_out
 from .guard import RemovalGuard
 from .instance_steps import InstanceSteps
 from .meant_instance import MeantInstances
@@ -145,6 +145,8 @@ class Executor:
         step = parse_definition_step(data)
         if step["verb"] == ATTACH_DEVICE or step["verb"] == PLUG_DEVICE:
             check_ours_goes_in(read_ledger(self._root), step)
+        elif step["verb"] == DETACH_DEVICE or step["verb"] == UNPLUG_DEVICE:
+            check_vgpu_comes_out(self._root, step)
         self._libvirt.change(step, deadline_s)
         self._at("definition: changed")
         return answer()

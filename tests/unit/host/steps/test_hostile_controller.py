@@ -111,3 +111,50 @@ def test_only_a_vgpu_of_the_ledger_goes_into_a_vm(tmp_path: Path, framework: str
     assert (answer["err"]["kind"], answer["err"]["expected"]) == ("Changed", "a vGPU of the host's ledger")
     host.put_ledger(make_entry(framework))
     assert execute(host, wanted).get("err", {}).get("kind") != "Changed"
+
+
+def of_pci(address: str) -> str:
+    domain, bus, rest = address.split(":")
+    return f"type='pci' managed='no'><source><address domain='0x{domain}' bus='0x{bus}' slot='0x{rest[:2]}' function='0x{rest[3]}'/>"
+
+
+def of_mdev(uuid: str) -> str:
+    return f"type='mdev' model='vfio-pci'><source><address uuid='{uuid}'/>"
+
+
+@pytest.mark.parametrize("verb", ["detach_device", "unplug_device"])
+def test_nothing_but_vgpus_comes_out_of_a_vm(tmp_path: Path, verb: str) -> None:
+    """Neither a network card, nor its function, nor a whole GPU, nor another vendor's mdev; a vGPU, or what the host does not have, does."""
+    host = FakeHost.build(tmp_path, framework=MDEV_VF)
+    for address in ("0000:05:00.0", "0000:05:00.1"):
+        host.add_function(address, vendor="0x15b3", kind="0x020000")
+    host.link(f"{host.function('0000:05:00.1')}/physfn", host.function("0000:05:00.0"))
+    theirs, ours = ("9e0d0000-0000-4000-8000-00000000000" + end for end in "12")
+    host.link(f"/sys/bus/mdev/devices/{theirs}", f"{host.function('0000:05:00.0')}/{theirs}")
+    host.put(f"{host.function('0000:05:00.0')}/{theirs}/mdev_type", "i915")
+    host.make_mdev("0000:41:00.4", 560, ours)
+    for device, allowed in (
+        (of_pci("0000:05:00.0"), False),
+        (of_pci("0000:05:00.1"), False),
+        (of_pci("0000:41:00.0"), False),
+        (of_mdev(theirs), False),
+        (of_pci("0000:41:00.4"), True),
+        (of_pci("0000:77:00.4"), True),
+        (of_mdev(ours), True),
+    ):
+        xml = f"<hostdev mode='subsystem' {device}</source></hostdev>"
+        answer = execute(host, {"verb": verb, "vm_uuid": make_step(MDEV_VF)["vm_uuid"], "xml": xml})
+        assert (answer.get("err", {}).get("expected") == "a vGPU") is not allowed, device
+    host.put_ledger(make_entry(VENDOR_VFIO, parent="0000:05:00.1"))  # another card is where it was
+    xml = f"<hostdev mode='subsystem' {of_pci('0000:05:00.1')}</source></hostdev>"
+    answer = execute(host, {"verb": verb, "vm_uuid": make_step(MDEV_VF)["vm_uuid"], "xml": xml})
+    assert answer.get("err", {}).get("expected") != "a vGPU"
+
+
+def test_an_idle_vgpu_that_nobody_entered_can_be_entered_as_adopt_does(tmp_path: Path) -> None:
+    """docs/logins.md says so."""
+    host = FakeHost.build(tmp_path, framework=MDEV_VF)
+    step = make_step(MDEV_VF, expect="same")
+    host.make_mdev(step["parent"], step["type_id"], step["uuid"])
+    assert "ok" in execute(host, step)
+    assert [entry["uuid"] for entry in host.entries()] == [step["uuid"]]
