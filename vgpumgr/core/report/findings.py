@@ -299,9 +299,10 @@ def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | 
         named = "MIG" if ended == MIG else ended
         text += f"GPU {gpu.pci} is no longer in {named} mode, in which it was made; `{again}` brings both back"
         return _finding(view, domain.name, claim.slot, "gone", text)
-    text += f"`{_again(view, domain, claim)}`"
-    if isinstance(steps, VgpumgrError):
-        text += f", which is refused now: {steps.message}"
+    if isinstance(steps, VgpumgrError):  # the same attach is refused: only what its refusal names helps
+        text += f"{steps.message}; {steps.hint}" if steps.hint else steps.message
+    else:
+        text += f"`{_again(view, domain, claim)}`"
     return _finding(view, domain.name, claim.slot, "gone", text)
 
 

@@ -16,6 +16,7 @@ from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Framework
 from vgpumgr.core.plan import ownership, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan
+from vgpumgr.core.report import findings
 from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import GpuUuid
 
@@ -80,6 +81,8 @@ def test_a_vm_whose_card_was_exchanged_gets_a_vgpu_on_the_new_card_where_replace
     assert caught.value.hint == (
         "bring the GPU back, or `vgpumgr attach vm01 --profile 4Q --replace --slot vgpu0` places the vGPU on another one"
     )
+    told = [found.text for found in findings.of_host(view) if found.kind == "gone"]
+    assert told == [f"the vGPU of vm01 slot vgpu0 is gone (a reboot?): {caught.value.message}; {caught.value.hint}"]
     end = builders.attached(view, replace_it=True)
     assert builders.entry_of(end).vgpu.gpu_uuid == OTHER_CARD
     assert [entry.vgpu.generation for entry in end.snapshot.ledger or ()] == [2]
