@@ -63,6 +63,7 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("current_vgpu_type", "ENODEV"): (_VF_GONE,),
     ("current_vgpu_type", "ENXIO"): (_VF_GONE,),
     ("current_vgpu_type", "ENOSPC"): ("the GPU is full", _RACE),
+    ("vgpu_params", "ENOENT"): ("the driver of this release has no plugin parameters: ask without them (--param)",),
 }
 
 _ANY: dict[str, tuple[str, ...]] = {

@@ -48,6 +48,8 @@ from .placing import FILE, elsewhere, place_text, where_it_lies
 from .reservations import check_ours, check_reservations, place_of, superseded
 from .step import entry_of
 
+_NO_ANSWER = "no answer"
+
 
 class _Begun(NamedTuple):
     """A write that waits for its go-ahead, and the ledger that records it."""
@@ -112,8 +114,19 @@ class VgpuSteps:
             raise _refused(begun.path, outcome)
         self._refuse_elsewhere(ledger, step, outcome.found, meant, deadline_s)
         notes = [_unread(step, outcome.found), self._move(step, outcome.found, deadline_s)]
+        refused = self._give(step, params, deadline_s)
+        is_new = not any(identity(each) == identity(step) for each in ledger.entries)
+        if step["param"] and is_new and refused not in (None, _NO_ANSWER):
+            self._remove_again(ledger, self._open(step), step, outcome.found, deadline_s)
+            raise Refusal(
+                SYSFS_REFUSED,
+                _unwritten(step, params, refused),
+                path=file_of(step, PARAMS_FILE),
+                errno=refused,
+                read_back=None,
+            )
         with _after_write():
-            notes.append(self._made(ledger, step, deadline_s, params))
+            notes.append(self._made(ledger, step, params, refused))
         self._at("made")
         if outcome.refused:
             notes.append("the write failed with {}, yet the vGPU exists".format(outcome.refused))
@@ -131,16 +144,20 @@ class VgpuSteps:
             return
         ledger = self._open(step)
         if any(identity(each) == identity(step) and each["state"] == PLANNED for each in ledger.entries):
-            self._guard.refuse_by_now(step, found)
-            with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
-                write_ledger(self._root, begun.ledger)
-                self._at("elsewhere")
-                outcome = self._write(step, begun, deadline_s)
-            if outcome.found is not None:
-                raise _refused(begun.path, outcome)
-            with _after_write():
-                write_ledger(self._root, before)
+            self._remove_again(before, ledger, step, found, deadline_s)
         raise why
+
+    def _remove_again(self, before: Ledger, ledger: Ledger, step: Step, found: VgpuFact, deadline_s: float) -> None:
+        """Remove what this step created; the ledger is then as `before`."""
+        self._guard.refuse_by_now(step, found)
+        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
+            write_ledger(self._root, begun.ledger)
+            self._at("elsewhere")
+            outcome = self._write(step, begun, deadline_s)
+        if outcome.found is not None:
+            raise _refused(begun.path, outcome)
+        with _after_write():
+            write_ledger(self._root, before)
 
     def _entered(self, ledger: Ledger, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
         """Enter an existing vGPU as made; one whose creation was broken off is moved to its place before, unless it may be in use."""
@@ -155,7 +172,7 @@ class VgpuSteps:
                 notes.append(self._move(step, found, deadline_s))
             except Refusal as refusal:
                 notes.append(where_it_lies(step, found, refusal.message))
-            return _joined([*notes, self._made(ledger, step, deadline_s, params)])
+            return _joined([*notes, self._made(ledger, step, params, self._give(step, params, deadline_s))])
         self._enter(ledger, step, MADE, params)
         return None
 
@@ -167,7 +184,7 @@ class VgpuSteps:
             try:
                 refused = writing.run(deadline_s)
             except TimeoutError:
-                refused = "no answer"
+                refused = _NO_ANSWER
         self._at("moved")
         now = self._find(step) or found
         return where_it_lies(step, now, refused or "accepted, but without effect") if elsewhere(step, now) else None
@@ -241,21 +258,20 @@ class VgpuSteps:
         entries = (_with(each, params) if identity(each) == identity(step) else each for each in ledger.entries)
         return ledger.with_entries(tuple(entries))
 
-    def _made(self, ledger: Ledger, step: Step, deadline_s: float, params: str) -> Optional[str]:
-        """Give a new vGPU its parameters, then set its entry to made; return a note if the driver refused them."""
-        refused, path = None, file_of(step, PARAMS_FILE)
-        if params:
-            with self._writer.ready(self._root.path(path), text_for(params)) as writing:
-                try:
-                    refused = writing.run(deadline_s)
-                except TimeoutError:
-                    refused = "no answer"
-        self._enter(ledger, step, MADE, params, unwritten=refused is not None)
-        if refused is None:
+    def _give(self, step: Step, params: str, deadline_s: float) -> Optional[str]:
+        """Give a new vGPU its parameters. Why the driver refused them, in a word."""
+        if not params:
             return None
-        return "{} of {} slot {} could not be written ({}): {}".format(
-            path, step["vm_name"], step["slot"], refused, params
-        )
+        with self._writer.ready(self._root.path(file_of(step, PARAMS_FILE)), text_for(params)) as writing:
+            try:
+                return writing.run(deadline_s)
+            except TimeoutError:
+                return _NO_ANSWER
+
+    def _made(self, ledger: Ledger, step: Step, params: str, refused: Optional[str]) -> Optional[str]:
+        """Set a new vGPU's entry to made; return a note if the driver refused its parameters."""
+        self._enter(ledger, step, MADE, params, unwritten=refused is not None)
+        return None if refused is None else _unwritten(step, params, refused)
 
     def _find(self, step: Step) -> Optional[VgpuFact]:
         try:
@@ -361,6 +377,12 @@ def _refused(path: str, outcome: _Outcome) -> Refusal:
     how = "refused with {}".format(word) if outcome.refused else "accepted, but without effect"
     message = "{}: {}; read back: {}".format(path, how, describe(outcome.found))
     return Refusal(SYSFS_REFUSED, message, path=path, errno=word, read_back=outcome.found)
+
+
+def _unwritten(step: Step, params: str, refused: str) -> str:
+    return "{} of {} slot {} could not be written ({}): {}".format(
+        file_of(step, PARAMS_FILE), step["vm_name"], step["slot"], refused, params
+    )
 
 
 def _joined(notes: Sequence[Optional[str]]) -> Optional[str]:

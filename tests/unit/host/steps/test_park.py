@@ -19,6 +19,7 @@ from tests.unit.host.fakehost import (
     make_evacuate,
     make_server,
     make_step,
+    two_gpus,
 )
 from vgpumgr.host.steps import params
 
@@ -125,6 +126,27 @@ def test_parameters_that_are_refused_are_told_and_kept_for_the_next_time(tmp_pat
     asker.execute(make_step(MDEV_VF))
     assert host.params(device).read_text() == "enable_uvm=1\n"
     assert "vgpu_params_unwritten" not in host.entries()[0]
+
+
+@pytest.mark.parametrize("framework", HARDWARE)
+def test_a_new_vgpu_whose_asked_parameters_are_refused_is_removed_again(tmp_path: Path, framework: str) -> None:
+    """Else everybody would take it for what was asked. One that had its entry stays: its VM could not start without it."""
+    host = two_gpus(tmp_path, framework)
+    before = host.tree()
+
+    def write(path: str, data: bytes) -> None:
+        if path.endswith("vgpu_params"):
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        host.driver_write(path, data)
+
+    asker = locked(host, write=write)
+    refused = asker.execute(make_step(framework, param="enable_uvm=1"))["err"]
+    assert (refused["kind"], refused["errno"]) == ("SysfsRefused", "ENOENT")
+    assert "could not be written (ENOENT): enable_uvm=1" in refused["message"]
+    assert host.entries() == []
+    assert {name for name in host.tree() if "vgpumgr" not in name} == {name for name in before if "vgpumgr" not in name}
+    host.put_ledger(make_entry(framework, vgpu_params="enable_uvm=1"))
+    assert "could not be written" in asker.execute(make_step(framework, param="enable_uvm=1"))["ok"]["note"]
 
 
 def test_a_read_that_does_not_return_is_no_reason_to_hang_and_nothing_is_moved(
