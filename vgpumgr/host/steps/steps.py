@@ -116,7 +116,7 @@ class VgpuSteps:
         notes = [_unread(step, outcome.found), self._move(step, outcome.found, deadline_s)]
         refused = self._give(step, params, deadline_s)
         is_new = not any(identity(each) == identity(step) for each in ledger.entries)
-        if step["param"] and is_new and refused not in (None, _NO_ANSWER):
+        if step["param"] and is_new and outcome.found and refused not in (None, _NO_ANSWER):
             self._remove_again(ledger, self._open(step), step, outcome.found, deadline_s)
             raise Refusal(
                 SYSFS_REFUSED,
