@@ -294,15 +294,16 @@ def _check_left_alone(machine: Machine, before: Truth, now: Truth, result: Fleet
 
 
 def _check_may_go(before: Truth, entry: Entry) -> None:
-    """What a reconcile frees is what a declaration once gave, or what a newer generation stands for."""
+    """What a reconcile frees is what a declaration once gave, what a newer generation stands for, or what a detach had begun to free."""
     domain = before.domains.get(VmUuid(entry.vm))
     assert domain is not None, f"{entry} of a VM that is gone was freed unasked"
     assert not domain.copied, f"{entry} of a VM with a copied claim was freed unasked"
     claim = domain.claim(Slot(entry.slot))
     newer = [each for each in before.entries if each[:2] == entry[:2] and each.generation > entry.generation]
-    assert newer or (claim is not None and (claim.origin == "inventory" or claim.generation > entry.generation)), (
-        f"{entry} was freed by a reconcile: {claim}"
+    going = claim is not None and (
+        claim.origin == "inventory" or claim.state == "leaving" or claim.generation > entry.generation
     )
+    assert newer or going, f"{entry} was freed by a reconcile: {claim}"
 
 
 def _check_fits(machine: Machine, before: Truth, now: Truth, new: Entry) -> None:
