@@ -225,7 +225,7 @@ def check_command(
     for entry in now.entries:
         if entry[:3] not in known:
             _check_fits(machine, before, now, entry)
-            _check_not_twice(machine, before, now, entry)
+            _check_not_twice(machine, before, now, entry, asked=not isinstance(outcome.result, FleetResult))
     _check_agreed(outcome)
     if not alone:
         return
@@ -323,10 +323,11 @@ def _check_fits(machine: Machine, before: Truth, now: Truth, new: Entry) -> None
     assert len(there) <= most, f"{new} was placed on a GPU that holds or has reserved {len(there)} of {most}: {there}"
 
 
-def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) -> None:
+def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry, *, asked: bool) -> None:
     """What claim, definition and hardware agree on is entered again where a ledger was lost, and not made beside it.
 
-    Where another VM names it as well they do not agree: `--replace` makes another one then, and leaves it (ownership.way_out).
+    Where another VM names it as well they do not agree, and of a virtual function they prove nothing, as nothing there has a name of its
+    own: `attach --replace` (`asked`) makes another one then, and leaves it (ownership.way_out).
     """
     domain = before.domains.get(VmUuid(new.vm))
     if domain is None or domain.copied:
@@ -339,7 +340,7 @@ def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry) ->
         device = name_of(machine, where)
         named = device == bound and any(str(one.source) == device for one in domain.inactive)
         others = any(vm.uuid != new.vm and device in _devices(_documents(vm)) for vm in machine.libvirt.vms.values())
-        agreed = named and not others
+        agreed = named and not others and not (asked and where.uuid is None)
         if machine.owners[where] == (new.vm, new.slot) and agreed and kind == new.type_id and where in now.hardware:
             assert where == new.place, f"{where} is there, and {new} was made beside it"
 
