@@ -42,8 +42,8 @@ def bounded(data: bytes, most: int) -> bytes:
 
 
 def expanded(path: str) -> Path:
-    """The path with ~ and ~USER replaced. Of a user who is not there it is left, and so no file: Path.expanduser raises RuntimeError."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111
+    """The path with ~ and ~USER replaced. An unknown user's ~ stays as it is, so that no such file is found."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 -- Path.expanduser raises RuntimeError for an unknown user
 
 
 def home() -> Path:

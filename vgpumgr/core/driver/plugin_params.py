@@ -31,7 +31,7 @@ def parse(text: str) -> str:
 
 
 def known(text: str) -> str | None:
-    """The same; None if some of it is another vgpumgr's."""
+    """What `parse` returns; None if the text has a name or value that only another version of vgpumgr knows."""
     try:
         return parse(text)
     except BadName:
@@ -39,12 +39,12 @@ def known(text: str) -> str | None:
 
 
 def missing(asked: str | None, given: str | None) -> str | None:
-    """Those that were asked for and are not given; None if none is missing."""
+    """The parameters that were asked for and that the vGPU was not given; None if it has them all."""
     there = (given or "").split(",")
     return ",".join(pair for pair in (asked or "").split(",") if pair and pair not in there) or None
 
 
 def over(before: str | None, asked: str | None) -> str | None:
-    """Both; of one that both name, what is asked: leaving one out asks for no change of it."""
+    """`before` with what is asked for now in place of its own values: a parameter that is left out stays as it is."""
     pairs = {pair.partition("=")[0]: pair for text in (before, asked) if text for pair in text.split(",")}
     return ",".join(pairs[name] for name in sorted(pairs)) or None

@@ -37,7 +37,7 @@ class KeptParams:
         self._guard = guard
 
     def of_new(self, ledger: Ledger, step: Step) -> str:
-        """Those that a vGPU gets: what its entry says, or what the one that it replaces has; what is asked for goes before both.
+        """The parameters of a new vGPU: those in its entry, else those of the vGPU that it replaces, with what is asked for on top.
 
         A freed one of its very name counts only where the step says so: a slot that was detached begins again at the same generation.
         """
@@ -45,7 +45,7 @@ class KeptParams:
         return merged(of_entry or self._of_replaced(ledger, step), step["param"] or "")
 
     def of_idle(self, ledger: Ledger, step: Step) -> str:
-        """Those of a vGPU that nothing holds. Raises Refusal if they cannot be read."""
+        """The parameters of a vGPU that nothing holds. Raises Refusal if they cannot be read."""
         path = file_of(step, FILE)
         try:
             found = read_params(self._root.path(path), step)
@@ -58,7 +58,7 @@ class KeptParams:
         return merged(ledger.params_of(identity(step)), found) if unwritten else found
 
     def of_leaving(self, ledger: Ledger, step: Step) -> str:
-        """Those of a vGPU that is removed for good: the ones known by the ledger, where the driver refuses to say."""
+        """The parameters of a vGPU that is about to be removed for good; if the driver refuses to tell, those that the ledger knows."""
         try:
             return self.of_idle(ledger, step)
         except Refusal as refusal:
@@ -91,7 +91,7 @@ class KeptParams:
 
 
 def merged(before: str, over: str) -> str:
-    """Both, in their order; of a parameter that both have, what the second one says."""
+    """Both texts as one, in their order. Where both name a parameter, the value in `over` counts."""
     if not before or not over:
         return before or over
     pairs: Dict[str, str] = {}
