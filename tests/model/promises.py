@@ -242,10 +242,11 @@ def check_command(
     if outcome.word == "would_change" or (outcome.error is not None and not isinstance(outcome.error, _UNFINISHED)):
         assert now == before, f"{outcome.word} ({outcome.error}) left something behind:\n{before}\n{now}"
     if isinstance(outcome.result, FleetResult):
+        declared = _declared(outcome.result)
         for entry in before.entries:
             if entry[:3] not in {each[:3] for each in now.entries}:
-                _check_may_go(before, entry)
-        _check_left_alone(machine, before, now, outcome.result)
+                _check_may_go(before, entry, declared=f"{entry.vm_name} {entry.slot}" in declared)
+        _check_left_alone(machine, before, now, declared)
 
 
 def _is_of_other_mode(machine: Machine, where: Place, kind: int) -> bool:
@@ -275,16 +276,20 @@ def _check_agreed(outcome: Outcome) -> None:
             assert who in agreed | made, f"{who} was destroyed, and nobody had been asked: {agreed}"
 
 
-def _check_left_alone(machine: Machine, before: Truth, now: Truth, result: FleetResult) -> None:
-    """Copies, and claims of attach that went back behind the ledger, are reported and never served. Of what no declaration and no
-    ledger entry speaks of, nothing is made: whoever may edit a VM can write its claims.
-    """
+def _declared(result: FleetResult) -> set[str]:
+    """The slots that the inventory declares, as VM and slot."""
     jobs = [task_result.planned.task for host in result.hosts for task_result in host.tasks]
-    declared = {task.subject for task in jobs if isinstance(task, EnsureSlot) and task.declared is not None}
+    return {task.subject for task in jobs if isinstance(task, EnsureSlot) and task.declared is not None}
+
+
+def _check_left_alone(machine: Machine, before: Truth, now: Truth, declared: set[str]) -> None:
+    """Copies, and claims that went back behind the ledger and are not declared, are reported and never served. Of what no
+    declaration and no ledger entry speaks of, nothing is made: whoever may edit a VM can write its claims.
+    """
     for uuid, domain in before.domains.items():
         for claim in domain.claims.claims if domain.claims else ():
             newest = max((each.generation for each in before.entries if each[:2] == (uuid, claim.slot)), default=0)
-            undeclared = f"{domain.name} {claim.slot}" not in declared and claim.origin == "attach"
+            undeclared = f"{domain.name} {claim.slot}" not in declared
             if domain.copied or (undeclared and claim.generation < newest):
                 assert now.domains[uuid].claim(claim.slot) == claim, f"{domain.name} was served by a reconcile"
     spoken_of = {entry[:2] for entry in before.entries} | set(machine.owners.values())
@@ -293,15 +298,22 @@ def _check_left_alone(machine: Machine, before: Truth, now: Truth, result: Fleet
             raise AssertionError(f"{entry} was made by a reconcile, and nobody but its VM's definition asked for it")
 
 
-def _check_may_go(before: Truth, entry: Entry) -> None:
-    """What a reconcile frees is what a declaration once gave, what a newer generation stands for, or what a detach had begun to free."""
+def _check_may_go(before: Truth, entry: Entry, *, declared: bool) -> None:
+    """What a reconcile frees is what a declaration once gave, what a newer generation stands for, or what a detach had begun to free.
+
+    A claim from an older definition says nothing of what its slot got since.
+    """
     domain = before.domains.get(VmUuid(entry.vm))
     assert domain is not None, f"{entry} of a VM that is gone was freed unasked"
     assert not domain.copied, f"{entry} of a VM with a copied claim was freed unasked"
     claim = domain.claim(Slot(entry.slot))
     newer = [each for each in before.entries if each[:2] == entry[:2] and each.generation > entry.generation]
     going = claim is not None and (
-        claim.origin == "inventory" or claim.state == "leaving" or claim.generation > entry.generation
+        claim.generation > entry.generation
+        or (
+            (claim.origin == "inventory" or claim.state == "leaving")
+            and (declared or claim.generation == entry.generation)
+        )
     )
     assert newer or going, f"{entry} was freed by a reconcile: {claim}"
 

@@ -177,13 +177,18 @@ def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
     If a claim's hardware is gone and no entry names it, it is reverted only if the ledger says that its vGPU was freed.
     Otherwise the ledger, or its entry, was lost and the host has booted since: the vGPU is still wanted.
     """
-    if any(entry.vgpu.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot)):
+    if is_behind(view, domain, claim):
         return True
     found = standing(view, domain, claim) if claim.state == claims.BOUND else None
     if found != GONE:
         return False
     freed = Freed(vm_uuid=domain.uuid, slot=claim.slot, generation=claim.generation)
     return freed in view.snapshot.freed
+
+
+def is_behind(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the ledger has a later vGPU of the claim's slot: the claim is from an older definition."""
+    return any(entry.vgpu.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot))
 
 
 def has_nothing(view: HostView, domain: Domain, claim: Claim) -> bool:

@@ -372,18 +372,22 @@ def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMod
 
 
 def _unfinished(view: HostView, declared: HostDeclaration) -> Iterator[FinishDetach]:
+    """The detaches that were begun. One in a definition that was restored says nothing of the vGPU that its slot got since."""
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
-            if claim.state == claims.LEAVING and not is_of_other_site(declared, claim):
+            if claim.state != claims.LEAVING or is_of_other_site(declared, claim):
+                continue
+            if declaration(declared, domain.name, claim.slot) or not ownership.is_behind(view, domain, claim):
                 yield FinishDetach(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
 
 
 def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
+    """What is no longer declared. Where a definition was restored, nobody knows who asked for the vGPU that its slot got since."""
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
-            if claim.state == claims.LEAVING:
+            if claim.state == claims.LEAVING or not may_prune(declared, claim):
                 continue
-            if may_prune(declared, claim) and declaration(declared, domain.name, claim.slot) is None:
+            if not declaration(declared, domain.name, claim.slot) and not ownership.is_behind(view, domain, claim):
                 yield PruneSlot(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
 
 

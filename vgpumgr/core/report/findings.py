@@ -201,10 +201,12 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
         replaced = _again(view, domain, claim, "--replace")
         text = f"{name} slot {slot} is bound on another host (machine-id {claim.binding.host}): `{replaced}`"
         return [_finding(view, name, slot, "moved", text)]
-    entries = view.entries(domain.uuid, slot)
-    if entries and claim.generation < entries[-1].vgpu.generation:
-        again = _again(view, domain, claim)
-        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): `{again}` repairs it"
+    if ownership.is_behind(view, domain, claim):
+        mend = f"`{_again(view, domain, claim)}` repairs it"
+        if claim.state == claims.LEAVING:
+            out = command("detach", name, slot=slot, on=view.snapshot.host)
+            mend = f"`{out}` frees what the slot has now; then `{_again(view, domain, claim)}` makes a vGPU again"
+        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): {mend}"
         return [_finding(view, name, slot, "reverted", text)]
     if claim.state == claims.PENDING:
         again = _again(view, domain, claim)
@@ -216,6 +218,7 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
         out = command("detach", name, slot=slot, on=view.snapshot.host)
         text = f"a detach of {name} slot {slot} is unfinished: `{out}` finishes it"
         return [_finding(view, name, slot, "leaving", text)]
+    entries = view.entries(domain.uuid, slot)
     entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
     found: list[Finding] = [*_image(view, domain, claim)]
     if entry is None:

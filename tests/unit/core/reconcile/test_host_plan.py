@@ -249,6 +249,28 @@ def test_a_detach_that_was_killed_is_left_to_the_site_that_declared_the_slot() -
     assert (kinds(made), made.steps) == (["leaving", "other-site"], ())
 
 
+def restored(state: claims.State, origin: claims.Origin) -> HostView:
+    """The host after vm01 got an older definition back, whose claim knows nothing of the vGPU that the slot has since."""
+    had = builders.change_claim(
+        builders.attached(builders.host()), lambda one: replace(one, state=state, origin=origin)
+    )
+    newer = builders.attached(builders.attached(builders.host()), profile="8Q", replace_it=True)
+    return builders.change_domain(newer, "vm01", lambda found: replace(found, claims=builders.find(had, "vm01").claims))
+
+
+@pytest.mark.parametrize(
+    ("state", "origin"),
+    [(claims.LEAVING, claims.ATTACH), (claims.LEAVING, claims.INVENTORY), (claims.BOUND, claims.INVENTORY)],
+)
+def test_a_definition_that_was_restored_frees_nothing_that_its_slot_got_since(
+    state: claims.State, origin: claims.Origin
+) -> None:
+    """Whether a detach had begun in it, or it was declared then: nobody here asked for that vGPU's end."""
+    made = plan(restored(state, origin))
+    assert (kinds(made), made.steps) == (["reverted"], ())
+    assert verbs(plan(restored(state, origin), vm01="8Q"))[-1] == "bind_claim"
+
+
 def test_a_removal_that_was_confirmed_and_killed_hides_no_lost_declarations() -> None:
     view = after(builders.host(), vm01="4Q", vm02="4Q")
     killed = simulate.apply(view, builders.plan_detach(view).steps[:1])

@@ -192,6 +192,11 @@ SCENES = {
         },
     ),
     "the definition is from before a replace": Scene(reverted, "bound", {"reverted": f"{ATTACH} repairs it"}),
+    "the definition is from before a replace, and a detach had begun in it": Scene(
+        lambda view: with_claim(reverted(view), claims.LEAVING),
+        "bound",
+        {"reverted": f"{DETACH} frees what the slot has now; then {ATTACH} makes a vGPU again"},
+    ),
     "the hostdev is gone": Scene(
         without_hostdev,
         "made",
