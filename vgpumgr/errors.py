@@ -194,10 +194,25 @@ class UnknownName(RequestError):
 
 
 class NoCapacity(RequestError):
-    """The request is valid, but no GPU of the VM's host can take it; each detail is one GPU's reason."""
+    """The request is valid, but no GPU of the VM's host can take it; each detail is one GPU's reason.
+
+    `shortage`: what is known of that, for those who can say what would help (core.explain); None if nothing more can be said.
+    """
 
     exit_code = 5
     outcome = Outcome.NO_CAPACITY
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        host: str | None = None,
+        hint: str | None = None,
+        details: Iterable[str] = (),
+        shortage: object | None = None,
+    ) -> None:
+        super().__init__(what, host=host, hint=hint, details=details)
+        self.shortage = shortage
 
 
 class ProfileNotHere(NoCapacity):

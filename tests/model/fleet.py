@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tests.model.libvirt_double import Vm
     from vgpumgr.controller.context import Done, Progress
     from vgpumgr.core.model.snapshot import Mode
-    from vgpumgr.core.plan.cordons import CordonPlan
+    from vgpumgr.core.plan.cordon_plan import CordonPlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.plan.scheduler import GpuPlan
     from vgpumgr.core.plan.step import Step

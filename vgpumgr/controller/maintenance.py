@@ -10,7 +10,7 @@ from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostCordons
 from vgpumgr.core.plan import detach
-from vgpumgr.core.plan.cordons import CordonPlan
+from vgpumgr.core.plan.cordon_plan import CordonPlan
 from vgpumgr.core.reconcile import tasks
 
 if TYPE_CHECKING:

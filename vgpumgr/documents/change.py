@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.cordons import CordonPlan
+from vgpumgr.core.plan.cordon_plan import CordonPlan
 from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.documents import common, cordon, error, mode, scheduler

@@ -30,8 +30,9 @@ from vgpumgr.core.model.snapshot import (
 )
 from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
 from vgpumgr.core.model.view import HostView
-from vgpumgr.core.plan import attach, detach, free_places, resolve, simulate, targets
+from vgpumgr.core.plan import attach, detach, free_places, resolve, simulate
 from vgpumgr.core.plan import step as steps
+from vgpumgr.core.plan.request import AttachRequest
 from vgpumgr.host import protocol
 from vgpumgr.lab.driver import boards, places
 from vgpumgr.link.program import wire
@@ -263,8 +264,8 @@ def ask(
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
     param: str | None = None,
-) -> targets.AttachRequest:
-    return targets.AttachRequest(
+) -> AttachRequest:
+    return AttachRequest(
         vm=vm_uuid(vm),
         slot=Slot(slot),
         wish=wish(profile),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import ChangeResult, Planned
-    from vgpumgr.core.plan.cordons import CordonPlan
+    from vgpumgr.core.plan.cordon_plan import CordonPlan
 
 
 def lines(planned: Planned[CordonPlan]) -> Iterator[str]:

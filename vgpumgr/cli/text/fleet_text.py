@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.cli.text import cordon_text, mode_text, plan_text, scheduler_text, words
 from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.core.plan.cordons import CordonPlan
+from vgpumgr.core.plan.cordon_plan import CordonPlan
 from vgpumgr.core.plan.instance_plan import InstancePlan
 from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.plan.scheduler import GpuPlan

@@ -15,6 +15,7 @@ from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import TaskResult
 from vgpumgr.core.commands import command
 from vgpumgr.core.plan import detach
+from vgpumgr.core.plan.remedies import explained
 from vgpumgr.core.reconcile import host_plan, task_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
 
@@ -68,7 +69,7 @@ class HostRun:
         """One task's plan there. Raises its refusal."""
         planned, _ = host_plan.plan_next(view, self._session.declaration, task, self._run)
         if planned.refused is not None:
-            raise planned.refused
+            raise explained(planned.refused)
         return planned
 
     def go(self, view: HostView, todo: Sequence[Task], *, stopped: Callable[[], bool] = lambda: False) -> HostView:
@@ -192,7 +193,7 @@ def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.Vgp
     """`outcome` is for a planned task with steps: one without steps is unchanged, a refused one has its error's outcome."""
     failed = error or planned.refused
     if failed is not None:
-        return TaskResult(planned=planned, outcome=failed.outcome, error=failed)
+        return TaskResult(planned=planned, outcome=failed.outcome, error=explained(failed))
     if planned.steps:
         return TaskResult(planned=planned, outcome=outcome, error=None)
     idle = errors.Outcome.UNCHANGED if planned.unverified is None else errors.Outcome.UNVERIFIED

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Unread
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.view import Finding, HostView
-    from vgpumgr.core.plan.plan import GoneVm
+    from vgpumgr.core.model.view import Finding, GoneVm, HostView
     from vgpumgr.names import VmName, VmUuid
 
     Vms: TypeAlias = tuple[tuple[VmName, VmUuid], ...]

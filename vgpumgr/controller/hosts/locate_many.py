@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import fan_out
 from vgpumgr.controller.hosts.locate import answer_of, ask, candidates, gone_named, gone_of, settle, unread_of
-from vgpumgr.core.model.view import Finding
+from vgpumgr.core.model.view import Finding, GoneVm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import Unread
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.plan import plan
     from vgpumgr.names import HostName
 
 _NAMED = 8  # how many VMs one line names; for more it has only their number
@@ -32,7 +31,7 @@ class ManyVms:
         self._open = opened
         self._answers: dict[HostName, Answer] = {}
         self._named: frozenset[str] = frozenset()
-        self._gone: dict[HostName, tuple[Session, tuple[plan.GoneVm, ...]]] = {}
+        self._gone: dict[HostName, tuple[Session, tuple[GoneVm, ...]]] = {}
 
     def ask(self, named: Iterable[tuple[str, str | None]]) -> None:
         """Query the hosts that may have these VMs (name or UUID, and the host named for it). Raises InventoryError."""

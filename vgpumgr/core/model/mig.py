@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver.mig import InstanceProfile
+
 if TYPE_CHECKING:
-    from vgpumgr.core.driver.mig import InstanceProfile
     from vgpumgr.core.model.vgpu import EntryState
     from vgpumgr.names import GpuUuid, PciAddress
 
@@ -48,6 +49,18 @@ class Mig:
         """The instance of this profile that begins at this memory slice."""
         return next((one for one in self.instances or () if (one.profile_id, one.start) == (profile_id, start)), None)
 
+    def profile_behind(self, instance: Instance) -> InstanceProfile:
+        """The profile of an instance. An unlisted one still occupies its slices."""
+        return self.profile_of(instance.profile_id) or InstanceProfile(
+            id=instance.profile_id,
+            name=f"profile {instance.profile_id}",
+            slices=instance.size,
+            size=instance.size,
+            starts=(instance.start,),
+            memory_mib=0,
+            maximum=1,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigPlace:
@@ -56,6 +69,10 @@ class MigPlace:
     profile: str
     profile_id: int
     start: int
+
+    @classmethod
+    def of(cls, profile: InstanceProfile, start: int) -> MigPlace:
+        return cls(profile=profile.name, profile_id=profile.id, start=start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr.core.driver import admission, profiles
 from vgpumgr.core.model.indexes import Ledger, Parents, at
+from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import Mdev, Vf, device_of
 from vgpumgr.names import PciAddress
 
@@ -247,6 +248,13 @@ class Gpu:
     def placement_of(self, vgpu: Vgpu) -> int | None:
         """Where a vGPU lies in mixed-size mode; None in other modes, whose places nobody chooses."""
         return vgpu.placement_id if self.mode == MIXED_SIZE else None
+
+    def mig_place_of(self, vgpu: Vgpu) -> MigPlace | None:
+        """The GPU instance of a vGPU, as the driver says; None if it is in none, or that is unknown."""
+        instance = self.mig.instance_of(vgpu.gpu_instance) if self.mig is not None else None
+        if self.mig is None or instance is None:
+            return None
+        return MigPlace.of(self.mig.profile_behind(instance), instance.start)
 
     def creatable_now(self, type_id: int) -> int | None:
         """How many more of this type the driver would take on the whole GPU; None if unknown."""

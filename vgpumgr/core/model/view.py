@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
     from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot, Vgpu
     from vgpumgr.core.model.vgpu import Device, LedgerEntry, VgpuSpec
-    from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
+    from vgpumgr.names import HostName, PciAddress, Slot, VmName, VmUuid
 
 
 CANNOT_TELL = "cannot tell"  # begins each line about evidence that could not be read
@@ -107,6 +107,18 @@ class Finding:
 
 
 _NO_SAVED_STATES = SavedStatesByVm()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoneVm:
+    """A VM that the host no longer has but its ledger still names: it has no definition, so no claim, and does not run."""
+
+    name: VmName
+    uuid: VmUuid
+
+    active = False
+    claims = None
+    condition = "no longer defined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ from vgpumgr.core.plan import (
 )
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.request import AttachRequest, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 EVEN_IF = "--even-if-it-will-not-start"
 
 
-def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
+def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing.
 
     What a slot has goes last; where there is room for the new vGPU only without it, it goes first.
@@ -65,7 +66,7 @@ def plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
         return made
 
 
-def _plan_in_place(view: HostView, request: targets.AttachRequest) -> Plan | None:
+def _plan_in_place(view: HostView, request: AttachRequest) -> Plan | None:
     """None if the slot has nothing, or nothing that can be removed now, or if that would not make room, either. Raises if anything holds what it has."""
     first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
     if not first or any(view.snapshot.blocked_write_on(blocked_write.written_gpu(step)) for step in first):
@@ -78,7 +79,7 @@ def _plan_in_place(view: HostView, request: targets.AttachRequest) -> Plan | Non
     return replace(made, vm=plans.find_domain(view, request.vm), steps=(*first, *made.steps), findings=found)
 
 
-def _plan_attach(view: HostView, request: targets.AttachRequest) -> Plan:
+def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     domain = plans.find_domain(view, request.vm)
     _guard_attach(view, domain)
     if request.live:
@@ -125,10 +126,10 @@ def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.St
     """
     if not profiles.is_served(claim.wish):
         return ()
-    return _mending(view, domain, targets.request_of(domain, claim))[2]
+    return _mending(view, domain, request_of(domain, claim))[2]
 
 
-def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
+def plan_mending(view: HostView, request: AttachRequest) -> Plan:
     """Plan the repair of a slot that already has its wish: its vGPU, its definition, its claim. Destroys nothing.
 
     A managed-save image forbids changing the definition, but not re-creating the vGPU: the image needs it.
@@ -154,7 +155,7 @@ def plan_mending(view: HostView, request: targets.AttachRequest) -> Plan:
 
 
 def _mending(
-    view: HostView, domain: Domain, request: targets.AttachRequest
+    view: HostView, domain: Domain, request: AttachRequest
 ) -> tuple[VgpuSpec, placement.Placed | None, tuple[plan_steps.Step, ...]]:
     target, placed, expect = targets.find_target(view, domain, request)
     steps = tuple(_attach_steps(view, domain, request, target, expect))
@@ -205,7 +206,7 @@ def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec
     return tuple(found)
 
 
-def _guard_start(view: HostView, domain: Domain, request: targets.AttachRequest, placed: placement.Placed) -> None:
+def _guard_start(view: HostView, domain: Domain, request: AttachRequest, placed: placement.Placed) -> None:
     """Refuse to create a vGPU that the VM could not start with, unless the user asked for that explicitly."""
     if request.even_if_it_will_not_start or view.even_if_it_will_not_start:
         return
@@ -230,16 +231,14 @@ def _guard_attach(view: HostView, domain: Domain) -> None:
     saved_states.guard_image(view, domain)
 
 
-def entering_steps(
-    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec
-) -> list[plan_steps.Step]:
+def entering_steps(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> list[plan_steps.Step]:
     """The steps that make an existing vGPU the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
     _guard_attach(view, domain)
     return _attach_steps(view, domain, request, target, plan_steps.ENTER)
 
 
 def _attach_steps(
-    view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec, expect: plan_steps.Missing | None
+    view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec, expect: plan_steps.Missing | None
 ) -> list[plan_steps.Step]:
     claim = domain.claim(request.slot)
     bound = _bound(view, domain, request, target)
@@ -314,7 +313,7 @@ def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.Instan
     return home.steps if isinstance(home, instances.Home) else ()
 
 
-def _bound(view: HostView, domain: Domain, request: targets.AttachRequest, target: VgpuSpec) -> claims.Claim:
+def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> claims.Claim:
     """The slot's claim once it has the vGPU, with the plugin parameters asked for before, too. Raises Unsure without a machine-id."""
     machine = view.snapshot.machine
     if machine is None:
@@ -340,7 +339,7 @@ def _bound(view: HostView, domain: Domain, request: targets.AttachRequest, targe
     )
 
 
-def _grant(view: HostView, request: targets.AttachRequest, target: VgpuSpec) -> Grant | None:
+def _grant(view: HostView, request: AttachRequest, target: VgpuSpec) -> Grant | None:
     """What the wish comes to: what its claim says already, while the vGPU is of the same type."""
     domain = plans.find_domain(view, request.vm)
     claim = domain.claim(request.slot)

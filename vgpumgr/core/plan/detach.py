@@ -11,7 +11,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import PLANNED, Device, Mdev, VgpuSpec
-from vgpumgr.core.model.view import Finding
+from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.plan import blocked_write, ending, live, ownership, saved_states, sharing
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
@@ -46,7 +46,7 @@ class DetachRequest:
 def plan_detach(view: HostView, request: DetachRequest) -> Plan:
     """Plan the steps that free the slots; none if nothing there is ours. Raises RefusedPlan; changes nothing."""
     if request.gone is not None and view.domain(request.vm) is None:
-        return _plan_gone(view, request, plans.GoneVm(name=request.gone, uuid=request.vm))
+        return _plan_gone(view, request, GoneVm(name=request.gone, uuid=request.vm))
     domain = plans.find_domain(view, request.vm)
     guard_ledger(view)
     guard_readable(domain)
@@ -103,7 +103,7 @@ def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: 
     )
 
 
-def _plan_gone(view: HostView, request: DetachRequest, vm: plans.GoneVm) -> Plan:
+def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
     """Plan for a VM that has only ledger entries and their hardware left; another VM that uses them keeps them."""
     guard_ledger(view)
     steps: list[plan_steps.Step] = []
@@ -210,7 +210,7 @@ def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: Detach
 
 def destroy_steps(
     view: HostView,
-    vm: Domain | plans.GoneVm,
+    vm: Domain | GoneVm,
     entries: Sequence[LedgerEntry],
     *,
     unplugged: Collection[Device] = (),
@@ -270,7 +270,7 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
 
 
 def _guard_in_use(
-    view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry, vgpu: Vgpu | None, *, unplugged: bool
+    view: HostView, vm: Domain | GoneVm, entry: LedgerEntry, vgpu: Vgpu | None, *, unplugged: bool
 ) -> views.Holders:
     if vgpu is not None and not vgpu.is_of(entry.vgpu):
         raise drift(entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
@@ -281,7 +281,7 @@ def _guard_in_use(
                 f"unsure: the ledger entry of {entry.vgpu.type_name} on {entry.vgpu.parent} is only planned, but it is in use",
                 details=evidence,
                 hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
-                if not isinstance(vm, plans.GoneVm)
+                if not isinstance(vm, GoneVm)
                 else f"{_way_out(vm)} first; nothing in use is ever removed",
             )
     held = views.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid, unplugs=unplugged)
@@ -301,10 +301,10 @@ def _guard_in_use(
     return held
 
 
-def _until(vm: Domain | plans.GoneVm, lasting: Sequence[str]) -> str | None:
+def _until(vm: Domain | GoneVm, lasting: Sequence[str]) -> str | None:
     if not views.ends(lasting):
         return None
-    if not isinstance(vm, plans.GoneVm) and vm.active:
+    if not isinstance(vm, GoneVm) and vm.active:
         return f"{vm.name} is shut down"
     return f"its vGPU is idle: {lasting[0]}"
 
@@ -328,7 +328,7 @@ def _hint_untold(view: HostView) -> str:
     )
 
 
-def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) -> str:
+def _hint_in_use(view: HostView, vm: Domain | GoneVm, entry: LedgerEntry) -> str:
     """If another VM's document names it, that document must change: this VM may have been off for long."""
     others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
     neighbours = views.neighbours(view, entry.vgpu)
@@ -339,8 +339,8 @@ def _hint_in_use(view: HostView, vm: Domain | plans.GoneVm, entry: LedgerEntry) 
     return f"{way_out} first; nothing in use is ever removed"
 
 
-def _way_out(vm: Domain | plans.GoneVm) -> str:
-    return "stop the process that holds it" if isinstance(vm, plans.GoneVm) else f"shut {vm.name} down"
+def _way_out(vm: Domain | GoneVm) -> str:
+    return "stop the process that holds it" if isinstance(vm, GoneVm) else f"shut {vm.name} down"
 
 
 def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:

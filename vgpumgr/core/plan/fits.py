@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import admission
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import free_places, instances, takes
+from vgpumgr.core.plan import free_places, instances, sharing, takes
 from vgpumgr.core.plan.room import room_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Fit:
     left: int | None
 
 
-def fits(snapshot: HostSnapshot, gpu: Gpu, barred: takes.Barred = takes.none_barred) -> tuple[Fit, ...]:
+def fits(snapshot: HostSnapshot, gpu: Gpu, barred: sharing.Barred = sharing.none_barred) -> tuple[Fit, ...]:
     """Every type that could be placed on a GPU now. `barred`: see place."""
     found: list[Fit] = []
     if takes.cordoned(snapshot, gpu) is not None:
@@ -37,7 +37,7 @@ def fits(snapshot: HostSnapshot, gpu: Gpu, barred: takes.Barred = takes.none_bar
     return tuple(found)
 
 
-def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: takes.Barred) -> int:
+def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sharing.Barred) -> int:
     """How many more of a type a GPU takes now, if nothing else comes between. The ledger must be readable."""
     if takes.passed_through(room.gpu, barred) or takes.of_type(snapshot, room, vgpu_type):
         return 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.placement import Candidate
     from vgpumgr.core.plan.resolve import Ask
-    from vgpumgr.core.plan.takes import Barred
+    from vgpumgr.core.plan.sharing import Barred
 
 _UNREAD: Final = frozenset({Cause.NO_TYPES, Cause.UNREADABLE})
 """With these an attach is refused, but nobody knows whether the GPU has room."""

@@ -100,16 +100,17 @@ def profile_of(gpu: Gpu, vgpu_type: VgpuType) -> InstanceProfile | None:
 
 def held_by_driver(gpu: Gpu) -> tuple[Held, ...]:
     """The instances of a GPU by their starts, whosever they are; none if they cannot be read."""
-    found = gpu.mig.instances if gpu.mig is not None else None
+    if gpu.mig is None:
+        return ()
     sure = all(vgpu.gpu_instance is not None for vgpu in gpu.vgpus)
     return tuple(
         Held(
             instance=instance,
-            profile=_known(gpu, instance),
+            profile=gpu.mig.profile_behind(instance),
             vgpus=tuple(vgpu for vgpu in gpu.vgpus if vgpu.gpu_instance == instance.id),
             sure=sure,
         )
-        for instance in sorted(found or (), key=lambda one: one.start)
+        for instance in sorted(gpu.mig.instances or (), key=lambda one: one.start)
     )
 
 
@@ -180,7 +181,7 @@ def find_home(
     assert start is not None
     out = [removal(snapshot, gpu, piece) for piece in going]
     made = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)
-    return Home(place=_place(profile, start), steps=(*out, made), is_there=False)
+    return Home(place=MigPlace.of(profile, start), steps=(*out, made), is_there=False)
 
 
 def removal(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInstance:
@@ -205,7 +206,7 @@ def _existing(
         return Refusal(Cause.FULL, f"its {where} is kept for {owners}, whose vGPU is missing")
     ours = ours_at(gpu, one.profile, one.instance.start)
     state = next(entry.state for entry in snapshot.instances if entry.instance.key == ours.key)
-    place = _place(one.profile, one.instance.start)
+    place = MigPlace.of(one.profile, one.instance.start)
     if state == LEAVING:  # its removal has begun, and is finished first
         again = steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.EMPTY)
         return Home(place=place, steps=(removal(snapshot, gpu, one.piece), again), is_there=False)
@@ -254,16 +255,6 @@ def ours_at(gpu: Gpu, profile: InstanceProfile, start: int) -> OurInstance:
     )
 
 
-def place_of(gpu: Gpu, vgpu: Vgpu) -> MigPlace | None:
-    """Where a vGPU is, as the driver says; None if it is in no instance, or that is unknown."""
-    instance = gpu.mig.instance_of(vgpu.gpu_instance) if gpu.mig is not None else None
-    return None if instance is None else _place(_known(gpu, instance), instance.start)
-
-
-def _place(profile: InstanceProfile, start: int) -> MigPlace:
-    return MigPlace(profile=profile.name, profile_id=profile.id, start=start)
-
-
 def _ours(snapshot: HostSnapshot, gpu: Gpu) -> set[tuple[str, int]]:
     """Profile and start of each instance of the ledger: one of an earlier boot is gone, whatever is there now."""
     return {
@@ -303,20 +294,6 @@ def _reserved(snapshot: HostSnapshot, gpu: Gpu, there: Iterable[Held], but: Ledg
     }
     found = ((gpu.mig.profile_of(number), start) for number, start in sorted(wanted))
     return tuple(Piece(profile=profile, start=start) for profile, start in found if profile is not None)
-
-
-def _known(gpu: Gpu, instance: Instance) -> InstanceProfile:
-    """The profile of an instance; one that the host does not list takes its slices all the same."""
-    profile = gpu.mig.profile_of(instance.profile_id) if gpu.mig is not None else None
-    return profile or InstanceProfile(
-        id=instance.profile_id,
-        name=f"profile {instance.profile_id}",
-        slices=instance.size,
-        size=instance.size,
-        starts=(instance.start,),
-        memory_mib=0,
-        maximum=1,
-    )
 
 
 def _in_the_way(profile: InstanceProfile, there: Sequence[Held], reserved: Sequence[Piece]) -> str:

@@ -18,10 +18,11 @@ from vgpumgr.core.model import view as views
 from vgpumgr.core.model.claims import BOUND, PENDING
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import attach, blocked_write, ending, evacuate, instances, simulate, targets
+from vgpumgr.core.plan import attach, blocked_write, ending, evacuate, instances, simulate
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.plan.mode_plan import ModePlan, ModeRequest, find_gpu, guard_foreign
+from vgpumgr.core.plan.request import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -249,7 +250,7 @@ def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -
         if not profiles.is_served(claim.wish):
             left_out.append(f"{domain.name} slot {claim.slot}: its claim is from a later version")
             continue
-        request = replace(targets.request_of(domain, claim), replace=True, gpus=(gpu.uuid,))
+        request = replace(request_of(domain, claim), replace=True, gpus=(gpu.uuid,))
         try:
             made = attach.plan_attach(now, request)
         except (errors.RequestError, errors.RefusedPlan) as error:

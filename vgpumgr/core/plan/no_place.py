@@ -1,16 +1,10 @@
-"""Why a vGPU cannot be created: a cause for decisions, and a text for the user; and what would have to change on the host."""
+"""Why a vGPU cannot be created: a cause for decisions, and a text for the user."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from vgpumgr.core.driver.scheduler import Policy
-    from vgpumgr.core.model.snapshot import Mode
-    from vgpumgr.core.plan.placement import Placed
-    from vgpumgr.names import PciAddress, Slot
+from typing import Final
 
 
 class Cause(Enum):
@@ -62,56 +56,3 @@ class Refusal:
 
     def __str__(self) -> str:
         return self.text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InTheWay:
-    vm: str
-    slot: Slot
-    type_name: str
-    alone: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnotherGpu:
-    """A GPU that the request leaves out can take it."""
-
-    placed: Placed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnotherMode:
-    """A GPU can take it in another mode; `resets`: which it has only after a reset."""
-
-    gpu: PciAddress
-    mode: Mode
-    placed: Placed
-    resets: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnotherPolicy:
-    """A GPU can take it once its scheduler has the policy that was asked for."""
-
-    gpu: PciAddress
-    policy: Policy
-    placed: Placed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uncordoned:
-    """A GPU can take it once its cordon is lifted; `gpu` None: its host's."""
-
-    gpu: PciAddress | None
-    placed: Placed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Without:
-    """A GPU can take it without these vGPUs: whose they are, and their types. `alone`: the VM has no other slot."""
-
-    vgpus: tuple[InTheWay, ...]
-    placed: Placed
-
-
-WayOut: TypeAlias = AnotherGpu | AnotherMode | AnotherPolicy | Uncordoned | Without

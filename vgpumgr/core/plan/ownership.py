@@ -17,7 +17,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import NO_TYPE, VENDOR_VFIO, Freed
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import instances, sharing
+from vgpumgr.core.plan import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ def spec_of(
         type_id=type_id,
         type_name=type_name,
         placement_id=gpu.placement_of(vgpu),
-        mig=instances.place_of(gpu, vgpu),
+        mig=gpu.mig_place_of(vgpu),
     )
 
 

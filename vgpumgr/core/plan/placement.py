@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.core.driver.asking import SAME_SIZE, SPREAD
 from vgpumgr.core.driver.profiles import ByProfile, last_word
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.plan import fits, free_places, instances, resolve, room, takes
+from vgpumgr.core.plan import fits, free_places, instances, resolve, room, sharing, takes
 from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.names import nearest
 
@@ -106,7 +106,7 @@ def place(
     ask: Ask,
     *,
     among: Sequence[Gpu] | None = None,
-    barred: takes.Barred = takes.none_barred,
+    barred: sharing.Barred = sharing.none_barred,
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
@@ -156,7 +156,7 @@ def consider(
     ask: Ask,
     *,
     among: Sequence[Gpu] | None = None,
-    barred: takes.Barred = takes.none_barred,
+    barred: sharing.Barred = sharing.none_barred,
 ) -> Considered:
     """Hold a wish against every GPU, and put those that can take it in order.
 
@@ -176,7 +176,7 @@ def consider(
     return Considered(candidates=tuple(sorted(candidates, key=lambda one: one.order)), refused=tuple(refused))
 
 
-def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: takes.Barred) -> Candidate | Refusal:
+def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barred) -> Candidate | Refusal:
     """The closest type to a wish that a GPU can take now, and where; or why it can take none."""
     problem = takes.unfit(snapshot, gpu) or takes.passed_through(gpu, barred) or resolve.unmet(gpu, ask.conditions)
     if problem:
@@ -265,7 +265,7 @@ def _instead(snapshot: HostSnapshot, other: Candidate) -> str:
     return f"{other.gpu.pci}{holds} would give {other.choice.type.short}, {resolve.percent(other.choice.waste)} waste"
 
 
-def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred: takes.Barred) -> tuple[str, ...]:
+def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred: sharing.Barred) -> tuple[str, ...]:
     """Per GPU, the type that fits now and is nearest to the request: same series, next size up. What many GPUs offer alike is one."""
     found: dict[tuple[str, int | None], list[PciAddress]] = {}
     for gpu in gpus:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
 from vgpumgr.core.model.snapshot import Gpu
+from vgpumgr.core.model.view import GoneVm
 from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.plan import placement
-    from vgpumgr.names import Slot, VmName, VmUuid
+    from vgpumgr.names import Slot, VmUuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,18 +70,6 @@ class AnyPlan(abc.ABC):
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:  # noqa: ARG002 -- a plan about a GPU touches no claim
         """The claims of a VM that the plan is about, before any step; None without that VM, or without claims."""
         return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoneVm:
-    """A VM that the host no longer has but its ledger still names: it has no definition, so no claim, and does not run."""
-
-    name: VmName
-    uuid: VmUuid
-
-    active = False
-    claims = None
-    condition = "no longer defined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev, SavedStates
     from vgpumgr.core.model.vgpu import Device, LedgerEntry
-    from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import GoneVm
+    from vgpumgr.core.model.view import GoneVm, HostView
     from vgpumgr.names import Slot, VmUuid
 
 

@@ -8,7 +8,7 @@ anew) starts with another VM's vGPU.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
@@ -16,15 +16,22 @@ from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.model.vgpu import Device, VgpuSpec
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.takes import Barred
     from vgpumgr.names import HostName, PciAddress, Slot, VmUuid
 
 KIND: Final = "shared"
+
+Barred: TypeAlias = "Callable[[PciAddress], str | None]"
+"""Why a PCI function must not be used, whatever is on it now, in words; None if it may."""
+
+
+def none_barred(_pci: PciAddress) -> None:
+    """Every function may be used."""
+
 
 _DEFINITION = "definition"
 _ARGUMENTS = "QEMU arguments"

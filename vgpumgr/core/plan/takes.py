@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.plan import blocked_write, cordons, health, instances, lost
 from vgpumgr.core.plan.no_place import Cause, Refusal
 from vgpumgr.core.plan.room import Room, room_of
+from vgpumgr.core.plan.sharing import none_barred
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Parent, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.plan.sharing import Barred
     from vgpumgr.names import PciAddress
-
-Barred: TypeAlias = "Callable[[PciAddress], str | None]"
-"""Why a PCI function must not be used, whatever is on it now, in words; None if it may."""
-
-
-def none_barred(_pci: PciAddress) -> None:
-    """Every function may be used."""
 
 
 def may_create(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command, virsh
-from vgpumgr.core.driver import asking, plugin_params, profiles
-from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, SAME_SIZE
+from vgpumgr.core.driver import plugin_params, profiles
+from vgpumgr.core.driver.asking import MIG
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
-from vgpumgr.core.plan import detach, no_capacity, ownership, placement, resolve, room, sharing, takes
+from vgpumgr.core.plan import detach, no_room, ownership, placement, resolve, room, sharing, takes
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.plan.no_place import Refusal
@@ -21,60 +21,14 @@ from vgpumgr.core.plan.resolve import Ask
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vgpumgr.core.driver.asking import Conditions, Grant, Placement
-    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.driver.asking import Conditions, Grant
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu, Parent
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.no_place import WayOut
-    from vgpumgr.names import Slot, VmUuid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachRequest:
-    """`by`, `at`, `site`, `declared` and `conditions` go into the claim. `gpus` None means any GPU of the host.
-
-    `even_if_it_will_not_start`: attach even if no VM of this host can start with the new vGPU. `live`: give it to the VM
-    while it runs, too.
-    """
-
-    vm: VmUuid
-    slot: Slot
-    wish: Wish
-    origin: claims.Origin
-    by: str
-    at: str
-    policy: Placement
-    replace: bool = False
-    gpus: tuple[str, ...] | None = None
-    site: str | None = None
-    declared: str | None = None
-    even_if_it_will_not_start: bool = False
-    live: bool = False
-    conditions: Conditions = NO_CONDITIONS
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The wish and its conditions, as words of a command line."""
-        return (*profiles.options(self.wish), *asking.options(self.conditions))
-
-
-def request_of(domain: Domain, claim: Claim, *, policy: Placement = SAME_SIZE) -> AttachRequest:
-    """The attach that a claim came from."""
-    return AttachRequest(
-        vm=domain.uuid,
-        slot=claim.slot,
-        wish=claim.wish,
-        origin=claim.origin,
-        by=claim.by,
-        at=claim.at,
-        policy=policy,
-        site=claim.site,
-        declared=claim.declared,
-        conditions=claim.conditions,
-    )
+    from vgpumgr.core.plan.request import AttachRequest
+    from vgpumgr.names import Slot
 
 
 def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
@@ -220,7 +174,7 @@ def guard_offered(view: HostView, domain: Domain, request: AttachRequest) -> Non
     ask = ask_of(view, request, None)
     verdict = placement.place(view.snapshot, ask)
     if isinstance(verdict, placement.NoPlace) and verdict.unknown_profile and verdict.reasons:
-        raise no_capacity.error(view, domain, request, ask, verdict, ways=tuple)
+        raise no_room.error(view, domain, request, ask, verdict)
 
 
 def _pci(view: HostView, binding: claims.Binding) -> str:
@@ -319,7 +273,7 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     ask = ask_of(view, request, None)
     nowhere = all(isinstance(resolve.choices(one, ask), Refusal) for one in view.snapshot.gpus)
     if nowhere and named is not None and gpu.types and gpu.type_of(ours.type_id) is None:
-        return no_capacity.dropped(view, ours.vm_name, request, gpu, named)
+        return no_room.dropped(view, ours.vm_name, request, gpu, named)
     if reason.is_not_ready:
         return errors.NotReady(
             f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created: GPU {gpu.pci}: {reason}",
@@ -407,22 +361,12 @@ def _mig_place(gpu: Gpu, binding: claims.Binding) -> MigPlace | None:
 
 def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
     ask = ask_of(view, request, domain.claim(request.slot))
-
-    def on(there: HostView, gpus: tuple[str, ...] | None) -> placement.Placed | placement.NoPlace:
-        among = None if gpus is None else [gpu for gpu in there.snapshot.gpus if gpu.uuid in gpus]
-        barred = sharing.barred_functions(there, but=(domain.uuid, request.slot))
-        return placement.place(there.snapshot, ask, among=among, barred=barred)
-
-    verdict = on(view, request.gpus)
-    if isinstance(verdict, placement.Placed):
-        return verdict
-
-    def ways() -> tuple[WayOut, ...]:
-        from vgpumgr.core.plan import ways_out  # noqa: PLC0415 -- with the plans of other commands, and seldom needed
-
-        return ways_out.find(view, request, verdict, on)
-
-    raise no_capacity.error(view, domain, request, ask, verdict, ways=ways)
+    among = None if request.gpus is None else [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
+    barred = sharing.barred_functions(view, but=(domain.uuid, request.slot))
+    verdict = placement.place(view.snapshot, ask, among=among, barred=barred)
+    if isinstance(verdict, placement.NoPlace):
+        raise no_room.error(view, domain, request, ask, verdict)
+    return verdict
 
 
 def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:

@@ -15,9 +15,10 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import attach, detach, ownership, saved_states, sharing, simulate, takes, targets
+from vgpumgr.core.plan import attach, detach, ownership, saved_states, sharing, simulate, takes
 from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.request import AttachRequest, request_of
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import findings
 
@@ -121,7 +122,7 @@ def _claimed(view: HostView, after: HostView, policy: Placement) -> Iterator[pla
         for claim in tasks.own_claims(view, domain):
             if ownership.has_nothing(view, domain, claim) and profiles.is_served(claim.wish):
                 try:
-                    made = attach.plan_mending(after, targets.request_of(domain, claim, policy=policy))
+                    made = attach.plan_mending(after, request_of(domain, claim, policy=policy))
                 except errors.VgpumgrError:
                     continue
                 after = simulate.apply(after, made.steps)
@@ -190,8 +191,8 @@ def _of_ours(view: HostView, request: AdoptRequest, entry: LedgerEntry) -> Seque
 
 def _request(
     request: AdoptRequest, domain: Domain, slot: Slot, claim: Claim | None, wish: profiles.Wish
-) -> targets.AttachRequest:
-    return targets.AttachRequest(
+) -> AttachRequest:
+    return AttachRequest(
         vm=domain.uuid,
         slot=slot,
         wish=wish,

@@ -13,7 +13,7 @@ from vgpumgr.core.reconcile.tasks import RECONCILE, FreeInstances, OfGpu
 
 if TYPE_CHECKING:
     from vgpumgr.core.plan import step as plan_steps
-    from vgpumgr.core.plan.cordons import CordonPlan
+    from vgpumgr.core.plan.cordon_plan import CordonPlan
     from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
     from vgpumgr.core.reconcile.drift import Drift

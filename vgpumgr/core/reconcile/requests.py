@@ -9,9 +9,10 @@ from vgpumgr import errors
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model import claims
-from vgpumgr.core.model.view import Finding
+from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.plan import attach, detach, gpu_choice, simulate, targets
 from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan.request import AttachRequest, request_of
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.tasks import Replace
 
@@ -59,7 +60,7 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
             f"{task.vm} has no claim in slot {task.slot}", hint=f"`vgpumgr show {task.vm}` lists its slots"
         )
     others = tuple(gpu.uuid for gpu in view.snapshot.gpus if gpu.uuid not in (None, task.away_from))
-    request = targets.request_of(domain, claim, policy=declared.policy)
+    request = request_of(domain, claim, policy=declared.policy)
     return attach.plan_attach(view, replace(request, gpus=tuple(uuid for uuid in others if uuid), replace=True))
 
 
@@ -76,7 +77,7 @@ def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot
             f"{task.vm} slot {task.slot} is declared with {slot.asked} ({slot.where})",
             hint="change the inventory, or use another slot",
         )
-    request = targets.AttachRequest(
+    request = AttachRequest(
         vm=task.uuid,
         slot=task.slot,
         wish=wish,
@@ -111,7 +112,7 @@ def _agree(slot: SlotDeclaration, wish: Wish, conditions: Conditions) -> bool:
     return profiles.same_wish(slot.wish, wish) and conditions in (NO_CONDITIONS, slot.conditions)
 
 
-def _replaces(view: HostView, domain: Domain, task: AttachSlot, request: targets.AttachRequest) -> bool:
+def _replaces(view: HostView, domain: Domain, task: AttachSlot, request: AttachRequest) -> bool:
     if task.replace is not Replace.IF_OTHER:
         return task.replace is Replace.ALWAYS
     claim = domain.claim(task.slot)
@@ -124,7 +125,7 @@ def plan_detach_slot(view: HostView, declared: HostDeclaration, task: DetachSlot
     Raises as plan_detach does, and UnknownSlot if no slot is named but the VM has several.
     """
     domain = view.domain(task.uuid)
-    slots = _slots(plans.slots_of(view, domain or plans.GoneVm(name=task.vm, uuid=task.uuid)), task)
+    slots = _slots(plans.slots_of(view, domain or GoneVm(name=task.vm, uuid=task.uuid)), task)
     request = detach.DetachRequest(
         vm=task.uuid,
         slots=slots,

@@ -13,6 +13,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import claims
 from vgpumgr.core.plan import attach, detach, gpu_choice, health, ownership, targets
 from vgpumgr.core.plan import plan as plans
+from vgpumgr.core.plan.request import AttachRequest, request_of
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile import tasks, waiting
 from vgpumgr.core.reconcile.planned import PlannedTask
@@ -62,7 +63,7 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
     )
 
 
-def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: targets.AttachRequest) -> Plan:
+def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: AttachRequest) -> Plan:
     claim = domain.claim(task.slot)
     whole = claim is not None and claim.state == claims.BOUND and targets.serves(view, claim, request)
     if task.declared is None or (whole and domain.managed_save):
@@ -85,7 +86,7 @@ def _kept(
         or not profiles.is_served(claim.wish)
     ):
         return nothing
-    request = targets.request_of(domain, claim, policy=declared.policy)
+    request = request_of(domain, claim, policy=declared.policy)
     try:
         plan = attach.plan_mending(view, request)
     except errors.VgpumgrError:
@@ -97,12 +98,12 @@ def _kept(
 
 def _request(
     view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, author: tasks.Author
-) -> targets.AttachRequest:
+) -> AttachRequest:
     claim = domain.claim(task.slot)
     if task.declared is None:
         assert claim is not None
-        return targets.request_of(domain, claim, policy=declared.policy)
-    request = targets.AttachRequest(
+        return request_of(domain, claim, policy=declared.policy)
+    request = AttachRequest(
         vm=domain.uuid,
         slot=task.slot,
         wish=task.declared.wish,
@@ -137,8 +138,8 @@ def _request(
 
 
 def _of_other_site(
-    view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, request: targets.AttachRequest
-) -> targets.AttachRequest:
+    view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, request: AttachRequest
+) -> AttachRequest:
     """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
     if targets.serves(view, claim, request):
         return replace(request, site=claim.site, declared=claim.declared, conditions=claim.conditions)

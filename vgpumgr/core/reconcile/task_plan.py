@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.plan import cached, cordons
+from vgpumgr.core.plan import cached, cordon_plan
 from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import (
@@ -80,10 +80,10 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 request = adopt.AdoptRequest(vgpus=task.vgpus, by=author.by, at=author.at, policy=declared.policy)
                 return PlannedTask(task=task, plan=adopt.plan_adopt(view, request))
             case SetCordon():
-                about = cordons.CordonRequest(
+                about = cordon_plan.CordonRequest(
                     gpu_id=task.gpu_id, reason=task.reason, by=author.by, at=author.at, keep=task.keep
                 )
-                return PlannedTask(task=task, plan=cordons.plan_cordon(view, about))
+                return PlannedTask(task=task, plan=cordon_plan.plan_cordon(view, about))
             case FreeInstances():
                 return PlannedTask(task=task, plan=cached.plan_giving_back(view, task.gpu_id))
             case MoveSlot():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.how_many import Granted
-    from vgpumgr.core.plan.takes import Barred
+    from vgpumgr.core.plan.sharing import Barred
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName, PciAddress
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.takes import Barred
+    from vgpumgr.core.plan.sharing import Barred
     from vgpumgr.names import HostName, PciAddress
 
 _SHARED_MIG: Final = "mig-time-sliced"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from vgpumgr.core.driver import mig
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import fits, instances, takes
+from vgpumgr.core.plan import fits, instances, sharing
 from vgpumgr.core.plan.room import room_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
 
     def is_fitting(profile: InstanceProfile) -> bool:
         types = [one for one in (gpu.types or {}).values() if one.mig_profile == profile.id]
-        lefts = (fits.left_of(view.snapshot, room, one, takes.none_barred) for one in types)
+        lefts = (fits.left_of(view.snapshot, room, one, sharing.none_barred) for one in types)
         return any(lefts) if types else bool(mig.free_starts(profile, taken))
 
     fitting = sorted(filter(is_fitting, profiles), key=lambda one: one.order, reverse=True)

@@ -10,7 +10,7 @@ from vgpumgr.core.driver.profiles import ByProfile
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import FOREIGN, MADE, OURS, Whose
-from vgpumgr.core.plan import instances, ownership, resolve, restart
+from vgpumgr.core.plan import ownership, resolve, restart
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
@@ -123,7 +123,7 @@ def _row(
     """The row of one vGPU. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show that."""
     vgpu_type = (gpu.types or {}).get(device.type_id) if gpu and device.type_id is not None else None
     grant = claim.grant if claim else None
-    place = instances.place_of(gpu, vgpu) if gpu and vgpu else None
+    place = gpu.mig_place_of(vgpu) if gpu and vgpu else None
     return VgpuRow(
         vm=vm[0] if vm else None,
         vm_uuid=vm[1] if vm else None,

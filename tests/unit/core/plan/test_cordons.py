@@ -13,7 +13,7 @@ from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core.model.snapshot import Cordon
-from vgpumgr.core.plan import attach, cordons, how_many, sharing, simulate
+from vgpumgr.core.plan import attach, cordon_plan, how_many, remedies, sharing, simulate
 from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.report import findings
 
@@ -32,15 +32,15 @@ def cordoned(view: HostView, *gpus: str | None, reason: str | None = WHY) -> Hos
     return view
 
 
-def plan(view: HostView, gpu: str | None, reason: str | None = WHY, *, keep: bool = False) -> cordons.CordonPlan:
-    request = cordons.CordonRequest(gpu_id=gpu, reason=reason, by=builders.BY, at=builders.AT, keep=keep)
-    return cordons.plan_cordon(view, request)
+def plan(view: HostView, gpu: str | None, reason: str | None = WHY, *, keep: bool = False) -> cordon_plan.CordonPlan:
+    request = cordon_plan.CordonRequest(gpu_id=gpu, reason=reason, by=builders.BY, at=builders.AT, keep=keep)
+    return cordon_plan.plan_cordon(view, request)
 
 
 def refusal(view: HostView, vm: str = "vm02", profile: str = "4Q", gpu: str | None = None) -> errors.VgpumgrError:
     with pytest.raises(errors.VgpumgrError) as caught:
         builders.plan_attach(view, vm, profile, gpus=None if gpu is None else (builders.gpu_uuid(gpu),))
-    return caught.value
+    return remedies.explained(caught.value)
 
 
 @given(
@@ -148,8 +148,8 @@ def test_every_cordon_is_a_finding_and_the_one_that_stays_is_told_when_another_i
 )
 def test_a_reason_is_one_line_that_a_person_can_read(text: str, wrong: str) -> None:
     with pytest.raises(errors.BadName, match=f"^the reason {wrong}"):
-        cordons.parse_reason(text)
-    assert cordons.parse_reason(" new\n PSU ") == "new PSU"
+        cordon_plan.parse_reason(text)
+    assert cordon_plan.parse_reason(" new\n PSU ") == "new PSU"
 
 
 def test_a_kept_plan_does_not_outlive_a_cordon() -> None:

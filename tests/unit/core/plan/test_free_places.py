@@ -16,8 +16,9 @@ from tests.dose import dose
 from tests.unit.core import builders
 from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
-from vgpumgr.core.plan import attach, free_places, lost, places, simulate, targets
+from vgpumgr.core.plan import attach, free_places, lost, places, simulate
 from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.plan.request import request_of
 from vgpumgr.core.reconcile import adopt
 from vgpumgr.core.report import findings
 from vgpumgr.errors import NoCapacity
@@ -143,7 +144,7 @@ def test_a_claim_that_says_another_place_than_the_ledger_is_put_right_and_nothin
     assert [step.verb for step in plan.steps] == ["bind_claim"]
     assert where(simulate.apply(stale, plan.steps), "vm01") == 0
     saved = builders.change_domain(stale, "vm01", lambda domain: replace(domain, managed_save=True))
-    request = targets.request_of(builders.find(saved, "vm01"), builders.claim_of(saved))
+    request = request_of(builders.find(saved, "vm01"), builders.claim_of(saved))
     assert not attach.plan_mending(saved, request).changed, "its image will bring the old claim back"
 
 

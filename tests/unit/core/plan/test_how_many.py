@@ -16,7 +16,7 @@ from tests.unit.core.plan.test_laws import PROFILE, story
 from vgpumgr import errors
 from vgpumgr.core.driver import asking
 from vgpumgr.core.model.snapshot import MDEV_PF, MIXED_SIZE, VENDOR_VFIO, Unknown
-from vgpumgr.core.plan import attach, how_many, resolve, sharing, simulate, takes
+from vgpumgr.core.plan import attach, how_many, resolve, sharing, simulate
 from vgpumgr.core.plan.no_place import Cause
 from vgpumgr.names import Slot
 
@@ -134,7 +134,7 @@ def test_what_could_not_be_read_is_unknown_and_not_0() -> None:
     why = (Unknown(what="ledger", why="it is not JSON"),)
     broken = replace(view, snapshot=replace(view.snapshot, ledger=None, unknown=why))
     assert count(broken, gpu, profile="4Q").count is None
-    assert how_many.closed(broken, gpu, takes.none_barred) == how_many.HowMany(
+    assert how_many.closed(broken, gpu, sharing.none_barred) == how_many.HowMany(
         count=None, why="the ledger cannot be read: it is not JSON"
     )
 

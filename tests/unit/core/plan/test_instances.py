@@ -273,7 +273,7 @@ def _hold(before: HostView, after: HostView) -> None:
     for entry in after.snapshot.ledger or ():
         there = after.snapshot.vgpu_of(entry.vgpu)
         assert there is not None
-        assert instances.place_of(after.snapshot.gpus[0], there) == entry.vgpu.mig
+        assert after.snapshot.gpus[0].mig_place_of(there) == entry.vgpu.mig
 
 
 @LAW

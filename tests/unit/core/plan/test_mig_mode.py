@@ -11,7 +11,7 @@ from tests.unit.core import builders
 from tests.unit.core.plan.test_instances import given_to
 from vgpumgr import errors
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, VENDOR_VFIO
-from vgpumgr.core.plan import attach, instances, mode_plan, modes, simulate
+from vgpumgr.core.plan import attach, instances, mode_plan, modes, remedies, simulate
 from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import findings
 
@@ -218,8 +218,9 @@ def test_undoing_the_change_leaves_the_gpu_as_it_was_unless_it_has_been_reset() 
 def test_a_wish_that_needs_mig_is_refused_with_the_command_that_sets_it(board: str, profile: str, more: str) -> None:
     with pytest.raises(errors.NoCapacity, match="is in MIG mode") as caught:
         given_to(time_sliced(board), "vm01", mig_profile=profile)
-    assert caught.value.hint is not None
-    assert f"`vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0{more}`" in caught.value.hint
+    assert f"`vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0{more}`" in (
+        remedies.explained(caught.value).hint or ""
+    )
 
 
 def test_a_board_that_lost_mig_with_a_boot_gets_it_back_with_the_vgpus_that_were_made_in_it() -> None:

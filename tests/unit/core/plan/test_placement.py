@@ -14,7 +14,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import Vf
-from vgpumgr.core.plan import attach, fits, placement, resolve, room, simulate
+from vgpumgr.core.plan import attach, fits, placement, remedies, resolve, room, simulate
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Placement
@@ -46,7 +46,7 @@ def refusal(view: HostView, vm: str, text: str) -> str:
     """The error as it is printed: message, details, hint."""
     with pytest.raises(errors.NoCapacity) as caught:
         builders.plan_attach(view, vm, text)
-    found = caught.value
+    found = remedies.explained(caught.value)
     return "\n".join([found.message, *(f"  {line}" for line in found.details), f"hint: {found.hint}"])
 
 

@@ -18,7 +18,7 @@ from vgpumgr.core.driver import asking, profiles, scheduler
 from vgpumgr.core.driver.asking import Conditions, FgpuMemory
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO
-from vgpumgr.core.plan import attach, fits, placement, resolve, simulate, targets
+from vgpumgr.core.plan import attach, fits, placement, resolve, simulate
 from vgpumgr.core.plan.no_place import Cause
 from vgpumgr.names import GpuUuid
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import FrameworkName, Gpu, VgpuType
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.plan.request import AttachRequest
 
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
 
@@ -54,7 +55,7 @@ def fleet(*boards: str | Card, units: FgpuUnits | None = None, vms: int = 3, vfs
     return replace(builders.host(*cards, vms=vms), fgpu_per_gpu=units or {})
 
 
-def request(vm: str = "vm01", /, **given: str | bool) -> targets.AttachRequest:
+def request(vm: str = "vm01", /, **given: str | bool) -> AttachRequest:
     wish, conditions = asked(**given)
     return replace(builders.ask(vm), wish=wish, conditions=conditions)
 

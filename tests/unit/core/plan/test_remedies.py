@@ -17,7 +17,7 @@ from vgpumgr import errors
 from vgpumgr.core.driver import asking, scheduler
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.core.plan import attach, mode_plan, simulate, size_mode
+from vgpumgr.core.plan import attach, mode_plan, remedies, simulate, size_mode
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan.plan import Plan
 from vgpumgr.names import DEFAULT_SLOT
@@ -25,7 +25,7 @@ from vgpumgr.names import DEFAULT_SLOT
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import FrameworkName
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.targets import AttachRequest
+    from vgpumgr.core.plan.request import AttachRequest
 
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
 ASKER = "vm40"
@@ -49,13 +49,13 @@ def as_read(view: HostView) -> HostView:
     return replace(view, planned=frozenset())
 
 
-def refused(view: HostView, wanted: AttachRequest) -> errors.NoCapacity:
+def refused(view: HostView, wanted: AttachRequest) -> errors.VgpumgrError:
     with pytest.raises(errors.NoCapacity) as caught:
         attach.plan_attach(view, wanted)
-    return caught.value
+    return remedies.explained(caught.value)
 
 
-def offers(error: errors.NoCapacity) -> list[list[str]]:
+def offers(error: errors.VgpumgrError) -> list[list[str]]:
     """The commands of each way that a hint offers."""
     found = OFFERED.search(error.hint or "")
     return [re.findall(r"`([^`]+)`", way) for way in found[1].split("; or ")] if found else []

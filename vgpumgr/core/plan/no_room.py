@@ -1,7 +1,11 @@
-"""The error where no GPU can take what was asked: every GPU with its reason, and what would fit."""
+"""The refusals of a wish that no GPU of a host can take: every GPU with its reason, and what would fit.
+
+What would have to change on the host, so that one can, is not asked here: that plans other commands (explain/remedies.py).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -9,21 +13,74 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model.claims import INVENTORY
-from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.plan import cordons, placement, resolve
-from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, Uncordoned, Without
-from vgpumgr.names import DEFAULT_SLOT
+from vgpumgr.core.plan.no_place import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.no_place import WayOut
+    from vgpumgr.core.plan.request import AttachRequest
     from vgpumgr.core.plan.resolve import Ask
-    from vgpumgr.core.plan.targets import AttachRequest
     from vgpumgr.names import VmName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Why no GPU of a host takes what a slot asks for, with all that the question what would help needs."""
+
+    view: HostView
+    domain: Domain
+    request: AttachRequest
+    ask: Ask
+    verdict: placement.NoPlace
+
+    @property
+    def needs_mig(self) -> bool:
+        return all(refusal.cause is Cause.NEEDS_MIG for _, _, refusal in self.verdict.reasons)
+
+    @property
+    def is_not_ready(self) -> bool:
+        return all(refusal.is_not_ready for _, _, refusal in self.verdict.reasons)
+
+    @property
+    def _gpus(self) -> str:
+        named, host = self.request.gpus is not None, self.view.snapshot.host
+        return f"the GPU of {host} that was asked for" if named else f"no GPU of {host}"
+
+    @property
+    def _negation(self) -> str:
+        return " not" if self.request.gpus is not None else ""
+
+    @property
+    def message(self) -> str:
+        if self.needs_mig:
+            wish = asking.describe(self.ask.wish, self.ask.conditions)
+            return f"{self._gpus} is{self._negation} in MIG mode, which {wish} for {self.domain.name} needs"
+        if self.is_not_ready:
+            return f"{self._gpus} is{self._negation} ready to take {_what(self.ask)} for {self.domain.name}"
+        return f"{self._gpus} can{'not' if self._negation else ''} take {_what(self.ask)} for {self.domain.name}"
+
+    def hint(self, would: str = "") -> str:
+        """What to do. `would`: what the wish would fit if the host were changed, in words."""
+        if self.needs_mig:
+            other = "ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too"
+            return f"it would fit {would}. Or {other}" if would else other
+        if self.is_not_ready:
+            return "once one is ready, run the same command again" + (f"; it would fit {would}" if would else "")
+        fits = f"fits now: {'; '.join(self.verdict.fits)}. " if self.verdict.fits else "no other type fits now. "
+        instead = f"It would fit {would}. " if would else ""
+        return f"{fits}{instead}See `vgpumgr capacity`"
+
+    def error(self, would: str = "") -> errors.NoCapacity:
+        """The refusal. `would`: as for the hint."""
+        kind = errors.NotReady if self.is_not_ready else errors.NoCapacity
+        return kind(self.message, details=_lines(self.verdict), hint=self.hint(would), shortage=self)
+
+
+def _lines(verdict: placement.NoPlace) -> list[str]:
+    width = max((len(board) for _, board, _ in verdict.reasons), default=0)
+    return [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
 
 
 def error(
@@ -32,12 +89,9 @@ def error(
     request: AttachRequest,
     ask: Ask,
     verdict: placement.NoPlace,
-    *,
-    ways: Callable[[], tuple[WayOut, ...]],
 ) -> errors.NoCapacity | errors.UsageError | errors.Cordoned:
-    """The error for the user: every GPU with its reason, what would fit, and what would have to change for the wish to fit."""
-    width = max((len(board) for _, board, _ in verdict.reasons), default=0)
-    lines = [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
+    """The error for the user: every GPU with its reason, and what would fit."""
+    lines = _lines(verdict)
     host = view.snapshot.host
     if verdict.unknown_profile and verdict.reasons and isinstance(ask.wish, profiles.ByProfile):
         profile = ask.wish.profile
@@ -69,31 +123,7 @@ def error(
         )
     if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
         return _cordoned(view, domain, verdict, lines)
-    would = "; or ".join(_way(host, domain, request, way) for way in ways())
-    if all(refusal.cause is Cause.NEEDS_MIG for _, _, refusal in verdict.reasons):
-        none = f"no GPU of {host} is" if request.gpus is None else f"the GPU of {host} that was asked for is not"
-        other = "ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too"
-        return errors.NoCapacity(
-            f"{none} in MIG mode, which {asking.describe(ask.wish, ask.conditions)} for {domain.name} needs",
-            details=lines,
-            hint=f"it would fit {would}. Or {other}" if would else other,
-        )
-    if all(refusal.is_not_ready for _, _, refusal in verdict.reasons):
-        none = f"no GPU of {host} is" if request.gpus is None else f"the GPU of {host} that was asked for is not"
-        return errors.NotReady(
-            f"{none} ready to take {_what(ask)} for {domain.name}",
-            details=lines,
-            hint="once one is ready, run the same command again" + (f"; it would fit {would}" if would else ""),
-        )
-    fits = f"fits now: {'; '.join(verdict.fits)}. " if verdict.fits else "no other type fits now. "
-    see = "See `vgpumgr capacity`"
-    none = f"no GPU of {host} can" if request.gpus is None else f"the GPU of {host} that was asked for cannot"
-    instead = f"It would fit {would}. " if would else ""
-    return errors.NoCapacity(
-        f"{none} take {_what(ask)} for {domain.name}",
-        details=lines,
-        hint=f"{fits}{instead}{see}",
-    )
+    return Shortage(view=view, domain=domain, request=request, ask=ask, verdict=verdict).error()
 
 
 def dropped(
@@ -131,35 +161,6 @@ def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines:
     return errors.Cordoned(
         f"every GPU of {facts.host} is cordoned; no new vGPU for {domain.name}", details=lines, hint=hint
     )
-
-
-def _way(host: str, domain: Domain, request: AttachRequest, way: WayOut) -> str:
-    """What would have to change, with the command."""
-    pci, exact = way.placed.gpu.pci, isinstance(request.wish, profiles.ByProfile)
-    granted = "" if exact else f", as {way.placed.type.short}"
-    match way:
-        case AnotherGpu() if request.origin == INVENTORY:
-            return f"on {pci}{granted} (in the inventory, gpu_id: {pci!r})"
-        case AnotherGpu():
-            options = (*request.options, "--gpu-id", pci)
-            slot = None if request.slot == DEFAULT_SLOT else request.slot
-            return f"on {pci}{granted}: `{command('attach', domain.name, slot=slot, options=options)}`"
-        case AnotherMode():
-            named = "MIG" if way.mode == MIG else way.mode
-            reset = " --allow-reset" if way.resets else ""
-            return f"on {pci} in {named} mode{granted}: `vgpumgr mode set {way.mode} --on {host} --gpu-id {pci}{reset}`"
-        case AnotherPolicy():
-            set_it = f"vgpumgr scheduler set --on {host} --gpu-id {pci} --policy {way.policy}"
-            return f"on {pci} with the scheduler {way.policy}{granted}: `{set_it}`"
-        case Uncordoned():
-            options = () if way.gpu is None else ("--gpu-id", way.gpu)
-            return f"on {pci} without its cordon{granted}: `{command('uncordon', host, options=options)}`"
-        case Without():
-            whose = " and ".join(f"{one.type_name} of {one.vm}" for one in way.vgpus)
-            commands = " and ".join(
-                f"`{command('detach', one.vm, slot=None if one.alone else one.slot)}`" for one in way.vgpus
-            )
-            return f"on {pci} after {commands} (frees {whose}){granted}"
 
 
 def _what(ask: Ask) -> str:

@@ -1,4 +1,4 @@
-"""Where no GPU can take a wish: what would have to change on the host, so that one can.
+"""Where no GPU can take a wish: what would have to change on the host, so that one can; asked by whoever shows the refusal.
 
 Each way is tried on what the host would be after its command (core/plan/simulate.py), with the plans of those commands and
 their guards. So nothing is offered that would be refused, or that would not help.
@@ -6,30 +6,88 @@ their guards. So nothing is offered that would be refused, or that would not hel
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.model import claims
+from vgpumgr.core.model.claims import INVENTORY
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
-from vgpumgr.core.plan import detach, mode_plan, modes, room, simulate
+from vgpumgr.core.plan import detach, mode_plan, modes, placement, room, sharing, simulate
 from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.no_place import AnotherGpu, AnotherMode, AnotherPolicy, Cause, InTheWay, Uncordoned, Without
+from vgpumgr.core.plan.no_place import Cause
+from vgpumgr.core.plan.no_room import Shortage
 from vgpumgr.core.plan.placement import Placed
-from vgpumgr.errors import VgpumgrError
-from vgpumgr.names import GpuUuid
+from vgpumgr.errors import NoCapacity, VgpumgrError
+from vgpumgr.names import DEFAULT_SLOT, GpuUuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.no_place import WayOut
     from vgpumgr.core.plan.placement import NoPlace
-    from vgpumgr.core.plan.targets import AttachRequest
-    from vgpumgr.names import Slot, VmUuid
+    from vgpumgr.core.plan.request import AttachRequest
+    from vgpumgr.names import PciAddress, Slot, VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTheWay:
+    vm: str
+    slot: Slot
+    type_name: str
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnotherGpu:
+    """A GPU that the request leaves out can take it."""
+
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnotherMode:
+    """A GPU can take it in another mode; `resets`: which it has only after a reset."""
+
+    gpu: PciAddress
+    mode: Mode
+    placed: Placed
+    resets: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnotherPolicy:
+    """A GPU can take it once its scheduler has the policy that was asked for."""
+
+    gpu: PciAddress
+    policy: Policy
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncordoned:
+    """A GPU can take it once its cordon is lifted; `gpu` None: its host's."""
+
+    gpu: PciAddress | None
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Without:
+    """A GPU can take it without these vGPUs: whose they are, and their types. `alone`: the VM has no other slot."""
+
+    vgpus: tuple[InTheWay, ...]
+    placed: Placed
+
+
+Remedy: TypeAlias = AnotherGpu | AnotherMode | AnotherPolicy | Uncordoned | Without
 
 MOST_VGPUS: Final = 4
 """A way that takes more vGPUs away is none."""
@@ -42,9 +100,49 @@ Tried: TypeAlias = "Callable[[HostView, tuple[str, ...] | None], Placed | NoPlac
 """The same wish on a host as it would be then, on any GPU or on these."""
 
 
-def find(view: HostView, request: AttachRequest, verdict: NoPlace, tried: Tried) -> tuple[WayOut, ...]:
+def explained(error: VgpumgrError) -> VgpumgrError:
+    """The error, whose hint also says what would help where no GPU of a host can take a wish."""
+    if not isinstance(error, NoCapacity) or not isinstance(error.shortage, Shortage):
+        return error
+    full = error.shortage.error("; or ".join(_in_words(error.shortage, remedy) for remedy in find(error.shortage)))
+    full.message = error.message  # of several slots it also says how many could get one
+    return full
+
+
+def _in_words(shortage: Shortage, remedy: Remedy) -> str:
+    """What would have to change, with the command."""
+    pci, exact = remedy.placed.gpu.pci, isinstance(shortage.request.wish, profiles.ByProfile)
+    granted = "" if exact else f", as {remedy.placed.type.short}"
+    match remedy:
+        case AnotherGpu() if shortage.request.origin == INVENTORY:
+            return f"on {pci}{granted} (in the inventory, gpu_id: {pci!r})"
+        case AnotherGpu():
+            options = (*shortage.request.options, "--gpu-id", pci)
+            slot = None if shortage.request.slot == DEFAULT_SLOT else shortage.request.slot
+            return f"on {pci}{granted}: `{command('attach', shortage.domain.name, slot=slot, options=options)}`"
+        case AnotherMode():
+            named = "MIG" if remedy.mode == MIG else remedy.mode
+            reset = " --allow-reset" if remedy.resets else ""
+            return f"on {pci} in {named} mode{granted}: `vgpumgr mode set {remedy.mode} --on {shortage.view.snapshot.host} --gpu-id {pci}{reset}`"
+        case AnotherPolicy():
+            set_it = f"vgpumgr scheduler set --on {shortage.view.snapshot.host} --gpu-id {pci} --policy {remedy.policy}"
+            return f"on {pci} with the scheduler {remedy.policy}{granted}: `{set_it}`"
+        case Uncordoned():
+            options = () if remedy.gpu is None else ("--gpu-id", remedy.gpu)
+            return f"on {pci} without its cordon{granted}: `{command('uncordon', shortage.view.snapshot.host, options=options)}`"
+        case Without():
+            whose = " and ".join(f"{one.type_name} of {one.vm}" for one in remedy.vgpus)
+            commands = " and ".join(
+                f"`{command('detach', one.vm, slot=None if one.alone else one.slot)}`" for one in remedy.vgpus
+            )
+            return f"on {pci} after {commands} (frees {whose}){granted}"
+
+
+def find(shortage: Shortage) -> tuple[Remedy, ...]:
     """At most one way of each kind: the first GPU, in the order of `verdict`, and of vGPUs as few as possible."""
-    found: list[WayOut] = []
+    view, request, verdict = shortage.view, shortage.request, shortage.verdict
+    tried = partial(_tried, shortage)
+    found: list[Remedy] = []
     if request.gpus is not None and (placed := _granted(tried, view, None)) is not None:
         found.append(AnotherGpu(placed=placed))
     reasons = {(pci, refusal.cause) for pci, _, refusal in verdict.reasons}
@@ -63,6 +161,12 @@ def find(view: HostView, request: AttachRequest, verdict: NoPlace, tried: Tried)
     found += [way for way in (_uncordoned(view, gpu, tried) for gpu in kept_free) if way is not None][:1]
     fewer = [_without(view, gpu, _groups(view, gpu, causes[gpu.pci], request), request, tried) for gpu in crowded]
     return (*found, *sorted((way for way in fewer if way is not None), key=lambda way: len(way.vgpus))[:1])
+
+
+def _tried(shortage: Shortage, there: HostView, gpus: tuple[str, ...] | None) -> Placed | NoPlace:
+    among = None if gpus is None else [gpu for gpu in there.snapshot.gpus if gpu.uuid in gpus]
+    barred = sharing.barred_functions(there, but=(shortage.domain.uuid, shortage.request.slot))
+    return placement.place(there.snapshot, shortage.ask, among=among, barred=barred)
 
 
 def _granted(tried: Tried, view: HostView, gpus: tuple[str, ...] | None) -> Placed | None:
