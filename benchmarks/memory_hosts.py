@@ -1,6 +1,6 @@
 """Hosts in this process's memory, for what many of them cost the controller: no SSH, no lab, no files.
 
-Below link/host.py everything is a stand-in: a step changes the host's facts as core.plan.simulate foretells it, and libvirt is
+Below link/host.py everything is a stand-in: a step changes the host's facts as core.simulate foretells it, and libvirt is
 the model's, whose documents are XML text. So the controller's own work is real: reading documents, planning, threads, the journal.
 What the stand-ins take in their turn is counted beside it.
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from tests.model.libvirt_double import Libvirt
 from tests.unit.core import builders
+from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.domain_dumps import LibvirtDump
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.core.model.view import HostView
-from vgpumgr.core.plan import simulate
 from vgpumgr.link.host import Host, Locked, Observed, StepResult
 from vgpumgr.names import DEFAULT_SLOT, HostName, VmName
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.model.snapshot import Gpu
-    from vgpumgr.core.plan.step import HostStep
+    from vgpumgr.core.step import HostStep
     from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.names import VmUuid
 

@@ -15,9 +15,11 @@ import sys
 from dataclasses import replace
 
 from tests.unit.core import builders
+from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import PLACEMENTS, SAME_SIZE, SPREAD, Placement
-from vgpumgr.core.model.snapshot import MDEV_PF, Gpu, HostSnapshot, Vgpu
-from vgpumgr.core.plan import placement, simulate
+from vgpumgr.core.model.functions import Vgpu
+from vgpumgr.core.model.snapshot import MDEV_PF, Gpu, HostSnapshot
+from vgpumgr.core.placing import placement
 from vgpumgr.names import MdevUuid
 
 MIXES = {

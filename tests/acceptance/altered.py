@@ -19,7 +19,7 @@ from vgpumgr.link.program import bootstrap
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.step import Step
 
 # In the host program. Its guard sees nothing:
 _BLIND = b"\nRemovalGuard.refuse = RemovalGuard.refuse_by_now = lambda self, step, found: None\n"

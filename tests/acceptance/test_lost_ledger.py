@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-# tests/unit/core/plan/test_ownership.py adopts on every framework. These two are an mdev on a VF, and a VF without an mdev.
+# tests/unit/core/evidence/test_ownership.py adopts on every framework. These two are an mdev on a VF, and a VF without an mdev.
 HOSTS = {"kvm02": "f", "kvm03": "v"}
 LEDGER = "/var/lib/vgpumgr/ledger.json"
 

@@ -1,6 +1,6 @@
 """MIG mode set by command line and by the inventory: what goes, what comes back, and what a reset needs.
 
-What keeps the mode as it is, and that a mode which nobody declares comes back, is said by tests/unit/core/plan/test_mig_mode.py.
+What keeps the mode as it is, and that a mode which nobody declares comes back, is said by tests/unit/core/gpu/test_mig_mode.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A GPU in mixed-size mode, filled by command line on both frameworks that have the mode.
 
-What is decided is said by tests/unit/core/plan/test_size_mode.py and test_free_places.py; test_mixed_size.py and
+What is decided is said by tests/unit/core/gpu/test_size_mode.py and test_free_places.py; test_mixed_size.py and
 tests/kernel say that hosts do it.
 """
 

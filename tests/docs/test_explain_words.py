@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from tests.unit.core import builders
 from vgpumgr.cli.rows.gpus import EXPLAIN, MECHANISMS
 from vgpumgr.controller.results import Fleet
+from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking
+from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.model.snapshot import MDEV_VF
-from vgpumgr.core.plan import mode_plan, simulate, size_mode
 from vgpumgr.core.report import explained
 from vgpumgr.documents import explain
 

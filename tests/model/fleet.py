@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
     from tests.model.libvirt_double import Vm
     from vgpumgr.controller.context import Done, Progress
+    from vgpumgr.core.gpu.cordon_plan import CordonPlan
+    from vgpumgr.core.gpu.scheduler import GpuPlan
     from vgpumgr.core.model.snapshot import Mode
-    from vgpumgr.core.plan.cordon_plan import CordonPlan
-    from vgpumgr.core.plan.plan import Plan
-    from vgpumgr.core.plan.scheduler import GpuPlan
-    from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.purging import PurgePlan
+    from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.core.step import Step
     from vgpumgr.link.host import Host
 
 HOSTS = ("kvm01", "kvm02")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.model.machine import Machine, Place, key_of, place
 from vgpumgr import errors
 from vgpumgr.controller.results import FleetResult
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver.profiles import describe
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile.tasks import EnsureSlot
 from vgpumgr.host.protocol import MADE
 from vgpumgr.lab.driver import places

@@ -105,9 +105,9 @@ NOT_OF_A_TASK = {
     "controller/drain.py",
     "controller/install_files.py",
     "core/model/login_lines.py",  # host sudoers, host user
-    "core/plan/kept.py",  # a plan in a file
-    "core/plan/live.py",  # attach --live
-    "core/plan/size_mode.py",
+    "core/slot/kept.py",  # a plan in a file
+    "core/slot/live.py",  # attach --live
+    "core/gpu/size_mode.py",
     "core/report/capacity.py",
 }
 # A plan in a file, slots without a name and running VMs, which no task has; and an option of virsh.

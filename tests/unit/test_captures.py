@@ -10,10 +10,12 @@ from tests.unit.captures import Capture, build, captures
 from tests.unit.core import builders
 from tests.unit.host.fakehost import Asker, no_nvml
 from vgpumgr import resources
+from vgpumgr.core import simulate
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.model.view import HostView
-from vgpumgr.core.plan import attach, fits, placement, simulate
+from vgpumgr.core.placing import fits, placement
 from vgpumgr.core.report import listing
+from vgpumgr.core.slot import attach
 from vgpumgr.host.server import Server
 from vgpumgr.link.values import snapshot_facts
 from vgpumgr.names import HostName

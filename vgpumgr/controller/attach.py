@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile import tasks
+    from vgpumgr.core.slot.plan import Plan
     from vgpumgr.names import Slot
 
 
@@ -114,8 +114,8 @@ def _change(
 ) -> ChangeResult[Plan]:
     """Change one VM; the result includes its vGPUs afterwards."""
     from vgpumgr.controller.engine.change import Change, carry_out
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.report import listing
+    from vgpumgr.core.slot.plan import Plan
 
     changed = carry_out(
         Change(

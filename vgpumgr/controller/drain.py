@@ -11,9 +11,9 @@ from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import DrainResult, FleetPlan
-from vgpumgr.core.plan import gpu_choice
-from vgpumgr.core.plan.step import SetCordon
+from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.reconcile import draining, host_plan, tasks
+from vgpumgr.core.step import SetCordon
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from vgpumgr.controller.engine import fleet_run, journaling
 from vgpumgr.controller.engine.fleet_run import FleetRun, FleetWork
 from vgpumgr.controller.results import FleetResult
-from vgpumgr.core.plan import detach
 from vgpumgr.core.reconcile import give_back as work
 from vgpumgr.core.reconcile import host_plan
+from vgpumgr.core.slot import detach
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context

@@ -9,9 +9,9 @@ from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostCordons
-from vgpumgr.core.plan import detach
-from vgpumgr.core.plan.cordon_plan import CordonPlan
+from vgpumgr.core.gpu.cordon_plan import CordonPlan
 from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.slot import detach
 
 if TYPE_CHECKING:
     from vgpumgr import errors

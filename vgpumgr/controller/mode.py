@@ -10,10 +10,10 @@ from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ModeHost, ModeResult
 from vgpumgr.core.driver import mig
+from vgpumgr.core.gpu.mode_plan import ModePlan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan.mode_plan import ModePlan
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import modes
 

@@ -11,9 +11,9 @@ from vgpumgr.controller import scheduler as schedulers
 from vgpumgr.controller.engine import fleet_run, journaling
 from vgpumgr.controller.engine.fleet_run import FleetRun, FleetWork
 from vgpumgr.controller.results import FleetResult
-from vgpumgr.core.plan import detach
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.reconcile.tasks import SetGpuMode
+from vgpumgr.core.slot import detach
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context

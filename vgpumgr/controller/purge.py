@@ -10,9 +10,9 @@ from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import PurgeResult
 from vgpumgr.core.model.installation import DISPATCHER
-from vgpumgr.core.plan.step import WriteModprobe, record
 from vgpumgr.core.reconcile import host_plan, purging, tasks
 from vgpumgr.core.reconcile.purging import PurgePlan
+from vgpumgr.core.step import WriteModprobe, record
 from vgpumgr.errors import Outcome
 from vgpumgr.store.journal_entry import Intent
 

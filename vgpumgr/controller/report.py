@@ -9,11 +9,12 @@ from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
+from vgpumgr.core.evidence import sharing
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.vgpu import OURS
-from vgpumgr.core.plan import detach, plan, sharing
 from vgpumgr.core.reconcile import tasks, window
 from vgpumgr.core.report import findings, listing
+from vgpumgr.core.slot import detach, plan
 from vgpumgr.link.domain_query import DOMAINS
 from vgpumgr.names import VmName
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Fleet, View
+    from vgpumgr.core.evidence import restart
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.inventory.choice import Choice, Shown
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan import restart
     from vgpumgr.names import Slot, VmUuid
 
 

@@ -13,16 +13,13 @@ from vgpumgr.errors import Outcome, worst_exit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from vgpumgr.core.gpu.mode_plan import ModePlan
+    from vgpumgr.core.gpu.scheduler import GpuPlan
     from vgpumgr.core.inventory import Finding as InventoryFinding
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.snapshot import Cordon, HostSnapshot
     from vgpumgr.core.model.view import Finding, HostView
-    from vgpumgr.core.plan.kept import KeptPlan
-    from vgpumgr.core.plan.mode_plan import ModePlan
-    from vgpumgr.core.plan.plan import AnyPlan
-    from vgpumgr.core.plan.scheduler import GpuPlan
-    from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.draining import DrainRow
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.reconcile.planned import PlannedTask
@@ -30,6 +27,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.report.modes import ModeRow
     from vgpumgr.core.report.schedulers import SchedulerRow
+    from vgpumgr.core.slot.kept import KeptPlan
+    from vgpumgr.core.slot.plan import AnyPlan
+    from vgpumgr.core.step import Step
     from vgpumgr.errors import Success, VgpumgrError
     from vgpumgr.names import HostName, PciAddress
     from vgpumgr.store.sql.forgetting import Kind, Trace
@@ -207,14 +207,14 @@ class FleetPlan:
     @property
     def records(self) -> tuple[dict[str, object], ...]:
         """Every step in the form for documents, with its host."""
-        from vgpumgr.core.plan.step import record
+        from vgpumgr.core.step import record
 
         return tuple({"host": plan.host, **record(step)} for plan in self.plans for step in plan.steps)
 
     @property
     def fingerprint(self) -> str:
         """A hash of the state that all plans are based on."""
-        from vgpumgr.core.plan.plan import digest
+        from vgpumgr.core.slot.plan import digest
 
         return digest(*(plan.fingerprint for plan in self.plans))
 

@@ -9,9 +9,9 @@ from vgpumgr.controller.engine.change import Change, carry_out
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, SchedulerHost, SchedulerResult
+from vgpumgr.core.gpu.scheduler import GpuPlan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan.scheduler import GpuPlan
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import schedulers
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
-from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.cordon_plan import CordonPlan
-from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core import step as steps
+from vgpumgr.core.gpu.cordon_plan import CordonPlan
 from vgpumgr.core.reconcile.adopt import AdoptPlan
+from vgpumgr.core.slot.plan import Plan
 from vgpumgr.documents import common, cordon, error, mode, scheduler
 
 if TYPE_CHECKING:

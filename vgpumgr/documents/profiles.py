@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan import instances
+from vgpumgr.core.placing import instances
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan.step import record
+from vgpumgr.core.step import record
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.controller.results import Fleet, View
-    from vgpumgr.core.plan.restart import Change, Waiting
+    from vgpumgr.core.evidence.restart import Change, Waiting
 
 SCHEMA = "vgpumgr.restarts/1"
 

@@ -9,7 +9,7 @@ from vgpumgr.documents import common
 
 if TYPE_CHECKING:
     from vgpumgr.controller.results import Fleet, SchedulerHost
-    from vgpumgr.core.plan.scheduler import Persistent
+    from vgpumgr.core.gpu.scheduler import Persistent
     from vgpumgr.core.report.schedulers import SchedulerRow
 
 SCHEMA = "vgpumgr.scheduler/1"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_dumps import LibvirtDump
     from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.core.plan.step import HostStep
+    from vgpumgr.core.step import HostStep
     from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.errors import HostError, LedgerUnwritable
     from vgpumgr.link.domain_query import DomainQuery

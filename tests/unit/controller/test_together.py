@@ -21,8 +21,8 @@ from vgpumgr.controller.requests import RequestsResult, SlotRequest
 from vgpumgr.controller.results import Consent, FleetPlan
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
-from vgpumgr.core.plan.kept import KeptPlan
 from vgpumgr.core.reconcile.tasks import Replace
+from vgpumgr.core.slot.kept import KeptPlan
 from vgpumgr.names import DEFAULT_SLOT, HostName, Slot
 
 if TYPE_CHECKING:

@@ -7,12 +7,15 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from vgpumgr import names
+from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver import asking as asking_of
 from vgpumgr.core.driver import mig, modprobe, profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.model import claims, domain_xml, snapshot
+from vgpumgr.core.model.functions import Parent, Vgpu
 from vgpumgr.core.model.mig import Instance, Mig
 from vgpumgr.core.model.snapshot import (
     MDEV_PF,
@@ -23,16 +26,14 @@ from vgpumgr.core.model.snapshot import (
     Gpu,
     Handle,
     HostSnapshot,
-    Parent,
     Qemu,
-    Vgpu,
     VgpuType,
 )
 from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
 from vgpumgr.core.model.view import HostView
-from vgpumgr.core.plan import attach, detach, free_places, resolve, simulate
-from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.request import AttachRequest
+from vgpumgr.core.placing import free_places, resolve
+from vgpumgr.core.slot import attach, detach
+from vgpumgr.core.slot.request import AttachRequest
 from vgpumgr.host import protocol
 from vgpumgr.lab.driver import boards, places
 from vgpumgr.link.program import wire
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.slot.plan import Plan
     from vgpumgr.lab.driver.model import TypeSpec
 
 HOST = HostName("kvm01")

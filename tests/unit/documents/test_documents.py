@@ -19,11 +19,11 @@ from vgpumgr.controller.results import (
     SchedulerHost,
     VmReport,
 )
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver import asking, catalogue, known_types
+from vgpumgr.core.evidence import restart
 from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.core.model.snapshot import Cordon
-from vgpumgr.core.plan import restart
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.report import capacity as fitting
 from vgpumgr.core.report import explained, findings, listing, schedulers
 from vgpumgr.core.report import units as readings

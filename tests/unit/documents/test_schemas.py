@@ -15,12 +15,12 @@ import vgpumgr
 from tests.unit.documents import published
 from vgpumgr import errors
 from vgpumgr.controller import install_files
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver import asking, scheduler
+from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import model
 from vgpumgr.core.model import claims, snapshot, vgpu
 from vgpumgr.core.model import view as views
-from vgpumgr.core.plan import scheduler as scheduler_plan
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import drift
 from vgpumgr.core.report import listing, schedulers
 from vgpumgr.core.usage import readings, usage_rows

@@ -12,9 +12,9 @@ from tests.unit.core import builders
 from tests.unit.link.program.test_session import LOCKED, SCHEDULER, SNAPSHOT, Script, accept, render_ok, start
 from tests.unit.link.real_libvirt import HOSTDEV
 from vgpumgr import errors, resources
+from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver import catalogue, scheduler
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.host import protocol
 from vgpumgr.host.steps.definition_step import parse_definition_step
 from vgpumgr.link.host import Host, StepResult

@@ -148,7 +148,8 @@ def _answer(
 
 def _findings(facts: HostSnapshot) -> list[Finding]:
     """What makes a GPU take less than it should."""
-    from vgpumgr.core.plan import blocked_write, lost, places
+    from vgpumgr.core.evidence import blocked_write, lost
+    from vgpumgr.core.placing import places
 
     return [*blocked_write.findings(facts), *lost.findings(facts), *places.findings(facts)]
 

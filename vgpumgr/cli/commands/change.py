@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import ChangeResult, Consent, Planned
-    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.slot.plan import Plan
 
 
 @click.command()

@@ -110,7 +110,8 @@ def discover(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> i
     """The hosts' GPUs: board, framework, mode, how many vGPUs they hold, and what could not be read."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core.plan import blocked_write, cordons, fabric, health, lost, places
+    from vgpumgr.core.evidence import blocked_write, cordons, fabric, lost
+    from vgpumgr.core.placing import health, places
     from vgpumgr.documents import discover as documents
 
     hosts = choosing.either(hosts, () if on is None else (on,), "--on")
@@ -209,7 +210,8 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> 
 
 
 def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
-    from vgpumgr.core.plan import how_many, sharing
+    from vgpumgr.core.evidence import sharing
+    from vgpumgr.core.slot import how_many
     from vgpumgr.documents import profiles as documents
 
     barred = sharing.barred_functions(view)

@@ -37,7 +37,7 @@ def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, reason: 
     The host itself keeps it, with your name and the time, so every controller honours it, also after a reboot: attach is refused
     (exit 5), reconcile makes nothing new there, capacity counts nothing there as free. `vgpumgr uncordon` ends it.
     """
-    from vgpumgr.core.plan.cordon_plan import parse_reason
+    from vgpumgr.core.gpu.cordon_plan import parse_reason
 
     if host is None and gpu_id is None and reason is None:
         return _list(settings)
@@ -91,7 +91,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     from vgpumgr.cli.text import drain_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import drain as use_case
-    from vgpumgr.core.plan.cordon_plan import parse_reason
+    from vgpumgr.core.gpu.cordon_plan import parse_reason
     from vgpumgr.documents import drain as documents
     from vgpumgr.names import parse_gpu_id
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.reconcile import ReconcileOptions
     from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
-    from vgpumgr.core.plan.kept import KeptPlan
+    from vgpumgr.core.slot.kept import KeptPlan
     from vgpumgr.core.usage.runs import Kind
 
 _LIMIT = choosing.limit("Only these hosts; the same as the arguments, named as in Ansible.")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.plan.kept import KeptPlan
+    from vgpumgr.core.slot.kept import KeptPlan
 
 
 SEE_FIRST = "add --yes (or --check to see what would be done)"

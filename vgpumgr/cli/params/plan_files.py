@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.plan.kept import KeptPlan
+    from vgpumgr.core.slot.kept import KeptPlan
 
 _PATH = click.Path(dir_okay=False, allow_dash=False)
 
@@ -48,7 +48,7 @@ def read(path: str | None) -> KeptPlan | None:
     """The plan in FILE. Raises UsageError if there is none."""
     if path is None:
         return None
-    from vgpumgr.core.plan.kept import KeptPlan
+    from vgpumgr.core.slot.kept import KeptPlan
     from vgpumgr.documents.change import PLAN
 
     try:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import datetime
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.rows.column import Read, Row
+    from collections.abc import Callable, Mapping
+
+Row: TypeAlias = "Mapping[str, Any]"
+Read: TypeAlias = "Callable[[Any, Row], str | None]"
 
 _MIB_PER_GIB, _BYTES_PER_GIB = 1024, 1 << 30
 _AGES = ((365 * 86400, "y"), (86400, "d"), (3600, "h"), (60, "m"))

@@ -11,11 +11,12 @@ from vgpumgr.errors import Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from vgpumgr.cli.rows.column import Row, View
+    from vgpumgr.cli.rows.cells import Row
+    from vgpumgr.cli.rows.column import View
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import ChangeResult
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
+    from vgpumgr.core.slot.plan import Plan
     from vgpumgr.documents.change import AnyResult
 
 

@@ -10,7 +10,8 @@ from vgpumgr.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from vgpumgr.cli.rows.column import Column, Row, View
+    from vgpumgr.cli.rows.cells import Row
+    from vgpumgr.cli.rows.column import Column, View
 
 Thing = TypeVar("Thing")
 

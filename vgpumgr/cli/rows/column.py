@@ -8,15 +8,14 @@ jsonl have all columns, the table some of them, all in one order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from vgpumgr.cli.rows import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-Row: TypeAlias = "Mapping[str, Any]"
-Read: TypeAlias = "Callable[[Any, Row], str | None]"
+    from vgpumgr.cli.rows.cells import Read, Row
 
 UNKNOWN, ABSENT = "?", "-"
 _NAME, _PROSE = 36, 24

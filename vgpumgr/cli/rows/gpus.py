@@ -12,7 +12,7 @@ from vgpumgr.cli.rows.states import STATES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.cli.rows.column import Read, Row
+    from vgpumgr.cli.rows.cells import Read, Row
 
 _PATH: Final = ("hosts", "gpus")
 _HOST: Final = {"host": "hosts.name"}

@@ -10,7 +10,7 @@ from vgpumgr.cli.rows.column import ABSENT, Column, View
 from vgpumgr.cli.rows.states import STATES
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.rows.column import Row
+    from vgpumgr.cli.rows.cells import Row
 
 _HOST = {"host": "hosts.name"}
 _HOST_COLUMN = Column(key="host", head="HOST", in_table=True)

@@ -11,7 +11,8 @@ from vgpumgr.lean_imports import lean_imports
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from vgpumgr.cli.rows.column import Column, Row
+    from vgpumgr.cli.rows.cells import Row
+    from vgpumgr.cli.rows.column import Column
     from vgpumgr.cli.rows.fit import Fitted
 
 

@@ -13,7 +13,8 @@ from vgpumgr.cli.text.words import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from vgpumgr.cli.rows.column import Row, View
+    from vgpumgr.cli.rows.cells import Row
+    from vgpumgr.cli.rows.column import View
     from vgpumgr.cli.settings import Settings
 
 

@@ -8,7 +8,7 @@ from vgpumgr.cli.rows import cells
 from vgpumgr.cli.rows.column import ABSENT, Column, View
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.rows.column import Row
+    from vgpumgr.cli.rows.cells import Row
 
 NONE_FITS: Final = {"0": "dim"}
 

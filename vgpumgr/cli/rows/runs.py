@@ -9,7 +9,7 @@ from vgpumgr.cli.rows.column import ABSENT, Column, View
 from vgpumgr.cli.rows.states import STATES
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.rows.column import Row
+    from vgpumgr.cli.rows.cells import Row
 
 
 def _ended(value: str | None, _row: Row) -> str:

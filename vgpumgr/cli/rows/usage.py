@@ -10,7 +10,7 @@ from vgpumgr.cli.rows.column import ABSENT, Column, View
 from vgpumgr.cli.rows.states import STATES
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.rows.column import Row
+    from vgpumgr.cli.rows.cells import Row
 
 _ENGINES = (("sm", "SM"), ("memory", "MEM"), ("encoder", "ENC"), ("decoder", "DEC"))
 _SM_IN_TABLE = {"mean": "SM", "p50": "P50", "p95": "P95", "max": "MAX"}

@@ -10,7 +10,7 @@ from vgpumgr.cli.rows.column import ABSENT, Column, View
 from vgpumgr.cli.rows.states import STATES
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.rows.column import Read, Row
+    from vgpumgr.cli.rows.cells import Read, Row
 
 
 def _unless(framework: str) -> Read:

@@ -13,7 +13,8 @@ from vgpumgr.cli.text.words import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from vgpumgr.cli.rows.column import Column, Row
+    from vgpumgr.cli.rows.cells import Row
+    from vgpumgr.cli.rows.column import Column
 
 _WISH = re.compile(r"--[a-z][a-z-]*(?: [A-Za-z0-9 ._:/%,+'-]+)?")
 

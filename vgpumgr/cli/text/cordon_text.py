@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan import step as steps
+from vgpumgr.core import step as steps
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import ChangeResult, Planned
-    from vgpumgr.core.plan.cordon_plan import CordonPlan
+    from vgpumgr.core.gpu.cordon_plan import CordonPlan
 
 
 def lines(planned: Planned[CordonPlan]) -> Iterator[str]:

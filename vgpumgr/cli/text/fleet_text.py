@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import cordon_text, mode_text, plan_text, scheduler_text, words
 from vgpumgr.cli.text.tally import is_good, tally
-from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.core.plan.cordon_plan import CordonPlan
-from vgpumgr.core.plan.instance_plan import InstancePlan
-from vgpumgr.core.plan.mode_plan import ModePlan
-from vgpumgr.core.plan.scheduler import GpuPlan
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.gpu.cordon_plan import CordonPlan
+from vgpumgr.core.gpu.instance_plan import InstancePlan
+from vgpumgr.core.gpu.mode_plan import ModePlan
+from vgpumgr.core.gpu.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode, SetGpuScheduler
 from vgpumgr.errors import Outcome
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vgpumgr.controller.results import FleetPlan, FleetResult, TaskResult
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.reconcile.planned import PlannedTask
+    from vgpumgr.core.slot.plan import Plan
 
 
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ from vgpumgr.cli.text.fleet_text import unread
 from vgpumgr.cli.text.plan_text import instance_lines
 from vgpumgr.cli.text.tally import tally
 from vgpumgr.cli.text.words import counted
-from vgpumgr.core.plan.instance_plan import InstancePlan
+from vgpumgr.core.gpu.instance_plan import InstancePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.plan_text import slices
 from vgpumgr.cli.text.vgpu_moves import move_line, place_text, vgpu_text
+from vgpumgr.core import step as steps
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import ModeResult, Planned
-    from vgpumgr.core.plan.mode_plan import ModePlan
+    from vgpumgr.core.gpu.mode_plan import ModePlan
 
 
 def lines(planned: Planned[ModePlan]) -> Iterator[str]:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.grants import granted
 from vgpumgr.cli.text.vgpu_moves import place_of, place_text
+from vgpumgr.core import step as steps
 from vgpumgr.core.model.claims import said_by
-from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.plan import Plan
+from vgpumgr.core.slot.plan import Plan
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import ChangeResult, Planned
+    from vgpumgr.core.gpu.instance_plan import InstancePlan
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.vgpu import VgpuSpec
-    from vgpumgr.core.plan.instance_plan import InstancePlan
-    from vgpumgr.core.plan.placement import Placed
+    from vgpumgr.core.placing.placement import Placed
     from vgpumgr.core.reconcile.adopt import AdoptPlan
 
 

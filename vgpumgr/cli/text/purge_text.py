@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import fleet_text, words
-from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core import step as plan_steps
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:

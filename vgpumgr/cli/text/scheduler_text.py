@@ -6,15 +6,15 @@ import difflib
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.vgpu_moves import move_line
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver import modprobe, scheduler
-from vgpumgr.core.plan import step as steps
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import Planned, SchedulerResult
-    from vgpumgr.core.plan.scheduler import GpuPlan
+    from vgpumgr.core.gpu.scheduler import GpuPlan
 
 
 def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:

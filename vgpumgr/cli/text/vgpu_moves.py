@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan import step as steps
+from vgpumgr.core import step as steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

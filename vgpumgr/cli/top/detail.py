@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from vgpumgr.cli.top.cells import Line
-    from vgpumgr.cli.top.frames import Setting
     from vgpumgr.cli.top.history import History, Key
+    from vgpumgr.cli.top.setting import Setting
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import Holder, Round
 

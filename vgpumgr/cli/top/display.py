@@ -20,6 +20,7 @@ from vgpumgr.cli.text import output
 from vgpumgr.cli.top import frames, keyboard, view_state
 from vgpumgr.cli.top.history import History
 from vgpumgr.cli.top.screen import Screen
+from vgpumgr.cli.top.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +141,7 @@ class _Loop:
 
     def _frame(self, screen: Screen) -> frames.Frame:
         width, height = screen.size
-        setting = frames.Setting(
+        setting = Setting(
             width=width,
             height=height,
             ascii_only=screen.ascii_only,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.top.cells import Line
     from vgpumgr.cli.top.history import Key
+    from vgpumgr.cli.top.setting import Setting
     from vgpumgr.cli.top.table import Total
-    from vgpumgr.controller.usage import Past
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import GpuReading, Round
 
@@ -47,23 +47,6 @@ _BELOW = 3  # the VMs' head, one of them and the foot
 _KEY = 13  # a key and the blanks around it, in the help
 _LEAST_MEANING = 10
 _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What a frame is made for: the terminal, how many hosts are read how often, the command's own help.
-
-    `chosen`: VMs were named, and only theirs are shown. `past`: what the stored samples say of the last day.
-    """
-
-    width: int
-    height: int
-    ascii_only: bool
-    hosts: int
-    every_s: float
-    manual: tuple[str, ...] = ()
-    chosen: bool = False
-    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.usage.metrics import running
 from vgpumgr.core.usage.readings import incomplete_reason
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
 
-    from vgpumgr.cli.top.view_state import Group
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import GpuReading, Round
     from vgpumgr.names import HostName
+
+Group = Literal["", "host", "gpu"]
+"""What `top` puts between its rows: nothing, each host, or each GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

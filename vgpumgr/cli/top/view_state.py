@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from vgpumgr.cli.top.table import SORTS
+from vgpumgr.cli.top.table import SORTS, Group
 
 if TYPE_CHECKING:
     from vgpumgr.cli.top.history import Key
 
-Group = Literal["", "host", "gpu"]
 Help = Literal["", "keys", "command"]
 GROUPS: Final[tuple[Group, ...]] = ("", "host", "gpu")
 

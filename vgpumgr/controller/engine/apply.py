@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.engine.executor import Executor
 from vgpumgr.controller.engine.undo import GOES_ON, undo, verbs
-from vgpumgr.core.plan import step as steps
+from vgpumgr.core import step as steps
 from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Bounded
 
 if TYPE_CHECKING:
     from vgpumgr.controller.hosts.session import Session
-    from vgpumgr.core.plan.plan import AnyPlan
+    from vgpumgr.core.slot.plan import AnyPlan
 
 STEP_END_S = 180.0  # never reached: every wait below has a shorter limit
 _BEGIN_S = 1.0

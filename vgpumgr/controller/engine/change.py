@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Generic
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.results import ChangeResult, Planned, PlanT
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver.scheduler import describe_wish
-from vgpumgr.core.plan import plan as plans
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile.tasks import AttachSlot, Author, SetGpuMode, SetGpuScheduler
+from vgpumgr.core.slot import plan as plans
 from vgpumgr.errors import Outcome, Success
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from vgpumgr import templates
 from vgpumgr.controller.engine.unplugging import wait_until_gone
 from vgpumgr.controller.engine.waiting import wait_for_end
+from vgpumgr.core import step as steps
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.plan import step as steps
 from vgpumgr.link import moments
 from vgpumgr.link.domain_query import DomainQuery
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.driver.scheduler import Policy
-    from vgpumgr.core.plan.plan import AnyPlan
+    from vgpumgr.core.slot.plan import AnyPlan
     from vgpumgr.link.host import StepResult
     from vgpumgr.names import GpuUuid, VmUuid
 

@@ -12,8 +12,8 @@ from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.hosts.fan_out import Watch, fan_out
 from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S, OpenHosts
 from vgpumgr.controller.results import FleetPlan, HostResult
-from vgpumgr.core.plan import detach
 from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.slot import detach
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:

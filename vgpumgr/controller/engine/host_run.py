@@ -14,20 +14,20 @@ from vgpumgr.controller.engine.journaling import Line, end_all, intent_of, recor
 from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import TaskResult
 from vgpumgr.core.commands import command
-from vgpumgr.core.plan import detach
-from vgpumgr.core.plan.remedies import explained
+from vgpumgr.core.explain.remedies import explained
 from vgpumgr.core.reconcile import host_plan, task_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
+from vgpumgr.core.slot import detach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import AnyPlan
-    from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author, Task
+    from vgpumgr.core.slot.plan import AnyPlan
+    from vgpumgr.core.step import Step
     from vgpumgr.names import HostName
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import TaskResult
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.step import Step
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.reconcile.planned import PlannedTask
+    from vgpumgr.core.step import Step
     from vgpumgr.names import HostName, Slot, VmUuid
 
 

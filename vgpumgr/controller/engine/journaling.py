@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan.plan import Plan
-from vgpumgr.core.plan.step import record
+from vgpumgr.core.slot.plan import Plan
+from vgpumgr.core.step import record
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.store import journal_entry
 from vgpumgr.store.journal_entry import End, Intent

@@ -13,7 +13,7 @@ from vgpumgr import errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.step import Step
 
 
 def judged(

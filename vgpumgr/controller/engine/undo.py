@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core import step as plan_steps
 from vgpumgr.core.model.claims import BOUND
-from vgpumgr.core.plan import step as plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

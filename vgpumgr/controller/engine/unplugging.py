@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.plan.step import UnplugHostdev
+    from vgpumgr.core.step import UnplugHostdev
     from vgpumgr.timing import Timing
 
 

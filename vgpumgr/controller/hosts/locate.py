@@ -168,7 +168,7 @@ def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
 
 def gone_of(session: Session) -> tuple[GoneVm, ...]:
     """The VMs that only the ledger of an open host still names."""
-    from vgpumgr.core.plan import plan
+    from vgpumgr.core.slot import plan
 
     return plan.gone_vms(session.observe())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import fan_out
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.core.plan import resolve
+from vgpumgr.core.placing import resolve
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from vgpumgr.core.model.vgpu import LedgerEntry
+from vgpumgr.core.model.vgpu import LedgerEntry, at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -20,34 +19,28 @@ if TYPE_CHECKING:
     from typing import Self
 
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
-    from vgpumgr.core.model.snapshot import Parent, Vgpu
-    from vgpumgr.core.model.vgpu import Device, VgpuSpec
-    from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
+    from vgpumgr.core.model.vgpu import Device
+    from vgpumgr.names import GpuUuid, MdevUuid, Slot, VmName, VmUuid
 
 Row = TypeVar("Row")
 Key = TypeVar("Key", bound="Hashable")
 
 
-def at(vgpu: Vgpu | VgpuSpec) -> MdevUuid | int | None:
-    """A vGPU's place on its GPU: the mdev's UUID, or else its VF's index."""
-    return vgpu.vf_index if vgpu.uuid is None else vgpu.uuid
-
-
-class _Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its dict
-    """`_after` makes a tuple of other rows that begins with indexes which are known already."""
+class Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its dict
+    """`after` makes a tuple of other rows that begins with indexes which are known already."""
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Self:
         return rows if isinstance(rows, cls) else cls(rows)
 
     @classmethod
-    def _after(cls, rows: Iterable[Row], **known: object) -> Self:
+    def after(cls, rows: Iterable[Row], **known: object) -> Self:
         made = cls(rows)
         made.__dict__.update(known)
         return made
 
 
-class Ledger(_Indexed[LedgerEntry]):
+class Ledger(Indexed[LedgerEntry]):
     """The ledger's entries, in order of creation."""
 
     @cached_property
@@ -56,11 +49,11 @@ class Ledger(_Indexed[LedgerEntry]):
 
     @cached_property
     def _by_vm(self) -> dict[VmUuid, tuple[LedgerEntry, ...]]:
-        return _grouped(sorted(self, key=_key), lambda entry: (entry.vgpu.vm,))
+        return grouped(sorted(self, key=_key), lambda entry: (entry.vgpu.vm,))
 
     @cached_property
     def _by_device(self) -> dict[Device, tuple[LedgerEntry, ...]]:
-        return _grouped(self, lambda entry: (entry.vgpu.device,))
+        return grouped(self, lambda entry: (entry.vgpu.device,))
 
     @cached_property
     def _by_gpu(self) -> dict[GpuUuid, dict[MdevUuid | int | None, tuple[LedgerEntry, ...]]]:
@@ -72,7 +65,7 @@ class Ledger(_Indexed[LedgerEntry]):
 
     @cached_property
     def _by_vf(self) -> dict[tuple[GpuUuid, int | None], tuple[LedgerEntry, ...]]:
-        return _grouped(self, lambda entry: (_vf(entry),))
+        return grouped(self, lambda entry: (_vf(entry),))
 
     def of_vm(self, vm: VmUuid) -> tuple[LedgerEntry, ...]:
         """A VM's entries, slot by slot, oldest generation first."""
@@ -106,7 +99,7 @@ class Ledger(_Indexed[LedgerEntry]):
         vgpu = entry.vgpu
         places = dict(self.on(vgpu.gpu_uuid))
         _add(places, at(vgpu), entry)
-        return Ledger._after(
+        return Ledger.after(
             (*self, entry),
             _by_key={**self._by_key, vgpu.key: entry},
             _by_vm={**self._by_vm, vgpu.vm: tuple(sorted((*self.of_vm(vgpu.vm), entry), key=_key))},
@@ -130,7 +123,7 @@ class Ledger(_Indexed[LedgerEntry]):
             return Ledger(by_key.values())
         del places[at(entry.vgpu)]
         by_gpu[entry.vgpu.gpu_uuid] = places
-        return Ledger._after(
+        return Ledger.after(
             by_key.values(),
             _by_key=by_key,
             _by_vm=_less(self._by_vm, entry.vgpu.vm, entry),
@@ -140,83 +133,7 @@ class Ledger(_Indexed[LedgerEntry]):
         )
 
 
-class Parents(_Indexed["Parent"]):
-    """A GPU's functions, with the vGPUs on them."""
-
-    @cached_property
-    def vgpus(self) -> tuple[Vgpu, ...]:
-        return tuple(chain.from_iterable(map(attrgetter("vgpus"), self)))
-
-    @cached_property
-    def at(self) -> dict[MdevUuid | int | None, Vgpu]:
-        """The vGPUs by their place."""
-        found: dict[MdevUuid | int | None, Vgpu] = {}
-        for vgpu in self.vgpus:
-            found.setdefault(at(vgpu), vgpu)
-        found.pop(None, None)
-        return found
-
-    @cached_property
-    def type_ids(self) -> dict[int | None, int]:
-        """How many vGPUs there are of each type."""
-        found: dict[int | None, int] = {}
-        for vgpu in self.vgpus:
-            found[vgpu.type_id] = found.get(vgpu.type_id, 0) + 1
-        return found
-
-    @cached_property
-    def _by_pci(self) -> dict[PciAddress, int]:
-        return {parent.pci: position for position, parent in reversed(tuple(enumerate(self)))}
-
-    @cached_property
-    def _by_index(self) -> dict[int | None, int]:
-        return {parent.vf_index: position for position, parent in reversed(tuple(enumerate(self)))}
-
-    @cached_property
-    def by_group(self) -> dict[str, tuple[Parent, ...]]:
-        """The virtual functions by their IOMMU groups, where these are known."""
-        return _grouped(self, lambda parent: () if parent.group is None else (parent.group,))
-
-    def find(self, pci: PciAddress) -> Parent | None:
-        position = self._by_pci.get(pci)
-        return None if position is None else self[position]
-
-    def of_index(self, vf_index: int | None) -> Parent | None:
-        position = self._by_index.get(vf_index)
-        return None if position is None else self[position]
-
-    def with_vgpu(self, grown: Parent, vgpu: Vgpu) -> Parents:
-        """With the function that has got that vGPU."""
-        type_ids = {**self.type_ids, vgpu.type_id: self.type_ids.get(vgpu.type_id, 0) + 1}
-        return self._put(grown, at={**self.at, at(vgpu): vgpu}, type_ids=type_ids)
-
-    def without_vgpu(self, shrunk: Parent, vgpu: Vgpu) -> Parents:
-        """With the function that has lost that vGPU."""
-        there = dict(self.at)
-        there.pop(at(vgpu), None)
-        type_ids = {**self.type_ids, vgpu.type_id: self.type_ids[vgpu.type_id] - 1}
-        if not type_ids[vgpu.type_id]:
-            del type_ids[vgpu.type_id]
-        return self._put(shrunk, at=there, type_ids=type_ids)
-
-    def with_offers(self, rows: Iterable[Parent]) -> Parents:
-        """The same functions with the same vGPUs, which only offer something else."""
-        return Parents._after(
-            rows,
-            vgpus=self.vgpus,
-            at=self.at,
-            type_ids=self.type_ids,
-            _by_pci=self._by_pci,
-            _by_index=self._by_index,
-        )
-
-    def _put(self, parent: Parent, **known: object) -> Parents:
-        position = self._by_pci[parent.pci]
-        rows = (*self[:position], parent, *self[position + 1 :])
-        return Parents._after(rows, _by_pci=self._by_pci, _by_index=self._by_index, **known)
-
-
-class Domains(_Indexed["Domain"]):
+class Domains(Indexed["Domain"]):
     """A host's VMs."""
 
     @cached_property
@@ -277,7 +194,7 @@ class Domains(_Indexed["Domain"]):
         known: dict[str, object] = {}
         if old.problem is None and domain.problem is None:
             known["unreadable"] = self.unreadable
-        return Domains._after(
+        return Domains.after(
             (*self[:position], domain, *self[position + 1 :]),
             _positions=self._positions,
             _by_name=self._by_name,
@@ -338,7 +255,7 @@ def _add(found: dict[Key, tuple[Row, ...]], key: Key, row: Row) -> None:
     found[key] = (*found.pop(key, ()), row)
 
 
-def _grouped(rows: Iterable[Row], keys: Callable[[Row], Iterable[Key]]) -> dict[Key, tuple[Row, ...]]:
+def grouped(rows: Iterable[Row], keys: Callable[[Row], Iterable[Key]]) -> dict[Key, tuple[Row, ...]]:
     found: dict[Key, tuple[Row, ...]] = {}
     for row in rows:
         for key in keys(row):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver.mig import InstanceProfile
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.vgpu import EntryState
     from vgpumgr.names import GpuUuid, PciAddress
 
 
@@ -94,12 +93,3 @@ class OurInstance:
     @property
     def place(self) -> MigPlace:
         return MigPlace(profile=self.profile, profile_id=self.profile_id, start=self.start)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceEntry:
-    """A GPU instance that is ours according to the host's ledger. `boot`: the boot it was written in, whose end it did not outlive."""
-
-    instance: OurInstance
-    boot: str
-    state: EntryState

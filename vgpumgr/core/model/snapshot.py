@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr.core.driver import admission, profiles
-from vgpumgr.core.model.indexes import Ledger, Parents, at
+from vgpumgr.core.model.functions import Parent, Parents, Vgpu
+from vgpumgr.core.model.indexes import Ledger
 from vgpumgr.core.model.mig import MigPlace
-from vgpumgr.core.model.vgpu import Mdev, Vf, device_of
+from vgpumgr.core.model.vgpu import Mdev, Vf, at
 from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
     from vgpumgr.core.driver.scheduler import SchedulerState
-    from vgpumgr.core.model.mig import InstanceEntry, Mig
-    from vgpumgr.core.model.vgpu import Device, LedgerEntry
-    from vgpumgr.names import GpuUuid, HostName, MdevUuid, Slot, VmUuid
+    from vgpumgr.core.model.mig import Mig
+    from vgpumgr.core.model.vgpu import Device, InstanceEntry, LedgerEntry
+    from vgpumgr.names import GpuUuid, HostName, Slot, VmUuid
 
 FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
 MDEV_PF: Final = "mdev-pf"
@@ -78,47 +79,6 @@ class VgpuType:
     def board(self) -> str | None:
         """The board's code as we write it; None if the name does not match the grammar."""
         return profiles.board_code(self.name) if self.parsed else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vgpu:
-    """A vGPU that exists. `uuid` is the mdev's (None on vendor-vfio); `vfio` are the paths a holder would have open.
-
-    `gpu_instance`: the id of the GPU instance that it is in; None if the GPU is not in MIG mode, or unknown.
-    """
-
-    parent: PciAddress
-    vf_index: int | None
-    uuid: MdevUuid | None
-    type_id: int | None
-    type_name: str | None
-    placement_id: int | None
-    vfio: tuple[str, ...]
-    gpu_instance: int | None = None
-
-    @property
-    def device(self) -> Device:
-        return device_of(self.uuid, self.parent)
-
-    def is_of(self, ours: Typed) -> bool:
-        """Whether it is of the type that an entry or a claim says. Its name decides, where that can be read: ids may change."""
-        return self.type_id == ours.type_id if self.type_name is None else self.type_name == ours.type_name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
-    """The PF (vf_index None, many vGPUs) or a VF (at most one). `creatable`: type id → how many; None = unknown.
-
-    `vfio_dev` or `iommu_group` False: libvirt would refuse to start a VM with this VF. None: unknown, or the GPU's vGPUs are mdevs.
-    """
-
-    pci: PciAddress
-    vf_index: int | None
-    creatable: Mapping[int, int] | None
-    vgpus: tuple[Vgpu, ...]
-    vfio_dev: bool | None = None
-    iommu_group: bool | None = None
-    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -490,15 +450,6 @@ class HostSnapshot:
         silent = {pci: why for pci, why in self.silent.items() if pci not in fresh} | dict(part.silent)
         ledger = None if part.ledger is None else located(part.ledger, gpus)
         return replace(part, gpus=gpus, active=active, silent=silent, ledger=ledger)
-
-
-class Typed(Protocol):
-    """What type a vGPU is or will be: one of ours, or a claim's binding."""
-
-    @property
-    def type_id(self) -> int: ...
-    @property
-    def type_name(self) -> str: ...
 
 
 class Place(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.mig import MigPlace
+    from vgpumgr.core.model.mig import MigPlace, OurInstance
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 
@@ -56,6 +56,20 @@ Device = Mdev | Vf
 def device_of(uuid: MdevUuid | None, parent: PciAddress) -> Device:
     """The identity of a vGPU on this PCI function that has this UUID, or none."""
     return Vf(parent) if uuid is None else Mdev(uuid)
+
+
+class OnGpu(Protocol):
+    """A vGPU that exists, or one of ours."""
+
+    @property
+    def uuid(self) -> MdevUuid | None: ...
+    @property
+    def vf_index(self) -> int | None: ...
+
+
+def at(vgpu: OnGpu) -> MdevUuid | int | None:
+    """A vGPU's place on its GPU: the mdev's UUID, or else its VF's index."""
+    return vgpu.vf_index if vgpu.uuid is None else vgpu.uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +124,12 @@ class LedgerEntry:
     boot: str
     state: EntryState
     renumbered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceEntry:
+    """A GPU instance that is ours according to the host's ledger. `boot`: the boot it was written in, whose end it did not outlive."""
+
+    instance: OurInstance
+    boot: str
+    state: EntryState

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
-    from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot, Vgpu
+    from vgpumgr.core.model.functions import Vgpu
+    from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot
     from vgpumgr.core.model.vgpu import Device, LedgerEntry, VgpuSpec
     from vgpumgr.names import HostName, PciAddress, Slot, VmName, VmUuid
 
@@ -129,7 +130,7 @@ class HostView:
     steps that free a vGPU need it. Four settings are the inventory's: `excluded_vfs`, on which nothing new is created,
     `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with, `fgpu_per_gpu`, what one fGPU is on a board, and
     `policy`, which GPU a vGPU gets where a slot asks for no other.
-    `planned`: the slots whose vGPUs were made by plans that this view comes from (core/plan/simulate.py), and not read.
+    `planned`: the slots whose vGPUs were made by plans that this view comes from (core/simulate.py), and not read.
     """
 
     snapshot: HostSnapshot

@@ -11,16 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from vgpumgr import errors, names
+from vgpumgr.core import simulate
+from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.evidence import ownership, saved_states, sharing
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import attach, detach, ownership, saved_states, sharing, simulate, takes
-from vgpumgr.core.plan import plan as plans
-from vgpumgr.core.plan import step as plan_steps
-from vgpumgr.core.plan.request import AttachRequest, request_of
+from vgpumgr.core.placing import takes
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import findings
+from vgpumgr.core.slot import attach, detach
+from vgpumgr.core.slot import plan as plans
+from vgpumgr.core.slot.request import AttachRequest, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Placement
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu, Vgpu
+    from vgpumgr.core.model.functions import Vgpu
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import FindingKind, HostView
     from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid

@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.evidence import ownership
+from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import ownership
-from vgpumgr.core.plan import scheduler as scheduler_plan
-from vgpumgr.core.plan import step as steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import SchedulerWish
+    from vgpumgr.core.gpu.instance_plan import InstancePlan
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.instance_plan import InstancePlan
-    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.slot.plan import Plan
     from vgpumgr.names import HostName, PciAddress, Slot, VmName
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.plan import cached
+from vgpumgr.core.gpu import cached
 from vgpumgr.core.reconcile.tasks import FreeInstances
 
 if TYPE_CHECKING:

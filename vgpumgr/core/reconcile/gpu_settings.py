@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core.gpu import gpu_choice, layout, mode_plan, modes
+from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import gpu_choice, layout, mode_plan, modes
-from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import RECONCILE

@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command
+from vgpumgr.core.evidence import ownership
 from vgpumgr.core.model.claims import LEAVING
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import detach, ownership, simulate
-from vgpumgr.core.plan import plan as plans
-from vgpumgr.core.plan import step as plan_steps
 from vgpumgr.core.reconcile import task_plan, tasks, undeclared
 from vgpumgr.core.reconcile.planned import PlannedTasks
 from vgpumgr.core.reconcile.queue import Queue
 from vgpumgr.core.reconcile.tasks import OfGpu, PruneSlot
 from vgpumgr.core.report import findings
+from vgpumgr.core.slot import detach
+from vgpumgr.core.slot import plan as plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.plan.instance_plan import InstancePlan
-from vgpumgr.core.plan.mode_plan import ModePlan
-from vgpumgr.core.plan.scheduler import GpuPlan
+from vgpumgr.core.gpu.instance_plan import InstancePlan
+from vgpumgr.core.gpu.mode_plan import ModePlan
+from vgpumgr.core.gpu.scheduler import GpuPlan
 from vgpumgr.core.reconcile.tasks import RECONCILE, FreeInstances, OfGpu
 
 if TYPE_CHECKING:
-    from vgpumgr.core.plan import step as plan_steps
-    from vgpumgr.core.plan.cordon_plan import CordonPlan
-    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core import step as plan_steps
+    from vgpumgr.core.gpu.cordon_plan import CordonPlan
     from vgpumgr.core.reconcile.adopt import AdoptPlan
     from vgpumgr.core.reconcile.drift import Drift
     from vgpumgr.core.reconcile.tasks import Task
+    from vgpumgr.core.slot.plan import Plan
 
 # A task refused with one of these may succeed after another task: one that frees the room, or the device's other definition.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)

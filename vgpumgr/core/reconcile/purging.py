@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe
+from vgpumgr.core.gpu import modes
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
-from vgpumgr.core.plan import modes
 from vgpumgr.core.reconcile import give_back, tasks
 from vgpumgr.core.report import listing
 

@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core import simulate
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.view import Finding, GoneVm
-from vgpumgr.core.plan import attach, detach, gpu_choice, simulate, targets
-from vgpumgr.core.plan import plan as plans
-from vgpumgr.core.plan.request import AttachRequest, request_of
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.reconcile.tasks import Replace
+from vgpumgr.core.slot import attach, detach, targets
+from vgpumgr.core.slot import plan as plans
+from vgpumgr.core.slot.request import AttachRequest, request_of
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.tasks import AttachSlot, Author, DetachSlot, MoveSlot
+    from vgpumgr.core.slot.plan import Plan
     from vgpumgr.names import Slot
 
 

@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr import errors, names
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.evidence import ownership
+from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import attach, detach, gpu_choice, health, ownership, targets
-from vgpumgr.core.plan import plan as plans
-from vgpumgr.core.plan.request import AttachRequest, request_of
+from vgpumgr.core.placing import health
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile import tasks, waiting
 from vgpumgr.core.reconcile.planned import PlannedTask
+from vgpumgr.core.slot import attach, detach, targets
+from vgpumgr.core.slot import plan as plans
+from vgpumgr.core.slot.request import AttachRequest, request_of
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.reconcile.tasks import EnsureSlot, FinishDetach, PruneSlot
+    from vgpumgr.core.slot.plan import Plan
 
 _LATELY_DAYS: Final = 7
 

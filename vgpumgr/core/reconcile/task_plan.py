@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.plan import cached, cordon_plan
+from vgpumgr.core.gpu import cached, cordon_plan
 from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import (

@@ -15,9 +15,10 @@ from vgpumgr import names
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.scheduler import describe_wish
+from vgpumgr.core.evidence import ownership
+from vgpumgr.core.gpu import modes
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
-from vgpumgr.core.plan import modes, ownership
 from vgpumgr.core.reconcile import drift as drifts
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.plan import plan as plans
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.reconcile.host_plan import HostPlan
 from vgpumgr.core.reconcile.tasks import AttachSlot
+from vgpumgr.core.slot import plan as plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import scheduler
+from vgpumgr.core.gpu import modes
+from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import instances, modes
-from vgpumgr.core.plan import scheduler as scheduler_plan
+from vgpumgr.core.placing import instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

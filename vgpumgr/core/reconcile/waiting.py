@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core.gpu import mode_plan, modes
+from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
-from vgpumgr.core.plan import mode_plan, modes, simulate
-from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.names import GpuUuid
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import AnyPlan
+    from vgpumgr.core.slot.plan import AnyPlan
 
 
 def instead(

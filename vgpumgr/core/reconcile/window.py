@@ -6,18 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import names
-from vgpumgr.core.plan import gpu_choice, restart
+from vgpumgr.core.evidence import restart
+from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.reconcile.tasks import OfGpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vgpumgr.core.evidence.restart import Change, Waiting
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.restart import Change, Waiting
     from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.evidence import sharing
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import how_many, instances, resolve, sharing
-from vgpumgr.core.plan.no_place import Cause
+from vgpumgr.core.placing import instances, resolve
+from vgpumgr.core.placing.no_place import Cause
+from vgpumgr.core.slot import how_many
 from vgpumgr.errors import NoCapacity, UnknownProfile
 from vgpumgr.names import nearest
 
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.evidence.sharing import Barred
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.how_many import Granted
-    from vgpumgr.core.plan.sharing import Barred
+    from vgpumgr.core.slot.how_many import Granted
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName, PciAddress
 

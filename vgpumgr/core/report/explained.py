@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.core.driver import profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.mechanisms import MECHANISMS
+from vgpumgr.core.evidence import sharing
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
-from vgpumgr.core.plan import instances, placement, resolve, room, sharing
+from vgpumgr.core.placing import instances, placement, resolve, room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.mechanisms import Key, Mechanism
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy
+    from vgpumgr.core.evidence.sharing import Barred
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.sharing import Barred
     from vgpumgr.names import HostName, PciAddress
 
 _SHARED_MIG: Final = "mig-time-sliced"

@@ -7,29 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.evidence import blocked_write, cordons, fabric, lost, ownership, restart, sharing
+from vgpumgr.core.gpu import modes
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.model.view import SERVED, Finding, FindingKind
-from vgpumgr.core.plan import (
-    attach,
-    blocked_write,
-    cordons,
-    detach,
-    fabric,
-    health,
-    lost,
-    modes,
-    ownership,
-    places,
-    plan,
-    restart,
-    sharing,
-    takes,
-)
-from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.placing import health, places, takes
+from vgpumgr.core.slot import attach, detach, plan
 from vgpumgr.errors import Unexpected, VgpumgrError
 
 if TYPE_CHECKING:
@@ -40,7 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.step import Step
     from vgpumgr.names import Slot
 
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import mig
+from vgpumgr.core.evidence import sharing
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.snapshot import MIG
-from vgpumgr.core.plan import fits, instances, sharing
-from vgpumgr.core.plan.room import room_of
+from vgpumgr.core.placing import fits, instances
+from vgpumgr.core.placing.room import room_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from vgpumgr.core.driver.mig import InstanceProfile
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Vgpu
+    from vgpumgr.core.model.functions import Vgpu
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 

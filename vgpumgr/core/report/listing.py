@@ -6,19 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import names
+from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver.profiles import ByProfile
+from vgpumgr.core.evidence import ownership, restart
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import FOREIGN, MADE, OURS, Whose
-from vgpumgr.core.plan import ownership, resolve, restart
-from vgpumgr.core.plan import step as plan_steps
+from vgpumgr.core.placing import resolve
 from vgpumgr.core.report import findings
 from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Binding, Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import FrameworkName, Gpu, Vgpu
+    from vgpumgr.core.model.functions import Vgpu
+    from vgpumgr.core.model.snapshot import FrameworkName, Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, Slot, VmUuid

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.core.driver import modprobe, scheduler
+from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.plan import scheduler as scheduler_plan
 from vgpumgr.errors import VgpumgrError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerWish
+    from vgpumgr.core.gpu.scheduler import Difference, Observed, Persistent
     from vgpumgr.core.inventory import OfGpus
     from vgpumgr.core.model.snapshot import Gpu, Mode
-    from vgpumgr.core.plan.scheduler import Difference, Observed, Persistent
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
 State = Literal["ok", "drift", "pending_reboot", "unverified", "undeclared"]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.core.driver import known_types, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS, FgpuMemory
 from vgpumgr.core.model.snapshot import Gpu, VgpuType
-from vgpumgr.core.plan import resolve
-from vgpumgr.core.plan.no_place import Refusal
+from vgpumgr.core.placing import resolve
+from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.errors import UnknownProfile
 from vgpumgr.names import PciAddress
 

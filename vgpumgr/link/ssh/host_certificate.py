@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from vgpumgr.link.ssh import certificate as certificates
-from vgpumgr.link.ssh import host_key
+from vgpumgr.link.ssh.key_refusals import known_lines, nor, refused
 from vgpumgr.link.ssh.known_hosts import compute_fingerprint, render_name
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -
     found = _read(endpoint, certificate)
     for what, hint, details in _reasons(endpoint, known, found, key):
         text = f"the host's certificate {_short(found.key_id)!r} {what}"
-        raise host_key.refused(endpoint, text, hint=hint, details=details)
+        raise refused(endpoint, text, hint=hint, details=details)
 
 
 def _reasons(
@@ -49,10 +49,10 @@ def _reasons(
     if all(one.blob != found.authority for one in known.authorities):
         line = f"@cert-authority {render_name(name, endpoint.port)} KEY"
         hint = f"compare it with the CA that you expect (ssh-keygen -lf CA.pub); if it is yours, add its key to known_hosts: {line}"
-        details = host_key.known_lines(known.authorities)
+        details = known_lines(known.authorities)
         reasons.append(
             (
-                f"is signed by {fingerprint}, which {endpoint.known_hosts} does not trust for it{host_key.nor(endpoint, 'does')}",
+                f"is signed by {fingerprint}, which {endpoint.known_hosts} does not trust for it{nor(endpoint, 'does')}",
                 hint,
                 details,
             )
@@ -84,7 +84,7 @@ def _read(endpoint: Endpoint, certificate: bytes) -> Certificate:
         return certificates.parse(certificate)
     except certificates.Malformed as error:
         text = f"the host's certificate cannot be read: {error}"
-        raise host_key.refused(endpoint, text, hint="see HostCertificate in its sshd_config") from error
+        raise refused(endpoint, text, hint="see HostCertificate in its sshd_config") from error
 
 
 def _short(text: str) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import shlex
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from vgpumgr import files
 from vgpumgr.errors import HostKeyRefused, KeyScan, SshConfigRefused
+from vgpumgr.link.ssh.key_refusals import known_lines, nor, refused
 from vgpumgr.link.ssh.known_hosts import KnownHosts, compute_fingerprint, render_name
 
 if TYPE_CHECKING:
@@ -156,21 +156,6 @@ _PARSING = threading.Lock()  # hundreds of hosts ask at once, and lru_cache lets
 def _parse_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> KnownHosts:
     """The index, built once per state of the file: ten thousand hosts share it."""
     return KnownHosts(files.read_bytes(path).decode(errors="replace"), path)
-
-
-def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, ...] = ()) -> HostKeyRefused:
-    """Every refusal of a host's key or certificate."""
-    return HostKeyRefused(endpoint.host, "kex", message, hint=hint, details=details)
-
-
-def known_lines(keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
-    """Where these keys stand."""
-    return tuple(f"{one.where} has {one.type} {one.fingerprint}" for one in keys)
-
-
-def nor(endpoint: Endpoint, verb: str) -> str:
-    """What is not so of the user's file is not so of the site's either, if there is one."""
-    return f", nor {verb} {endpoint.site_known_hosts}" if Path(endpoint.site_known_hosts).is_file() else ""
 
 
 def _files(keys: tuple[KnownKey, ...]) -> str:

@@ -12,13 +12,25 @@ from vgpumgr.link.ssh.wire import LINE, PEEK_BYTES, Peeked, instead_of_version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.link.ssh.client import SshConnection
+    from vgpumgr.link.ssh.wire import Wire
 
 _CLOSE_S = 1.0
 _PULSE_S = 1.0
 # RFC 4254 5.1
 _OPEN_FAILURE = 92
 _PROHIBITED = 1
+
+
+class Carrier(Protocol):
+    """The connection to the jump host, as far as the way beyond it has to know."""
+
+    pulse: Pulse
+    wire: Wire
+
+    @property
+    def alive(self) -> bool: ...
+    @property
+    def is_far(self) -> bool: ...
 
 
 class Channel(Protocol):
@@ -35,7 +47,7 @@ class Tunnel:
     """A Wire. `ended` is called once, when it is closed: the jump host's connection is then needed no more."""
 
     def __init__(
-        self, channel: Channel, carrier: SshConnection, name: str, *, timeout_s: float, ended: Callable[[], None]
+        self, channel: Channel, carrier: Carrier, name: str, *, timeout_s: float, ended: Callable[[], None]
     ) -> None:
         self._channel = channel
         self._carrier = carrier

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver.mig import InstanceProfile
-from vgpumgr.core.model.mig import Instance, InstanceEntry, Mig, MigPlace, OurInstance
+from vgpumgr.core.model.mig import Instance, Mig, MigPlace, OurInstance
+from vgpumgr.core.model.vgpu import InstanceEntry
 from vgpumgr.names import GpuUuid, PciAddress
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
 from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerState
+from vgpumgr.core.model.functions import Parent, Vgpu
 from vgpumgr.core.model.snapshot import (
     Active,
     BlockedWrite,
@@ -17,11 +18,9 @@ from vgpumgr.core.model.snapshot import (
     Gpu,
     Handle,
     HostSnapshot,
-    Parent,
     Places,
     Qemu,
     Unknown,
-    Vgpu,
     VgpuType,
     located,
 )

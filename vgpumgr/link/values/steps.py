@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
-from vgpumgr.core.plan import step as steps
+from vgpumgr.core import step as steps
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.mig import MigPlace

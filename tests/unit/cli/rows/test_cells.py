@@ -19,7 +19,7 @@ from vgpumgr.core.report import modes
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
-    from vgpumgr.cli.rows.column import Read
+    from vgpumgr.cli.rows.cells import Read
 
 
 @pytest.mark.parametrize(

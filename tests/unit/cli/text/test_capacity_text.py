@@ -10,9 +10,9 @@ import pytest
 from vgpumgr.cli.text import capacity_text
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
-from vgpumgr.core.plan.how_many import Granted
 from vgpumgr.core.report import capacity
 from vgpumgr.core.report.capacity import BoardRow, GpuRow, Left, Overview, Question
+from vgpumgr.core.slot.how_many import Granted
 from vgpumgr.names import HostName, PciAddress
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.cli.text.unread_text import unread
 from vgpumgr.controller.requests import RequestsResult, SlotRequest, SlotResult
 from vgpumgr.controller.results import FleetPlan
+from vgpumgr.core import simulate
 from vgpumgr.core.model.snapshot import Unknown
-from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.errors import Outcome
 from vgpumgr.names import HostName, parse_pci_address

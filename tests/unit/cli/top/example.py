@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tests.unit.metrics import made_up
 from vgpumgr.cli.top import frames, history
+from vgpumgr.cli.top.setting import Setting
 from vgpumgr.cli.top.view_state import View
 from vgpumgr.core.usage.readings import Holder
 from vgpumgr.names import PciAddress, VmUuid
@@ -99,7 +100,7 @@ def seen() -> tuple[history.History, tuple[Round, ...]]:
 
 def shown(view: View, width: int, height: int) -> frames.Frame:
     past, now = seen()
-    setting = frames.Setting(width=width, height=height, ascii_only=False, hosts=3, every_s=_EVERY_S)
+    setting = Setting(width=width, height=height, ascii_only=False, hosts=3, every_s=_EVERY_S)
     return frames.frame(now, view, past, setting)
 
 

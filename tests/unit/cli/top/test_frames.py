@@ -21,6 +21,7 @@ from vgpumgr.cli.text.wrapping import cell_width
 from vgpumgr.cli.top import cells as cell_texts
 from vgpumgr.cli.top import frames, history, keyboard, plot, table, view_state
 from vgpumgr.cli.top.history import key_of
+from vgpumgr.cli.top.setting import Setting
 from vgpumgr.cli.top.table import SORTS
 from vgpumgr.cli.top.view_state import View
 from vgpumgr.controller.usage import Past
@@ -43,9 +44,9 @@ _KEYS = st.sampled_from(
 GOLDEN = Path(__file__).parent / "frames"
 
 
-def setting(width: int = 200, height: int = 24, *, ascii_only: bool = False) -> frames.Setting:
+def setting(width: int = 200, height: int = 24, *, ascii_only: bool = False) -> Setting:
     manual = tuple(f"line {number} of the help" for number in range(50))
-    return frames.Setting(width=width, height=height, ascii_only=ascii_only, hosts=3, every_s=2.0, manual=manual)
+    return Setting(width=width, height=height, ascii_only=ascii_only, hosts=3, every_s=2.0, manual=manual)
 
 
 def frame(rounds: tuple[Round, ...], view: View, height: int, width: int = 200) -> frames.Frame:

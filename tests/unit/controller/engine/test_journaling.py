@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from vgpumgr.core.plan import step as steps
+    from vgpumgr.core import step as steps
 
 
 ENTRY = Intent(verb="attach", why="requested --profile 4Q", host="kvm01", vm="vm01")

@@ -17,8 +17,8 @@ from vgpumgr.controller.attach import AttachOptions, attach
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.results import Consent
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
-from vgpumgr.core.plan.kept import KeptPlan
-from vgpumgr.core.plan.step import record
+from vgpumgr.core.slot.kept import KeptPlan
+from vgpumgr.core.step import record
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.only_one import only_one
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.model.pool import Pool
     from vgpumgr.controller.results import ChangeResult, FleetPlan, FleetResult
-    from vgpumgr.core.plan.plan import Plan
+    from vgpumgr.core.slot.plan import Plan
 
 HOST, VM = "kvm01", "1vm01"
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tests.model.pool import Pool
     from vgpumgr.core.model.view import Finding
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.report.listing import VgpuRow
+    from vgpumgr.core.slot.plan import Plan
 
 HOST, VM = "kvm01", "1vm01"
 BY = "anna@ctl1"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.model.fleet import Outcome
     from tests.model.pool import Pool
-    from vgpumgr.core.plan.step import Step
+    from vgpumgr.core.step import Step
 
     Command = Callable[..., Outcome]
 

@@ -9,8 +9,8 @@ from tests.unit.core import builders
 from vgpumgr import errors
 from vgpumgr.controller.engine import apply as apply_module
 from vgpumgr.controller.engine.apply import apply
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver import scheduler
-from vgpumgr.core.plan import step as steps
 from vgpumgr.link.host import StepResult
 from vgpumgr.names import PciAddress
 from vgpumgr.timing import Timing
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.model.vgpu import VgpuSpec
-    from vgpumgr.core.plan.plan import AnyPlan
+    from vgpumgr.core.slot.plan import AnyPlan
 
 HOST, PCI = builders.HOST, PciAddress("0000:41:00.0")
 SETTING = scheduler.Setting(policy="best-effort")

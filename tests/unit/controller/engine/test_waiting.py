@@ -14,7 +14,7 @@ from vgpumgr.controller.engine.unplugging import wait_until_gone
 from vgpumgr.controller.engine.waiting import wait_for_end
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.vgpu import Mdev
-from vgpumgr.core.plan.step import UnplugHostdev
+from vgpumgr.core.step import UnplugHostdev
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, VmName
 from vgpumgr.timing import Timing
 

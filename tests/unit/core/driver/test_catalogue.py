@@ -14,7 +14,7 @@ from vgpumgr.core.driver import catalogue, mechanisms, profiles
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
 from vgpumgr.core.driver.known_types import KnownType, board_of, known_types
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
-from vgpumgr.core.plan import fits
+from vgpumgr.core.placing import fits
 from vgpumgr.errors import UnknownProfile
 from vgpumgr.link.values import snapshot_facts
 

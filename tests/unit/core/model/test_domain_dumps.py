@@ -20,7 +20,7 @@ from vgpumgr.core.model.claims import Claim, ClaimDocument
 from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.vgpu import Mdev, Vf
-from vgpumgr.core.plan import detach
+from vgpumgr.core.slot import detach
 from vgpumgr.errors import TemplateError
 from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName
 

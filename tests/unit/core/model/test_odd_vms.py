@@ -11,11 +11,11 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.model.test_domain_dumps import documents_of
 from vgpumgr import errors
+from vgpumgr.core import simulate
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
 from vgpumgr.core.model.domain_xml import read_domain, read_saved_states
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
-from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import VmName

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
-from vgpumgr.core.plan import simulate
+from vgpumgr.core import simulate
 from vgpumgr.core.reconcile import host_plan, tasks
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.core import builders
-from tests.unit.core.plan.test_ownership import EVERY_FRAMEWORK, cloned, unnamed
+from tests.unit.core.evidence.test_ownership import EVERY_FRAMEWORK, cloned, unnamed
 from vgpumgr import errors, names
+from vgpumgr.core import simulate
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import adopt as adopt_plan
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import Slot

@@ -11,8 +11,8 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.reconcile import host_plans
 from vgpumgr import errors, names
-from vgpumgr.core.plan import simulate
-from vgpumgr.core.plan import step as steps
+from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
 from vgpumgr.core.reconcile import destroy_guard, host_plan, tasks
 from vgpumgr.core.reconcile.host_plan import HostPlan
 from vgpumgr.core.reconcile.planned import PlannedTask

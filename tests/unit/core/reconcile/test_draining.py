@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
-from tests.unit.core.plan.test_mig_mode import divided
+from tests.unit.core.gpu.test_mig_mode import divided
 from tests.unit.core.reconcile.host_plans import RUN, after
 from tests.unit.core.reconcile.test_gpu_settings import FIXED, PCI, mixed
 from vgpumgr.core.driver import modprobe

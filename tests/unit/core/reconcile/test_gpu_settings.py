@@ -9,12 +9,13 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.reconcile.host_plans import RUN, after, plan, unit, verbs, words
 from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver.scheduler import SchedulerWish
+from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.inventory import Location
 from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE
-from vgpumgr.core.plan import mode_plan, simulate, size_mode
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.names import PciAddress
 

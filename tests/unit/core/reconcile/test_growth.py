@@ -13,8 +13,8 @@ import pytest
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.reconcile import host_plans
+from vgpumgr.core import simulate
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import host_plan
 
 if TYPE_CHECKING:

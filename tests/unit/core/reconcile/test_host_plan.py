@@ -11,9 +11,9 @@ from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.reconcile.host_plans import NEXT_RUN, RUN, after, by_hand, kinds, plan, unit, verbs, words
 from vgpumgr import errors
+from vgpumgr.core import simulate
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
-from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import destroy_guard, task_plan, tasks
 from vgpumgr.names import VmName
 

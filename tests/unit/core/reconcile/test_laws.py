@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.law import LAW
-from tests.unit.core.plan.test_laws import PROFILE, SLOT, VM, check_capacity, kills, start, story
 from tests.unit.core.reconcile import host_plans
+from tests.unit.core.slot.test_laws import PROFILE, SLOT, VM, check_capacity, kills, start, story
 from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.driver.scheduler import SchedulerWish
-from vgpumgr.core.plan import simulate
-from vgpumgr.core.plan import step as steps
-from vgpumgr.core.plan.plan import Plan
 from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.slot.plan import Plan
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import AnyPlan
     from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.core.slot.plan import AnyPlan
 
 
 @st.composite

@@ -10,10 +10,10 @@ import pytest
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors, names
+from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
-from vgpumgr.core.plan import simulate
-from vgpumgr.core.plan import step as steps
 from vgpumgr.core.reconcile import host_plan, tasks
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.law import LAW
-from tests.unit.core.plan.test_laws import PROFILE, SLOT, VM, check_capacity, story
+from tests.unit.core.slot.test_laws import PROFILE, SLOT, VM, check_capacity, story
 from vgpumgr import errors, names
+from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import SPREAD
-from vgpumgr.core.plan import simulate
 from vgpumgr.core.reconcile import host_plan, tasks, together
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors, resources
+from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking, catalogue
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF
-from vgpumgr.core.plan import simulate
 from vgpumgr.core.report import capacity
 from vgpumgr.names import HostName
 

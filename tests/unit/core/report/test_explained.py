@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 from tests.unit.core import builders
 from tests.unit.core.law import LAW
 from vgpumgr import errors
+from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking, scheduler
+from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.model.snapshot import MDEV_VF
-from vgpumgr.core.plan import attach, mode_plan, simulate, size_mode
 from vgpumgr.core.report import explained
+from vgpumgr.core.slot import attach
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.plan.plan import Plan
     from vgpumgr.core.report.explained import Compared, HostAnswer
+    from vgpumgr.core.slot.plan import Plan
 
 FIRST, SECOND, THIRD = "0000:41:00.0", "0000:81:00.0", "0000:c1:00.0"
 

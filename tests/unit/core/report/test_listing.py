@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core import builders
+from tests.unit.core.gpu.test_mig_mode import time_sliced
 from tests.unit.core.law import LAW
-from tests.unit.core.plan.test_instances import BLIND, a100, blinded, given_to
-from tests.unit.core.plan.test_mig_mode import time_sliced
+from tests.unit.core.placing.test_instances import BLIND, a100, blinded, given_to
 from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core.gpu import cached
 from vgpumgr.core.inventory import GpuDeclaration
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.model import claims
@@ -32,8 +34,9 @@ from vgpumgr.core.model.snapshot import (
 )
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.model.view import why_unknown
-from vgpumgr.core.plan import attach, cached, detach, fits, plan, room, simulate
+from vgpumgr.core.placing import fits, room
 from vgpumgr.core.report import findings, instances, listing, modes
+from vgpumgr.core.slot import attach, detach, plan
 from vgpumgr.names import DEFAULT_SLOT, MdevUuid, PciAddress, Slot, VmName
 
 if TYPE_CHECKING:

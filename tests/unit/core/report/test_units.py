@@ -9,11 +9,12 @@ import pytest
 
 from tests.unit.core import builders, declarations
 from vgpumgr import resources
+from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking, catalogue
 from vgpumgr.core.driver.asking import FgpuMemory
 from vgpumgr.core.model.snapshot import MDEV_VF
-from vgpumgr.core.plan import attach, simulate
 from vgpumgr.core.report import units
+from vgpumgr.core.slot import attach
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.core import builders
 from vgpumgr.core.driver.mig import InstanceProfile
-from vgpumgr.core.model.mig import Instance, InstanceEntry, Mig, MigPlace, OurInstance
-from vgpumgr.core.model.vgpu import MADE
+from vgpumgr.core.model.mig import Instance, Mig, MigPlace, OurInstance
+from vgpumgr.core.model.vgpu import MADE, InstanceEntry
 from vgpumgr.host import protocol
 from vgpumgr.link.program import wire
 from vgpumgr.link.values import snapshot_facts

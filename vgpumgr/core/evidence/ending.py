@@ -1,0 +1,47 @@
+"""Findings about VMs that are off but whose QEMU has not exited; the host program waits for it (host/steps/guard.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.view import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.view import HostView
+
+
+def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding, ...]:
+    """One for each vGPU that steps remove and that something which ends by itself may still hold."""
+    found: list[Finding] = []
+    for step in steps:
+        if not isinstance(step, plan_steps.DestroyVgpu | plan_steps.EvacuateVgpu):
+            continue
+        lines = _lines(view, step.vgpu)
+        if lines:
+            text = (
+                f"{step.vgpu.vm_name} slot {step.vgpu.slot}: its vGPU will be removed once this has ended by itself: "
+                f"{'; '.join(lines)}"
+            )
+            found.append(
+                Finding(kind="ending", host=view.snapshot.host, vm=step.vgpu.vm_name, slot=step.vgpu.slot, text=text)
+            )
+    return tuple(found)
+
+
+def _lines(view: HostView, spec: VgpuSpec) -> list[str]:
+    vgpu = view.snapshot.vgpu_of(spec)
+    if vgpu is None:
+        return []
+    ending = [
+        f"the QEMU of {spec.vm_name} has not ended (pid {qemu.pid}, state {qemu.state})"
+        if qemu.vm_uuid == spec.vm or qemu.vm_name == spec.vm_name
+        else f"a QEMU that may have had it has not ended (pid {qemu.pid}, state {qemu.state})"
+        for qemu in view.snapshot.qemus or ()
+        if qemu.ending
+    ]
+    return [*views.users(view, spec.device, vgpu).passing, *ending]

@@ -1,0 +1,289 @@
+"""vGPUs that are ours although the ledger has no entry for them: claim, hardware and definition agree.
+
+A ledger can be lost (a disk failure, a restore, a manual deletion). A claim that was bound on this machine still says which
+vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again (EnterVgpu),
+and nothing is created twice. If they disagree, that is reported and left to the user; so is a virtual function without an mdev,
+which anybody's tool may have given its type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
+
+from vgpumgr import names
+from vgpumgr.core.commands import command
+from vgpumgr.core.evidence import sharing
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.snapshot import NO_TYPE, VENDOR_VFIO, Freed
+from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
+from vgpumgr.core.model.view import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.functions import Vgpu
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import Slot, VmUuid
+
+LEDGER = "/var/lib/vgpumgr/ledger.json"
+
+GONE: Final = "gone"  # nothing is there, or what is there is not ours
+HIDDEN: Final = "hidden"  # its GPU may be one whose UUID cannot be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unentered:
+    """The hardware of a claim that has no ledger entry; `spec` names it by its current addresses.
+
+    `doubts`: what does not agree among claim, hardware and definition, in words. Without any it is proved.
+    """
+
+    vgpu: Vgpu
+    spec: VgpuSpec
+    doubts: tuple[str, ...]
+
+
+Standing = Unentered | Literal["gone", "hidden"]
+"""The evidence for a claim that has no ledger entry."""
+
+
+def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
+    """The evidence for a claim; None if there is nothing to prove: it has its entry, or belongs to another VM or host."""
+    if not _is_unentered(view, domain, claim):
+        return None
+    binding = claim.binding
+    if view.snapshot.may_be_hidden(binding):
+        return HIDDEN
+    found = _hardware(view, claim)
+    if found is None or view.snapshot.entry_of(*found) is not None:
+        return GONE
+    gpu, vgpu = found
+    if gpu.uuid is None:
+        return HIDDEN
+    # Use its current address: after cards were moved, the one in its claim is another function's.
+    others = sharing.namers(view, vgpu.device, but=domain.uuid)
+    named = any(device.source == vgpu.device for device in domain.inactive)
+    if isinstance(binding.device, Vf) and not named and (others or claim.state != claims.BOUND):
+        # A VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's.
+        return GONE
+    doubts = [*_doubts(domain, claim, gpu, vgpu)]
+    if isinstance(binding.device, Vf):
+        # Claim, definition and type are in the hand of whoever may edit the VM; an mdev's UUID is in nobody's but ours.
+        doubts.append("a virtual function does not say whose it is")
+    if not named:
+        doubts.append(f"the definition of {domain.name} does not name it")
+    if others:
+        doubts.append(f"it is also in {sharing.in_words(others)}")
+    spec = spec_of(
+        domain,
+        claim.slot,
+        gpu,
+        vgpu,
+        generation=claim.generation,
+        type_id=gpu.id_today(binding.type_id, binding.type_name),
+        type_name=binding.type_name,
+    )
+    return Unentered(vgpu=vgpu, spec=spec, doubts=tuple(doubts))
+
+
+def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]:
+    """What does not agree between a claim and its hardware."""
+    binding = claim.binding
+    moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
+    if claim.state != claims.BOUND:
+        yield f"its claim is {claim.state}, not bound"
+    if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
+        yield f"it is on {vgpu.parent}, but its claim says {binding.parent}"
+    if not vgpu.is_of(binding):
+        yield f"it is {vgpu.type_name or 'of a type that cannot be read'}, but its claim says {binding.type_name}"
+    if not _is_computed(domain, claim):
+        yield "its UUID is not the one that vgpumgr computes for that slot"
+
+
+def _is_computed(domain: Domain, claim: Claim) -> bool:
+    """Whether an mdev's UUID is the one of that VM's slot; on a virtual function there is none to compare."""
+    device = claim.binding.device
+    mine = names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation)
+    return not isinstance(device, Mdev) or device == Mdev(mine)
+
+
+def spec_of(
+    domain: Domain, slot: Slot, gpu: Gpu, vgpu: Vgpu, *, generation: int, type_id: int, type_name: str
+) -> VgpuSpec:
+    """An existing vGPU as the slot's. The GPU's UUID is known."""
+    assert gpu.uuid is not None
+    return VgpuSpec(
+        vm=domain.uuid,
+        vm_name=domain.name,
+        slot=slot,
+        generation=generation,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=vgpu.vf_index,
+        parent=vgpu.parent,
+        uuid=vgpu.uuid,
+        type_id=type_id,
+        type_name=type_name,
+        placement_id=gpu.placement_of(vgpu),
+        mig=gpu.mig_place_of(vgpu),
+    )
+
+
+def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:
+    if view.snapshot.ledger is None or domain.problem or domain.claim_problem or domain.copied:
+        return False
+    return claim.binding.host == view.snapshot.machine and not any(
+        entry.vgpu.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)
+    )
+
+
+def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
+    """The mdev with the claim's UUID, wherever it is; a VF's vGPU if it has the claim's type."""
+    binding = claim.binding
+    if isinstance(binding.device, Mdev):
+        return view.snapshot.find(binding.device)
+    gpu, vgpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid), view.snapshot.vgpu_of(binding)
+    if gpu is None or vgpu is None or not vgpu.is_of(binding):
+        return None
+    return gpu, vgpu
+
+
+def cannot_come_back(facts: HostSnapshot, ours: VgpuSpec) -> bool:
+    """Whether the driver or the kernel was changed so that a vGPU of ours, which is not there, cannot be made as it was.
+
+    The kernel makes another kind of vGPU (with an mdev's UUID, or without), or its GPU is another board to the driver.
+    """
+    gpu = facts.gpu_by_uuid(ours.gpu_uuid)
+    if gpu is None or gpu.framework is None or facts.vgpu_of(ours) is not None:
+        return False
+    return isinstance(ours.device, Vf) != (gpu.framework == VENDOR_VFIO) or ours.type_id == NO_TYPE
+
+
+def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
+    """The PCI address of an entry's mdev, if it is not at the entry's place."""
+    device = ours.device
+    found = snapshot.find(device) if isinstance(device, Mdev) else None
+    if found is None or (found[0].uuid, found[1].vf_index) == (ours.gpu_uuid, ours.vf_index):
+        return None
+    return found[1].parent
+
+
+def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the definition is older than the ledger (a snapshot, a restore): that vGPU is no longer wanted.
+
+    If a claim's hardware is gone and no entry names it, it is reverted only if the ledger says that its vGPU was freed.
+    Otherwise the ledger, or its entry, was lost and the host has booted since: the vGPU is still wanted.
+    """
+    if is_behind(view, domain, claim):
+        return True
+    found = standing(view, domain, claim) if claim.state == claims.BOUND else None
+    if found != GONE:
+        return False
+    freed = Freed(vm_uuid=domain.uuid, slot=claim.slot, generation=claim.generation)
+    return freed in view.snapshot.freed
+
+
+def is_behind(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the ledger has a later vGPU of the claim's slot: the claim is from an older definition."""
+    return any(entry.vgpu.generation > claim.generation for entry in view.entries(domain.uuid, claim.slot))
+
+
+def has_nothing(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether a bound claim has neither hardware nor an entry in the ledger, although nothing says that it was freed."""
+    bound = claim.state == claims.BOUND and standing(view, domain, claim) == GONE
+    return bound and not is_reverted(view, domain, claim)
+
+
+def lacks_entry(view: HostView, domain: Domain, claim: Claim) -> bool:
+    """Whether the ledger is there and knows nothing of a claim without hardware: it was written by hand, or restored.
+
+    Whoever may edit the VM can write such a claim. It is a request, and nothing is made for it until somebody asks for it here.
+    Without the ledger the claims are all that says what was there.
+    """
+    return view.snapshot.ledger_file and has_nothing(view, domain, claim)
+
+
+def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:
+    """Whether the hardware at an entry's place is not what the entry made: no vGPU survives a boot of its host.
+
+    Something else created it since: mdevctl with our UUID, or somebody who set the same type on the VF by hand.
+    """
+    return bool(snapshot.boot) and entry.boot != snapshot.boot and snapshot.vgpu_of(entry.vgpu) is not None
+
+
+def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
+    """The first generation of a slot above all that claim and ledger name, whose UUID is unused on the host."""
+    claim = domain.claim(slot)
+    used = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)] + ([claim.generation] if claim else [])
+    generation = max(used, default=0) + 1
+    while _is_taken(view, domain.uuid, Mdev(names.compute_mdev_uuid(domain.uuid, slot, generation))):
+        generation += 1
+    return generation
+
+
+def _is_taken(view: HostView, vm: VmUuid, mdev: Mdev) -> bool:
+    entered = any(row.vgpu.vm != vm for row in view.snapshot.entries.of_device(mdev))
+    return entered or view.snapshot.find(mdev) is not None
+
+
+def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
+    """The entry that the ledger will have once the vGPU is entered."""
+    return LedgerEntry(vgpu=spec, boot=view.snapshot.boot, state=MADE)
+
+
+def all_standings(view: HostView) -> list[tuple[Domain, Claim, Standing]]:
+    """Every claim of the host that has no ledger entry."""
+    found = [
+        (domain, claim, stands)
+        for domain in view.domains
+        for claim in (domain.claims.claims if domain.claims else ())
+        if (stands := standing(view, domain, claim)) is not None
+    ]
+    return sorted(found, key=lambda row: row[0].name)
+
+
+def proved(view: HostView) -> tuple[VgpuSpec, ...]:
+    """Every vGPU that can be entered again."""
+    return tuple(found.spec for _, _, found in all_standings(view) if is_proved(found))
+
+
+def is_proved(found: Standing) -> TypeGuard[Unentered]:
+    """Whether claim, hardware and definition agree."""
+    return isinstance(found, Unentered) and not found.doubts
+
+
+def missing_ledger(view: HostView) -> tuple[Finding, ...]:
+    """The finding for a host without a ledger that bound claims name: one for all, with what can be entered again."""
+    if view.snapshot.ledger_file:
+        return ()
+    found = [row for row in all_standings(view) if row[1].state == claims.BOUND]
+    if not found:
+        return ()
+    host = view.snapshot.host
+    again = [f"{domain.name} {claim.slot}" for domain, claim, one in found if is_proved(one)]
+    rest = [f"{domain.name} {claim.slot}" for domain, claim, one in found if not is_proved(one)]
+    count = "a bound claim names" if len(found) == 1 else f"{len(found)} bound claims name"
+    text = f"{host}: its ledger, {LEDGER}, is missing, but {count} this host"
+    if again:
+        text += f"; `{command('adopt', host)}` or the next reconcile will re-enter: {', '.join(again)}"
+    if rest:
+        text += f"; not proved: {', '.join(rest)}"
+    return (Finding(kind="ledger-missing", host=host, text=text),)
+
+
+def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> str:
+    """What the user can do about hardware that is not proved to be the claim's."""
+    host = view.snapshot.host
+    others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
+    if others and not _is_computed(domain, claim):  # the claim that names another's is the one to go, whoever wrote it
+        return f"`{command('detach', domain.name, slot=claim.slot, on=host)}` removes the claim and keeps the vGPU"
+    if others:
+        return sharing.ways_out(host, others)
+    if any(device.source == found.vgpu.device for device in domain.inactive):
+        return f"`{command('adopt', host, options=(str(found.spec.device),))}` adopts it as it is"
+    out = command("detach", domain.name, slot=claim.slot, on=host)
+    return f"--replace creates another vGPU and keeps this one; `{out}` removes the claim and keeps the vGPU"

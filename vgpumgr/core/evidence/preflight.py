@@ -1,0 +1,170 @@
+"""Whether a VM can start with a vGPU: what stands in its way for certain, and what may.
+
+An obstacle is known from the source of what refuses the start. A doubt is what NVIDIA or libvirt's authors ask for, where
+nothing public says that the start fails without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.driver.profiles import TypeName
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import Slot
+
+# libvirt 9.7 starts a VM whose VF stays bound to nvidia if the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
+VFIO_UNMANAGED_SINCE = 9_007_000
+_UPGRADE = "upgrade {} to libvirt 9.7 and Linux 6.1 or newer"
+_GIB_KIB = 1024 * 1024
+_SHARING = ("Q", "C")
+_LARGE_BAR_GB = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """`why` completes `vm01 would not start …`; `fix` is what to do about it."""
+
+    why: str
+    fix: str
+
+
+def obstacles(view: HostView, domain: Domain, gpu: Gpu, parent: Parent | None) -> Iterator[Obstacle]:
+    """Why libvirt or VFIO refuse to start the VM with a vGPU on that function."""
+    yield from of_every_vm(view, gpu, parent)
+    if gpu.framework == VENDOR_VFIO:
+        yield from _locked_memory(domain)
+
+
+def of_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> Iterator[Obstacle]:
+    """Those of them that no VM of the host gets round."""
+    on_vf = gpu.framework == VENDOR_VFIO
+    yield from _host(view, gpu, on_vf=on_vf)
+    if on_vf:
+        yield from _function(view, parent)
+
+
+def _host(view: HostView, gpu: Gpu, *, on_vf: bool) -> Iterator[Obstacle]:
+    """Libvirt asks for /dev/vfio/vfio before it starts a VM with any vGPU: qemuHostdevPrepareMediatedDevices and
+    qemuHostdevHostSupportsPassthroughVFIO (qemu_hostdev.c); 9.0 refuses with code 67 (tried).
+    """
+    if view.snapshot.vfio is False and gpu.framework is not None:
+        yield Obstacle(
+            why="on this host: it has no /dev/vfio/vfio, without which libvirt starts no VM with a vGPU",
+            fix=f"load VFIO on {view.snapshot.host} (modprobe vfio-pci)",
+        )
+    if on_vf and view.libvirt_version < VFIO_UNMANAGED_SINCE:
+        yield Obstacle(
+            why=f"on libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
+            "older ones refuse a virtual function that stays bound to nvidia",
+            fix=_UPGRADE.format(view.snapshot.host),
+        )
+
+
+def _function(view: HostView, parent: Parent | None) -> Iterator[Obstacle]:
+    """A VF is assigned by its IOMMU group, which it has if the IOMMU is on (virPCIDeviceAddressGetIOMMUGroupNum, virpci.c)."""
+    if parent is None:
+        return
+    if parent.iommu_group is False:
+        yield Obstacle(
+            why=f"with {parent.pci}: it has no IOMMU group, so the host's IOMMU is off",
+            fix=f"turn it on in the firmware of {view.snapshot.host} and on its kernel command line (intel_iommu=on; AMD: on by "
+            "default), and reboot",
+        )
+    if parent.vfio_dev is False:
+        yield Obstacle(
+            why=f"on this kernel: {parent.pci} has no vfio-dev directory, by which libvirt knows that a virtual function may "
+            "stay bound to nvidia (Linux 6.1 and newer make it)",
+            fix=_UPGRADE.format(view.snapshot.host),
+        )
+
+
+def _locked_memory(domain: Domain) -> Iterator[Obstacle]:
+    """With a VF, VFIO pins all of the guest's memory at its start, within RLIMIT_MEMLOCK (vfio_lock_acct, vfio_iommu_type1.c).
+    libvirt sets that limit to <memtune>'s hard_limit where there is one (qemuDomainGetMemLockLimitBytes, qemu_domain.c).
+    """
+    guest = domain.guest
+    if guest is None or guest.memory_kib is None or guest.hard_limit_kib is None:
+        return
+    if guest.hard_limit_kib < guest.memory_kib:
+        yield Obstacle(
+            why=f"with its <memtune>: a hard_limit of {guest.hard_limit_kib} KiB does not let VFIO lock its "
+            f"{guest.memory_kib} KiB of memory",
+            fix=_raise_limit(domain, guest.memory_kib),
+        )
+
+
+def little_room(domain: Domain) -> Iterator[Obstacle]:
+    """Why a VM that runs should get no vGPU now: what its <memtune> lets it lock is less than libvirt would.
+
+    At a start that is a doubt. A guest that is short of it while it runs loses its GPU, and what it computed on it.
+    """
+    guest = domain.live_guest
+    if guest is None or guest.memory_kib is None or guest.hard_limit_kib is None:
+        return
+    if guest.hard_limit_kib < guest.memory_kib + _GIB_KIB:
+        yield Obstacle(
+            why=f"with its <memtune>: a hard_limit of {guest.hard_limit_kib} KiB is less than its memory and the 1 GiB that "
+            "libvirt leaves for VFIO by itself",
+            fix=_raise_limit(domain, guest.memory_kib),
+        )
+
+
+def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
+    """What may keep the VM from starting with a vGPU of that type, or its guest from using it."""
+    guest = domain.guest
+    if guest is not None and guest.memory_kib is not None and guest.hard_limit_kib is not None:
+        yield from _small_limit(domain, guest.memory_kib, guest.hard_limit_kib)
+    ours = profiles.read_type_name(type_name)
+    if ours is None:
+        return
+    if guest is not None and not guest.efi and ours.series == "C" and ours.size_gb >= _LARGE_BAR_GB:
+        # NVIDIA AI Enterprise, "Requirements for Using NVIDIA vGPU (C-Series)": large BARs want 64-bit MMIO and EFI boot. That
+        # is written for ESXi; nothing public says what SeaBIOS does with them.
+        yield (
+            f"{domain.name} boots by SeaBIOS, and {type_name} has a large BAR, for which NVIDIA asks for EFI boot and 64-bit "
+            "MMIO: if the guest does not see the vGPU's memory, give it UEFI firmware"
+        )
+    yield from _together(domain, slot, ours)
+
+
+def _small_limit(domain: Domain, memory_kib: int, hard_limit_kib: int) -> Iterator[str]:
+    """The limit that libvirt itself gives a VM with a VFIO device is its memory and 1 GiB (qemuDomainGetMemLockLimitBytes)."""
+    if hard_limit_kib < memory_kib + _GIB_KIB:
+        yield (
+            f"the <memtune> hard_limit of {domain.name} is {hard_limit_kib} KiB: less than its memory and the 1 GiB that "
+            f"libvirt leaves for VFIO by itself; {_raise_limit(domain, memory_kib)}"
+        )
+
+
+def _together(domain: Domain, slot: Slot, ours: TypeName) -> Iterator[str]:
+    """NVIDIA's vGPU User Guide, "Multiple vGPU Support": Q and C series only; the same board and series for all of a VM's vGPUs,
+    whatever their sizes.
+    """
+    for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
+        other = profiles.read_type_name(claim.binding.type_name)
+        if claim.slot == slot or other is None:
+            continue
+        both = f"{ours.text} beside {other.text} (slot {claim.slot}) in {domain.name}"
+        if (ours.board, ours.series) != (other.board, other.series):
+            yield f"{both}: NVIDIA supports several vGPUs in a VM only if all are of one board and series"
+        elif ours.series not in _SHARING:
+            yield f"{both}: NVIDIA supports several vGPUs in a VM only of the series Q and C"
+
+
+def _raise_limit(domain: Domain, memory_kib: int) -> str:
+    return f"set the hard_limit of {domain.name} to at least {memory_kib + _GIB_KIB} KiB, or remove it (`virsh edit`)"
+
+
+def version_text(number: int) -> str:
+    """9000000 → 9.0.0, as libvirt counts."""
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"

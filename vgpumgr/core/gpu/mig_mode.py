@@ -1,0 +1,301 @@
+"""(wish, observed) → the steps that turn a GPU's MIG mode on or off, in the order that survives, or the guard that refuses.
+
+vGPUs and instances go out, the virtual functions go, the mode is set, the GPU is reset where its board needs that, the functions
+come back, and then what the other mode can hold: a slot that asked for memory or a share gets a vGPU of the other kind, one that
+asked for a type of this kind cannot. No other order works: sriov-manage refuses a GPU with vGPUs and ends its instances, and the driver
+takes the mode only without functions. The ledger keeps the entry of a vGPU that is out until its slot has the new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import mig, profiles
+from vgpumgr.core.evidence import blocked_write, ending
+from vgpumgr.core.gpu import evacuate
+from vgpumgr.core.gpu.mode_plan import ModePlan, ModeRequest, find_gpu, guard_foreign
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.claims import BOUND, PENDING
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.placing import instances
+from vgpumgr.core.slot import attach
+from vgpumgr.core.slot import plan as plans
+from vgpumgr.core.slot.request import request_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.mig import Mig, MigPlace
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import Slot, VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Back:
+    """What comes back: the steps, the slots that are served, and a line for each slot for which the other mode has nothing."""
+
+    steps: tuple[plan_steps.Step, ...]
+    findings: tuple[Finding, ...]
+    served: tuple[tuple[Domain, Claim], ...]
+    left_out: tuple[str, ...]
+
+
+def is_about(view: HostView, gpu: Gpu, request: ModeRequest) -> bool:
+    """Whether a request is about MIG: for it, or for a GPU that has to leave it first, or was left half way."""
+    if request.mode == MIG:
+        return True
+    if gpu.mig is None:
+        return False
+    if gpu.mig.enabled or gpu.mig.pending or gpu.framework is None:
+        return True
+    left_half_way = (claim.binding.mig_profile is not None or claim.state == PENDING for _, claim in _slots(view, gpu))
+    return gpu.mode == EQUAL_SIZE and any(left_half_way)
+
+
+def has_ended(view: HostView, gpu: Gpu) -> bool:
+    """Whether a board that loses MIG mode with a boot is no longer in it although a vGPU of ours was made in it, and is missing now."""
+    return (
+        gpu.mode == EQUAL_SIZE
+        and gpu.mig is not None
+        and not mig.needs_reset(gpu.board_names)
+        and any(
+            one.entry.vgpu.mig is not None and one.vgpu is None and one.whole for one in evacuate.entries(view, gpu)
+        )
+    )
+
+
+def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
+    """Plan the steps. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
+    facts = view.snapshot
+    gpu = find_gpu(view, request)
+    on = request.mode == MIG
+    divided = _guard_board(facts, gpu, request)
+    displaced = _slots(view, gpu)
+    if divided.enabled == divided.pending == on and gpu.framework is not None:
+        if not request.again:
+            return _plan(view, gpu, request, (), ())
+        # What cannot come back keeps its entry, which takes room: so those that can are planned once more beside it.
+        left_out = (first_try := _back(view, gpu, displaced)).left_out
+        back = _back(view, gpu, first_try.served) if left_out else first_try
+        blocked_write.guard(facts, back.steps)
+        lost = [Finding(kind="gone", host=facts.host, text=f"{facts.host}: {line}") for line in left_out]
+        return _plan(view, gpu, request, back.steps, (*back.findings, *lost))
+    guard_foreign(view, gpu, request.mode)
+    _guard_instances(facts, gpu, request)
+    ours = evacuate.entries(view, gpu)
+    evacuate.guard_idle(view, gpu, ours, f"the mode of GPU {gpu.pci} of {facts.host} stays as it is")
+    _guard_gone(facts, gpu, ours, view)
+    out = (*evacuate.enter(view, ours), *_out(facts, gpu, divided, evacuate.idle(view, gpu, ours)))
+    change = tuple(_change(facts, gpu, divided, on=on))
+    _guard_reset(facts, gpu, change, request)
+    first = (*out, *change)
+    blocked_write.guard(facts, first)
+    found = tuple(ending.findings(view, out))
+    if gpu.framework is None:  # which functions it will have is known once they are there
+        return _plan(view, gpu, request, first, found, goes_on=bool(displaced))
+    back = _back(simulate.apply(view, first), gpu, displaced)
+    _guard_back(facts, gpu, request, back)
+    return _plan(view, gpu, request, (*first, *back.steps), (*back.findings, *found))
+
+
+def _plan(
+    view: HostView,
+    gpu: Gpu,
+    request: ModeRequest,
+    steps: tuple[plan_steps.Step, ...],
+    findings: tuple[Finding, ...],
+    *,
+    goes_on: bool = False,
+) -> ModePlan:
+    return ModePlan(
+        host=view.snapshot.host,
+        gpu=gpu,
+        gpu_uuid=request.gpu_uuid,
+        mode=request.mode,
+        steps=steps,
+        findings=findings,
+        documents={domain.uuid: domain.claims for domain, _ in _slots(view, gpu)},
+        goes_on=goes_on,
+    )
+
+
+def _slots(view: HostView, gpu: Gpu) -> tuple[tuple[Domain, Claim], ...]:
+    """The slots whose claim names the GPU, by us, on this host; also one that is pending, of a run that was broken off."""
+    return tuple(
+        (domain, claim)
+        for domain in sorted(view.domains, key=lambda one: one.name)
+        if not domain.copied and domain.claims is not None
+        for claim in domain.claims.claims
+        if claim.state in (BOUND, PENDING)
+        and (claim.binding.gpu_uuid, claim.binding.host) == (gpu.uuid, view.snapshot.machine)
+    )
+
+
+def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
+    if gpu.mig is None:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) has no MIG",
+            hint=f"vgpumgr mode show {facts.host} shows the modes of its GPUs",
+        )
+    if request.mode not in (MIG, EQUAL_SIZE):
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is in MIG mode, and has to leave it before it can be set to {request.mode} mode",
+            hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
+        )
+    if gpu.mode == MIXED_SIZE:  # which ends with the functions: if a later step failed, undoing would not bring it back
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is in {MIXED_SIZE} mode, and has to leave it before it can be set to MIG mode",
+            hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
+        )
+    if gpu.mig.instances is None:
+        raise errors.Unsure(
+            f"the GPU instances of GPU {gpu.pci} of {facts.host} cannot be read, and changing its mode would remove them",
+            hint=f"vgpumgr discover {facts.host} says why",
+        )
+    return gpu.mig
+
+
+def _guard_instances(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> None:
+    foreign = [one for one in instances.held(facts, gpu) if not one.ours]
+    if foreign:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is not set to {request.mode} mode: it has GPU instances that are not ours",
+            details=[
+                f"{one.profile.name} at memory slice {one.instance.start} (id {one.instance.id})" for one in foreign
+            ],
+            hint="changing the mode would remove them, and vgpumgr never removes what is not its own",
+        )
+
+
+def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], view: HostView) -> None:
+    """Entries that no claim on this GPU stands behind: nobody could say what comes back for them."""
+    claimed = {(domain.uuid, claim.slot) for domain, claim in _slots(view, gpu)}
+    loose = [one.entry.vgpu for one in ours if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in claimed]
+    if loose:
+        ways = dict.fromkeys(f"`{command('detach', vgpu.vm_name, slot=vgpu.slot)}`" for vgpu in loose)
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} has vGPUs whose VM or claim is gone, or is leaving",
+            details=[f"{vgpu.vm_name} slot {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}" for vgpu in loose],
+            hint=f"free them first: {', '.join(ways)}",
+        )
+
+
+def _out(
+    facts: HostSnapshot, gpu: Gpu, divided: Mig, vgpus: Sequence[plan_steps.EvacuateVgpu]
+) -> Iterator[plan_steps.VgpuStep | plan_steps.InstanceStep]:
+    """All vGPUs and GPU instances of ours: taking the functions away ends the instances, and nobody would tell the ledger.
+
+    Each instance goes right after its own vGPUs, and those that hold none go first. So if all of it is undone, each instance is the only one
+    that has room when its vGPUs come back: the driver chooses among those that have.
+    """
+    inside: dict[MigPlace | None, list[plan_steps.EvacuateVgpu]] = {}
+    for step in vgpus:
+        inside.setdefault(step.vgpu.mig, []).append(step)
+    mine = [entry.instance for entry in facts.instances if entry.instance.gpu_uuid == gpu.uuid]
+    for ours in sorted(mine, key=lambda one: one.place in inside):
+        yield from inside.pop(ours.place, ())
+        there = divided.instance_at(ours.profile_id, ours.start) is not None
+        yield plan_steps.DestroyInstance(
+            host=facts.host, instance=ours, expect=plan_steps.PRESENT if there else plan_steps.ABSENT
+        )
+    for rest in inside.values():
+        yield from rest
+
+
+def _change(facts: HostSnapshot, gpu: Gpu, divided: Mig, *, on: bool) -> Iterator[plan_steps.MigStep]:
+    assert gpu.uuid is not None
+    host, framework = facts.host, gpu.framework
+    types = (gpu.types or {}).values()
+    names = [kind.parsed for kind in types if kind.parsed is not None]
+    known = mig.profiles_of_types(gpu.board, names) if on and gpu.board is not None else ()
+    if framework is not None:
+        yield plan_steps.SetVfs(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=False, framework=framework)
+    if divided.pending != on:
+        yield plan_steps.SetMig(
+            host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=on, before=divided.enabled, profiles=known
+        )
+    if divided.enabled != on and (divided.pending == on or mig.needs_reset(gpu.board_names)):
+        yield plan_steps.ResetGpu(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, profiles=known)
+    yield plan_steps.SetVfs(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=True, framework=framework)
+
+
+def _guard_reset(facts: HostSnapshot, gpu: Gpu, change: Sequence[plan_steps.MigStep], request: ModeRequest) -> None:
+    if request.reset or not any(isinstance(step, plan_steps.ResetGpu) for step in change):
+        return
+    again = _command(facts, gpu, request.mode, "--allow-reset")
+    raise errors.RefusedPlan(
+        f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) changes its MIG mode only with a reset",
+        hint=f"`{again}` resets this GPU only; first stop whatever has it open, including monitoring",
+    )
+
+
+def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -> _Back:
+    """The attach of each slot again, on this GPU, each on the state that those before it leave.
+
+    What the ledger still has of another kind for these slots goes first: it keeps room that it cannot use.
+    """
+    assert gpu.uuid is not None
+    slots = {(domain.uuid, claim.slot) for domain, claim in displaced}
+    steps: list[plan_steps.Step] = [*_entries_out(view, gpu, slots)]
+    served: list[tuple[Domain, Claim]] = []
+    findings: list[Finding] = []
+    left_out: list[str] = []
+    now = simulate.apply(view, steps)
+    for domain, claim in displaced:
+        if not profiles.is_served(claim.wish):
+            left_out.append(f"{domain.name} slot {claim.slot}: its claim is from a later version")
+            continue
+        request = replace(request_of(domain, claim), replace=True, gpus=(gpu.uuid,))
+        try:
+            made = attach.plan_attach(now, request)
+        except (errors.RequestError, errors.RefusedPlan) as error:
+            left_out.append(f"{domain.name} slot {claim.slot} ({claim.asked}): {_reason(error)}")
+            continue
+        steps += made.steps
+        findings += made.findings
+        served.append((domain, claim))
+        now = simulate.apply(now, made.steps)
+    return _Back(steps=tuple(steps), findings=tuple(findings), served=tuple(served), left_out=tuple(left_out))
+
+
+def _entries_out(view: HostView, gpu: Gpu, slots: Collection[tuple[VmUuid, Slot]]) -> Iterator[plan_steps.DestroyVgpu]:
+    """These slots' entries of vGPUs that are gone, and that the GPU's mode does not take."""
+    now = view.snapshot.gpu_by_uuid(gpu.uuid or "")
+    on = now is not None and now.mode == MIG
+    for one in evacuate.entries(view, gpu):
+        if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in slots:
+            continue
+        if one.vgpu is None and one.whole and (one.entry.vgpu.mig is not None) != on:
+            yield plan_steps.DestroyVgpu(
+                host=view.snapshot.host,
+                vgpu=plans.spec_of_entry(view, one.entry),
+                expect=plan_steps.ABSENT,
+                runs=views.runs_without(view, one.entry.vgpu.vm),
+            )
+
+
+def _reason(error: errors.VgpumgrError) -> str:
+    return " ".join(error.details[0].split()) if error.details else error.what
+
+
+def _guard_back(facts: HostSnapshot, gpu: Gpu, request: ModeRequest, back: _Back) -> None:
+    if back.left_out:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is not set to {request.mode} mode: not all of its vGPUs could come back",
+            details=back.left_out,
+            hint=f"`{command('drain', facts.host, options=('--gpu-id', gpu.pci))}` moves them to other GPUs; "
+            "or detach them",
+        )
+
+
+def _command(facts: HostSnapshot, gpu: Gpu, mode: str, *more: str) -> str:
+    return " ".join(["vgpumgr mode set", mode, "--on", facts.host, "--gpu-id", gpu.pci, *more])

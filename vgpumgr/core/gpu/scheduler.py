@@ -1,0 +1,367 @@
+"""(wish, observed) → the steps that give one GPU its scheduler, or the guard that refuses; and what differs from a wish.
+
+Only a layer that differs is written. While no vGPU is active, only the policy can be read at run time, not the slice. So the
+slice is compared with the persistent layer: if that differs, the run-time layer is set, too. The driver accepts a scheduler
+while no VM runs; drivers differ in whether idle vGPUs prevent it. If they do, ours are removed and re-created at the same
+place with the same UUID.
+The graphics engine decides: for other engines the driver knows only best effort (nvml.h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+from vgpumgr import errors
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.driver import modprobe, scheduler
+from vgpumgr.core.evidence import blocked_write, ending
+from vgpumgr.core.gpu import evacuate
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
+from vgpumgr.core.model.view import Finding, FindingKind
+from vgpumgr.core.slot import detach
+from vgpumgr.core.slot import plan as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.driver.scheduler import Granted, SchedulerState, SchedulerWish, Setting
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import GpuUuid, HostName
+
+GRAPHICS = "graphics"
+# states of the persistent layer
+PersistentState = Literal["none", "loaded", "pending_reboot"]
+NONE: Final = "none"
+LOADED: Final = "loaded"
+PENDING_REBOOT: Final = "pending_reboot"
+# kinds of difference, in addition to PENDING_REBOOT: only drift is repaired
+DifferenceKind = Literal["drift", "pending_reboot", "unverified"]
+DRIFT: Final = "drift"
+UNVERIFIED: Final = "unverified"
+
+
+class Cause(StrEnum):
+    """Why a GPU's layers are not as wished, as far as known."""
+
+    NEVER_SET = "never set"
+    REBOOTED = "host rebooted, and the module was not loaded with /etc/modprobe.d (an old initramfs?)"
+    SET_SINCE = "set since the module was loaded"
+    SET_OTHERWISE = "set to another one, by hand or by an earlier setting"
+    OTHER_FILE = "the file was written by hand, or by an earlier setting"
+    NEXT_BOOT = "takes effect at the next boot"
+    IDLE = "no vGPU is active"
+    SHOWN = "as the driver shows it"
+    CANNOT_TELL = "cannot tell"
+
+
+class Observed(Protocol):
+    """What was read of a host, with or without its VMs."""
+
+    @property
+    def snapshot(self) -> HostSnapshot: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRequest:
+    """`again`: also re-create our missing vGPUs, to finish a run that was killed."""
+
+    gpu_uuid: GpuUuid
+    wish: SchedulerWish
+    again: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPlan(plans.AnyPlan):
+    """A plan about one GPU. `granted`: the setting that the wish results in on this GPU."""
+
+    host: HostName
+    gpu: Gpu
+    gpu_uuid: GpuUuid
+    granted: Granted
+
+    @property
+    def about(self) -> str:
+        return f"GPU {self.gpu.pci}"
+
+    @property
+    def takes_away(self) -> tuple[plan_steps.Step, ...]:
+        """All steps that disturb something: everything except creating vGPUs."""
+        return tuple(step for step in self.steps if not isinstance(step, plan_steps.CreateVgpu))
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return (self.gpu_uuid,) if self.changed else ()
+
+    def rests_on(self, view: HostView) -> tuple[object, ...]:
+        facts = view.snapshot
+        return self.gpu, facts.ledger, facts.blocked_writes, facts.modprobe, facts.module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persistent:
+    """The persistent layer of one GPU: what the files say, what the module was loaded with. `state` None: unknown.
+
+    `api`: the API of the GPU's scheduler, which defines the bits of the value.
+    """
+
+    found: modprobe.Found | None
+    state: PersistentState | None
+    api: int = 1
+
+    @property
+    def setting(self) -> Setting | None:
+        """The setting in the files; None if their value is not understood."""
+        value = modprobe.number(self.found)
+        return None if value is None else scheduler.read_rm_pvmrl(value, api=self.api)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that differs from the wish, or that cannot be verified. `kind` is drift, pending_reboot or unverified."""
+
+    field: str
+    wanted: str
+    found: str
+    cause: Cause
+    kind: DifferenceKind
+
+
+def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
+    """Plan the steps that set both layers to the wish. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
+    detach.guard_ledger(view)
+    gpu = _gpu(view.snapshot, request.gpu_uuid)
+    _guard_mode(view.snapshot, gpu)
+    state = _state(view.snapshot, gpu)
+    granted = _grant(view.snapshot, gpu, request.wish, state)
+    files = _files(view.snapshot)
+    value = scheduler.rm_pvmrl(granted.setting)
+    keeps = modprobe.number(modprobe.read(files, gpu.pci)) == value
+    sets = not keeps or _differs(state, granted.setting)
+    ours = evacuate.entries(view, gpu)
+    steps: list[plan_steps.Step] = []
+    findings = [_finding(view, "granted", note) for note in granted.notes]
+    if sets:
+        what = f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} stays as it is"
+        evacuate.guard_idle(view, gpu, ours, what)
+        evacuations = evacuate.idle(view, gpu, ours)
+        steps += evacuate.enter(view, ours)
+        steps.append(_set(view, request.gpu_uuid, gpu, state, granted.setting, around=evacuations))
+        blocked_write.guard(view.snapshot, steps)
+        findings += ending.findings(view, evacuations)
+    lost: tuple[Finding, ...] = ()
+    if request.again:
+        again, lost = evacuate.make_again(view, gpu, ours)
+        steps += again
+    if not keeps:
+        edit = modprobe.merge(files, gpu.pci, value)
+        steps.append(
+            plan_steps.WriteModprobe(host=view.snapshot.host, path=edit.path, text=edit.text, before=edit.before)
+        )
+        findings += _persistent_findings(view, gpu, edit.path, files)
+    return GpuPlan(
+        host=view.snapshot.host,
+        gpu=gpu,
+        gpu_uuid=request.gpu_uuid,
+        granted=granted,
+        steps=tuple(steps),
+        findings=(*findings, *lost),
+    )
+
+
+def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
+    """How a GPU's two layers differ from a wish, and what cannot be read. Raises as plan_scheduler does, except InUse."""
+    _guard_mode(view.snapshot, gpu)
+    state = _state(view.snapshot, gpu)
+    setting = _grant(view.snapshot, gpu, wish, state).setting
+    value = scheduler.rm_pvmrl(setting)
+    layer = persistent(view.snapshot, gpu)
+    keeps = modprobe.number(layer.found) == value
+    found: list[Difference] = []
+    if _differs(state, setting):
+        now = state.policies[GRAPHICS] or "?"
+        cause = _cause(view.snapshot, gpu, now, layer, keeps=keeps)
+        found.append(Difference(field="policy", wanted=setting.policy, found=now, cause=cause, kind=DRIFT))
+    if not keeps:
+        text = f"{modprobe.KEY}={layer.found.text}" if layer.found else "nothing"
+        cause = Cause.OTHER_FILE if layer.found else Cause.NEVER_SET
+        found.append(
+            Difference(field="persistent", wanted=f"{modprobe.KEY}=0x{value:08x}", found=text, cause=cause, kind=DRIFT)
+        )
+    elif layer.state == PENDING_REBOOT:
+        found.append(
+            Difference(
+                field="persistent",
+                wanted="loaded with the module",
+                found="not loaded",
+                cause=Cause.NEXT_BOOT,
+                kind=PENDING_REBOOT,
+            )
+        )
+    return (*found, *_unverified(state, setting))
+
+
+def persistent(facts: HostSnapshot, gpu: Gpu) -> Persistent:
+    """The current persistent layer."""
+    if facts.modprobe is None:
+        return Persistent(found=None, state=None)
+    found = modprobe.read(facts.modprobe, gpu.pci)
+    if facts.module is None:
+        return Persistent(found=found, state=None, api=_api(gpu))
+    loaded = modprobe.read_loaded(facts.module, gpu.pci)
+    if found is None and loaded is None:
+        return Persistent(found=None, state=NONE)
+    same = modprobe.number(found) == modprobe.number(loaded)
+    return Persistent(found=found, state=LOADED if same else PENDING_REBOOT, api=_api(gpu))
+
+
+def _api(gpu: Gpu) -> int:
+    return gpu.scheduler.api if gpu.scheduler else 1
+
+
+def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
+    gpu = facts.gpu_by_uuid(uuid)
+    if gpu is None:
+        raise errors.Unsure(
+            f"{facts.host} now shows no GPU {uuid}; nothing is written to a GPU whose UUID cannot be read",
+            hint=f"vgpumgr discover {facts.host}",
+        )
+    return gpu
+
+
+def why_none(gpu: Gpu) -> str | None:
+    """Why a GPU has no scheduler to set, as a predicate; None if it has one, or that is unknown.
+
+    nvml.h: NOT_SUPPORTED "if the GPU is in MIG mode", for reading as for setting it.
+    """
+    if gpu.mode != MIG:
+        return None
+    return "is in MIG mode: its GPU instances do not take turns, so there is no scheduler to set"
+
+
+def _guard_mode(facts: HostSnapshot, gpu: Gpu) -> None:
+    why = why_none(gpu)
+    if why is not None:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} {why}",
+            hint=f"`vgpumgr discover {facts.host}` shows the mode of each GPU",
+        )
+
+
+def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
+    if gpu.scheduler is None:
+        why = views.why_unknown(facts, "scheduler", gpu.pci)
+        raise errors.Unsure(
+            f"the scheduler of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
+            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
+        )
+    return gpu.scheduler
+
+
+def _files(facts: HostSnapshot) -> tuple[modprobe.ModprobeFile, ...]:
+    if facts.modprobe is None:
+        why = views.why_unknown(facts, "modprobe")
+        raise errors.Unsure(
+            f"{modprobe.FOLDER} of {facts.host} cannot be read: {why}",
+            hint="a file that cannot be read is never changed",
+        )
+    return facts.modprobe
+
+
+def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerState) -> Granted:
+    try:
+        granted = scheduler.grant(wish, state)
+    except errors.BadSchedulerValue as error:
+        message = f"GPU {gpu.pci} of {facts.host}: {error.message}"
+        raise errors.BadSchedulerValue(message, hint=error.hint) from error
+    if gpu.mode == MIXED_SIZE and wish.policy == scheduler.FIXED_SHARE:
+        raise errors.RefusedPlan(
+            f"GPU {gpu.pci} of {facts.host} is in mixed-size mode, which does not combine with {scheduler.FIXED_SHARE}",
+            hint=f"--policy {scheduler.EQUAL_SHARE}",
+        )
+    return granted
+
+
+def _differs(state: SchedulerState, setting: Setting) -> bool:
+    """Whether the run-time policy differs. A value that cannot be read does not count: an idle GPU may not report it."""
+    return state.policies.get(GRAPHICS) not in (None, setting.policy)
+
+
+def _unverified(state: SchedulerState, setting: Setting) -> Iterator[Difference]:
+    wanted = setting.time_slice_ns or (scheduler.slice_of(setting.frequency_hz) if setting.frequency_hz else None)
+    seen = state.active.time_slice_ns if state.active else None
+    if wanted is None or (seen is not None and abs(seen - wanted) * 100 <= wanted):
+        return
+    text = "?" if seen is None else scheduler.show_ms(seen)
+    cause = Cause.IDLE if seen is None else Cause.SHOWN
+    yield Difference(field="time slice", wanted=scheduler.show_ms(wanted), found=text, cause=cause, kind=UNVERIFIED)
+
+
+def _cause(facts: HostSnapshot, gpu: Gpu, now: str, layer: Persistent, *, keeps: bool) -> Cause:
+    """Why the run-time policy differs: it is the one that the module was loaded with, or it was set since.
+
+    A module that was loaded without a setting begins with best effort, so the policy alone does not tell whether somebody set
+    that; the file does.
+    """
+    if facts.module is None:
+        return Cause.CANNOT_TELL
+    value = modprobe.number(modprobe.read_loaded(facts.module, gpu.pci))
+    began = scheduler.read_rm_pvmrl(value, api=_api(gpu)) if value is not None else None
+    if began is None:
+        return Cause.CANNOT_TELL
+    if began.policy != now:
+        return Cause.SET_SINCE
+    if keeps:
+        return Cause.REBOOTED
+    if layer.found is None:
+        return Cause.NEVER_SET
+    return Cause.SET_OTHERWISE if layer.setting is not None and layer.setting.policy == now else Cause.CANNOT_TELL
+
+
+def _set(
+    view: HostView,
+    gpu_uuid: GpuUuid,
+    gpu: Gpu,
+    state: SchedulerState,
+    setting: Setting,
+    *,
+    around: tuple[plan_steps.EvacuateVgpu, ...],
+) -> plan_steps.Step:
+    return plan_steps.SetScheduler(
+        host=view.snapshot.host,
+        gpu_uuid=gpu_uuid,
+        gpu=gpu.pci,
+        api=state.api,
+        setting=setting,
+        before=_before(view.snapshot, gpu, state),
+        expect=state.policies,
+        around=around,
+    )
+
+
+def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
+    """The setting that an undo restores: the policy as read, with the slice of a persistent value of the same policy."""
+    policy = state.policies.get(GRAPHICS) or scheduler.BEST_EFFORT
+    loaded = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
+    for found in (modprobe.read(facts.modprobe or (), gpu.pci), loaded):
+        value = modprobe.number(found)
+        known = scheduler.read_rm_pvmrl(value, api=state.api) if value is not None else None
+        if known is not None and known.policy == policy:
+            return known
+    return scheduler.Setting(policy=policy)
+
+
+def _persistent_findings(view: HostView, gpu: Gpu, path: str, files: Sequence[modprobe.ModprobeFile]) -> list[Finding]:
+    initramfs = (
+        f"{path} takes effect at the next load of the nvidia module; if the initramfs has the module, first run "
+        "`update-initramfs -u` (or `dracut -f`)"
+    )
+    warned = [_finding(view, "modprobe", text) for text in modprobe.warnings(files, gpu.pci)]
+    return [*warned, _finding(view, "initramfs", initramfs)]
+
+
+def _finding(view: HostView, kind: FindingKind, text: str) -> Finding:
+    return Finding(kind=kind, host=view.snapshot.host, text=f"{view.snapshot.host}: {text}")

@@ -1,0 +1,61 @@
+"""What still fits on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import admission
+from vgpumgr.core.evidence import sharing
+from vgpumgr.core.model import snapshot as observed
+from vgpumgr.core.placing import free_places, instances, takes
+from vgpumgr.core.placing.room import room_of
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.placing.room import Room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A type that a GPU would take now, and how many more of it; None if the ledger's reservations cannot be read."""
+
+    gpu: Gpu
+    type: VgpuType
+    left: int | None
+
+
+def fits(snapshot: HostSnapshot, gpu: Gpu, barred: sharing.Barred = sharing.none_barred) -> tuple[Fit, ...]:
+    """Every type that could be placed on a GPU now. `barred`: see place."""
+    found: list[Fit] = []
+    if takes.cordoned(snapshot, gpu) is not None:
+        return ()
+    room = room_of(snapshot, gpu)
+    for vgpu_type in (gpu.types or {}).values():
+        left = left_of(snapshot, room, vgpu_type, barred)
+        if left:
+            found.append(Fit(gpu=gpu, type=vgpu_type, left=None if snapshot.ledger is None else left))
+    return tuple(found)
+
+
+def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sharing.Barred) -> int:
+    """How many more of a type a GPU takes now, if nothing else comes between. The ledger must be readable."""
+    if takes.passed_through(room.gpu, barred) or takes.of_type(snapshot, room, vgpu_type):
+        return 0
+    gpu = room.gpu
+    offered = sum(
+        1 if gpu.mode == observed.MIG else _offered(parent, vgpu_type, room)
+        for parent in gpu.parents
+        if takes.of_parent(snapshot, room, parent, vgpu_type, barred) is None
+    )
+    if gpu.mode == observed.MIG:
+        return min(offered, instances.left(snapshot, gpu, vgpu_type))
+    if gpu.mode == observed.MIXED_SIZE:
+        return min(offered, free_places.count(room.free or {}, vgpu_type.id))
+    return admission.left(offered, vgpu_type.max, room.count)
+
+
+def _offered(parent: Parent, vgpu_type: VgpuType, room: Room) -> int:
+    """Of what a physical function offers, what is awaited is not to be had; a virtual function offers one, or is taken."""
+    return (parent.creatable or {}).get(vgpu_type.id, 0) - (len(room.awaited) if parent.vf_index is None else 0)

@@ -1,0 +1,134 @@
+"""The free places of a GPU in mixed-size mode: which one a vGPU gets, and what is free after it.
+
+What is free comes from the driver (its lists are read before each plan). It is computed by core/driver/geometry.py only for a
+GPU from which a vGPU was removed in a plan. A place is chosen so that the largest types which could still come stay possible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from vgpumgr.core.driver import geometry
+from vgpumgr.core.model.snapshot import Places
+from vgpumgr.core.placing import places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.core.model.snapshot import Gpu
+
+Free = dict[int, Places]
+
+
+class Returning(NamedTuple):
+    """A vGPU that comes back: its type, and its placement id before, None if it had none."""
+
+    type_id: int
+    place: int | None = None
+
+
+def choose(free: Mapping[int, Places], type_id: int) -> int | None:
+    """The placement id for one more vGPU of the type; None if there is none.
+
+    First the id after which the largest sizes stay possible, then the smallest hole that fits, then the lowest id.
+    """
+    offer = free.get(type_id)
+    if offer is None or not offer.creatable:
+        return None
+    largest_first = sorted({(one.size, one.creatable) for one in free.values()}, reverse=True)
+    holes = _holes(free)
+
+    def order(place: int) -> tuple[tuple[bool, ...], int, int]:
+        taken = [(place, offer.size)]
+        gone = tuple(not geometry.creatable(ids, size, taken) for size, ids in largest_first)
+        hole = next(end - start for start, end in holes if start <= place < end)
+        return gone, hole, place
+
+    return min(offer.creatable, key=order)
+
+
+def without(free: Mapping[int, Places], place: int, size: int) -> Free:
+    """What is free once a vGPU of that many slots lies at a place."""
+    left = (
+        replace(offer, creatable=geometry.creatable(offer.creatable, offer.size, [(place, size)]))
+        for offer in free.values()
+    )
+    return {offer.type_id: offer for offer in left if offer.creatable}
+
+
+def back(free: Mapping[int, Places], type_id: int, place: int | None) -> int | None:
+    """The placement id for a vGPU that lay at `place` before: that one if it is free, else another; None if there is none."""
+    offer = free.get(type_id)
+    return place if offer is not None and place in offer.creatable else choose(free, type_id)
+
+
+def spread(free: Mapping[int, Places], wanted: Sequence[Returning]) -> tuple[int, ...] | None:
+    """A placement id for each vGPU that comes back, in the order of `wanted`; None if one finds none.
+
+    First those that can lie where they lay before, then the others, the largest first.
+    """
+    left: Free = dict(free)
+    found: dict[int, int] = {}
+
+    def order(at: int) -> tuple[bool, int, int]:
+        offer = free.get(wanted[at].type_id)
+        return offer is None or wanted[at].place not in offer.creatable, -(offer.size if offer else 0), at
+
+    for at in sorted(range(len(wanted)), key=order):
+        type_id = wanted[at].type_id
+        place = back(left, type_id, wanted[at].place)
+        if place is None:
+            return None
+        found[at] = place
+        left = without(left, place, left[type_id].size)
+    return tuple(found[at] for at in range(len(wanted)))
+
+
+def after(free: Mapping[int, Places], wanted: Sequence[Returning]) -> Free | None:
+    """What is free once each of these has its place; None if one finds none."""
+    found = spread(free, wanted)
+    if found is None:
+        return None
+    left: Free = dict(free)
+    for one, place in zip(wanted, found, strict=True):
+        left = without(left, place, free[one.type_id].size)
+    return left
+
+
+def count(free: Mapping[int, Places], type_id: int) -> int:
+    """How many vGPUs of this type alone still find a place."""
+    found, end = 0, 0
+    offer = free.get(type_id)
+    for place in offer.creatable if offer else ():
+        if place >= end:
+            found, end = found + 1, place + (offer.size if offer else 0)
+    return found
+
+
+def computed(gpu: Gpu) -> Free | None:
+    """What is free by geometry, beside the vGPUs that the GPU has; None if anything that this takes is unknown."""
+    taken: list[tuple[int, int]] = []
+    for vgpu in gpu.vgpus:
+        known = places.geometry_of(gpu, gpu.type_of(vgpu.type_id))
+        if vgpu.placement_id is None or known is None:
+            return None
+        taken.append((vgpu.placement_id, known.size))
+    found: Free = {}
+    for vgpu_type in (gpu.types or {}).values():
+        known = places.geometry_of(gpu, vgpu_type)
+        ids = geometry.creatable(known.mixed, known.size, taken) if known else ()
+        if known and ids:
+            found[vgpu_type.id] = Places(type_id=vgpu_type.id, size=known.size, creatable=ids)
+    return found
+
+
+def _holes(free: Mapping[int, Places]) -> list[tuple[int, int]]:
+    """The free stretches, (start, end) of each: adjoining and overlapping places are one."""
+    holes: list[tuple[int, int]] = []
+    for start, end in sorted((place, place + one.size) for one in free.values() for place in one.creatable):
+        if holes and start <= holes[-1][1]:
+            holes[-1] = (holes[-1][0], max(end, holes[-1][1]))
+        else:
+            holes.append((start, end))
+    return holes

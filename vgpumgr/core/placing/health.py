@@ -1,0 +1,115 @@
+"""GPUs that are ill: what NVML cannot reach is no place for a vGPU, and nothing on it is known to be as wanted.
+
+A GPU that has fallen off the bus looks empty in /sys. Where NVML itself is missing on a host, nothing is known of its GPUs' health, and
+/sys alone decides as ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.core.model.view import Finding, why_unknown
+from vgpumgr.core.placing.no_place import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.model.snapshot import Fault, Gpu, HostSnapshot
+    from vgpumgr.core.model.vgpu import VgpuSpec
+
+_WHAT: Final[dict[Fault, str]] = {
+    "lost": "has fallen off the bus, or its driver has lost it (NVML: GPU is lost)",
+    "needs-reset": "needs a reset (NVML)",
+    "no-driver": "does not answer: its driver is not loaded, or not of NVML's version",
+}
+_WAY_OUT: Final[dict[Fault, str]] = {
+    "lost": "see dmesg there (NVRM, Xid 79); a power cycle may bring it back",
+    "needs-reset": "stop its VMs, then `nvidia-smi --gpu-reset`, or reboot the host",
+    "no-driver": "see `nvidia-smi` and dmesg there; if the driver was upgraded, reboot the host",
+}
+
+NO_TYPES: Final = "its driver lists no vGPU types: nvidia-vgpud ended without creating them (see its journal)"
+
+
+def lacks_types(gpu: Gpu) -> bool:
+    """Whether a GPU has functions for vGPUs whose lists of types were read, and are empty."""
+    return gpu.framework is not None and gpu.types is not None and not gpu.types
+
+
+def ill(gpu: Gpu) -> Refusal | None:
+    """Why a GPU is no place for anything new; None if NVML says nothing against it."""
+    return None if gpu.fault is None else Refusal(Cause.ILL, _WHAT[gpu.fault])
+
+
+def why_unverified(facts: HostSnapshot, target: VgpuSpec | None) -> str | None:
+    """Why nobody can say that a vGPU is in sync, although nothing is seen to be wrong; None if one can."""
+    gpu = facts.gpu_by_uuid(target.gpu_uuid) if target is not None else None
+    return None if gpu is None or gpu.fault is None else f"GPU {gpu.pci} {_WHAT[gpu.fault]}"
+
+
+def of_target(facts: HostSnapshot, target: VgpuSpec) -> tuple[Finding, ...]:
+    """What attach says of a vGPU that is there, on a GPU that is ill."""
+    gpu, why = facts.gpu_by_uuid(target.gpu_uuid), why_unverified(facts, target)
+    if gpu is None or gpu.fault is None:
+        return ()
+    text = f"{facts.host}: {why}; the vGPU of {target.vm_name} there is unverified: {_WAY_OUT[gpu.fault]}"
+    return (Finding(kind="ill", host=facts.host, vm=target.vm_name, slot=target.slot, text=text),)
+
+
+def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each fault of a host, with the GPUs that have it and how many of our vGPUs are on them; and types of other boards."""
+    found = [*other_boards(facts)]
+    for gpu in facts.gpus:
+        if gpu.fault is None and lacks_types(gpu) and any(parent.creatable is not None for parent in gpu.parents):
+            found.append(Finding(kind="ill", host=facts.host, text=f"{facts.host}: GPU {gpu.pci}: {NO_TYPES}"))
+    for fault, what in _WHAT.items():
+        gpus = [gpu for gpu in facts.gpus if gpu.fault == fault]
+        ours = sum(len(entries) for gpu in gpus for entries in facts.entries.on(gpu.uuid).values())
+        if gpus:
+            which = ", ".join(gpu.pci for gpu in gpus)
+            unverified = f"; {ours} vGPU{' there is' if ours == 1 else 's there are'} unverified" if ours else ""
+            text = f"{facts.host}: GPU{'s' if len(gpus) > 1 else ''} {which} {_plural(what, len(gpus))}{unverified}: {_WAY_OUT[fault]}"
+            found.append(Finding(kind="ill", host=facts.host, text=text))
+    return (*found, *_undecided(facts))
+
+
+def _undecided(facts: HostSnapshot) -> Iterator[Finding]:
+    """One for each reason why nobody can say whether vGPUs of ours are in use, although their GPUs are not known to be ill."""
+    reasons: dict[str, list[str]] = {}
+    for gpu in facts.gpus:
+        ours = [entry.vgpu for entries in facts.entries.on(gpu.uuid).values() for entry in entries]
+        silent = facts.why_silent(gpu.pci)
+        if gpu.fault is not None or not any(facts.vgpu_of(one) for one in ours):
+            continue
+        if facts.handles is None:
+            reasons.setdefault(f"open /dev/vfio handles: {why_unknown(facts, 'handles')}", []).append(gpu.pci)
+        elif silent is not None:
+            reasons.setdefault(f"NVML's active vGPUs: {silent}", []).append(gpu.pci)
+    for why, gpus in reasons.items():
+        which = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)}"
+        text = f"{facts.host}: cannot tell which vGPUs of {which} are in use ({why}): none is removed until that can be read"
+        yield Finding(kind="nvml-silent", host=facts.host, text=text)
+
+
+def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
+    """One for each GPU that offers types which its memory cannot hold."""
+    found: list[Finding] = []
+    for gpu in facts.gpus:
+        large = [one for one in (gpu.types or {}).values() if one.size_mib is not None and not gpu.holds(one.size_mib)]
+        if large:
+            most = max(large, key=lambda one: one.size_mib or 0)
+            text = (
+                f"{facts.host}: GPU {gpu.pci} ({gpu.name or '?'}, {gpu.framebuffer_mib} MiB) offers types of another board ({most.type_name}, "
+                f"{most.size_mib} MiB): types that its memory cannot hold are not used"
+            )
+            found.append(Finding(kind="other-board", host=facts.host, text=text))
+    return tuple(found)
+
+
+def _plural(what: str, number: int) -> str:
+    """Of several GPUs."""
+    if number == 1:
+        return what
+    for one, many in (("has ", "have "), ("needs ", "need "), ("does not", "do not"), (" its ", " their ")):
+        what = what.replace(one, many, 1)
+    return what

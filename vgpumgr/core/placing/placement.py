@@ -1,0 +1,305 @@
+"""Which GPU and which parent take a new vGPU, or why each GPU cannot; in MIG mode also which GPU instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.core.driver.asking import SAME_SIZE, SPREAD
+from vgpumgr.core.driver.profiles import ByProfile, last_word
+from vgpumgr.core.evidence import sharing
+from vgpumgr.core.model import snapshot as observed
+from vgpumgr.core.placing import fits, free_places, instances, resolve, room, takes
+from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from fractions import Fraction
+
+    from vgpumgr.core.driver.asking import Grant, Placement
+    from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.mig import MigPlace
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.placing.instances import Home
+    from vgpumgr.core.placing.resolve import Ask, Choice
+    from vgpumgr.names import PciAddress
+
+_MANY: Final = 3  # two are named as quickly as they are counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """`ordinal` of `maximum`: the number of vGPUs on the GPU including this one, and its limit. `why`: the policy's reason.
+
+    `grant`: what the wish came to, if the type's size is known. `placement_id`: where it lies, on a GPU in mixed-size mode. `home`: the
+    GPU instance that it is in, on a GPU in MIG mode.
+    """
+
+    gpu: Gpu
+    parent: Parent
+    type: VgpuType
+    ordinal: int
+    maximum: int | None
+    why: str
+    grant: Grant | None = None
+    placement_id: int | None = None
+    home: Home | None = None
+
+    @property
+    def is_first_of_its_size(self) -> bool:
+        """Whether it binds an empty GPU to its size, while more than one of that size fits. Only in equal-size mode anything does."""
+        return self.home is None and self.ordinal == 1 and self.maximum is not None and self.maximum > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPlace:
+    """Why each GPU was rejected: (PCI address, board, reason), and what would fit there now.
+
+    `unknown_profile` is set if no GPU has a type of that name at all.
+    """
+
+    reasons: tuple[tuple[PciAddress, str, Refusal], ...]
+    fits: tuple[str, ...]
+    unknown_profile: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """What a GPU has for a wish: the function that takes it, as which type, and what is allocated of the GPU.
+
+    `passed`: the closer types that the GPU has but cannot take now, the closest first.
+    """
+
+    gpu: Gpu
+    parent: Parent
+    choice: Choice
+    share: Fraction
+    passed: tuple[tuple[VgpuType, Refusal], ...] = ()
+    preferred: bool = True
+    policy: Placement = SAME_SIZE
+
+    @property
+    def takes_one_size(self) -> bool:
+        return self.gpu.mode in (observed.EQUAL_SIZE, None)
+
+    @property
+    def keeps_its_size(self) -> bool:
+        """Whether the policy wants this GPU filled up: in equal-size mode, with vGPUs of this size, it takes nothing else anyhow."""
+        return self.policy == SAME_SIZE and bool(self.share) and self.takes_one_size
+
+    @property
+    def order(self) -> tuple[bool, Fraction, bool, Fraction, PciAddress]:
+        share = -self.share if self.keeps_its_size else self.share
+        return not self.preferred, self.choice.excess, not self.keeps_its_size, share, self.gpu.pci
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """Every GPU that a wish was held against: those that can take it, the best first, and why the others cannot."""
+
+    candidates: tuple[Candidate, ...]
+    refused: tuple[tuple[Gpu, Refusal], ...]
+
+
+def place(
+    snapshot: HostSnapshot,
+    ask: Ask,
+    *,
+    among: Sequence[Gpu] | None = None,
+    barred: sharing.Barred = sharing.none_barred,
+) -> Placed | NoPlace:
+    """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
+
+    `consider` says how.
+    """
+    found = consider(snapshot, ask, among=among, barred=barred)
+    if not found.candidates:
+        gpus = [gpu for gpu, _ in found.refused]
+        return NoPlace(
+            reasons=tuple((gpu.pci, gpu.board or gpu.name or "?", refusal) for gpu, refusal in found.refused),
+            fits=_alternatives(snapshot, gpus, ask, barred),
+            unknown_profile=isinstance(ask.wish, ByProfile)
+            and not any(resolve.find_type(gpu, ask.wish.profile) for gpu in snapshot.gpus)
+            and all(gpu.types for gpu in snapshot.gpus),
+        )
+    best = found.candidates[0]
+    return Placed(
+        gpu=best.gpu,
+        parent=best.parent,
+        type=best.choice.type,
+        ordinal=room.count_allocated(snapshot, best.gpu) + 1,
+        maximum=best.choice.type.max if best.gpu.mode in (observed.EQUAL_SIZE, None) else None,
+        why=why_first(snapshot, found),
+        grant=best.choice.grant,
+        placement_id=place_on(snapshot, best.gpu, best.choice.type, before=None),
+        home=home_on(snapshot, best.gpu, best.choice.type, before=None),
+    )
+
+
+def home_on(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
+    """The GPU instance of one more vGPU, on a GPU in MIG mode that has room for it: `before` if that is free."""
+    if gpu.mode != observed.MIG:
+        return None
+    home = instances.find_home(snapshot, gpu, vgpu_type, before=before)
+    return None if isinstance(home, Refusal) else home
+
+
+def place_on(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
+    """The placement id of one more vGPU, in mixed-size mode: `before` if that is free. What is awaited has its own."""
+    if gpu.mode != observed.MIXED_SIZE:
+        return None
+    return free_places.back(room.room_of(snapshot, gpu).free or {}, vgpu_type.id, before)
+
+
+def consider(
+    snapshot: HostSnapshot,
+    ask: Ask,
+    *,
+    among: Sequence[Gpu] | None = None,
+    barred: sharing.Barred = sharing.none_barred,
+) -> Considered:
+    """Hold a wish against every GPU, and put those that can take it in order.
+
+    `among` limits the choice to these GPUs. `barred` says of a function why it must not be used, whatever is on it now; None if it
+    may. GPUs divided as preferred come first. Of the types that they can take now, the closest to the wish comes first. Then comes the
+    policy (asking.PLACEMENTS), and the lowest PCI address among equals; on the GPU the first free parent after the one in the GPU's newest entry, so that a virtual function which accepts a vGPU and then
+    fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
+    """
+    candidates: list[Candidate] = []
+    refused: list[tuple[Gpu, Refusal]] = []
+    for gpu in sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci):
+        verdict = _candidate(snapshot, gpu, ask, barred)
+        if isinstance(verdict, Refusal):
+            refused.append((gpu, verdict))
+        else:
+            candidates.append(verdict)
+    return Considered(candidates=tuple(sorted(candidates, key=lambda one: one.order)), refused=tuple(refused))
+
+
+def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barred) -> Candidate | Refusal:
+    """The closest type to a wish that a GPU can take now, and where; or why it can take none."""
+    problem = takes.unfit(snapshot, gpu) or takes.passed_through(gpu, barred) or resolve.unmet(gpu, ask.conditions)
+    if problem:
+        return problem
+    choices = resolve.choices(gpu, ask)
+    if isinstance(choices, Refusal):
+        return choices
+    kept_free = takes.cordoned(snapshot, gpu)
+    if kept_free is not None:
+        return kept_free
+    if not gpu.parents:
+        return Refusal(Cause.NO_FUNCTION, "has no virtual function")
+    there = room.room_of(snapshot, gpu)
+    passed: list[tuple[VgpuType, Refusal]] = []
+    for choice in choices:
+        parent = takes.free_parent(snapshot, there, choice.type, barred)
+        if isinstance(parent, Refusal):
+            passed.append((choice.type, parent))
+            continue
+        wasteful = resolve.too_much_waste(choice, ask.conditions)
+        return wasteful or Candidate(
+            gpu=gpu,
+            parent=parent,
+            choice=choice,
+            share=there.share,
+            passed=tuple(passed),
+            preferred=resolve.is_preferred(gpu, ask.conditions),
+            policy=ask.policy,
+        )
+    # Of a GPU that is bound to one size, what that size meets says more than what the others do.
+    return next((one for _, one in passed if one.cause is not Cause.OTHER_SIZE), passed[0][1])
+
+
+def why_behind(best: Candidate, other: Candidate) -> str:
+    """Why another candidate comes after the best."""
+    if best.preferred and not other.preferred:
+        return (
+            "time-sliced, and MIG is preferred"
+            if best.gpu.mode == observed.MIG
+            else "in MIG mode, and time-sliced is preferred"
+        )
+    if other.choice.excess != best.choice.excess:
+        wastes = f"{resolve.percent(other.choice.waste)} waste, not {resolve.percent(best.choice.waste)}"
+        return f"further from the wish: {wastes}"
+    if best.keeps_its_size and not other.keeps_its_size:
+        return "kept for other sizes: the first one already holds this size"
+    if best.keeps_its_size and other.share != best.share:
+        return f"less full: {resolve.percent(other.share)} allocated, the first has {resolve.percent(best.share)}"
+    if other.share != best.share:
+        return f"less empty: {resolve.percent(other.share)} allocated, the first has {resolve.percent(best.share)}"
+    return "as close and as empty as the first, which has the lower address"
+
+
+def why_first(snapshot: HostSnapshot, found: Considered) -> str:
+    """Why the first candidate is the best. Nothing is known of GPUs that were not asked for."""
+    candidates = found.candidates
+    best, *others = candidates
+    if not others and 1 + len(found.refused) < len(snapshot.gpus):
+        return "the only GPU of those asked for that can take it" if found.refused else "the GPU that was asked for"
+    if not others:
+        return "the only GPU that can take it"
+    preferred = [one for one in candidates if one.preferred == best.preferred]
+    if len(preferred) == 1:
+        return "the only GPU of the preferred kind that can take it"
+    candidates, others = tuple(preferred), preferred[1:]
+    closest = [one for one in candidates if one.choice.excess == best.choice.excess]
+    if len(closest) == 1:
+        return f"the closest fit: {_instead(snapshot, others[0])}"
+    if best.keeps_its_size:
+        full = [one for one in closest if one.keeps_its_size]
+        alike = len(full) > 1 and full[1].share == best.share
+        if len(full) == 1:
+            return "same size: the only GPU that has vGPUs of this size already"
+        return f"same size: the {'first' if alike else 'fullest'} of {len(full)} GPUs that have this size already"
+    policy = "spread: " if best.policy == SPREAD else ""
+    if best.share == closest[1].share:
+        return f"{policy}the first of {len(closest)} equally empty GPUs"
+    word = "emptier" if len(closest) == 2 else "emptiest"
+    return f"{policy}the {word} of {len(closest)} GPUs"
+
+
+def _instead(snapshot: HostSnapshot, other: Candidate) -> str:
+    """What the next best GPU would give."""
+    there = sorted({one.type.short if one.type else one.type_name for one in room.occupants(snapshot, other.gpu)})
+    holds = f" holds {', '.join(there)} and" if there else ""
+    return f"{other.gpu.pci}{holds} would give {other.choice.type.short}, {resolve.percent(other.choice.waste)} waste"
+
+
+def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred: sharing.Barred) -> tuple[str, ...]:
+    """Per GPU, the type that fits now and is nearest to the request: same series, next size up. What many GPUs offer alike is one."""
+    found: dict[tuple[str, int | None], list[PciAddress]] = {}
+    for gpu in gpus:
+        series, mib = resolve.wanted(gpu, ask)
+        rows = [
+            (*_distance(fit.type, series, mib), fit)
+            for fit in fits.fits(snapshot, gpu, barred)
+            if fit.type.parsed is not None
+        ]
+        if rows:
+            nearest_fit = min(rows, key=lambda row: row[:-1])[-1]
+            found.setdefault((nearest_fit.type.type_name, nearest_fit.left), []).append(gpu.pci)
+    return tuple(text for (name, left), pcis in found.items() for text in _on(name, left, pcis))
+
+
+def _on(name: str, left: int | None, gpus: Sequence[PciAddress]) -> Iterator[str]:
+    """`A40-8Q on 0000:41:00.0 (5 left)`, `A40-8Q on each of 8 GPUs (5 left)`."""
+    more = "" if left is None else f" ({left} left)"
+    for where in gpus if len(gpus) < _MANY else [f"each of {len(gpus)} GPUs"]:
+        yield f"{name} on {where}{more}"
+
+
+def _distance(vgpu_type: VgpuType, series: str, mib: Fraction) -> tuple[bool, bool, Fraction, int]:
+    parsed = vgpu_type.parsed
+    assert parsed is not None
+    size = parsed.nominal_mib
+    return parsed.series != series, size < mib, abs(size - mib), vgpu_type.id
+
+
+def nearest_profile(snapshot: HostSnapshot, profile: Profile) -> str | None:
+    """The profile of this host that is the same but for its spelling; never another product."""
+    vgpu_types = [vgpu_type for gpu in snapshot.gpus for vgpu_type in (gpu.types or {}).values()]
+    if profile.board is None:
+        return nearest(profile.short, {vgpu_type.short for vgpu_type in vgpu_types}, typos=False)
+    return nearest(last_word(profile.text), {vgpu_type.type_name for vgpu_type in vgpu_types}, typos=False)

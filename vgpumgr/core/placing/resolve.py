@@ -1,0 +1,329 @@
+"""A wish, in whatever way it is asked, as types of one GPU: those that serve it, the closest first.
+
+Memory is a type's nominal size. A share of a GPU is served by a type that is that share of the board's framebuffer, or of which
+no more fit on the board than the share says: a quarter of 141 GB is served by 35 GB. fGPUs are a share or an amount of memory, as the
+inventory says for the board. With `usable`, what the guest is sure to see must be as much.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, SAME_SIZE, Conditions, FgpuMemory, Grant
+from vgpumgr.core.driver.framebuffer import guest_at_least_mib
+from vgpumgr.core.model.snapshot import MIG as MIG_MODE
+from vgpumgr.core.placing import instances
+from vgpumgr.core.placing.no_place import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits, Placement
+    from vgpumgr.core.driver.profiles import Amount, Profile, TypeName, Wish
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.vgpu import VgpuSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A wish with all that says what it means, and by which policy it is placed.
+
+    `before`: what it was granted already, which stands for fGPUs whatever the unit is now.
+    """
+
+    wish: Wish
+    conditions: Conditions
+    units: FgpuUnits
+    before: Grant | None = None
+    policy: Placement = SAME_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A type that serves a wish. `grant` None: its size is unknown.
+
+    `waste`: the part of it that exceeds the wish, of what the guest sees if that was asked for; `excess`: the same of its size,
+    by which GPUs are compared.
+    """
+
+    type: VgpuType
+    waste: Fraction = Fraction(0)
+    excess: Fraction = Fraction(0)
+    grant: Grant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Amount:
+    """What a wish for an amount means on one GPU: MiB, and if it is a share of the GPU, that share."""
+
+    mib: Fraction
+    share: Fraction | None = None
+
+
+def choices(gpu: Gpu, ask: Ask) -> tuple[Choice, ...] | Refusal:
+    """The types of a GPU that serve a wish, the closest first; or why none does. What is on the GPU now plays no part."""
+    match ask.wish:
+        case profiles.ByProfile(profile=profile):
+            return _of_profile(gpu, profile)
+        case profiles.ByMigProfile(mig_profile=name):
+            return _of_mig_profile(gpu, name)
+        case profiles.ByOther() as other:
+            return Refusal(Cause.NO_SUCH_TYPE, f"serves no {profiles.describe(other)}")
+        case amount:
+            return _of_amount(gpu, amount, ask)
+
+
+def unmet(gpu: Gpu, conditions: Conditions) -> Refusal | None:
+    """Why nothing on a GPU meets the conditions, whatever its type; None if something can."""
+    if conditions.only is not None and (conditions.only == MIG) != (gpu.mode == MIG_MODE):
+        if conditions.only == MIG:
+            return Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
+        return Refusal(Cause.OTHER_MODE, "is in MIG mode, not time-sliced")
+    if conditions.compute is None:
+        return None
+    if gpu.mode == MIG_MODE:
+        return Refusal(Cause.OTHER_POLICY, "is in MIG mode, in which no scheduler shares the whole GPU")
+    policy = gpu.scheduler.policy if gpu.scheduler else None
+    if policy == conditions.compute:
+        return None
+    found = "cannot be read" if policy is None else f"is {policy}"
+    return Refusal(Cause.OTHER_POLICY, f"its scheduler {found}, not {conditions.compute}")
+
+
+def is_preferred(gpu: Gpu, conditions: Conditions) -> bool:
+    """Whether a GPU is divided as the conditions prefer; true where they prefer nothing."""
+    return conditions.prefer is None or (conditions.prefer == MIG) == (gpu.mode == MIG_MODE)
+
+
+def too_much_waste(choice: Choice, conditions: Conditions) -> Refusal | None:
+    """Why a type exceeds the wish by more than the conditions allow; None if it does not."""
+    if conditions.max_waste_pct is None or choice.waste * 100 <= conditions.max_waste_pct:
+        return None
+    return Refusal(
+        Cause.WASTE, f"{choice.type.short} would waste {percent(choice.waste)} (at most {conditions.max_waste_pct} %)"
+    )
+
+
+def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
+    """What a type of a GPU is to a wish; None if that cannot be said: its size or the wish's unit is unknown."""
+    if not isinstance(ask.wish, profiles.ByMemory | profiles.ByShare | profiles.ByFgpu):
+        return _grant(gpu, vgpu_type, None)
+    asked = _asked(gpu, ask.wish, ask)
+    return None if isinstance(asked, Refusal) else _choice(gpu, vgpu_type, asked, usable=ask.wish.usable).grant
+
+
+def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
+    """The GPU's type that a profile names. A short profile matches any board."""
+    return next(
+        (
+            one
+            for one in (gpu.types or {}).values()
+            if one.parsed is not None and one.board is not None and is_named(one.parsed, one.board, profile)
+        ),
+        None,
+    )
+
+
+def is_named(name: TypeName, board: str, profile: Profile) -> bool:
+    """Whether a profile names a type of that name on that board: the one comparison of what was asked for with what there is."""
+    return name.short == profile.short and profile.board in (None, name.board, board)
+
+
+def serves_profile(snapshot: HostSnapshot, ours: VgpuSpec, profile: Profile) -> bool:
+    """Whether a vGPU of ours is what a profile names. Its GPU says which board it is, where the name of its type does not."""
+    gpu, name = snapshot.gpu_by_uuid(ours.gpu_uuid), profiles.parse_type_name(ours.type_name)
+    board = gpu.board if gpu is not None and gpu.type_named(ours.type_name) is not None else None
+    if board is None:  # a GPU that is not shown, or does not say: DC may be either of its boards
+        board = (profile.board if name.board == profiles.SHARED_CODE else None) or name.board
+    return is_named(name, board, profile)
+
+
+def wanted(gpu: Gpu, ask: Ask) -> tuple[str, Fraction]:
+    """The series and size in MiB that a wish is about on a GPU, to find what is near it; 0 if that cannot be said."""
+    match ask.wish:
+        case profiles.ByProfile(profile=profile):
+            name = profiles.parse_type_name(f"any-{profile.short}")
+            return name.series, Fraction(name.nominal_mib)
+        case profiles.ByMemory() | profiles.ByShare() | profiles.ByFgpu() as amount:
+            asked = _asked(gpu, amount, ask)
+            return amount.series or profiles.DEFAULT_SERIES, Fraction(0) if isinstance(asked, Refusal) else asked.mib
+        case _:
+            return profiles.DEFAULT_SERIES, Fraction(0)
+
+
+def asked_mib(gpu: Gpu, wish: Amount, units: FgpuUnits) -> int | None:
+    """What an amount is on a GPU by these units, rounded up; None if that cannot be said."""
+    asked = _asked(gpu, wish, Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
+    return None if isinstance(asked, Refusal) else math.ceil(asked.mib)
+
+
+def board_mib(gpu: Gpu) -> int | None:
+    """A board's framebuffer as its types divide it: the largest of them; None if no size is known."""
+    return max((_size(vgpu_type) for vgpu_type in _served(gpu)), default=None)
+
+
+def unit_of(gpu: Gpu, units: FgpuUnits) -> FgpuUnit | None:
+    """What one fGPU is on a board, declared by its code or by its name; None if the inventory does not say."""
+    return next((units[name] for name in gpu.board_names if name in units), None)
+
+
+def percent(waste: Fraction | float) -> str:
+    return f"{round(float(waste) * 100, 1):g} %"
+
+
+def _of_profile(gpu: Gpu, profile: Profile) -> tuple[Choice, ...] | Refusal:
+    vgpu_type = find_type(gpu, profile)
+    if vgpu_type is None:
+        name = profile.short if profile.board in (None, gpu.board) else profile.text
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no {name}")
+    return (Choice(type=vgpu_type, grant=_grant(gpu, vgpu_type, None)),)
+
+
+def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
+    """The types that fill an instance of exactly this profile; of several series the default one, else the others."""
+    if gpu.mode != MIG_MODE:
+        return Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
+    known = [profile.name for profile in gpu.mig.profiles] if gpu.mig is not None else []
+    found = [
+        one for one in _served(gpu) if (profile := instances.profile_of(gpu, one)) is not None and profile.name == name
+    ]
+    if not found:
+        why = "has no vGPU type for its" if name in known else "has no"
+        return Refusal(Cause.NO_SUCH_TYPE, f"{why} MIG profile {name} (it has {', '.join(known) or 'none'})")
+    largest = max(map(_size, found))
+    whole = [one for one in found if _size(one) == largest]
+    return tuple(Choice(type=one, grant=_grant(gpu, one, None)) for one in sorted(whole, key=_default_series_first))
+
+
+def _default_series_first(vgpu_type: VgpuType) -> tuple[bool, str]:
+    return vgpu_type.parsed is None or vgpu_type.parsed.series != profiles.DEFAULT_SERIES, vgpu_type.type_name
+
+
+def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal:
+    asked = _asked(gpu, wish, ask)
+    if isinstance(asked, Refusal):
+        return asked
+    series = wish.series or profiles.DEFAULT_SERIES
+    types = [one for one in _served(gpu) if one.parsed is not None and one.parsed.series == series]
+    if not types:
+        others = sorted({one.parsed.series for one in _served(gpu) if one.parsed is not None})
+        return Refusal(Cause.NO_SUCH_TYPE, f"has no type of series {series} (it has {', '.join(others) or 'none'})")
+    found = [
+        _choice(gpu, one, asked, usable=wish.usable) for one in types if _is_enough(gpu, one, asked, usable=wish.usable)
+    ]
+    if not found:
+        largest = max(types, key=_size)
+        sees = f", of which a guest sees {_guest(gpu, largest)} MiB" if wish.usable else ""
+        return Refusal(
+            Cause.NO_SUCH_TYPE,
+            f"has no {series} type of {memory(asked.mib)} or more: its largest is {largest.short}{sees}",
+        )
+    return tuple(sorted(found, key=lambda choice: _closest(gpu, choice)))
+
+
+def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]:
+    """Of MIG-backed types with one size the one in the smaller instance. Old types of series B come twice with one size; the plain
+    name goes first.
+    """
+    plain = choice.type.parsed is not None and not choice.type.parsed.suffix
+    profile = instances.profile_of(gpu, choice.type)
+    instance = (0, 0) if profile is None else (profile.size, profile.slices)
+    return _size(choice.type), instance, not plain, choice.type.type_name
+
+
+def _asked(gpu: Gpu, wish: Amount, ask: Ask) -> _Amount | Refusal:
+    """What the wish means on this GPU."""
+    match wish:
+        case profiles.ByMemory(mib=mib):
+            return _Amount(mib=Fraction(mib))
+        case profiles.ByShare(gpu=share):
+            return _share(gpu, Fraction(share))
+        case profiles.ByFgpu(fgpu=fgpu):
+            if ask.before is not None:
+                return _Amount(mib=Fraction(min(ask.before.asked_mib, ask.before.framebuffer_mib)))
+            unit = unit_of(gpu, ask.units)
+            if unit is None:
+                return Refusal(
+                    Cause.NO_UNIT, f"what one fGPU is on {gpu.board or 'this board'} is not in the inventory"
+                )
+            if isinstance(unit, FgpuMemory):
+                return _Amount(mib=Fraction(fgpu) * unit.mib)
+            return _share(gpu, Fraction(fgpu) / unit)
+
+
+def _share(gpu: Gpu, share: Fraction) -> _Amount | Refusal:
+    board = board_mib(gpu)
+    if board is None:
+        return Refusal(Cause.NO_TYPES, "the sizes of its vGPU types cannot be read")
+    if share > 1:
+        return Refusal(Cause.NO_SUCH_TYPE, f"is less than {memory(share * board)}: a vGPU is of one GPU")
+    return _Amount(mib=share * board, share=share)
+
+
+def _is_enough(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount, *, usable: bool) -> bool:
+    if usable:
+        return _guest(gpu, vgpu_type) >= asked.mib
+    size, board = _size(vgpu_type), board_mib(gpu)
+    if size >= asked.mib:
+        return True
+    return asked.share is not None and board is not None and asked.share * (board // size) <= 1
+
+
+def _choice(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount, *, usable: bool) -> Choice:
+    size = _size(vgpu_type)
+    waste = _beyond(asked.mib, _guest(gpu, vgpu_type) if usable else size)
+    grant = _grant(gpu, vgpu_type, asked, waste)
+    return Choice(type=vgpu_type, waste=waste, excess=_beyond(asked.mib, size), grant=grant)
+
+
+def _beyond(asked_mib: Fraction, mib: int) -> Fraction:
+    """The part of an amount that exceeds what was asked."""
+    return max(Fraction(0), 1 - asked_mib / mib) if mib else Fraction(0)
+
+
+def _grant(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount | None, waste: Fraction = Fraction(0)) -> Grant | None:
+    """`asked` None: exactly this type."""
+    size = vgpu_type.size_mib
+    if size is None:
+        return None
+    return Grant(
+        asked_mib=size if asked is None else math.ceil(asked.mib),
+        framebuffer_mib=size,
+        guest_mib=_guest(gpu, vgpu_type),
+        waste_pct=round(float(waste) * 100, 2),
+    )
+
+
+def _served(gpu: Gpu) -> Iterable[VgpuType]:
+    """The types that the GPU's mode allows: the MIG-backed ones in MIG mode, else the time-sliced ones."""
+    mig_backed = gpu.mode == MIG_MODE
+    return (
+        one
+        for one in (gpu.types or {}).values()
+        if one.parsed is not None and instances.is_mig_backed(one) == mig_backed and one.size_mib
+    )
+
+
+def _size(vgpu_type: VgpuType) -> int:
+    """By its name or as the host states it, whichever is more: a 94C has 96246 MiB, and is what 94 GiB ask for."""
+    nominal = vgpu_type.parsed.nominal_mib if vgpu_type.parsed else 0
+    return max(nominal, vgpu_type.size_mib or 0)
+
+
+def guest_mib(gpu: Gpu, vgpu_type: VgpuType) -> int | None:
+    """What a guest sees of a type at least; None if its size is unknown."""
+    return None if vgpu_type.size_mib is None else _guest(gpu, vgpu_type)
+
+
+def _guest(gpu: Gpu, vgpu_type: VgpuType) -> int:
+    board = vgpu_type.board or gpu.board
+    return guest_at_least_mib(vgpu_type.size_mib or 0, maximum=vgpu_type.max, board=board)
+
+
+def memory(mib: Fraction | int) -> str:
+    """9.6 GiB, 512 MiB."""
+    return f"{round(float(mib) / 1024, 2):g} GiB" if mib >= 1024 else f"{round(float(mib), 1):g} MiB"

@@ -1,0 +1,197 @@
+"""Whether a GPU, or one function of it, takes one more vGPU of a type now; or why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.evidence import blocked_write, cordons, lost
+from vgpumgr.core.evidence.sharing import none_barred
+from vgpumgr.core.model import snapshot as observed
+from vgpumgr.core.placing import health, instances
+from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.core.placing.room import Room, room_of
+
+if TYPE_CHECKING:
+    from vgpumgr.core.evidence.sharing import Barred
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.names import PciAddress
+
+
+def may_create(
+    snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, barred: Barred = none_barred
+) -> Refusal | None:
+    """Why this parent cannot take the type now; None if it can."""
+    room = room_of(snapshot, gpu)
+    return (
+        cordoned(snapshot, gpu)
+        or passed_through(gpu, barred)
+        or of_type(snapshot, room, vgpu_type)
+        or of_parent(snapshot, room, parent, vgpu_type, barred)
+    )
+
+
+def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal | None:
+    """Why none of a GPU's functions takes the type now."""
+    problem = unfit(snapshot, room.gpu)
+    if problem:
+        return problem
+    if instances.is_mig_backed(vgpu_type) != (room.gpu.mode == observed.MIG):  # types are listed in any mode
+        return other_division(room.gpu, vgpu_type)
+    return room.refusal(snapshot, vgpu_type) or _beyond_memory(room, vgpu_type)
+
+
+def _beyond_memory(room: Room, vgpu_type: VgpuType) -> Refusal | None:
+    """Why the card's own memory does not hold one more of a type: an unlocked driver offers the types of larger boards."""
+    size, gpu = vgpu_type.size_mib, room.gpu
+    if size is None or gpu.mode == observed.MIG:
+        return None
+    card = f"the card has {gpu.framebuffer_mib} MiB"
+    if not gpu.holds(size):
+        return Refusal(Cause.NO_SUCH_TYPE, f"{card}, less than a {vgpu_type.short}: its types are another board's")
+    there = sum((gpu.size_of(type_id) or 0) * count for type_id, count in room.type_ids.items())
+    return None if gpu.holds(there + size) else Refusal(Cause.FULL, f"full: {card}, and {there} are taken")
+
+
+def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
+    """Why a MIG-backed type is not for a GPU that is not in MIG mode, or the other way round."""
+    if instances.is_mig_backed(vgpu_type):
+        return Refusal(
+            Cause.NEEDS_MIG, f"{vgpu_type.short} needs MIG mode, and the GPU is in {gpu.mode or 'an unknown'} mode"
+        )
+    return Refusal(Cause.OTHER_MODE, f"{vgpu_type.short} is time-sliced, and the GPU is in MIG mode")
+
+
+def of_parent(
+    snapshot: HostSnapshot, room: Room, parent: Parent, vgpu_type: VgpuType, barred: Barred, *, again: bool = False
+) -> Refusal | None:
+    """Why this parent alone does not take the type now. `again`: it has a place there, of which others that await theirs take nothing."""
+    if parent.vf_index is not None:
+        taken = room.taken(snapshot, parent)
+        if taken is not None:
+            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
+        why = barred(parent.pci)
+        if why is not None:
+            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({why})")
+        why = _in_its_group(snapshot, parent, again=again)
+        if why is not None:
+            return Refusal(Cause.TAKEN, f"{parent.pci} {why}")
+    if parent.creatable is None:
+        return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
+    reserved = len(room.awaited) if parent.vf_index is None else 0
+    if room.gpu.mode == observed.MIG:
+        home = instances.find_home(snapshot, room.gpu, vgpu_type)
+        if isinstance(home, Refusal) or not home.is_there:  # the driver offers it once its instance is made
+            return home if isinstance(home, Refusal) else None
+    if parent.creatable.get(vgpu_type.id, 0) <= reserved:
+        text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
+        return Refusal(Cause.NOT_OFFERED, text)
+    return None
+
+
+def _in_its_group(snapshot: HostSnapshot, parent: Parent, *, again: bool = False) -> str | None:
+    """Who has another virtual function of the same IOMMU group, all of which VFIO gives to one VM alone; None if nobody has."""
+    for gpu in snapshot.gpus if parent.group is not None else ():
+        for other in gpu.functions.by_group.get(parent.group or "", ()):
+            there = Room.of(gpu, ()) if again else room_of(snapshot, gpu)
+            taken = None if other.pci == parent.pci else there.taken(snapshot, other)
+            if taken is not None:
+                return f"shares IOMMU group {parent.group} with {other.pci}, {taken.owner}"
+    return None
+
+
+def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal | None:
+    """Why an entry's missing vGPU cannot be re-created at its place now; None if it can.
+
+    Its place is reserved for it, so only existing hardware can be in the way.
+    """
+    problem = unfit(snapshot, gpu)
+    if problem:
+        return problem
+    parent = gpu.parent_at(ours.vf_index)
+    if parent is None:
+        text = f"has no virtual function {ours.vf_index} now, the place of {ours.type_name}"
+        return Refusal(Cause.NO_FUNCTION, text)
+    vgpu_type = (gpu.types or {}).get(ours.type_id)
+    if vgpu_type is None:
+        return Refusal(Cause.NO_SUCH_TYPE, f"does not offer {ours.type_name} any more")
+    if gpu.mode == observed.MIG and instances.is_mig_backed(vgpu_type):
+        entry = snapshot.entries.named(ours.key)
+        home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
+        return home if isinstance(home, Refusal) else None
+    if parent.pci in lost.lost_parents(snapshot, gpu):
+        return Refusal(Cause.TAKEN, f"the driver has lost {parent.pci}: {lost.way_out(snapshot)}")
+    room = Room.of(gpu, ())
+    return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred, again=True)
+
+
+def cordoned(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
+    """Why nothing new is placed on a GPU, though it could take it: a person has said so. What is there may be re-created."""
+    cordon = snapshot.cordon_on(gpu.uuid)
+    return None if cordon is None else Refusal(Cause.CORDONED, cordons.in_words(cordon))
+
+
+def passed_through(gpu: Gpu, barred: Barred) -> Refusal | None:
+    """Why nothing new is placed on a GPU: it, or another function of its card, is somebody's as a whole.
+
+    When that VM starts, libvirt takes the function from the nvidia driver, and with it every vGPU.
+    """
+    for pci in gpu.own_functions:
+        why = barred(pci)
+        if why is not None:
+            what = "it is passed through whole" if pci == gpu.pci else f"its card's function {pci} is passed through"
+            return Refusal(Cause.PASSED_THROUGH, f"{what} ({why})")
+    return None
+
+
+def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
+    """Why nothing can be created on a GPU, whatever the request; None if something can."""
+    if gpu.framework is None:
+        return Refusal(Cause.NO_VGPUS, f"offers no vGPUs: {gpu.problem}")
+    if (sick := health.ill(gpu)) is not None:
+        return sick
+    if gpu.uuid is None:
+        return Refusal(Cause.NO_GPU_UUID, "its GPU UUID cannot be read, so nothing is written to it")
+    if health.lacks_types(gpu):
+        return Refusal(Cause.NO_TYPES, health.NO_TYPES)
+    if not gpu.types:
+        return Refusal(Cause.NO_TYPES, "its vGPU types cannot be read")
+    why = blocked_write.why_not(snapshot, gpu)
+    return None if why is None else Refusal(Cause.BLOCKED_WRITE, why)
+
+
+def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: Barred) -> Parent | Refusal:
+    """The function of a GPU that takes a type now, or why none does."""
+    problem = passed_through(room.gpu, barred) or of_type(snapshot, room, vgpu_type)
+    if problem is not None:
+        return problem
+    lost_here = lost.lost_parents(snapshot, room.gpu)
+
+    def why_not(pci: PciAddress) -> str | None:
+        return barred(pci) or ("lost by the driver" if pci in lost_here else None)
+
+    # A taken VF is not the reason if another one is free: then the refusal of the free one is.
+    verdict: Refusal | None = None
+    for parent in _in_turn(snapshot, room.gpu):
+        refusal = of_parent(snapshot, room, parent, vgpu_type, why_not)
+        if refusal is None:
+            return parent
+        if not refusal.of_this_place_alone:
+            verdict = refusal
+    if verdict is not None:
+        return verdict
+    parents = room.gpu.parents
+    free = [parent for parent in parents if room.taken(snapshot, parent) is None]
+    whys = [(parent, _in_its_group(snapshot, parent)) for parent in free]
+    whys += [(parent, why_not(parent.pci)) for parent in parents]
+    reserved = next((f"; {parent.pci} {why}" for parent, why in whys if why is not None), "")
+    return Refusal(Cause.ALL_TAKEN, f"every virtual function is taken ({len(parents)}{reserved})")
+
+
+def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
+    """The GPU's parents, starting after the newest entry's."""
+    last = snapshot.entries.newest_vf(gpu.uuid)
+    after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
+    start = after[0] if after else 0
+    return (*gpu.parents[start:], *gpu.parents[:start])

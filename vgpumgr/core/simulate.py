@@ -1,0 +1,435 @@
+"""(observed, step) → observed: the state after a step, by the driver's rules for GPUs in equal-size and mixed-size mode.
+
+Tests of laws use it (a plan's steps are possible in their order, and the plan after them is empty), and so does a plan that
+starts from another one's result. No write relies on it: each step tells the host what it expects to find there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import step as steps
+from vgpumgr.core.driver import admission
+from vgpumgr.core.driver import mig as driver_mig
+from vgpumgr.core.driver.modprobe import ModprobeFile
+from vgpumgr.core.driver.scheduler import EngineState
+from vgpumgr.core.evidence import blocked_write
+from vgpumgr.core.model import claims
+from vgpumgr.core.model.functions import Vgpu
+from vgpumgr.core.model.mig import Instance
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, Freed
+from vgpumgr.core.model.vgpu import MADE, InstanceEntry, LedgerEntry
+from vgpumgr.core.placing import free_places, instances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.mig import Mig, OurInstance
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Places, SizeMode
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import GpuUuid, VmUuid
+
+
+class ImpossibleStepError(ValueError):
+    """The state is not what the step expects; a real host would answer Changed or refuse the write."""
+
+
+def apply(view: HostView, steps: Sequence[steps.Step]) -> HostView:
+    """Apply steps in order. Raises ImpossibleStepError at the first that is not possible."""
+    for step in steps:
+        view = apply_one(view, step)
+    return view
+
+
+def apply_one(view: HostView, step: steps.Step) -> HostView:
+    if view.snapshot.blocked_write_on(blocked_write.written_gpu(step)) is not None:
+        raise ImpossibleStepError("the GPU takes no more writes")
+    match step:
+        case steps.PutClaim():
+            return _domain(view, step.vm, lambda domain: _with_claim(domain, step))
+        case steps.DropClaim():
+            return _domain(view, step.vm, lambda domain: _without_claim(domain, step))
+        case steps.AttachHostdev():
+            return _domain(view, step.vm, lambda domain: _with_hostdev(domain, step))
+        case steps.DetachHostdev():
+            return _domain(view, step.vm, lambda domain: _without_hostdev(domain, step))
+        case steps.PlugHostdev():
+            return _domain(view, step.vm, lambda domain: _plugged(domain, step))
+        case steps.UnplugHostdev():
+            return _domain(view, step.vm, lambda domain: _unplugged(domain, step))
+        case steps.CreateVgpu():
+            planned = view.planned | {(step.vgpu.vm, step.vgpu.slot)}
+            return replace(view, snapshot=_created(view.snapshot, step), planned=planned)
+        case steps.EnterVgpu():
+            create = steps.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=steps.SAME)
+            return replace(view, snapshot=_created(view.snapshot, create))
+        case steps.DestroyVgpu():
+            return replace(view, snapshot=_destroyed(view.snapshot, step))
+        case steps.EvacuateVgpu():
+            return replace(view, snapshot=_evacuated(view.snapshot, step))
+        case steps.CreateInstance() | steps.DestroyInstance():
+            return replace(view, snapshot=_with_instance(view.snapshot, step))
+        case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
+            return replace(view, snapshot=_divided(view.snapshot, step))
+        case steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
+            return replace(view, snapshot=_with_setting(view.snapshot, step))
+
+
+def _with_setting(
+    snapshot: HostSnapshot, step: steps.SetScheduler | steps.SetMode | steps.WriteModprobe | steps.SetCordon
+) -> HostSnapshot:
+    match step:
+        case steps.SetScheduler():
+            return _set(snapshot, step)
+        case steps.SetMode():
+            return _in_mode(snapshot, step)
+        case steps.WriteModprobe():
+            return _written(snapshot, step)
+        case steps.SetCordon():
+            return _cordoned(snapshot, step)
+
+
+def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) -> HostView:
+    domain = view.domain(uuid)
+    if domain is None:
+        raise ImpossibleStepError(f"no VM {uuid}")
+    return replace(view, domains=view.vms.put(change(domain)))
+
+
+def _with_claim(domain: Domain, step: steps.PutClaim) -> Domain:
+    if domain.claim(step.claim.slot) != step.before:
+        raise ImpossibleStepError(f"the claim of {domain.name} is not what the step replaces")
+    document = domain.claims or claims.ClaimDocument(vm=domain.uuid)
+    return replace(domain, claims=replace(document, vm=domain.uuid).put(step.claim))
+
+
+def _without_claim(domain: Domain, step: steps.DropClaim) -> Domain:
+    if domain.claims is None or domain.claim(step.before.slot) is None:
+        raise ImpossibleStepError(f"{domain.name} has no such claim")
+    rest = domain.claims.drop(step.before.slot)
+    return replace(domain, claims=rest if rest.claims else None)
+
+
+def _with_hostdev(domain: Domain, step: steps.AttachHostdev) -> Domain:
+    if any(one.source == step.device.source or one.alias == step.device.alias for one in domain.inactive):
+        raise ImpossibleStepError(f"{domain.name} has that device or alias")
+    return replace(
+        domain,
+        inactive=(*domain.inactive, replace(step.device, port=step.port)),
+        ports=domain.ports and replace(domain.ports, inactive=domain.ports.inactive - {step.port}),
+    )
+
+
+def _without_hostdev(domain: Domain, step: steps.DetachHostdev) -> Domain:
+    if step.device not in domain.inactive:
+        raise ImpossibleStepError(f"{domain.name} has no such device")
+    return replace(domain, inactive=tuple(device for device in domain.inactive if device != step.device))
+
+
+def _plugged(domain: Domain, step: steps.PlugHostdev) -> Domain:
+    if domain.live is None or domain.ports is None:
+        raise ImpossibleStepError(f"{domain.name} does not run")
+    if any(one.source == step.device.source for one in domain.live) or step.port not in domain.ports.live:
+        raise ImpossibleStepError(f"{domain.name} runs with that device, or with another one at its place")
+    ports = replace(domain.ports, live=domain.ports.live - {step.port})
+    return replace(domain, live=(*domain.live, replace(step.device, port=step.port)), ports=ports)
+
+
+def _unplugged(domain: Domain, step: steps.UnplugHostdev) -> Domain:
+    if domain.live is None or step.device not in domain.live:
+        raise ImpossibleStepError(f"{domain.name} does not run with that device")
+    return replace(domain, live=tuple(device for device in domain.live if device != step.device))
+
+
+def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnapshot:
+    """The GPU with one instance more or less, and the ledger with its entry or without."""
+    ours = step.instance
+    gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
+    if gpu is None or gpu.mig is None or gpu.mig.instances is None:
+        raise ImpossibleStepError("the GPU's instances are unknown")
+    there = gpu.mig.instance_at(ours.profile_id, ours.start)
+    if (there is None) != (step.expect in (steps.EMPTY, steps.ABSENT)):
+        raise ImpossibleStepError(f"expected {step.expect} of {ours.profile} at {ours.start}")
+    others = tuple(entry for entry in snapshot.instances if entry.instance.key != ours.key)
+    found = gpu.mig.instances
+    if isinstance(step, steps.CreateInstance):
+        entry = InstanceEntry(instance=ours, boot=snapshot.boot, state=MADE)
+        snapshot = replace(snapshot, ledger_file=True, instances=(*others, entry))
+        if there is None:
+            found = (*found, _new_instance(gpu, gpu.mig, ours))
+    else:
+        if len(others) == len(snapshot.instances):
+            raise ImpossibleStepError("the ledger names no such instance")
+        if there is not None and any(vgpu.gpu_instance in (None, there.id) for vgpu in gpu.vgpus):
+            raise ImpossibleStepError("a vGPU is in that instance")
+        snapshot = replace(snapshot, instances=others)
+        found = tuple(one for one in found if one != there)
+    divided = replace(gpu, mig=replace(gpu.mig, instances=found))
+    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(divided)))
+
+
+def _new_instance(gpu: Gpu, mig: Mig, ours: OurInstance) -> Instance:
+    profile = mig.profile_of(ours.profile_id)
+    pieces = [one.piece for one in instances.held_by_driver(gpu)]
+    if profile is None or ours.start not in driver_mig.free_starts(profile, pieces):
+        raise ImpossibleStepError(f"{gpu.pci} takes no {ours.profile} at {ours.start}")
+    taken = {one.id for one in mig.instances or ()}
+    number = next(number for number in count(1) if number not in taken)
+    return Instance(id=number, profile_id=profile.id, start=ours.start, size=profile.size, compute=1)
+
+
+def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
+    spec = step.vgpu
+    made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
+    if made in snapshot.freed:
+        snapshot = replace(snapshot, freed=tuple(row for row in snapshot.freed if row != made))
+    entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE)
+    ledger = snapshot.entries
+    for old in ledger.of_vm(spec.vm):
+        if spec.supersedes(old.vgpu):
+            freed = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=old.vgpu.generation)
+            snapshot, ledger = replace(snapshot, freed=(*snapshot.freed, freed)), ledger.without(old.vgpu.key)
+    ledger = ledger.put(entry)
+    if step.expect == steps.SAME:
+        if snapshot.vgpu_of(spec) is None:
+            raise ImpossibleStepError("there is nothing to enter")
+        return replace(snapshot, ledger_file=True, ledger=ledger)
+    # Find the GPU by its UUID, as the host program does: the address may be that of a card that is gone.
+    if spec.vf_index is not None and len(ledger.on_vf(spec.gpu_uuid, spec.vf_index)) > 1:
+        raise ImpossibleStepError(f"{spec.parent} is another entry's")
+    gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
+    parent = gpu.functions.find(spec.parent) if gpu else None
+    if gpu is None or parent is None or not (parent.creatable or {}).get(spec.type_id):
+        raise ImpossibleStepError(f"{spec.parent} does not take type {spec.type_id}")
+    vgpu = Vgpu(
+        parent=spec.parent,
+        vf_index=spec.vf_index,
+        uuid=spec.uuid,
+        type_id=spec.type_id,
+        type_name=spec.type_name,
+        placement_id=spec.placement_id,
+        vfio=(f"/dev/vfio/{spec.parent}{spec.uuid or ''}",),
+        gpu_instance=_instance_for(gpu, spec),
+    )
+    return replace(snapshot, ledger_file=True, ledger=ledger, gpus=_with_gpu(snapshot, _with_new(gpu, parent, vgpu)))
+
+
+def _instance_for(gpu: Gpu, spec: VgpuSpec) -> int | None:
+    """The instance that the driver takes for a vGPU, which must be the one that it is meant to be in."""
+    if gpu.mode != MIG:
+        return None
+    vgpu_type = gpu.type_of(spec.type_id)
+    chosen = instances.chosen_by_driver(gpu, vgpu_type) if vgpu_type is not None else None
+    if (
+        chosen is None
+        or spec.mig is None
+        or (chosen.profile.name, chosen.instance.start)
+        != (
+            spec.mig.profile,
+            spec.mig.start,
+        )
+    ):
+        raise ImpossibleStepError(f"{gpu.pci} does not take {spec.type_name} in {spec.mig}")
+    return chosen.instance.id
+
+
+def _with_new(gpu: Gpu, parent: Parent, vgpu: Vgpu) -> Gpu:
+    """The GPU with one more vGPU; in mixed-size mode at its place, which must be free."""
+    grown = replace(parent, vgpus=(*parent.vgpus, vgpu))
+    parents = gpu.functions.with_vgpu(grown, vgpu)
+    return with_creatable(replace(gpu, parents=parents, places=_places_after(gpu, vgpu)))
+
+
+def _places_after(gpu: Gpu, vgpu: Vgpu) -> Mapping[int, Places] | None:
+    """What is free of a GPU in mixed-size mode beside a new vGPU; what the driver offered before counts."""
+    if gpu.mode != MIXED_SIZE:
+        return gpu.places
+    offer = (gpu.places or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
+    if gpu.places is None or offer is None or vgpu.placement_id not in offer.creatable:
+        raise ImpossibleStepError(f"{gpu.pci} does not take {vgpu.type_name} at placement id {vgpu.placement_id}")
+    return free_places.without(gpu.places, vgpu.placement_id, offer.size)
+
+
+def _evacuated(snapshot: HostSnapshot, step: steps.EvacuateVgpu) -> HostSnapshot:
+    spec = step.vgpu
+    entry = snapshot.entries.named(spec.key)
+    vgpu = snapshot.vgpu_of(entry.vgpu) if entry else None
+    if entry is None or entry.state != MADE or vgpu is None:
+        raise ImpossibleStepError("the ledger names no such vGPU as made, or it is not there")
+    return _without_vgpu(snapshot, spec.gpu_uuid, vgpu)
+
+
+def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
+    """Accepted even with idle vGPUs; if a driver refuses because of them, the result is the same (changes.instead)."""
+    gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+    if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
+        raise ImpossibleStepError("the GPU's scheduler is not as the step expects")
+    engines = tuple(
+        EngineState(engine=one.engine, policy=step.setting.policy, arr=None, averaging_factor=None, time_slice_ns=None)
+        for one in gpu.scheduler.engines
+    )
+    return replace(snapshot, gpus=_with_gpu(snapshot, replace(gpu, scheduler=replace(gpu.scheduler, engines=engines))))
+
+
+def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
+    """With what is moved out and back, as where the driver refuses because of it: the result is the same."""
+    gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+    if gpu is None or gpu.mode != step.before:
+        raise ImpossibleStepError("the GPU's mode is not as the step expects")
+    for evacuation in step.around:
+        snapshot = _evacuated(snapshot, evacuation)
+        gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+        assert gpu is not None
+    if gpu.vgpus:
+        raise ImpossibleStepError("the GPU has vGPUs that are not moved out")
+    bare = in_mode(gpu, step.mode)
+    snapshot = replace(snapshot, gpus=_with_gpu(snapshot, bare))
+    for create in step.back:
+        snapshot = _created(snapshot, create)
+    return snapshot
+
+
+def _divided(snapshot: HostSnapshot, step: steps.MigStep) -> HostSnapshot:
+    """Between two steps a GPU without virtual functions keeps its parents here, which take nothing; a host shows none."""
+    gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
+    if gpu is None or gpu.mig is None or gpu.vgpus:
+        raise ImpossibleStepError("the GPU knows no MIG, or has vGPUs")
+    if not isinstance(step, steps.SetVfs) and gpu.framework is not None:
+        raise ImpossibleStepError(f"{gpu.pci} has virtual functions")
+    return replace(snapshot, gpus=_with_gpu(snapshot, _changed(gpu, gpu.mig, step)))
+
+
+def _changed(gpu: Gpu, mig: Mig, step: steps.MigStep) -> Gpu:
+    match step:
+        case steps.SetVfs(on=True):
+            return with_creatable(_bare(replace(gpu, framework=step.framework)))
+        case steps.SetVfs():
+            parents = tuple(replace(parent, creatable={}) for parent in gpu.parents)
+            return _bare(replace(gpu, framework=None, parents=parents, places=None))
+        case steps.SetMig():
+            pending = replace(gpu, mig=replace(mig, pending=step.on))
+            return pending if driver_mig.needs_reset(gpu.board_names) else _switched(pending, step.profiles)
+        case steps.ResetGpu():
+            return _switched(gpu, step.profiles)
+
+
+def _bare(gpu: Gpu) -> Gpu:
+    """A GPU after sriov-manage: without instances, and no longer in mixed-size mode."""
+    if gpu.mig is None or not gpu.mig.enabled:
+        return replace(gpu, mode=EQUAL_SIZE)
+    return replace(gpu, mig=replace(gpu.mig, instances=()))
+
+
+def _switched(gpu: Gpu, profiles: tuple[driver_mig.InstanceProfile, ...]) -> Gpu:
+    """A GPU whose pending MIG mode has taken effect."""
+    assert gpu.mig is not None
+    on = gpu.mig.pending
+    divided = replace(gpu.mig, enabled=on, profiles=profiles if on else (), instances=())
+    return replace(gpu, mig=divided, mode=MIG if on else EQUAL_SIZE)
+
+
+def in_mode(gpu: Gpu, mode: SizeMode) -> Gpu:
+    """An empty GPU in this mode."""
+    empty = replace(gpu, mode=mode, parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents), places=None)
+    return with_creatable(replace(empty, places=free_places.computed(empty)) if mode == MIXED_SIZE else empty)
+
+
+def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
+    files = {file.path: file.text for file in snapshot.modprobe or ()}
+    if files.get(step.path) != step.before:
+        raise ImpossibleStepError(f"{step.path} is not as the step expects")
+    files.pop(step.path, None)
+    if step.text is not None:
+        files[step.path] = step.text
+    return replace(
+        snapshot, modprobe=tuple(ModprobeFile(path=path, text=found) for path, found in sorted(files.items()))
+    )
+
+
+def _cordoned(snapshot: HostSnapshot, step: steps.SetCordon) -> HostSnapshot:
+    if snapshot.cordon_at(step.gpu_uuid) != step.before:
+        raise ImpossibleStepError("the cordon is not as the step expects")
+    others = tuple(cordon for cordon in snapshot.cordons if cordon.gpu_uuid != step.gpu_uuid)
+    new = () if step.cordon is None else (step.cordon,)
+    return replace(snapshot, ledger_file=True, cordons=(*others, *new))
+
+
+def _destroyed(snapshot: HostSnapshot, step: steps.DestroyVgpu) -> HostSnapshot:
+    spec = step.vgpu
+    entry = snapshot.entries.named(spec.key)
+    if entry is None:
+        raise ImpossibleStepError("the ledger names no such vGPU")
+    snapshot_without = replace(
+        snapshot,
+        ledger=snapshot.entries.without(spec.key),
+        freed=(*snapshot.freed, Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)),
+    )
+    vgpu = snapshot.vgpu_of(entry.vgpu)
+    if (vgpu is not None) != (step.expect == steps.PRESENT):
+        raise ImpossibleStepError(f"expected {step.expect}")
+    if vgpu is None:
+        return snapshot_without
+    return _without_vgpu(snapshot_without, spec.gpu_uuid, vgpu)
+
+
+def _without_vgpu(snapshot: HostSnapshot, gpu_uuid: GpuUuid, vgpu: Vgpu) -> HostSnapshot:
+    gpu = snapshot.gpu_by_uuid(gpu_uuid)
+    assert gpu is not None
+    parent = gpu.functions.find(vgpu.parent)
+    assert parent is not None
+    position = [*map(id, parent.vgpus)].index(id(vgpu))
+    shrunk = replace(parent, vgpus=(*parent.vgpus[:position], *parent.vgpus[position + 1 :]))
+    parents = gpu.functions.without_vgpu(shrunk, vgpu)
+    freed = replace(gpu, parents=parents)
+    if gpu.mode == MIXED_SIZE:
+        freed = replace(freed, places=free_places.computed(freed))
+    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(freed)))
+
+
+def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> tuple[Gpu, ...]:
+    return tuple(changed if item.pci == changed.pci else item for item in snapshot.gpus)
+
+
+def with_creatable(gpu: Gpu) -> Gpu:
+    """The GPU with its creatable lists computed by the equal-size rule, in mixed-size mode from its free places, in MIG mode from its instances.
+
+    Raises ImpossibleStepError for a GPU in another mode, or whose free places are unknown.
+    """
+    functions = gpu.functions
+    if gpu.mode == MIXED_SIZE and gpu.places is not None:
+        offers = dict.fromkeys(gpu.places, 1)
+        free = [_offering(parent, {} if parent.vgpus else offers) for parent in functions]
+        return replace(gpu, parents=functions.with_offers(free))
+    if gpu.mode == MIG:
+        taken = {
+            kind.id: 1
+            for kind in (gpu.types or {}).values()
+            if instances.is_mig_backed(kind) and instances.chosen_by_driver(gpu, kind) is not None
+        }
+        return replace(
+            gpu, parents=functions.with_offers([_offering(one, {} if one.vgpus else taken) for one in functions])
+        )
+    if gpu.mode not in (EQUAL_SIZE, None):
+        raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
+    there = len(functions.vgpus)
+    sizes = gpu.sizes
+    left = {
+        vgpu_type.id: most - there
+        for vgpu_type in (gpu.types or {}).values()
+        if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, there) is None
+    }
+    on_vf, nothing = dict.fromkeys(left, 1), dict[int, int]()
+    parents = [
+        _offering(parent, left if parent.vf_index is None else nothing if parent.vgpus else on_vf)
+        for parent in functions
+    ]
+    return replace(gpu, parents=functions.with_offers(parents))
+
+
+def _offering(parent: Parent, offers: Mapping[int, int]) -> Parent:
+    return parent if parent.creatable == offers else replace(parent, creatable=offers)

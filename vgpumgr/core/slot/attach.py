@@ -1,0 +1,381 @@
+"""(desired, observed) → the steps that give one slot of one VM what was requested, or the guard that refuses.
+
+Claim, ledger entry, hardware and hostdev are compared separately, so one function plans the first attach, a repeated one
+(no steps), and one after a kill at any instant (the missing steps).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import plugin_params, profiles
+from vgpumgr.core.evidence import (
+    blocked_write,
+    ending,
+    fabric,
+    lost,
+    ownership,
+    preflight,
+    restart,
+    saved_states,
+    sharing,
+)
+from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.placing import health, instances, placement, resolve
+from vgpumgr.core.slot import detach, in_place, live, targets
+from vgpumgr.core.slot import plan as plans
+from vgpumgr.core.slot.request import AttachRequest, request_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.driver.asking import Grant
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.names import Slot
+
+EVEN_IF = "--even-if-it-will-not-start"
+
+
+def plan_attach(view: HostView, request: AttachRequest) -> Plan:
+    """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing.
+
+    What a slot has goes last; where there is room for the new vGPU only without it, it goes first.
+    """
+    try:
+        return _plan_attach(view, request)
+    except errors.NoCapacity:
+        made = _plan_in_place(view, request) if request.replace and not request.live else None
+        if made is None:
+            raise
+        return made
+
+
+def _plan_in_place(view: HostView, request: AttachRequest) -> Plan | None:
+    """None if the slot has nothing, or nothing that can be removed now, or if that would not make room, either. Raises if anything holds what it has."""
+    first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
+    if not first or any(view.snapshot.blocked_write_on(blocked_write.written_gpu(step)) for step in first):
+        return None
+    try:
+        made = _plan_attach(simulate.apply(view, first), request)
+    except errors.NoCapacity:
+        return None
+    found = (*made.findings, *ending.findings(view, first))
+    return replace(made, vm=plans.find_domain(view, request.vm), steps=(*first, *made.steps), findings=found)
+
+
+def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
+    domain = plans.find_domain(view, request.vm)
+    _guard_attach(view, domain)
+    if request.live:
+        live.guard_running(domain)
+    target, placed, expect = targets.find_target(view, domain, request)
+    if placed is not None and not request.live:
+        _guard_start(view, domain, request, placed)
+    steps = _attach_steps(view, domain, request, target, expect)
+    entered, left = detach.entering(view, domain, request.slot, keep=target.generation)
+    old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
+    old = [entry for entry in old if not target.supersedes(entry.vgpu)]
+    old += [ownership.entry_of(view, step.vgpu) for step in entered]
+    steps = [*entered, *steps, *detach.destroy_steps(view, domain, old)]
+    if old:
+        free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
+        saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=f"first `{free}`")
+    blocked_write.guard(view.snapshot, steps)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=tuple(steps),
+        findings=(
+            *ownership.missing_ledger(view),
+            *_silent_findings(view, target, steps),
+            *health.of_target(view.snapshot, target),
+            *(lost.findings(view.snapshot) if steps else ()),
+            *attach_findings(view, domain, request.slot, target),
+            *(fabric.awaited(view, domain, target) if steps else ()),
+            *(() if request.live else restart.planned(view, domain, target)),
+            *left,
+            *_foreign_findings(view, domain),
+            *sharing.findings_of(view, domain.uuid),
+            *ending.findings(view, steps),
+        ),
+        placed=placed,
+        target=target,
+    )
+
+
+def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.Step, ...]:
+    """The steps that the attach behind a claim would still take for its vGPU, definition and claim; none if all is well.
+
+    Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for now.
+    """
+    if not profiles.is_served(claim.wish):
+        return ()
+    return _mending(view, domain, request_of(domain, claim))[2]
+
+
+def plan_mending(view: HostView, request: AttachRequest) -> Plan:
+    """Plan the repair of a slot that already has its wish: its vGPU, its definition, its claim. Destroys nothing.
+
+    A managed-save image forbids changing the definition, but not re-creating the vGPU: the image needs it.
+    Raises as plan_attach does.
+    """
+    domain = plans.find_domain(view, request.vm)
+    detach.guard_ledger(view)
+    target, placed, steps = _mending(view, domain, request)
+    if any(not isinstance(step, plan_steps.CreateVgpu | plan_steps.EnterVgpu) for step in steps):
+        _guard_attach(view, domain)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slot,
+        steps=steps,
+        findings=(
+            *attach_findings(view, domain, request.slot, target),
+            *(fabric.awaited(view, domain, target) if steps else ()),
+            *restart.planned(view, domain, target),
+        ),
+        placed=placed,
+        target=target,
+    )
+
+
+def _mending(
+    view: HostView, domain: Domain, request: AttachRequest
+) -> tuple[VgpuSpec, placement.Placed | None, tuple[plan_steps.Step, ...]]:
+    target, placed, expect = targets.find_target(view, domain, request)
+    steps = tuple(_attach_steps(view, domain, request, target, expect))
+    blocked_write.guard(view.snapshot, steps)
+    return target, placed, steps
+
+
+def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
+    """A vGPU that the VM's definition already names but no entry or claim of ours does: the user may have meant that one."""
+    claimed = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
+    named = dict.fromkeys(device.source for device in domain.inactive if device.source not in claimed)
+    found = [there for device in named if (there := view.snapshot.find(device)) is not None]
+    for gpu, vgpu in sorted(found, key=lambda row: (row[0].pci, row[1].vf_index or 0, row[1].uuid or "")):
+        if view.snapshot.entry_of(gpu, vgpu):
+            continue
+        take = command("adopt", view.snapshot.host, options=(str(vgpu.device),))
+        text = (
+            f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
+            f"vgpumgr's: `{take}` takes it over"
+        )
+        yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, text=text)
+
+
+def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_steps.Step]) -> tuple[Finding, ...]:
+    """A vGPU that is created while NVML is silent cannot be removed until NVML answers: warn before creating it."""
+    why = view.snapshot.why_silent(target.gpu)
+    if why is None or not any(isinstance(step, plan_steps.CreateVgpu) for step in steps):
+        return ()
+    text = (
+        f"NVML cannot say what runs on GPU {target.gpu} of {view.snapshot.host} ({why}). The vGPU can be created, but not "
+        "removed until NVML answers again."
+    )
+    return (Finding(kind="nvml-silent", host=view.snapshot.host, text=text),)
+
+
+def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
+    """Findings about an attached slot, reported by the attach and each time the slot is shown."""
+    found: list[Finding] = []
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    host = view.snapshot.host
+    if gpu is not None:
+        for obstacle in preflight.obstacles(view, domain, gpu, gpu.parent_at(target.vf_index)):
+            text = f"{domain.name} will not start {obstacle.why}"
+            found.append(Finding(kind="will-not-start", host=host, vm=domain.name, slot=slot, text=text))
+    if not found:
+        doubts = preflight.doubts(domain, slot, target.type_name)
+        found = [Finding(kind="may-not-start", host=host, vm=domain.name, slot=slot, text=text) for text in doubts]
+    return tuple(found)
+
+
+def _guard_start(view: HostView, domain: Domain, request: AttachRequest, placed: placement.Placed) -> None:
+    """Refuse to create a vGPU that the VM could not start with, unless the user asked for that explicitly."""
+    if request.even_if_it_will_not_start or view.even_if_it_will_not_start:
+        return
+    found = tuple(preflight.obstacles(view, domain, placed.gpu, placed.parent))
+    if found:
+        first, *others = found
+        raise errors.WillNotStart(
+            f"{domain.name} would not start {first.why}; nothing was created",
+            details=[f"it would not start {other.why}: {other.fix}" for other in others],
+            hint=f"{first.fix}; {EVEN_IF} attaches anyway (in an inventory: vgpumgr_even_if_it_will_not_start: true)",
+        )
+
+
+def _guard_attach(view: HostView, domain: Domain) -> None:
+    detach.guard_ledger(view)
+    detach.guard_readable(domain)
+    if not domain.persistent:
+        raise errors.RefusedPlan(
+            f"{domain.name} is transient: it has no definition that a vGPU could be put into",
+            hint="define it first (`virsh define`)",
+        )
+    saved_states.guard_image(view, domain)
+
+
+def entering_steps(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> list[plan_steps.Step]:
+    """The steps that make an existing vGPU the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
+    _guard_attach(view, domain)
+    return _attach_steps(view, domain, request, target, plan_steps.ENTER)
+
+
+def _attach_steps(
+    view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec, expect: plan_steps.Missing | None
+) -> list[plan_steps.Step]:
+    claim = domain.claim(request.slot)
+    bound = _bound(view, domain, request, target)
+    served = claim is not None and _same_binding(claim, bound)
+    wanted = domain_xml.expected_hostdev(request.slot, bound.binding)
+    # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
+    # removes a device by its source, whatever alias is passed (9.0, tried).
+    wrong = [
+        device
+        for device in domain.inactive
+        if device != wanted and (device.slot == request.slot or device.source == wanted.source)
+    ]
+    steps: list[plan_steps.Step] = []
+    if served and claim is not None and claim.state in (claims.PENDING, claims.BOUND):
+        current = claim
+    else:
+        current = replace(bound, state=claims.PENDING)
+        steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
+    if expect == plan_steps.ENTER:
+        steps.append(plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=target))
+    elif expect is not None:
+        steps += _instance_steps(view, target) if expect == plan_steps.EMPTY else ()
+        steps.append(
+            plan_steps.CreateVgpu(
+                host=view.snapshot.host,
+                vgpu=target,
+                expect=expect,
+                param=bound.conditions.param,
+                replaces=_before(view, domain, request.slot, target),
+                runs=domain.active,
+            )
+        )
+    steps += [
+        plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
+        for device in wrong
+    ]
+    plugged = live.plug(view, domain, target, wanted) if request.live else None
+    if wanted not in domain.inactive:
+        _guard_alias(domain, wanted)
+        _guard_shared(view, domain, wanted)
+        port = live.definition_port(domain, wanted, plugged)
+        steps.append(
+            plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted, port=port)
+        )
+    elsewhere = current.binding.lies_at != bound.binding.lies_at and not domain.managed_save
+    if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound) or elsewhere:
+        steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
+    if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
+        steps.append(plugged)
+    return steps
+
+
+def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
+    """The generation whose parameters a vGPU keeps: its own, where it is made again, or the last one before; None if the slot had none.
+
+    A pending claim may be all that is left of an exchange: its own vGPU was not made yet, and the one before it may be gone.
+    """
+    claim = domain.claim(slot)
+    known = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
+    known += [] if claim is None else [claim.generation - (claim.state == claims.PENDING)]
+    return max((each for each in known if 0 < each <= target.generation), default=None)
+
+
+def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.InstanceStep, ...]:
+    """What makes the GPU instance that a MIG-backed vGPU is to be in; nothing if it is there."""
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    vgpu_type = gpu.type_of(target.type_id) if gpu is not None else None
+    if gpu is None or vgpu_type is None or target.mig is None:
+        return ()
+    entry = view.snapshot.entries.named(target.key)
+    home = instances.find_home(view.snapshot, gpu, vgpu_type, before=target.mig, but=entry)
+    return home.steps if isinstance(home, instances.Home) else ()
+
+
+def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> claims.Claim:
+    """The slot's claim once it has the vGPU, with the plugin parameters asked for before, too. Raises Unsure without a machine-id."""
+    machine = view.snapshot.machine
+    if machine is None:
+        raise errors.Unsure(
+            f"{view.snapshot.host} has no machine-id, by which a claim names its host",
+            hint="run `systemd-machine-id-setup` on that host",
+        )
+    before = domain.claim(request.slot)
+    param = plugin_params.over(before.conditions.param if before else None, request.conditions.param)
+    return claims.Claim(
+        slot=request.slot,
+        generation=target.generation,
+        origin=request.origin,
+        state=claims.BOUND,
+        by=request.by,
+        at=request.at,
+        wish=request.wish,
+        binding=claims.binding_of(machine, target),
+        site=request.site,
+        declared=request.declared,
+        conditions=replace(request.conditions, param=param),
+        grant=_grant(view, request, target),
+    )
+
+
+def _grant(view: HostView, request: AttachRequest, target: VgpuSpec) -> Grant | None:
+    """What the wish comes to: what its claim says already, while the vGPU is of the same type."""
+    domain = plans.find_domain(view, request.vm)
+    claim = domain.claim(request.slot)
+    if (
+        claim is not None
+        and profiles.same_wish(claim.wish, request.wish)
+        and claim.binding.type_name == target.type_name
+        and claim.grant is not None
+    ):
+        return claim.grant
+    gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
+    vgpu_type = gpu.type_of(target.type_id) if gpu is not None else None
+    if gpu is None or vgpu_type is None:
+        return None
+    return resolve.grant_of(gpu, vgpu_type, targets.ask_of(view, request, claim))
+
+
+def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """Libvirt accepts an alias only once, and answers a duplicate with an internal error."""
+    if wanted.alias in domain.other_aliases:
+        raise errors.ConflictingClaim(
+            f"{domain.name} already has a device with the alias {wanted.alias}, which is not a host device",
+            hint="use another --slot, or give that device another alias",
+        )
+
+
+def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:
+    """Never put a device into a second definition: another VM's definition, or its running state, may name it already."""
+    if any(device.source == wanted.source for device in domain.inactive):
+        return  # it is already there, and only its alias changes
+    others = [namer for namer in sharing.namers(view, wanted.source, but=domain.uuid) if namer.can_start]
+    if others:
+        raise errors.ConflictingClaim(
+            f"{wanted.source}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
+            hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
+        )
+
+
+def _same_binding(claim: Claim, bound: Claim) -> bool:
+    return (
+        claim.generation == bound.generation
+        and claim.binding == bound.binding
+        and claim.conditions == bound.conditions
+        and profiles.same_wish(claim.wish, bound.wish)
+    )

@@ -1,0 +1,403 @@
+"""Freeing slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and the guards against freeing what is in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.evidence import blocked_write, ending, ownership, saved_states, sharing
+from vgpumgr.core.model import claims
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.vgpu import PLANNED, Device, Mdev, VgpuSpec
+from vgpumgr.core.model.view import Finding, GoneVm
+from vgpumgr.core.slot import live
+from vgpumgr.core.slot import plan as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.functions import Vgpu
+    from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.names import Slot, VmName, VmUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachRequest:
+    """`by` and `at` go into the leaving claim. `keep_snapshots` frees a device even if snapshots name it.
+
+    `live`: take it out of a VM that runs with it, too. `gone` is the last name of a VM that the host no longer has: then only what the ledger names for it is freed.
+    """
+
+    vm: VmUuid
+    slots: tuple[Slot, ...]
+    by: str
+    at: str
+    keep_snapshots: bool = False
+    live: bool = False
+    gone: VmName | None = None
+
+
+def plan_detach(view: HostView, request: DetachRequest) -> Plan:
+    """Plan the steps that free the slots; none if nothing there is ours. Raises RefusedPlan; changes nothing."""
+    if request.gone is not None and view.domain(request.vm) is None:
+        return _plan_gone(view, request, GoneVm(name=request.gone, uuid=request.vm))
+    domain = plans.find_domain(view, request.vm)
+    guard_ledger(view)
+    guard_readable(domain)
+    saved_states.guard_image(view, domain)
+    guard_claim_readable(domain)
+    steps: list[plan_steps.Step] = []
+    findings: list[Finding] = []
+    for slot in request.slots:
+        if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
+            continue  # nothing is ours; a hostdev that merely has such an alias belongs to its owner
+        entered, left = entering(view, domain, slot, keep=None)
+        findings += [*_guard_snapshots(view, domain, slot, request), *left]
+        steps += [*entered, *_free_slot(view, domain, slot, request, entered, before=steps)]
+    blocked_write.guard(view.snapshot, steps)
+    return plans.Plan(
+        vm=domain,
+        slot=request.slots[0] if len(request.slots) == 1 else None,
+        steps=tuple(steps),
+        findings=(*ownership.missing_ledger(view), *findings, *ending.findings(view, steps)),
+    )
+
+
+def entering(
+    view: HostView, domain: Domain, slot: Slot, *, keep: int | None
+) -> tuple[list[plan_steps.EnterVgpu], list[Finding]]:
+    """Before freeing a slot, enter the vGPU of its claim that the ledger does not name, if it is proved to be the claim's.
+
+    One that is not proved stays, and is a finding. `keep` is the generation that the slot keeps. Raises Unsure.
+    """
+    claim = domain.claim(slot)
+    if claim is None or claim.generation == keep:
+        return [], []
+    found = ownership.standing(view, domain, claim)
+    if found == ownership.HIDDEN:  # keep the claim: only it says whose vGPU that is
+        raise _hidden(view, claim.binding, domain.name, claim.slot)
+    if not isinstance(found, ownership.Unentered):
+        return [], []
+    if ownership.is_proved(found):
+        return [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
+    device = f" ({found.spec.device.text})" if isinstance(found.spec.device, Mdev) else ""
+    text = (
+        f"{found.spec.type_name} on {found.spec.parent}{device} stays: the ledger does not name it, and it is not proved to "
+        f"be the vGPU of {domain.name} slot {slot}: {'; '.join(found.doubts)}"
+    )
+    return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
+
+
+def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: Slot) -> errors.Unsure:
+    unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
+    return errors.Unsure(
+        f"{place.type_name} of {vm} slot {slot} is on {place.gpu_uuid}, and the UUID of GPU "
+        f"{', '.join(unnamed)} cannot be read: it may be that one",
+        hint=f"vgpumgr discover {view.snapshot.host} says why",
+    )
+
+
+def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
+    """Plan for a VM that has only ledger entries and their hardware left; another VM that uses them keeps them."""
+    guard_ledger(view)
+    steps: list[plan_steps.Step] = []
+    findings: list[Finding] = []
+    for slot in request.slots:
+        entries = view.entries(vm.uuid, slot)
+        keep, way_on = request.keep_snapshots, _keeping(vm.uuid, slot)
+        findings += saved_states.guard_entries(view, vm, slot, entries, keep=keep, way_on=way_on)
+        steps += destroy_steps(view, vm, entries)
+    blocked_write.guard(view.snapshot, steps)
+    return plans.Plan(
+        vm=vm,
+        slot=request.slots[0] if len(request.slots) == 1 else None,
+        steps=tuple(steps),
+        findings=(*findings, *ending.findings(view, steps)),
+    )
+
+
+def _keeping(vm: str, slot: Slot) -> str:
+    """The command that frees it anyway, whichever command was refused: reconcile has no --keep-snapshots."""
+    return f"`{command('detach', vm, slot=slot, options=('--keep-snapshots',))}` to free it anyway"
+
+
+def _free_slot(
+    view: HostView,
+    domain: Domain,
+    slot: Slot,
+    request: DetachRequest,
+    entered: Sequence[plan_steps.EnterVgpu],
+    *,
+    before: Sequence[plan_steps.Step],
+) -> list[plan_steps.Step]:
+    """`before`: the steps that free earlier slots; the devices that they remove count as removed."""
+    claim = domain.claim(slot)
+    again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
+    unplugged: list[plan_steps.UnplugHostdev] = []
+    if request.live and not domain.copied:
+        unplugged = [
+            live.unplug(domain, slot, device) for device in domain.live or () if _goes_with(view, domain, slot, device)
+        ]
+    out_live = {step.device.source for step in unplugged}
+    destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again), unplugged=out_live)
+    if not unplugged:
+        _guard_live(domain, slot)
+    steps: list[plan_steps.Step] = []
+    current = claim
+    if claim is not None and claim.state != claims.LEAVING and not domain.copied:
+        current = replace(claim, state=claims.LEAVING, by=request.by, at=request.at)
+        steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
+    steps += unplugged
+    out = {step.device for step in before if isinstance(step, plan_steps.DetachHostdev)}
+    steps += [
+        plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
+        for device in domain.inactive
+        if device not in out and _goes_with(view, domain, slot, device)
+    ]
+    steps += destroy
+    if current is not None:
+        steps.append(plan_steps.DropClaim(vm=domain.uuid, vm_name=domain.name, before=current))
+    return steps
+
+
+def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...]:
+    """The entries to free; none for a copied claim, which names another VM's vGPU: only this domain's document is cleaned."""
+    return () if domain.copied else view.entries(domain.uuid, slot)
+
+
+def _devices(entries: Sequence[LedgerEntry]) -> set[Device]:
+    return {entry.vgpu.device for entry in entries}
+
+
+def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> bool:
+    """Whether a device in the VM's definition belongs to the slot: its alias says so, or the slot's entries or claim name it.
+
+    A claim has the address of the time it was written. If cards have moved, another slot may be there: then the alias counts.
+    """
+    if device.slot == slot or device.source in _devices(view.entries(domain.uuid, slot)):
+        return True
+    claim = domain.claim(slot)
+    if claim is None or device.source != claim.binding.device:
+        return False
+    other = device.slot
+    return other is None or (domain.claim(other) is None and not view.entries(domain.uuid, other))
+
+
+def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[Finding]:
+    freed = _freed(view, domain, slot)
+
+    def names_it(vm: VmUuid, hostdev: Hostdev) -> bool:
+        if vm == domain.uuid:
+            return _goes_with(view, domain, slot, hostdev)
+        return hostdev.source in _devices(freed)
+
+    return saved_states.guard_snapshots(
+        view,
+        domain,
+        slot,
+        names_it,
+        among={domain.uuid, *saved_states.concerned(view, _devices(freed))},
+        keep=request.keep_snapshots,
+        way_on=_keeping(domain.name, slot),
+    )
+
+
+def destroy_steps(
+    view: HostView,
+    vm: Domain | GoneVm,
+    entries: Sequence[LedgerEntry],
+    *,
+    unplugged: Collection[Device] = (),
+) -> list[plan_steps.Step]:
+    """Steps that free ledger entries whose hostdev the same plan removes. Raises if something holds one.
+
+    `unplugged`: the devices that the plan takes out of the running VM before; what that VM still has of them ends.
+    """
+    if entries:
+        saved_states.guard_read(view)
+    steps: list[plan_steps.Step] = []
+    for entry in entries:
+        vgpu = view.snapshot.vgpu_of(entry.vgpu)
+        _guard_identified(view, entry)
+        held = views.Holders(lasting=())
+        if (
+            vgpu is not None
+            or isinstance(entry.vgpu.device, Mdev)
+            or view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is not None
+        ):
+            held = _guard_in_use(view, vm, entry, vgpu, unplugged=entry.vgpu.device in unplugged)
+        # Otherwise its card is gone, and another card may have the address of its VF by now.
+        steps.append(
+            plan_steps.DestroyVgpu(
+                host=view.snapshot.host,
+                vgpu=plans.spec_of_entry(view, entry),
+                expect=plan_steps.PRESENT if vgpu is not None else plan_steps.ABSENT,
+                runs=views.runs_without(view, entry.vgpu.vm),
+                listed=held.listed,
+            )
+        )
+    return steps
+
+
+def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
+    """Raises if the entry's GPU may be one whose UUID cannot be read, or if its mdev is elsewhere."""
+    if view.snapshot.may_be_hidden(entry.vgpu):
+        raise _hidden(view, entry.vgpu, entry.vgpu.vm_name, entry.vgpu.slot)
+    astray = ownership.strays_to(view.snapshot, entry.vgpu)
+    if astray is not None:
+        raise errors.Unsure(
+            f"drift: the ledger has mdev {entry.vgpu.uuid} of {entry.vgpu.vm_name} on {entry.vgpu.parent}, but it is on {astray}",
+            hint="something else created it there with that UUID (mdevctl?): remove it once nothing uses it, then try again",
+        )
+    guard_boot(view, entry)
+
+
+def guard_boot(view: HostView, entry: LedgerEntry) -> None:
+    """Raises Unsure if the vGPU at an entry's place was created since the host's last boot, and not by us."""
+    if not ownership.is_of_earlier_boot(view.snapshot, entry):
+        return
+    raise errors.Unsure(
+        f"unsure: {entry.vgpu.type_name} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} was created before {view.snapshot.host} booted, but "
+        f"the vGPU that is on {entry.vgpu.parent} now was created after that, and not by vgpumgr",
+        hint=f"`{command('adopt', view.snapshot.host, options=(str(entry.vgpu.device),))}` adopts it as it is; or free it by hand",
+    )
+
+
+def _guard_in_use(
+    view: HostView, vm: Domain | GoneVm, entry: LedgerEntry, vgpu: Vgpu | None, *, unplugged: bool
+) -> views.Holders:
+    if vgpu is not None and not vgpu.is_of(entry.vgpu):
+        raise drift(entry.vgpu, vgpu, hint="that vGPU may be somebody else's: free it by hand, then detach again")
+    if vgpu is not None and entry.state == PLANNED:
+        evidence = views.holders(view, entry.vgpu.device, vgpu).lasting
+        if evidence:
+            raise errors.Unsure(
+                f"unsure: the ledger entry of {entry.vgpu.type_name} on {entry.vgpu.parent} is only planned, but it is in use",
+                details=evidence,
+                hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
+                if not isinstance(vm, GoneVm)
+                else f"{_way_out(vm)} first; nothing in use is ever removed",
+            )
+    held = views.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid, unplugs=unplugged)
+    if held.lasting and all(isinstance(line, views.Unread) for line in held.lasting):
+        raise errors.InUse(
+            f"cannot tell whether {entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
+            details=held.lasting,
+            hint=_hint_untold(view),
+        )
+    if held.lasting:
+        raise errors.InUse(
+            f"{entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
+            details=held.lasting,
+            hint=_hint_in_use(view, vm, entry),
+            until=_until(vm, held.lasting),
+        )
+    return held
+
+
+def _until(vm: Domain | GoneVm, lasting: Sequence[str]) -> str | None:
+    if not views.ends(lasting):
+        return None
+    if not isinstance(vm, GoneVm) and vm.active:
+        return f"{vm.name} is shut down"
+    return f"its vGPU is idle: {lasting[0]}"
+
+
+def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
+    """The attach command that an entry came from."""
+    claim = vm.claim(entry.vgpu.slot)
+    asked = profiles.options(claim.wish) if claim is not None else ("--profile", entry.vgpu.type_name)
+    return command("attach", vm.name, slot=entry.vgpu.slot, options=asked)
+
+
+def _hint_untold(view: HostView) -> str:
+    """The hint if the only evidence is that something could not be read: shutting a VM down would not help."""
+    unreadable = [domain.name for domain in view.domains if domain.problem is not None]
+    if unreadable:
+        look = ", ".join(f"`{virsh('dumpxml', name)}`" for name in unreadable)
+        return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never removed"
+    return (
+        f"fix the problem above on {view.snapshot.host} (for NVML, nvidia-smi there shows more), then run the same "
+        "command again; what may be in use is never removed"
+    )
+
+
+def _hint_in_use(view: HostView, vm: Domain | GoneVm, entry: LedgerEntry) -> str:
+    """If another VM's document names it, that document must change: this VM may have been off for long."""
+    others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
+    neighbours = views.neighbours(view, entry.vgpu)
+    if others:
+        way_out = sharing.ways_out(view.snapshot.host, others)
+    else:
+        way_out = f"shut {', '.join(neighbours)} down" if neighbours else _way_out(vm)
+    return f"{way_out} first; nothing in use is ever removed"
+
+
+def _way_out(vm: Domain | GoneVm) -> str:
+    return "stop the process that holds it" if isinstance(vm, GoneVm) else f"shut {vm.name} down"
+
+
+def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
+    """The refusal of hardware whose type is not its entry's: it is not assumed to be ours."""
+    shown = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
+    return errors.Unsure(
+        f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, but the hardware shows {shown}",
+        hint=hint,
+    )
+
+
+def _guard_live(domain: Domain, slot: Slot) -> None:
+    if any(device.slot == slot for device in domain.live or ()):
+        raise errors.InUse(
+            f"{domain.name} is running with the vGPU of slot {slot}",
+            hint=f"shut {domain.name} down first; nothing in use is ever removed",
+            until=f"{domain.name} is shut down",
+        )
+
+
+def guard_ledger(view: HostView) -> None:
+    """Nothing is changed on a host whose ledger cannot be read. Raises LedgerBroken."""
+    broken = ledger_broken(view.snapshot)
+    if broken is not None:
+        raise broken
+
+
+def ledger_broken(snapshot: HostSnapshot) -> errors.LedgerBroken | None:
+    """The error of a host whose ledger cannot be read; None if it can."""
+    if snapshot.ledger is not None:
+        return None
+    return errors.LedgerBroken(
+        snapshot.host,
+        f"the ledger cannot be read: {views.why_unknown(snapshot, 'ledger')}",
+        hint="nothing is changed there until /var/lib/vgpumgr/ledger.json can be read: repair it, or restore it from a backup",
+    )
+
+
+def guard_readable(domain: Domain) -> None:
+    """Raises Unsure if a document of the VM could not be read: it may contain anything."""
+    if domain.problem is not None:
+        raise errors.Unsure(
+            f"{domain.name} cannot be read: {domain.problem}", hint=f"look at it: `{virsh('dumpxml', domain.name)}`"
+        )
+
+
+def guard_claim_readable(domain: Domain) -> None:
+    """Raises Unsure if the VM has our metadata element but it cannot be understood."""
+    if domain.claim_problem is not None:
+        raise errors.Unsure(
+            f"the claim of {domain.name} cannot be read: {domain.claim_problem}", hint=claim_way_out(domain)
+        )
+
+
+def claim_way_out(domain: Domain) -> str:
+    """How to remove a claim that cannot be read: what the ledger has for the VM can be detached after that."""
+    shown = virsh("metadata", domain.name, domain.claim_namespace, "--config")
+    return f"`{shown}` shows it, and removes it with --remove; then attach or detach again"

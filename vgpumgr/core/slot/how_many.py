@@ -1,0 +1,154 @@
+"""How many more vGPUs of a wish a GPU takes: as many attaches, one after the other, as would be granted there.
+
+The number of one type is what core/placing/fits.py counts. A wish that several types serve is granted step by step on what the steps
+before leave (core/simulate.py), since a GPU that is out of the closest type may have the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr import names
+from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
+from vgpumgr.core.evidence import preflight
+from vgpumgr.core.model import snapshot as observed
+from vgpumgr.core.model import view as views
+from vgpumgr.core.model.vgpu import VgpuSpec
+from vgpumgr.core.placing import fits, placement, resolve, room, takes
+from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.names import DEFAULT_SLOT, VmName, VmUuid
+
+if TYPE_CHECKING:
+    from vgpumgr.core.evidence.sharing import Barred
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.snapshot import Gpu, VgpuType
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.placing.placement import Candidate
+    from vgpumgr.core.placing.resolve import Ask
+
+_UNREAD: Final = frozenset({Cause.NO_TYPES, Cause.UNREADABLE})
+"""With these an attach is refused, but nobody knows whether the GPU has room."""
+
+_NOBODY: Final = VmUuid("00000000-0000-0000-0000-000000000000")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """So many of a type."""
+
+    type_name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowMany:
+    """What a GPU has for a wish: `granted` in the order in which attaches would get it.
+
+    `count` None: unknown. `why`: why it is unknown or 0; None if the GPU takes at least one.
+    """
+
+    granted: tuple[Granted, ...] = ()
+    count: int | None
+    why: str | None = None
+    cause: Cause | None = None
+
+
+def how_many(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> HowMany:
+    """How often this wish would be granted on this GPU. `barred`: see placement.consider."""
+    first = _next(view, gpu, ask, barred)
+    if isinstance(first, Refusal):
+        return HowMany(count=_none(first), why=first.text, cause=first.cause)
+    shut = _shut_to_every_vm(view, gpu, first.parent)
+    if shut is not None:
+        return shut
+    choices = resolve.choices(gpu, ask)
+    if isinstance(choices, tuple) and len(choices) == 1:
+        kind = first.choice.type
+        left = fits.left_of(view.snapshot, room.room_of(view.snapshot, gpu), kind, barred)
+        return HowMany(granted=(Granted(type_name=kind.type_name, count=left),), count=left)
+    return _step_by_step(view, first, ask, barred)
+
+
+def closed(view: HostView, gpu: Gpu, barred: Barred) -> HowMany | None:
+    """Why a GPU takes no vGPU of any type now, though it may be empty; None if it takes some, or is only full."""
+    snapshot = view.snapshot
+    refusal = takes.unfit(snapshot, gpu) or takes.cordoned(snapshot, gpu) or takes.passed_through(gpu, barred)
+    if refusal is not None:
+        return HowMany(count=_none(refusal), why=refusal.text, cause=refusal.cause)
+    return _shut_to_every_vm(view, gpu, gpu.parents[0] if gpu.parents else None)
+
+
+def of_types(view: HostView, gpu: Gpu, barred: Barred) -> dict[int, int | None]:
+    """How many more of each of its types a GPU takes, by type id; None: unknown."""
+    shut = closed(view, gpu, barred)
+    if shut is not None:
+        return dict.fromkeys(gpu.types or {}, shut.count)
+    there = room.room_of(view.snapshot, gpu)
+    return {kind.id: _left(view, there, kind, barred) for kind in (gpu.types or {}).values()}
+
+
+def _left(view: HostView, there: room.Room, kind: VgpuType, barred: Barred) -> int | None:
+    left = fits.left_of(view.snapshot, there, kind, barred)
+    if left or not there.gpu.parents:
+        return left
+    refusal = takes.free_parent(view.snapshot, there, kind, barred)
+    return _none(refusal) if isinstance(refusal, Refusal) else 0
+
+
+def _none(refusal: Refusal) -> int | None:
+    return None if refusal.cause in _UNREAD else 0
+
+
+def _shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMany | None:
+    """What attach refuses whatever the VM: a host without its ledger or its machine-id, a VM that could not start."""
+    if view.snapshot.ledger is None:
+        return HowMany(count=None, why=f"the ledger cannot be read: {views.why_unknown(view.snapshot, 'ledger')}")
+    if view.snapshot.machine is None:
+        return HowMany(count=0, why="the host has no machine-id, by which a claim names its host")
+    obstacle = None if view.even_if_it_will_not_start else next(preflight.of_every_vm(view, gpu, parent), None)
+    return None if obstacle is None else HowMany(count=0, why=f"no VM would start {obstacle.why}")
+
+
+def _step_by_step(view: HostView, first: Candidate, ask: Ask, barred: Barred) -> HowMany:
+    found: Counter[str] = Counter()
+    candidate: Candidate | Refusal = first
+    while not isinstance(candidate, Refusal):
+        found[candidate.choice.type.type_name] += 1
+        view = simulate.apply(view, _create(view, candidate, found.total()))
+        gpu = next(one for one in view.snapshot.gpus if one.pci == first.gpu.pci)
+        candidate = _next(view, gpu, ask, barred)
+    granted = tuple(Granted(type_name=name, count=count) for name, count in found.items())
+    return HowMany(granted=granted, count=found.total())
+
+
+def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Candidate | Refusal:
+    considered = placement.consider(view.snapshot, ask, among=(gpu,), barred=barred)
+    return considered.candidates[0] if considered.candidates else considered.refused[0][1]
+
+
+def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.Step, ...]:
+    """A vGPU as attach would make it, of a VM that there is not; in MIG mode its GPU instance first."""
+    gpu, parent, kind = candidate.gpu, candidate.parent, candidate.choice.type
+    assert gpu.uuid is not None  # or there were no candidate
+    mdev = gpu.framework != observed.VENDOR_VFIO
+    home = placement.home_on(view.snapshot, gpu, kind, before=None)
+    spec = VgpuSpec(
+        vm=_NOBODY,
+        vm_name=VmName("?"),
+        slot=DEFAULT_SLOT,
+        generation=number,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=parent.vf_index,
+        parent=parent.pci,
+        uuid=names.compute_mdev_uuid(_NOBODY, DEFAULT_SLOT, number) if mdev else None,
+        type_id=kind.id,
+        type_name=kind.type_name,
+        placement_id=placement.place_on(view.snapshot, gpu, kind, before=None),
+        mig=home.place if home is not None else None,
+    )
+    first = home.steps if home is not None else ()
+    return *first, steps.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=steps.EMPTY)

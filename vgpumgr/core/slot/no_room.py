@@ -1,0 +1,175 @@
+"""The refusals of a wish that no GPU of a host can take: every GPU with its reason, and what would fit.
+
+What would have to change on the host, so that one can, is not asked here: that plans other commands (explain/remedies.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.evidence import cordons
+from vgpumgr.core.model.claims import INVENTORY
+from vgpumgr.core.placing import placement, resolve
+from vgpumgr.core.placing.no_place import Cause
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.placing.resolve import Ask
+    from vgpumgr.core.slot.request import AttachRequest
+    from vgpumgr.names import VmName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Why no GPU of a host takes what a slot asks for, with all that the question what would help needs."""
+
+    view: HostView
+    domain: Domain
+    request: AttachRequest
+    ask: Ask
+    verdict: placement.NoPlace
+
+    @property
+    def needs_mig(self) -> bool:
+        return all(refusal.cause is Cause.NEEDS_MIG for _, _, refusal in self.verdict.reasons)
+
+    @property
+    def is_not_ready(self) -> bool:
+        return all(refusal.is_not_ready for _, _, refusal in self.verdict.reasons)
+
+    @property
+    def _gpus(self) -> str:
+        named, host = self.request.gpus is not None, self.view.snapshot.host
+        return f"the GPU of {host} that was asked for" if named else f"no GPU of {host}"
+
+    @property
+    def _negation(self) -> str:
+        return " not" if self.request.gpus is not None else ""
+
+    @property
+    def message(self) -> str:
+        if self.needs_mig:
+            wish = asking.describe(self.ask.wish, self.ask.conditions)
+            return f"{self._gpus} is{self._negation} in MIG mode, which {wish} for {self.domain.name} needs"
+        if self.is_not_ready:
+            return f"{self._gpus} is{self._negation} ready to take {_what(self.ask)} for {self.domain.name}"
+        return f"{self._gpus} can{'not' if self._negation else ''} take {_what(self.ask)} for {self.domain.name}"
+
+    def hint(self, would: str = "") -> str:
+        """What to do. `would`: what the wish would fit if the host were changed, in words."""
+        if self.needs_mig:
+            other = "ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too"
+            return f"it would fit {would}. Or {other}" if would else other
+        if self.is_not_ready:
+            return "once one is ready, run the same command again" + (f"; it would fit {would}" if would else "")
+        fits = f"fits now: {'; '.join(self.verdict.fits)}. " if self.verdict.fits else "no other type fits now. "
+        instead = f"It would fit {would}. " if would else ""
+        return f"{fits}{instead}See `vgpumgr capacity`"
+
+    def error(self, would: str = "") -> errors.NoCapacity:
+        """The refusal. `would`: as for the hint."""
+        kind = errors.NotReady if self.is_not_ready else errors.NoCapacity
+        return kind(self.message, details=_lines(self.verdict), hint=self.hint(would), shortage=self)
+
+
+def _lines(verdict: placement.NoPlace) -> list[str]:
+    width = max((len(board) for _, board, _ in verdict.reasons), default=0)
+    return [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
+
+
+def error(
+    view: HostView,
+    domain: Domain,
+    request: AttachRequest,
+    ask: Ask,
+    verdict: placement.NoPlace,
+) -> errors.NoCapacity | errors.UsageError | errors.Cordoned:
+    """The error for the user: every GPU with its reason, and what would fit."""
+    lines = _lines(verdict)
+    host = view.snapshot.host
+    if verdict.unknown_profile and verdict.reasons and isinstance(ask.wish, profiles.ByProfile):
+        profile = ask.wish.profile
+        had = domain.claim(request.slot)
+        type_name = (
+            profiles.read_type_name(had.binding.type_name) if had is not None and profile.board is not None else None
+        )
+        gpu = view.snapshot.gpu_by_uuid(had.binding.gpu_uuid) if had is not None else None
+        if gpu is not None and type_name is not None and type_name.short == profile.short:
+            return dropped(view, domain.name, request, gpu, type_name)
+        nearest = placement.nearest_profile(view.snapshot, profile)
+        hint = f"did you mean {nearest}? " if nearest else ""
+        return errors.ProfileNotHere(
+            f"no GPU of {host} has {profile.text}, requested for {domain.name}",
+            details=lines,
+            hint=f"{hint}`vgpumgr profiles {host}` lists the profiles that it has",
+        )
+    if not verdict.reasons:
+        return errors.NoCapacity(
+            f"{host} has no NVIDIA GPU for {domain.name}", hint=f"`vgpumgr discover {host}` shows its GPUs"
+        )
+    if all(refusal.cause is Cause.NO_UNIT for _, _, refusal in verdict.reasons):
+        boards = sorted({board for _, board, _ in verdict.reasons})
+        return errors.UsageError(
+            f"{asking.describe(ask.wish, ask.conditions)} for {domain.name} cannot be served on {host}: "
+            f"vgpumgr_fgpu_per_gpu is not set for {' and '.join(boards)}",
+            details=lines,
+            hint=f"for example vgpumgr_fgpu_per_gpu: {{{boards[0]}: 2}}; or ask with --gpu or --gpu-memory",
+        )
+    if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
+        return _cordoned(view, domain, verdict, lines)
+    return Shortage(view=view, domain=domain, request=request, ask=ask, verdict=verdict).error()
+
+
+def dropped(
+    view: HostView, vm: VmName, request: AttachRequest, gpu: Gpu, had: profiles.TypeName
+) -> errors.ProfileNotHere:
+    """What the slot had is offered no more: the driver of today calls the card's types otherwise, or has fewer of them."""
+    host = view.snapshot.host
+    today = next((one for one in (gpu.types or {}).values() if one.short == had.short), None)
+    now = f"; {today.type_name} is" if today is not None else ""
+    see = f"`vgpumgr profiles {host}` lists the profiles that it has"
+    if today is not None and request.origin == INVENTORY:
+        see = f"profile: {today.type_name} in the inventory gives it that one; {see}"
+    elif today is not None:
+        options = ("--profile", today.type_name, "--replace")
+        see = f"`{command('attach', vm, slot=request.slot, options=options)}` gives it that one; {see}"
+    return errors.ProfileNotHere(
+        f"{had.text}, which {vm} slot {request.slot} had, is not offered any more by GPU {gpu.pci} of {host}{now}",
+        hint=see,
+    )
+
+
+def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines: list[str]) -> errors.Cordoned:
+    """The GPUs that could ever take it are all cordoned, or their host is."""
+    facts = view.snapshot
+    first = next(gpu for gpu in facts.gpus if gpu.pci == verdict.reasons[0][0])
+    cordon = facts.cordon_on(first.uuid)
+    assert cordon is not None  # that is why it was refused
+    hint = f"`{cordons.lift(facts, cordon)}` once the work is done"
+    if cordon.gpu_uuid is None:
+        what = f"{facts.host} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at}); no new vGPU for {domain.name}"
+        return errors.Cordoned(what, hint=hint)
+    if len(lines) == 1:
+        what = f"GPU {cordon.gpu} of {facts.host} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at})"
+        return errors.Cordoned(f"{what}; no new vGPU for {domain.name}", hint=hint)
+    return errors.Cordoned(
+        f"every GPU of {facts.host} is cordoned; no new vGPU for {domain.name}", details=lines, hint=hint
+    )
+
+
+def _what(ask: Ask) -> str:
+    """A wish as what no GPU can take: a 4 GiB vGPU; the size of a profile is by its name."""
+    match ask.wish:
+        case profiles.ByProfile(profile=profile) if ask.conditions == NO_CONDITIONS:
+            mib = profiles.parse_type_name(f"any-{profile.short}").nominal_mib
+            an = "an" if str(mib // 1024).startswith("8") or mib // 1024 in (11, 18) else "a"
+            return f"{an} {resolve.memory(mib)} vGPU"
+        case _:
+            return f"what {asking.describe(ask.wish, ask.conditions)} asks"

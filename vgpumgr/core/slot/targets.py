@@ -1,0 +1,394 @@
+"""Which vGPU a slot should have: the one it has, the place reserved for it, or a new place; or why it can have none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from vgpumgr import errors, names
+from vgpumgr.core import step as steps
+from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.driver import plugin_params, profiles
+from vgpumgr.core.driver.asking import MIG
+from vgpumgr.core.evidence import ownership, sharing
+from vgpumgr.core.model import claims, snapshot
+from vgpumgr.core.model.mig import MigPlace
+from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
+from vgpumgr.core.placing import placement, resolve, room, takes
+from vgpumgr.core.placing.no_place import Refusal
+from vgpumgr.core.placing.resolve import Ask
+from vgpumgr.core.slot import detach, no_room
+from vgpumgr.core.slot import plan as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.driver.asking import Conditions, Grant
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.slot.request import AttachRequest
+    from vgpumgr.names import Slot
+
+
+def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
+    """Whether a claim satisfies the request: the same wish, on a GPU and under conditions that the request allows."""
+    return profiles.same_wish(claim.wish, request.wish) and _why_refused(view, claim, request) is None
+
+
+def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | None:
+    """What the request does not allow of a claim with its wish."""
+    if request.gpus is not None and claim.binding.gpu_uuid not in request.gpus:
+        return "another GPU than --gpu-id names"
+    return _unmet(view, claim, request.conditions)
+
+
+def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
+    """The condition that a claim does not meet. Those that it was made with are not judged again: its GPU may have changed."""
+    if conditions == claim.conditions:
+        return None
+    gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+    policy = gpu.scheduler.policy if gpu is not None and gpu.scheduler is not None else None
+    if conditions.compute is not None and policy not in (None, conditions.compute):
+        return f"on a GPU whose scheduler is {policy}, not {conditions.compute}"
+    waste, limit = claim.grant.waste_pct if claim.grant is not None else 0, conditions.max_waste_pct
+    if limit is not None and waste > limit:
+        return f"{waste:g} % of it wasted, more than --max-waste {limit}"
+    without = plugin_params.missing(conditions.param, claim.conditions.param)
+    if without is not None:
+        return f"without {without}"
+    mig_backed = profiles.parse_type_name(claim.binding.type_name).slices is not None
+    if conditions.only is None or (conditions.only == MIG) == mig_backed:
+        return None
+    return "a MIG-backed vGPU" if mig_backed else "a time-sliced vGPU"
+
+
+def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
+    """The request as the resolver takes it. What a claim with the same wish was granted stands for its fGPUs."""
+    same = claim is not None and profiles.same_wish(claim.wish, request.wish)
+    before = claim.grant if claim is not None and same else None
+    return Ask(
+        wish=request.wish,
+        conditions=request.conditions,
+        units=view.fgpu_per_gpu,
+        before=before,
+        policy=request.policy,
+    )
+
+
+def find_target(
+    view: HostView, domain: Domain, request: AttachRequest
+) -> tuple[VgpuSpec, placement.Placed | None, steps.Missing | None]:
+    """The vGPU that the slot should have; its placement, if it is new; what is expected there, None if it is already made.
+
+    `changes.ENTER` stands for a vGPU that exists and is proved to be the claim's, but that the ledger does not name.
+    """
+    claim = domain.claim(request.slot)
+    _guard_claim(view, domain, request, claim)
+    entries = view.entries(domain.uuid, request.slot)
+    keeping = _kept_entry(view, request, claim, entries)
+    if keeping is not None:
+        kept, expect = plans.spec_of_entry(view, keeping), _expect(view, keeping)
+        return room.placed_again(view.snapshot, kept) if expect == steps.EMPTY else kept, None, expect
+    again = _proved(view, request, domain, claim)
+    if again is not None:
+        return again, None, steps.ENTER
+    reuse = _pending_place(view, request, domain, claim) if not entries else None
+    if reuse is not None:
+        return *reuse, steps.EMPTY
+    past = [entry.vgpu for entry in entries if ownership.cannot_come_back(view.snapshot, entry.vgpu)]
+    there = replace(view, snapshot=view.snapshot.without_entries(ours.key for ours in past)) if past else view
+    placed = (_successor(there, request, domain, past[-1]) if past else None) or _place(there, request, domain)
+    generation = ownership.next_generation(view, domain, request.slot)
+    return _new_spec(domain, request.slot, generation, placed), placed, steps.EMPTY
+
+
+def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None) -> VgpuSpec | None:
+    """The vGPU of a claim that the ledger does not name, if it exists and the claim satisfies the request.
+
+    Raises Unsure if the hardware exists but is not proved to be the claim's, unless the request has --replace.
+    """
+    found = ownership.standing(view, domain, claim) if claim is not None else None
+    if claim is None or found is None or claim.state != claims.BOUND or not serves(view, claim, request):
+        return None
+    if ownership.is_proved(found):
+        return found.spec
+    if request.replace:
+        return None
+    if isinstance(found, ownership.Unentered):
+        raise errors.Unsure(
+            f"{found.spec.type_name} on {found.spec.parent} may be the vGPU of {domain.name} slot {claim.slot}, "
+            "but the host's ledger does not name it",
+            details=found.doubts,
+            hint=ownership.way_out(view, domain, claim, found),
+        )
+    if found == ownership.HIDDEN:
+        raise errors.Unsure(
+            f"the vGPU of {domain.name} slot {claim.slot} is on {claim.binding.gpu_uuid}, and the UUID of a GPU of "
+            f"{view.snapshot.host} cannot be read: it may be that one",
+            hint=f"vgpumgr discover {view.snapshot.host} says why",
+        )
+    return None
+
+
+def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: Claim | None) -> None:
+    """Raises ConflictingClaim if the VM's claims and devices do not allow this wish, Unsure if they cannot be read."""
+    detach.guard_claim_readable(domain)
+    if domain.copied:  # for any slot: all claims are written as one document, including the copies
+        raise errors.ConflictingClaim(
+            f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
+            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` removes the copy (the other VM keeps its vGPU); "
+            "then attach again",
+        )
+    if claim is not None and claim.state == claims.LEAVING:
+        raise errors.ConflictingClaim(
+            f"a detach of {domain.name} slot {request.slot} has begun but not finished",
+            hint=f"`{command('detach', domain.name, slot=request.slot)}` finishes it",
+        )
+    if claim is not None and view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
+        if not request.replace:
+            raise errors.ConflictingClaim(
+                f"{domain.name} slot {request.slot} is bound on another host (machine-id {claim.binding.host})",
+                hint=f"{_exchange(domain.name, request)} makes a new vGPU here; the other host's stays until it is detached there",
+            )
+    elif claim is not None and not serves(view, claim, request) and not request.replace:
+        guard_offered(view, domain, request)
+        had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
+        same = profiles.same_wish(claim.wish, request.wish)
+        why = _why_refused(view, claim, request) if same else f"requested as {claim.asked}"
+        raise errors.ConflictingClaim(
+            f"{domain.name} slot {request.slot} has {had}, {why}",
+            hint=f"use another slot (--slot); {_exchange(domain.name, request)} replaces it, "
+            f"`{command('detach', domain.name, slot=request.slot)}` frees it",
+        )
+    taken = [device for device in domain.inactive if device.slot == request.slot]
+    if taken and claim is None and not view.entries(domain.uuid, request.slot):
+        raise errors.ConflictingClaim(
+            f"{domain.name} already has a device with the alias {taken[0].alias}, but no claim of ours for it",
+            hint=f"use another --slot, or remove that device ({virsh('edit', domain.name)})",
+        )
+
+
+def guard_offered(view: HostView, domain: Domain, request: AttachRequest) -> None:
+    """Raises ProfileNotHere if no GPU of the host has the profile. To be asked before a hint names --replace, which would fail."""
+    ask = ask_of(view, request, None)
+    verdict = placement.place(view.snapshot, ask)
+    if isinstance(verdict, placement.NoPlace) and verdict.unknown_profile and verdict.reasons:
+        raise no_room.error(view, domain, request, ask, verdict)
+
+
+def _pci(view: HostView, binding: claims.Binding) -> str:
+    gpu = view.snapshot.gpu_by_uuid(binding.gpu_uuid)
+    return gpu.pci if gpu else binding.gpu_uuid
+
+
+def _kept_entry(
+    view: HostView, request: AttachRequest, claim: Claim | None, entries: Sequence[LedgerEntry]
+) -> LedgerEntry | None:
+    """The newest ledger entry, if it satisfies the wish: then its vGPU is the target, at its generation.
+
+    Raises if it cannot be re-created, unless the request has --replace.
+    """
+    usable = [entry for entry in entries if entry.state != LEAVING]
+    if not usable or (claim is not None and claim.generation > usable[-1].vgpu.generation):
+        return None
+    entry = usable[-1]
+    if _fits(view, request, claim, entry) and (request.gpus is None or entry.vgpu.gpu_uuid in request.gpus):
+        if ownership.cannot_come_back(view.snapshot, entry.vgpu):
+            return None
+        obstacle = _obstacle(view, entry.vgpu, request)
+        if obstacle is None:
+            return entry
+        if not request.replace:
+            raise obstacle
+        return None
+    if not request.replace:
+        guard_offered(view, plans.find_domain(view, request.vm), request)
+        raise errors.ConflictingClaim(
+            f"the host's ledger holds {entry.vgpu.type_name} on {entry.vgpu.parent} for {entry.vgpu.vm_name} slot {entry.vgpu.slot}",
+            hint=f"{_exchange(entry.vgpu.vm_name, request)} replaces it, "
+            f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot)}` frees it",
+        )
+    return None
+
+
+def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: LedgerEntry) -> bool:
+    """Whether an entry's type serves the wish: by its claim if that has the same wish."""
+    if claim is not None and plugin_params.missing(request.conditions.param, claim.conditions.param) is not None:
+        return False  # a vGPU gets its parameters when it is made, and a claim in another spelling says which
+    same = claim if claim is not None and profiles.same_wish(claim.wish, request.wish) else None
+    if same is not None and _unmet(view, same, request.conditions) is not None:
+        return False
+    if isinstance(request.wish, profiles.ByMigProfile):
+        place = entry.vgpu.mig
+        return place is not None and place.profile == request.wish.mig_profile
+    if isinstance(request.wish, profiles.ByProfile):
+        return resolve.serves_profile(view.snapshot, entry.vgpu, request.wish.profile)
+    if same is not None:
+        return entry.vgpu.type_name == same.binding.type_name
+    gpu = view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid)
+    choices = resolve.choices(gpu, ask_of(view, request, None)) if gpu is not None else ()
+    return not isinstance(choices, Refusal) and any(
+        choice.type.id == entry.vgpu.type_id and resolve.too_much_waste(choice, request.conditions) is None
+        for choice in choices
+    )
+
+
+def _exchange(vm: str, request: AttachRequest) -> str:
+    """The command that gives the slot a new vGPU, whichever command was refused: reconcile has no --replace."""
+    gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
+    return f"`{command('attach', vm, slot=request.slot, options=(*request.options, *gpu, '--replace'))}`"
+
+
+def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.VgpumgrError | None:
+    """Why an entry's missing vGPU cannot be re-created where it was; None if it exists or can be re-created."""
+    astray = ownership.strays_to(view.snapshot, ours)
+    if astray is not None:
+        return errors.Unsure(
+            f"drift: the ledger has mdev {ours.uuid} of {ours.vm_name} on {ours.parent}, but it is on {astray}",
+            hint="something else created it there with that UUID (mdevctl?): remove it once nothing uses it, "
+            f"or {_exchange(ours.vm_name, request)} creates another one",
+        )
+    if view.snapshot.vgpu_of(ours) is not None:
+        return None
+    gpu = view.snapshot.gpu_by_uuid(ours.gpu_uuid)
+    if gpu is None:
+        return errors.Unsure(
+            f"the vGPU of {ours.vm_name} slot {ours.slot} was on GPU {ours.gpu} ({ours.gpu_uuid}), "
+            f"which {view.snapshot.host} does not show",
+            hint=f"bring the GPU back, or {_exchange(ours.vm_name, request)} places the vGPU on another one",
+        )
+    there = gpu.functions.find(ours.parent)
+    blocker = next(iter(there.vgpus), None) if there else None
+    if blocker is not None and blocker.vf_index is not None:
+        return errors.Unsure(
+            f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, but {blocker.type_name} "
+            f"({blocker.device}) is there",
+            hint=f"free that virtual function, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
+        )
+    reason = takes.may_make_again(view.snapshot, gpu, ours)
+    if reason is None:
+        return None
+    named = profiles.read_type_name(ours.type_name)
+    ask = ask_of(view, request, None)
+    nowhere = all(isinstance(resolve.choices(one, ask), Refusal) for one in view.snapshot.gpus)
+    if nowhere and named is not None and gpu.types and gpu.type_of(ours.type_id) is None:
+        return no_room.dropped(view, ours.vm_name, request, gpu, named)
+    if reason.is_not_ready:
+        return errors.NotReady(
+            f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created: GPU {gpu.pci}: {reason}",
+            hint="once it is ready, run the same command again; "
+            f"or {_exchange(ours.vm_name, request)} places the vGPU on another GPU",
+        )
+    return errors.NoCapacity(
+        f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created at its place, {ours.parent}",
+        details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
+        hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
+    )
+
+
+def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | None:
+    """What a step must expect at a kept entry's place: `empty`, `same`, or None if no step is needed. Raises on drift."""
+    vgpu = view.snapshot.vgpu_of(entry.vgpu)
+    if vgpu is None:
+        return steps.EMPTY
+    if not vgpu.is_of(entry.vgpu):
+        raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
+    detach.guard_boot(view, entry)
+    return steps.SAME if entry.state == PLANNED else None
+
+
+def _pending_place(
+    view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
+) -> tuple[VgpuSpec, placement.Placed] | None:
+    """The place that a claim without a ledger entry was bound to, if it is still free; such a claim reserves nothing."""
+    if claim is None or not serves(view, claim, request) or claim.binding.host != view.snapshot.machine:
+        return None
+    device = claim.binding.device
+    if isinstance(device, Mdev) and view.snapshot.find(device) is not None:
+        return None
+    placed = _same_again(
+        view, domain, claim.slot, claim.binding, grant=claim.grant, why="the place that its claim already names"
+    )
+    return None if placed is None else (_new_spec(domain, claim.slot, claim.generation, placed), placed)
+
+
+def _successor(view: HostView, request: AttachRequest, domain: Domain, past: VgpuSpec) -> placement.Placed | None:
+    """The same type at the place of a vGPU that cannot come back as it was; None if that place does not take it.
+
+    The view has no entry of it.
+    """
+    claim = domain.claim(request.slot)
+    if claim is None or claim.generation != past.generation or not serves(view, claim, request):
+        return None
+    why = "its place, before the driver or the kernel was changed"
+    return _same_again(view, domain, claim.slot, claim.binding, grant=claim.grant, why=why)
+
+
+def _same_again(
+    view: HostView, domain: Domain, slot: Slot, before: claims.Binding, *, grant: Grant | None, why: str
+) -> placement.Placed | None:
+    """A vGPU of the same type at the same place, by what they are now; None if the place does not take it."""
+    gpu = view.snapshot.gpu_by_uuid(before.gpu_uuid)
+    parent = gpu.parent_at(before.vf_index) if gpu else None  # its current address, if the card was moved
+    vgpu_type = gpu.type_named(before.type_name) if gpu else None
+    if gpu is None or parent is None or vgpu_type is None:
+        return None
+    barred = sharing.barred_functions(view, but=(domain.uuid, slot))
+    if takes.may_create(view.snapshot, gpu, parent, vgpu_type, barred):
+        return None
+    return placement.Placed(
+        gpu=gpu,
+        parent=parent,
+        type=vgpu_type,
+        ordinal=room.count_allocated(view.snapshot, gpu) + 1,
+        maximum=vgpu_type.max if gpu.mode in (snapshot.EQUAL_SIZE, None) else None,
+        why=why,
+        grant=grant,
+        placement_id=placement.place_on(view.snapshot, gpu, vgpu_type, before=before.placement_id),
+        home=placement.home_on(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, before)),
+    )
+
+
+def _mig_place(gpu: Gpu, binding: claims.Binding) -> MigPlace | None:
+    """Where a claim says that its MIG-backed vGPU is; None where the GPU has no such profile now."""
+    known = gpu.mig.profiles if gpu.mig is not None else ()
+    profile = next((one for one in known if one.name == binding.mig_profile), None)
+    if profile is None or binding.mig_start is None:
+        return None
+    return MigPlace(profile=profile.name, profile_id=profile.id, start=binding.mig_start)
+
+
+def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.Placed:
+    ask = ask_of(view, request, domain.claim(request.slot))
+    among = None if request.gpus is None else [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
+    barred = sharing.barred_functions(view, but=(domain.uuid, request.slot))
+    verdict = placement.place(view.snapshot, ask, among=among, barred=barred)
+    if isinstance(verdict, placement.NoPlace):
+        raise no_room.error(view, domain, request, ask, verdict)
+    return verdict
+
+
+def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:
+    gpu: Gpu = placed.gpu
+    parent: Parent = placed.parent
+    assert gpu.uuid is not None
+    mdev = gpu.framework != snapshot.VENDOR_VFIO
+    return VgpuSpec(
+        vm=domain.uuid,
+        vm_name=domain.name,
+        slot=slot,
+        generation=generation,
+        gpu_uuid=gpu.uuid,
+        gpu=gpu.pci,
+        vf_index=parent.vf_index,
+        parent=parent.pci,
+        uuid=names.compute_mdev_uuid(domain.uuid, slot, generation) if mdev else None,
+        type_id=placed.type.id,
+        type_name=placed.type.type_name,
+        placement_id=placed.placement_id,
+        mig=placed.home.place if placed.home is not None else None,
+    )
