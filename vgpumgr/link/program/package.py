@@ -2,7 +2,7 @@
 
 zipimport looks for NAME.pyc before NAME.py, and goes on to the source where the compiled module is for another Python (its
 magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing, which is most of what starting
-costs. Everything that is compiled is our own source, and nothing that a host has sent ever gets here. A far host is sent the
+costs. Everything that is compiled is our own source and NVIDIA's binding of NVML (nvml_cut.py), and nothing that a host has sent ever gets here. A far host is sent the
 sources alone, a third of the size: on a new connection each doubling of what may be under way costs a round trip.
 
 Making it takes a quarter of a second. So it is kept where Python keeps its own compiled files (__pycache__), and made again when
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vgpumgr import resources
+from vgpumgr.link.program import nvml_cut
 
 _MAKE_S = 60.0
 _BEGINS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
@@ -41,15 +42,20 @@ class Packages(NamedTuple):
 
 
 def read_or_make() -> Packages:
-    """The packages that were kept; if there are none, new ones, which are kept; if they cannot be kept, the plain sources."""
-    sources = resources.host_sources()
+    """The packages that were kept; if there are none, new ones, which are kept; if they cannot be kept, the plain sources.
+
+    Raises ConfigError without NVIDIA's binding.
+    """
+    ours, binding = resources.host_sources(), nvml_cut.source()
+    made_of = {**ours, nvml_cut.BINDING: binding}
     # The name says for which Python it is, the beginning whether it is whole and of these sources.
     kept = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(".zip")
     with contextlib.suppress(OSError):
         whole = kept.read_bytes()
-        if whole[:_DIGEST_BYTES] == _digest(sources, data := whole[_DIGEST_BYTES:]):
+        if whole[:_DIGEST_BYTES] == _digest(made_of, data := whole[_DIGEST_BYTES:]):
             size = int.from_bytes(data[:_SIZE_BYTES])
             return Packages(data[_SIZE_BYTES : _SIZE_BYTES + size], data[_SIZE_BYTES + size :])
+    sources = {**ours, nvml_cut.BINDING: nvml_cut.cut(binding, ours.values())}
     if sys.dont_write_bytecode or not sys.executable:
         return _plain(sources)
     try:
@@ -59,7 +65,7 @@ def read_or_make() -> Packages:
             made = make(sources, Path(folder))
             data = len(made.near).to_bytes(_SIZE_BYTES) + made.near + made.far
             new = Path(folder) / kept.name
-            new.write_bytes(_digest(sources, data) + data)
+            new.write_bytes(_digest(made_of, data) + data)
             new.rename(kept)
     except (OSError, subprocess.SubprocessError):
         return _plain(sources)

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import resources
-from vgpumgr.link.program import package
+from vgpumgr.link.program import nvml_cut, package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.link.program.package import Packages
 
-SOURCES = resources.host_sources()
+OURS = resources.host_sources()
+SOURCES = {**OURS, nvml_cut.BINDING: nvml_cut.cut(nvml_cut.source(), OURS.values())}
 ONE = "vgpumgr_host/refusal.py"
-FEW = {ONE: SOURCES[ONE]}
+NVIDIAS = b"class NVMLError(Exception): pass\ndef _nvmlGetFunctionPointer(name): pass\n"
+FEW = {ONE: SOURCES[ONE], nvml_cut.BINDING: b""}  # which names nothing of NVIDIA's
 _COMPILED = """
 import sys, zipimport
 sys.path.insert(0, sys.argv[1])
@@ -51,7 +53,8 @@ def made(both: Packages) -> bytes:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder where the package is kept, still empty. Its few sources compile quickly."""
-    monkeypatch.setattr(resources, "host_sources", lambda: FEW)
+    monkeypatch.setattr(resources, "host_sources", lambda: {ONE: FEW[ONE]})
+    monkeypatch.setattr(nvml_cut, "source", lambda: NVIDIAS)
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = importlib.util.cache_from_source(str(Path(package.__file__).with_name("vgpumgr_host.py")))
@@ -83,7 +86,7 @@ def test_it_holds_the_host_program_as_source_and_compiled_and_nothing_else(made:
 
 def test_a_far_host_is_sent_the_sources_alone(both: Packages) -> None:
     assert set(unpack(both.far)) == set(SOURCES)
-    assert len(both.far) < 73_000 < len(both.near)
+    assert len(both.far) < 76_000 < len(both.near)
 
 
 def test_the_same_sources_make_the_same_bytes(both: Packages, tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_no_assert_of_the_host_program_is_lost_by_compiling() -> None:
 
 def test_it_is_made_once_and_kept(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = package.read_or_make()
-    assert set(unpack(made.near)) == {ONE, f"{ONE}c"}
+    assert set(unpack(made.near)) == {name + form for name in FEW for form in ("", "c")}
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
     monkeypatch.setattr(package, "make", None)
     assert package.read_or_make() == made
@@ -170,6 +173,9 @@ def test_another_source_is_another_package(monkeypatch: pytest.MonkeyPatch) -> N
     package.read_or_make()
     monkeypatch.setattr(resources, "host_sources", lambda: {ONE: FEW[ONE] + b"\nX = 1\n"})
     assert b"X = 1" in unpack(package.read_or_make().near)[ONE]
+    monkeypatch.setattr(resources, "host_sources", lambda: {ONE: b"NVMLError"})
+    monkeypatch.setattr(nvml_cut, "source", lambda: NVIDIAS.replace(b"Exception", b"ValueError"))
+    assert b"ValueError" in unpack(package.read_or_make().near)[nvml_cut.BINDING]
 
 
 def test_where_nothing_can_be_kept_the_sources_are_sent(kept: Path) -> None:

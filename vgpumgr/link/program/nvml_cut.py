@@ -1,0 +1,87 @@
+"""The part of NVIDIA's binding of NVML (pynvml, of the package nvidia-ml-py) that the host program uses, as a module of its own.
+
+The whole is one module of 8,000 lines, which each host would receive and compile at each command. So the package that a host is sent
+has only the statements that define a name which the host program uses, and those that they need in turn, each as it stands there.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpumgr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BINDING = "vgpumgr_host/facts/pynvml.py"
+"""Where the part is in the package: nvml_binding.py imports it from beside itself."""
+
+
+def source() -> bytes:
+    """The whole binding, as it is installed. Raises ConfigError."""
+    found = importlib.util.find_spec("pynvml")
+    if found is None or found.origin is None:
+        raise ConfigError("NVIDIA's Python binding of NVML is not installed", hint="pip install nvidia-ml-py")
+    return Path(found.origin).read_bytes()
+
+
+def cut(binding: bytes, host_program: Iterable[bytes]) -> bytes:
+    """The part that these modules use. Raises ConfigError for another package of that name."""
+    statements = [_Statement(each) for each in ast.parse(binding).body if not isinstance(each, ast.Expr)]
+    by_name: dict[str, list[_Statement]] = {}
+    for statement in statements:
+        for name in statement.names:
+            by_name.setdefault(name, []).append(statement)
+    modules = [ast.parse(module) for module in host_program]
+    ours = {name for module in modules for statement in module.body for name in _bound(statement)}
+    todo = [name for module in modules for name in _mentioned(module) if name not in ours]
+    if not {"_nvmlGetFunctionPointer", "NVMLError"} <= by_name.keys():
+        raise ConfigError(
+            "the installed pynvml is not NVIDIA's binding of NVML",
+            hint="pip uninstall pynvml; pip install nvidia-ml-py",
+        )
+    taken = {id(statement) for statement in by_name.get("*", ())}
+    while todo:
+        for statement in by_name.pop(todo.pop(), ()):
+            taken.add(id(statement))
+            todo += statement.needs
+    lines = binding.decode().splitlines()
+    return "".join(
+        "\n".join(lines[each.first - 1 : each.last]) + "\n" for each in statements if id(each) in taken
+    ).encode()
+
+
+class _Statement:
+    """One at the top of a module: the names that it binds, those that it needs, and its lines."""
+
+    def __init__(self, node: ast.stmt) -> None:
+        self.names = set(_bound(node))
+        self.needs = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        self.first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        self.last = node.end_lineno or node.lineno
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from (each.asname or each.name for each in names)
+        case _:
+            for each in ast.walk(node):
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                    yield each.id
+
+
+def _mentioned(node: ast.AST) -> Iterator[str]:
+    """Names, also those that are attributes, or that only a text names: getattr(nvml, "nvmlInit")."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            yield each.id
+        elif isinstance(each, ast.Attribute):
+            yield each.attr
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value
