@@ -12,7 +12,7 @@ from vgpumgr.controller.results import PurgeResult
 from vgpumgr.core.model.installation import DISPATCHER
 from vgpumgr.core.reconcile import host_plan, purging, tasks
 from vgpumgr.core.reconcile.purging import PurgePlan
-from vgpumgr.core.step import WriteModprobe, record
+from vgpumgr.core.step import WriteModprobe
 from vgpumgr.errors import Outcome
 from vgpumgr.store.journal_entry import Intent
 
@@ -89,7 +89,7 @@ class _Purging:
         view = self.session.lock(_WHAT)
         host, link, boot = self.session.declaration.name, self.session.link, purging.boot_file(view)
         step = None if boot is None else WriteModprobe(host=host, path=boot.path, text=None, before=boot.text)
-        steps = () if step is None else (record(step),)
+        steps = () if step is None else (step.record(),)
         with journaling.recorded(
             self.session.context, Intent(verb="purge", why="requested", host=host, steps=steps)
         ) as line:

@@ -207,9 +207,7 @@ class FleetPlan:
     @property
     def records(self) -> tuple[dict[str, object], ...]:
         """Every step in the form for documents, with its host."""
-        from vgpumgr.core.step import record
-
-        return tuple({"host": plan.host, **record(step)} for plan in self.plans for step in plan.steps)
+        return tuple({"host": plan.host, **step.record()} for plan in self.plans for step in plan.steps)
 
     @property
     def fingerprint(self) -> str:

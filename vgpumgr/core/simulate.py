@@ -15,7 +15,6 @@ from vgpumgr.core.driver import admission
 from vgpumgr.core.driver import mig as driver_mig
 from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.driver.scheduler import EngineState
-from vgpumgr.core.evidence import blocked_write
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.functions import Vgpu
 from vgpumgr.core.model.mig import Instance
@@ -47,7 +46,7 @@ def apply(view: HostView, steps: Sequence[steps.Step]) -> HostView:
 
 
 def apply_one(view: HostView, step: steps.Step) -> HostView:
-    if view.snapshot.blocked_write_on(blocked_write.written_gpu(step)) is not None:
+    if view.snapshot.blocked_write_on(step.written_gpu) is not None:
         raise ImpossibleStepError("the GPU takes no more writes")
     match step:
         case steps.PutClaim():

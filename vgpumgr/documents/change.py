@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.controller.results import ChangeResult, ModeResult, SchedulerResult
-from vgpumgr.core import step as steps
 from vgpumgr.core.gpu.cordon_plan import CordonPlan
 from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.core.slot.plan import Plan
@@ -35,7 +34,7 @@ def document(result: AnyResult, *, check: bool) -> dict[str, object]:
         "changed": plan.changed,
         **common.frame([result.outcome], unread=unread, found=result.findings),
         "fingerprint": result.planned.fingerprint,
-        "plan": [steps.record(step) for step in plan.steps],
+        "plan": [step.record() for step in plan.steps],
         "result": _afterwards(result),
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.step import record
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def document(result: PurgeResult) -> dict[str, object]:
         "changed": result.plan.changed,
         **common.frame(sorted(outcomes), unread=common.fell_away(failed), found=result.findings),
         "host": result.plan.host,
-        "plan": [record(step) for step in result.plan.work.steps],
+        "plan": [step.record() for step in result.plan.work.steps],
         "files": [
             {"path": path, "outcome": str(result.outcome if path in gone else "unchanged")}
             for path in result.plan.files

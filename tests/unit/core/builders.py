@@ -586,7 +586,7 @@ def foreign_of(view: HostView) -> set[tuple[PciAddress, Vgpu]]:
 
 def destroyed(plan: Plan) -> int:
     """How many vGPUs that are there a plan takes away."""
-    return sum(steps.destroys(step) for step in plan.steps)
+    return sum(step.destroys for step in plan.steps)
 
 
 def verbs(plan: Plan) -> list[str]:
@@ -736,3 +736,8 @@ def binding(number: int = 1) -> claims.Binding:
         type_id=560,
         uuid=names.compute_mdev_uuid(vm_uuid("vm01"), DEFAULT_SLOT, number),
     )
+
+
+def instead(step: steps.Step, code: int) -> tuple[steps.Step, ...]:
+    """What is done if the driver refuses the step with this NVML return code."""
+    return step.instead(code) if isinstance(step, steps.GpuStep) else ()

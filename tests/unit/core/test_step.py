@@ -40,7 +40,7 @@ GOLDEN = """\
 def test_the_steps_are_printed_as_the_design_shows_them() -> None:
     view = builders.host()
     steps = [*builders.plan_attach(view).steps, *builders.plan_detach(builders.attached(view)).steps]
-    assert "\n".join(json.dumps(plan_steps.record(step)) for step in steps) == GOLDEN
+    assert "\n".join(json.dumps(step.record()) for step in steps) == GOLDEN
 
 
 def impossible(view: HostView, step: plan_steps.Step) -> str:

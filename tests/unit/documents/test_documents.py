@@ -19,7 +19,6 @@ from vgpumgr.controller.results import (
     SchedulerHost,
     VmReport,
 )
-from vgpumgr.core import step as steps
 from vgpumgr.core.driver import asking, catalogue, known_types
 from vgpumgr.core.evidence import restart
 from vgpumgr.core.model.installation import Installation, Login, State
@@ -101,7 +100,7 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     )
     there = HostInstallation(installation=installed, outcome=errors.Outcome.DONE)
     yield host.document(Fleet(views=(there,), errors=()))
-    yield from map(steps.record, plan.steps)
+    yield from (step.record() for step in plan.steps)
     yield error.document(errors.NoCapacity("full", hint="more", details=("a", "b")))
     yield common.reached([("kvm01", errors.HostError("kvm01", "gone"))], any_read=True)
 

@@ -62,7 +62,7 @@ def counted(fleet: FleetPlan) -> str:
     """`2 to create, 1 to destroy, 2 instances to create, 4 to remove, 3 to repair in place; 1 host not read`."""
     steps = [step for plan in fleet.plans for step in plan.steps]
     made = sum(isinstance(step, plan_steps.CreateVgpu) for step in steps) - _evacuated(steps)
-    gone = sum(plan_steps.destroys(step) for step in steps)
+    gone = sum(step.destroys for step in steps)
     others = sum(_is_other(planned) for plan in fleet.plans for planned in plan.tasks if planned.steps)
     parts = [f"{made} to create", f"{gone} to destroy", *_instances(steps)]
     if others:
@@ -87,7 +87,7 @@ def _evacuated(steps: list[plan_steps.Step]) -> int:
 
 def _is_other(planned: PlannedTask) -> bool:
     return not isinstance(planned.plan, InstancePlan) and not any(
-        isinstance(step, plan_steps.CreateVgpu) or plan_steps.destroys(step) for step in planned.steps
+        isinstance(step, plan_steps.CreateVgpu) or step.destroys for step in planned.steps
     )
 
 
@@ -98,7 +98,7 @@ def unread(fleet: FleetPlan) -> str:
 
 def disturbs(fleet: FleetPlan) -> str:
     """What a plan that needs a yes does, and how often."""
-    gone = sum(plan_steps.destroys(step) for plan in fleet.plans for step in plan.steps)
+    gone = sum(step.destroys for plan in fleet.plans for step in plan.steps)
     moved = sum(_evacuated([*plan.steps]) for plan in fleet.plans)
     if gone:
         what = f"removes {words.counted(gone, 'vGPU')}"

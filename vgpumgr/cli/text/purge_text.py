@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text import fleet_text, words
-from vgpumgr.core import step as plan_steps
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def stays(plan: PurgePlan) -> Iterator[str]:
 
 def question(plan: PurgePlan) -> str:
     """What goes, counted."""
-    vgpus = sum(plan_steps.destroys(step) for step in plan.work.steps)
+    vgpus = sum(step.destroys for step in plan.work.steps)
     return (
         " and ".join(
             words.counted(number, noun) for number, noun in ((vgpus, "vGPU"), (len(plan.files), "file")) if number

@@ -50,7 +50,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
             f"interrupted: waiting for {run.under_way}, then undoing; interrupt again to leave it to the next run"
         )
         failed = run.settle()
-        if any(steps.is_final(step) for step in run.done):
+        if any(step.is_final for step in run.done):
             also = f"; {failed}" if failed else ""
             session.context.progress(f"interrupted after {verbs(run.done)}{also}: {GOES_ON}")
         else:
@@ -110,7 +110,7 @@ class _Run:
                 try:
                     self._executor.execute(step)
                 except errors.NvmlRefused as refused:
-                    instead = steps.instead(step, refused.code)
+                    instead = step.instead(refused.code) if isinstance(step, steps.GpuStep) else ()
                     if not instead:
                         raise
                     self._executor.tell(f"{refused.what}: moving idle vGPUs out for a moment")

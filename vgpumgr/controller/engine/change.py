@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Generic
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.results import ChangeResult, Planned, PlanT
-from vgpumgr.core import step as steps
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.reconcile.tasks import AttachSlot, Author, SetGpuMode, SetGpuScheduler
 from vgpumgr.core.slot import plan as plans
@@ -75,7 +74,7 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
     assert isinstance(made, change.makes)
     fingerprint = plans.fingerprint(view, made)
     if change.consent.kept is not None:
-        change.consent.kept.guard(fingerprint, [steps.record(step) for step in made.steps])
+        change.consent.kept.guard(fingerprint, [step.record() for step in made.steps])
     return Planned(
         host=change.session.declaration.name,
         plan=made,

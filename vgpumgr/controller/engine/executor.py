@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 def _in_words(step: steps.Step) -> str:
     """`create_vgpu vm=vm01 slot=vgpu0 …`: its verb and what it says, for the log."""
-    told = {key: value for key, value in steps.record(step).items() if isinstance(value, str | int)}
+    told = {key: value for key, value in step.record().items() if isinstance(value, str | int)}
     return " ".join(
         [step.verb, *(f"{key}={value}" for key, value in told.items() if key not in ("verb", "inverse", "host"))]
     )
@@ -110,7 +110,7 @@ class Executor:
         if domain is not None:
             there = any(one.source == step.device.source and one.alias == step.device.alias for one in domain.inactive)
             if there == isinstance(step, steps.AttachHostdev):
-                self.execute(steps.inverse(step))
+                self.execute(step.inverse())
 
     def _read(self, vm: VmUuid) -> domain_xml.Domain | None:
         """The VM now; None if the host no longer has it."""

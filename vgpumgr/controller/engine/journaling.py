@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.slot.plan import Plan
-from vgpumgr.core.step import record
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.store import journal_entry
 from vgpumgr.store.journal_entry import End, Intent
@@ -92,7 +91,7 @@ def recorded(context: Context, entry: Intent) -> Iterator[Line]:
 
 def intent_of(planned: PlannedTask, host: HostName) -> Intent:
     """The line of a task: its steps, and why. Slot and GPU come from the steps, None if they name several."""
-    task, told = planned.task, tuple(record(step) for step in planned.steps)
+    task, told = planned.task, tuple(step.record() for step in planned.steps)
     return Intent(
         verb=task.verb,
         why="; ".join(dict.fromkeys((task.why, *(row.cause for row in planned.drift)))),

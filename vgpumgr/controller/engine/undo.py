@@ -46,7 +46,7 @@ def undo(
         raise errors.PartialApply(
             f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
         ) from error
-    if any(plan_steps.is_final(step) for step in done):
+    if any(step.is_final for step in done):
         raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
     session.context.progress(f"undoing {len(done)} of {len(steps)} steps on {host} …")
     undone, failed = _take_all_back(executor, done)
@@ -119,14 +119,12 @@ def _try(call: Callable[[], None], step: plan_steps.Step) -> errors.VgpumgrError
 
 
 def _take_back(executor: Executor, step: plan_steps.Step) -> errors.VgpumgrError | None:
-    return _try(lambda: executor.execute(plan_steps.inverse(step)), step)
+    return _try(lambda: executor.execute(step.inverse()), step)
 
 
 def _bring_back(executor: Executor, done: Sequence[plan_steps.Step]) -> str:
     """Re-create the vGPUs that were moved out and are not back yet; returns the outcome as text."""
-    evacuations = [
-        step for step in done if isinstance(step, plan_steps.EvacuateVgpu) and plan_steps.inverse(step) not in done
-    ]
+    evacuations = [step for step in done if isinstance(step, plan_steps.EvacuateVgpu) and step.inverse() not in done]
     failed = [second for second in (_take_back(executor, step) for step in reversed(evacuations)) if second is not None]
     if failed:
         return f"; moving idle vGPUs back failed too: {'; '.join(map(str, failed))}"

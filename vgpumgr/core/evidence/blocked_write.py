@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import step as steps
 from vgpumgr.core.evidence import lost
 from vgpumgr.core.model.view import Finding
 
@@ -18,34 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from vgpumgr.core.model.snapshot import BlockedWrite, Gpu, HostSnapshot
-    from vgpumgr.names import GpuUuid
+    from vgpumgr.core.step import Step
 
 
-def guard(facts: HostSnapshot, steps: Iterable[steps.Step]) -> None:
+def guard(facts: HostSnapshot, steps: Iterable[Step]) -> None:
     """Raises BlockedWrite if one of the steps would write to a GPU that takes no more writes."""
     for step in steps:
-        write = facts.blocked_write_on(written_gpu(step))
+        write = facts.blocked_write_on(step.written_gpu)
         if write is not None:
             raise errors.BlockedWrite(
                 f"GPU {write.gpu} of {facts.host} {_why(write)}",
                 details=[_where(write)],
                 hint=_way_out(facts, write),
             )
-
-
-def written_gpu(step: steps.Step) -> GpuUuid | None:
-    """The GPU that a step writes to; None if it writes to none."""
-    match step:
-        case steps.CreateVgpu() | steps.EnterVgpu() | steps.DestroyVgpu() | steps.EvacuateVgpu():
-            return step.vgpu.gpu_uuid
-        case steps.CreateInstance() | steps.DestroyInstance():
-            return step.instance.gpu_uuid
-        case steps.SetScheduler() | steps.SetMode() | steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
-            return step.gpu_uuid
-        case steps.PutClaim() | steps.DropClaim() | steps.AttachHostdev() | steps.DetachHostdev():
-            return None
-        case steps.PlugHostdev() | steps.UnplugHostdev() | steps.WriteModprobe() | steps.SetCordon():
-            return None
 
 
 def why_not(facts: HostSnapshot, gpu: Gpu) -> str | None:

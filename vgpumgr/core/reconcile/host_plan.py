@@ -57,7 +57,7 @@ class HostPlan:
     def prunes(self) -> tuple[PlannedTask, ...]:
         """The slots that are no longer declared, including refused ones; empty if no vGPU is destroyed for them."""
         found = tuple(planned for planned in self.tasks if isinstance(planned.task, PruneSlot))
-        return found if any(plan_steps.destroys(step) for planned in found for step in planned.steps) else ()
+        return found if any(step.destroys for planned in found for step in planned.steps) else ()
 
     @property
     def steps(self) -> tuple[plan_steps.Step, ...]:
@@ -74,7 +74,7 @@ class HostPlan:
 
     @property
     def destroys(self) -> int:
-        return sum(plan_steps.destroys(step) for step in self.steps)
+        return sum(step.destroys for step in self.steps)
 
     @property
     def drift(self) -> tuple[Drift, ...]:

@@ -63,7 +63,7 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
 def _plan_in_place(view: HostView, request: AttachRequest) -> Plan | None:
     """None if the slot has nothing, or nothing that can be removed now, or if that would not make room, either. Raises if anything holds what it has."""
     first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
-    if not first or any(view.snapshot.blocked_write_on(blocked_write.written_gpu(step)) for step in first):
+    if not first or any(view.snapshot.blocked_write_on(step.written_gpu) for step in first):
         return None
     try:
         made = _plan_attach(simulate.apply(view, first), request)

@@ -65,7 +65,7 @@ class AnyPlan(abc.ABC):
     @property
     def vms(self) -> tuple[VmUuid, ...]:
         """The VMs whose definitions steps write to."""
-        return tuple(sorted({vm for step in self.steps if (vm := plan_steps.vm_of(step)) is not None}))
+        return tuple(sorted({vm for step in self.steps if (vm := step.changed_vm) is not None}))
 
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:  # noqa: ARG002 -- a plan about a GPU touches no claim
         """The claims of a VM that the plan is about, before any step; None without that VM, or without claims."""
@@ -99,8 +99,7 @@ class Plan(AnyPlan):
         return tuple(
             step
             for step in self.steps
-            if plan_steps.is_grave(step)
-            and not (isinstance(step, plan_steps.DetachHostdev) and step.device.source in back)
+            if step.is_grave and not (isinstance(step, plan_steps.DetachHostdev) and step.device.source in back)
         )
 
     @property

@@ -18,7 +18,6 @@ from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.results import Consent
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.slot.kept import KeptPlan
-from vgpumgr.core.step import record
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.only_one import only_one
 
@@ -50,7 +49,7 @@ def attached(
 
 def kept_attach(fleet: Fleet) -> KeptPlan:
     planned = attached(fleet, check=True).planned
-    steps = tuple(record(step) for step in planned.plan.steps)
+    steps = tuple(step.record() for step in planned.plan.steps)
     return KeptPlan(where="p.json", fingerprint=planned.fingerprint, steps=steps, hosts=(HOST,))
 
 

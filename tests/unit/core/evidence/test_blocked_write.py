@@ -57,7 +57,7 @@ def test_no_plan_has_a_step_on_such_a_gpu(view: HostView, action: Action, data: 
     if made is not None:
         simulate.apply(view, made.steps)
         barred = {write.gpu_uuid for write in view.snapshot.blocked_writes or ()}
-        assert barred.isdisjoint(blocked_write.written_gpu(step) for step in made.steps)
+        assert barred.isdisjoint(step.written_gpu for step in made.steps)
 
 
 @LAW

@@ -116,7 +116,7 @@ def test_another_reason_takes_the_place_of_the_first_and_the_same_one_changes_no
     assert plan(view, None, "new PSU", keep=True).steps == ()
     (step,) = plan(view, None, "new PSU").steps
     assert isinstance(step, plan_steps.SetCordon)
-    assert simulate.apply(view, (step, plan_steps.inverse(step))).snapshot.cordons == view.snapshot.cordons
+    assert simulate.apply(view, (step, step.inverse())).snapshot.cordons == view.snapshot.cordons
     with pytest.raises(simulate.ImpossibleStepError):
         simulate.apply_one(view, replace(step, before=None))
 

@@ -210,12 +210,12 @@ def test_undoing_the_change_leaves_the_gpu_as_it_was_unless_it_has_been_reset() 
     made = plan(view)
     first = [step for step in made.steps if isinstance(step, steps.EvacuateVgpu | steps.MigStep)]
     there = simulate.apply(view, first)
-    undone = simulate.apply(there, [steps.inverse(step) for step in reversed(first)])
+    undone = simulate.apply(there, [step.inverse() for step in reversed(first)])
     assert types_of(undone) == types_of(view)
     assert undone.snapshot.gpus[0].mode == EQUAL_SIZE
     reset = next(step for step in plan(time_sliced()).steps if isinstance(step, steps.ResetGpu))
-    assert steps.is_final(reset)
-    assert steps.inverse(reset) == reset
+    assert reset.is_final
+    assert reset.inverse() == reset
 
 
 @pytest.mark.parametrize(("board", "profile", "more"), [("A100", "2g.10gb", " --allow-reset"), ("H100", "2g.20gb", "")])

@@ -77,7 +77,7 @@ def refused(view: HostView, kind: type[errors.VgpumgrError], wish: SchedulerWish
 
 def refused_for_idle(made: scheduler_plan.GpuPlan, code: int = 19) -> list[plan_steps.Step]:
     """The steps that are done where the driver refuses because of idle vGPUs."""
-    return [other for step in made.steps for other in plan_steps.instead(step, code) or (step,)]
+    return [other for step in made.steps for other in builders.instead(step, code) or (step,)]
 
 
 def test_the_driver_is_asked_first_and_idle_vgpus_stay_where_they_are() -> None:
@@ -94,7 +94,7 @@ def test_where_the_driver_refuses_because_of_them_idle_vgpus_go_out_and_come_bac
         "write_modprobe",
     ]
     assert simulate.apply(view, steps) == simulate.apply(view, made.steps)
-    assert plan_steps.instead(steps[2], code) == ()  # what is refused once more is
+    assert builders.instead(steps[2], code) == ()  # what is refused once more is
 
 
 @pytest.mark.parametrize("code", [0, 2, 4, 15, 999])
@@ -131,7 +131,7 @@ def test_undoing_the_steps_last_first_leads_back(
     at = data.draw(st.integers(0, len(steps)))
     view = simulate.apply(before, steps[:at])
     for step in reversed(steps[:at]):
-        view = simulate.apply_one(view, plan_steps.inverse(step))
+        view = simulate.apply_one(view, step.inverse())
         assert len(view.snapshot.ledger or ()) == vms
     assert view.snapshot.modprobe == before.snapshot.modprobe
     assert [gpu.scheduler for gpu in view.snapshot.gpus] == [gpu.scheduler for gpu in before.snapshot.gpus]
@@ -172,7 +172,7 @@ def test_what_sets_back_is_the_policy_with_the_slice_that_is_remembered() -> Non
         one for one in plan(end, SchedulerWish(policy=EQUAL_SHARE)).steps if isinstance(one, plan_steps.SetScheduler)
     )
     assert step.before == plan(end).granted.setting
-    assert plan_steps.inverse(plan_steps.inverse(step)) == step
+    assert step.inverse().inverse() == step
 
 
 def test_a_file_that_is_there_is_merged_into_and_the_initramfs_told_of() -> None:
@@ -195,9 +195,7 @@ def test_vgpus_that_are_gone_are_made_again_though_nothing_has_to_be_set() -> No
     gone = builders.rebooted(done(busy()))
     again = plan(gone)
     assert verbs(again) == ["create_vgpu", "create_vgpu"]
-    assert {plan_steps.inverse(step).verb for step in again.steps} == {
-        "evacuate_vgpu"
-    }  # their entries stay, whatever fails
+    assert {step.inverse().verb for step in again.steps} == {"evacuate_vgpu"}  # their entries stay, whatever fails
     assert again.takes_away == ()
     assert not plan(simulate.apply(gone, again.steps)).changed
 

@@ -42,7 +42,7 @@ def busy(framework: FrameworkName, *profiles: str) -> HostView:
 
 def done_instead(made: mode_plan.ModePlan) -> list[plan_steps.Step]:
     """The steps where the driver refuses because of idle vGPUs."""
-    return [other for step in made.steps for other in plan_steps.instead(step, 19) or (step,)]
+    return [other for step in made.steps for other in builders.instead(step, 19) or (step,)]
 
 
 def where(view: HostView) -> list[int | None]:
@@ -109,8 +109,8 @@ def test_a_board_without_the_mode_an_unread_mode_and_what_could_not_come_back_re
 def test_a_driver_without_the_mode_is_no_reason_to_move_anything() -> None:
     step, _ = plan(busy(MDEV_VF, "4Q")).steps
     assert isinstance(step, plan_steps.SetMode)
-    assert plan_steps.instead(step, 3) == ()
-    assert plan_steps.inverse(plan_steps.inverse(step)) == replace(step, around=(), back=())
+    assert builders.instead(step, 3) == ()
+    assert step.inverse().inverse() == replace(step, around=(), back=())
 
 
 @pytest.mark.parametrize(("driver", "refused"), [("535.183.04", True), ("550.54.10", False), (None, False)])

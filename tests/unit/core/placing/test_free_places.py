@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.dose import dose
 from tests.unit.core import builders
 from vgpumgr.core import simulate
-from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.evidence import lost
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
@@ -93,7 +92,7 @@ def test_the_chosen_place_is_in_claim_ledger_and_hardware_and_none_is_in_equal_s
     view = builders.attached(builders.attached(host(), "vm01", "4Q"), "vm02", "24Q")
     assert (where(view, "vm01"), where(view, "vm02")) == (0, 24)
     (created,) = (step for step in builders.plan_attach(host(), profile="4Q").steps if step.verb == "create_vgpu")
-    assert plan_steps.record(created)["placement_id"] == 0
+    assert created.record()["placement_id"] == 0
     assert where(builders.attached(builders.host_of(VENDOR_VFIO)), "vm01") is None
 
 

@@ -77,7 +77,11 @@ def test_an_idle_vgpu_of_ours_is_moved_out_only_where_the_driver_asks_for_it_and
     view = after(builders.host(), vm01="4Q")
     made = shared(view)
     assert verbs(made) == ["set_scheduler", "write_modprobe"]
-    assert [step.verb for step in steps.instead(made.steps[0], 19)] == ["evacuate_vgpu", "set_scheduler", "create_vgpu"]
+    assert [step.verb for step in builders.instead(made.steps[0], 19)] == [
+        "evacuate_vgpu",
+        "set_scheduler",
+        "create_vgpu",
+    ]
     assert made.destroys == 0
     assert builders.hardware_of(simulate.apply(view, made.steps)) == builders.hardware_of(view)
     busy = shared(builders.running(view))

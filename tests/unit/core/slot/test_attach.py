@@ -147,7 +147,7 @@ def test_a_slot_that_had_none_keeps_nothing_and_one_in_place_keeps_the_ones_befo
     assert builders.created(builders.plan_attach(freed)).replaces is None
     assert builders.created(builders.plan_attach(claimed_only(freed))).replaces is None
     removal = builders.plan_attach(view, profile="8Q", replace_it=True).steps[1]
-    assert getattr(steps.inverse(removal), "replaces", None) == 1
+    assert getattr(removal.inverse(), "replaces", None) == 1
 
 
 def test_an_exchange_in_place_that_was_killed_at_any_step_goes_on_with_the_parameters_before() -> None:

@@ -173,7 +173,7 @@ def test_the_inverses_in_reverse_order_undo_a_plan(view: HostView, action: Actio
     assume(all(step.expect != steps.ABSENT for step in plan.steps if isinstance(step, steps.DestroyVgpu)))
     assume(not any(isinstance(step, steps.CreateVgpu) and reserved(view, step) for step in plan.steps))
     end = simulate.apply(view, plan.steps)
-    back = simulate.apply(end, [steps.inverse(step) for step in reversed(plan.steps)])
+    back = simulate.apply(end, [step.inverse() for step in reversed(plan.steps)])
     assert meaning(back) == meaning(view)
 
 

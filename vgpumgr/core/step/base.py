@@ -1,0 +1,89 @@
+"""What every step has: a verb, the step that undoes it, and what is written of it in the journal and in documents."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from vgpumgr.names import GpuUuid, HostName, PciAddress, VmName, VmUuid
+
+EMPTY: Final = "empty"
+SAME: Final = "same"
+ENTER: Final = "enter"  # like SAME, but no entry names it yet: EnterVgpu
+PRESENT: Final = "present"
+ABSENT: Final = "absent"
+Missing = Literal["empty", "same", "enter"]
+"""What is at the place of a vGPU that is not whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnyStep(abc.ABC):
+    """A value that says what is to be done. Its facts depend on its kind."""
+
+    @property
+    @abc.abstractmethod
+    def verb(self) -> str: ...
+
+    @abc.abstractmethod
+    def inverse(self) -> AnyStep:
+        """The step that undoes this one; itself where nothing does: an entry in the ledger, a reset."""
+
+    @abc.abstractmethod
+    def facts(self) -> dict[str, object]:
+        """What `record` says of it beside the verbs."""
+
+    def record(self) -> dict[str, object]:
+        """The step as plain values, for the journal and for `-o json`."""
+        return {"verb": self.verb, **self.facts(), "inverse": self.inverse().verb}
+
+    @property
+    def changed_vm(self) -> VmUuid | None:
+        """The VM that it changes, through libvirt: its definition, or what it runs with; None if it changes none."""
+        return None
+
+    @property
+    def written_gpu(self) -> GpuUuid | None:
+        """The UUID of the GPU that it writes to; None if it writes to none."""
+        return None
+
+    @property
+    def destroys(self) -> bool:
+        """Whether it removes existing hardware. Guards and confirmations count these steps."""
+        return False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing undoes it."""
+        return False
+
+    @property
+    def is_grave(self) -> bool:
+        """Whether a user is asked first: it removes a vGPU, a device in a definition or a claim, or changes a running VM."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfVm(AnyStep):
+    """Of a VM's definition, or of what the VM runs with: libvirt does it."""
+
+    vm: VmUuid
+    vm_name: VmName
+
+    @property
+    def changed_vm(self) -> VmUuid:
+        return self.vm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfGpu(AnyStep):
+    """Of a whole GPU; `gpu` is its address."""
+
+    host: HostName
+    gpu_uuid: GpuUuid
+    gpu: PciAddress
+
+    @property
+    def written_gpu(self) -> GpuUuid:
+        return self.gpu_uuid

@@ -1,0 +1,139 @@
+"""A VM's claims and host devices, in its definition and while it runs.
+
+put_claim       write the wish and the binding, pending   ← drop_claim (or the claim that was there before)
+bind_claim      the claim is served                       ← put_claim
+leave_claim     a detach has begun                        ← bind_claim
+drop_claim      the slot is free                          ← put_claim
+attach_hostdev  into the inactive XML                     ← detach_hostdev
+detach_hostdev  out of the inactive XML                   ← attach_hostdev
+plug_hostdev    into the running VM                       ← unplug_hostdev
+unplug_hostdev  out of the running VM                     ← plug_hostdev
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from vgpumgr.core.step.base import OfVm
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.names import Slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutClaim(OfVm):
+    """Write one claim; `before` is the one it replaces. The claim's state determines the verb."""
+
+    claim: Claim
+    before: Claim | None
+
+    @property
+    def verb(self) -> Literal["put_claim", "bind_claim", "leave_claim"]:
+        match self.claim.state:
+            case "pending":
+                return "put_claim"
+            case "bound":
+                return "bind_claim"
+            case "leaving":
+                return "leave_claim"
+
+    def inverse(self) -> PutClaim | DropClaim:
+        if self.before is None:
+            return DropClaim(vm=self.vm, vm_name=self.vm_name, before=self.claim)
+        return replace(self, claim=self.before, before=self.claim)
+
+    def facts(self) -> dict[str, object]:
+        claim, grant = self.claim, self.claim.grant
+        return {
+            "vm": self.vm_name,
+            "slot": claim.slot,
+            "requested": claim.asked,
+            "asked_mib": grant.asked_mib if grant else None,
+            "framebuffer_mib": grant.framebuffer_mib if grant else None,
+            "guest_mib": grant.guest_mib if grant else None,
+            "waste_pct": grant.waste_pct if grant else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropClaim(OfVm):
+    before: Claim
+
+    verb = "drop_claim"
+    is_grave = True
+
+    def inverse(self) -> PutClaim:
+        return PutClaim(vm=self.vm, vm_name=self.vm_name, claim=self.before, before=None)
+
+    def facts(self) -> dict[str, object]:
+        return {"vm": self.vm_name, "slot": self.before.slot}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfDevice(OfVm):
+    slot: Slot
+    device: Hostdev
+
+    def facts(self) -> dict[str, object]:
+        return {"vm": self.vm_name, "slot": self.slot, "alias": self.device.alias, "where": ["inactive"]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachHostdev(_OfDevice):
+    """`port`: the guest's PCI bus, where the running VM is to have it, too; None: libvirt chooses an address."""
+
+    port: int | None = None
+
+    verb = "attach_hostdev"
+
+    def inverse(self) -> DetachHostdev:
+        return DetachHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachHostdev(_OfDevice):
+    verb = "detach_hostdev"
+    is_grave = True
+
+    def inverse(self) -> AttachHostdev:
+        return AttachHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Live(OfVm):
+    """Of a VM while it runs: a guest that got or lost a device may have acted upon it by the time of an undo.
+
+    `port`: the guest's PCI bus where it is to be, or was; None: not on a root port.
+    """
+
+    slot: Slot
+    device: Hostdev
+    port: int | None
+
+    is_final = True
+    is_grave = True
+
+    def facts(self) -> dict[str, object]:
+        where = {"alias": self.device.alias, "port": self.port, "where": ["live"]}
+        return {"vm": self.vm_name, "slot": self.slot, **where}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlugHostdev(_Live):
+    verb = "plug_hostdev"
+
+    def inverse(self) -> UnplugHostdev:
+        return UnplugHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device, port=self.port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnplugHostdev(_Live):
+    """The guest has to release it, and may not."""
+
+    verb = "unplug_hostdev"
+
+    def inverse(self) -> PlugHostdev:
+        return PlugHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device, port=self.port)

@@ -1,0 +1,167 @@
+"""A vGPU made, entered, destroyed or taken out for a while, and the GPU instance that it may need.
+
+create_vgpu       ledger planned, hardware, ledger made           ← destroy_vgpu
+enter_vgpu        the ledger names what is there already          (stays: it only says what is true)
+destroy_vgpu      ledger leaving, hardware, entry gone            ← create_vgpu
+evacuate_vgpu     hardware gone, the ledger's entry stays made    ← create_vgpu (again)
+create_instance   a GPU instance: ledger planned, made            ← destroy_instance
+destroy_instance  an idle GPU instance of ours, and its entry     ← create_instance
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from vgpumgr.core.step.base import EMPTY, PRESENT, AnyStep
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.mig import OurInstance
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.names import GpuUuid, HostName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfVgpu(AnyStep):
+    host: HostName
+    vgpu: VgpuSpec
+
+    @property
+    def written_gpu(self) -> GpuUuid:
+        return self.vgpu.gpu_uuid
+
+    def facts(self) -> dict[str, object]:
+        vgpu = self.vgpu
+        return {
+            "host": self.host,
+            "vm": vgpu.vm_name,
+            "slot": vgpu.slot,
+            "gpu": vgpu.gpu,
+            "parent": vgpu.parent,
+            "type_id": vgpu.type_id,
+            "type_name": vgpu.type_name,
+            "uuid": vgpu.uuid,
+            "placement_id": vgpu.placement_id,
+            "mig": None if vgpu.mig is None else {"profile": vgpu.mig.profile, "start": vgpu.mig.start},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateVgpu(_OfVgpu):
+    """`expect` is `empty`, or `same` if the hardware exists and only the ledger must be set to made.
+
+    `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
+    `param`: the plugin parameters that were asked for. `replaces`: the generation of the slot's vGPU whose other
+    parameters it keeps; its own, where it is made once more.
+    """
+
+    expect: Literal["empty", "same"]
+    again: bool = False
+    param: str | None = None
+    replaces: int | None = None
+    runs: bool = field(default=False, compare=False)
+
+    verb = "create_vgpu"
+
+    def inverse(self) -> DestroyVgpu | EvacuateVgpu:
+        if self.again:
+            return EvacuateVgpu(host=self.host, vgpu=self.vgpu, runs=self.runs)
+        return DestroyVgpu(host=self.host, vgpu=self.vgpu, expect=PRESENT, runs=self.runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterVgpu(_OfVgpu):
+    """Enter an existing vGPU into the ledger as ours. Nothing is created, and an undo keeps the entry."""
+
+    verb = "enter_vgpu"
+
+    def inverse(self) -> EnterVgpu:
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyVgpu(_OfVgpu):
+    """`expect` is `present`, or `absent` if only the ledger's entry is left.
+
+    `runs`: the VM runs without this vGPU; `listed`: NVML lists it although its VM is off. Both are for the host program's
+    checks, and not part of what the user agrees to.
+    """
+
+    expect: Literal["present", "absent"]
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
+
+    verb = "destroy_vgpu"
+    is_final = True
+    is_grave = True
+
+    @property
+    def destroys(self) -> bool:
+        return self.expect == PRESENT
+
+    def inverse(self) -> CreateVgpu:
+        own = self.vgpu.generation
+        return CreateVgpu(host=self.host, vgpu=self.vgpu, expect=EMPTY, replaces=own, runs=self.runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvacuateVgpu(_OfVgpu):
+    """Remove idle hardware briefly, for operations that the driver allows only on an empty GPU. Its place stays reserved.
+
+    `runs` and `listed`: see DestroyVgpu.
+    """
+
+    runs: bool = field(default=False, compare=False)
+    listed: bool = field(default=False, compare=False)
+
+    verb = "evacuate_vgpu"
+
+    def inverse(self) -> CreateVgpu:
+        return CreateVgpu(host=self.host, vgpu=self.vgpu, expect=EMPTY, again=True, runs=self.runs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfInstance(AnyStep):
+    host: HostName
+    instance: OurInstance
+
+    @property
+    def written_gpu(self) -> GpuUuid:
+        return self.instance.gpu_uuid
+
+    def facts(self) -> dict[str, object]:
+        instance = self.instance
+        return {
+            "host": self.host,
+            "gpu": instance.gpu,
+            "mig_profile": instance.profile,
+            "start": instance.start,
+            "size": instance.size,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateInstance(_OfInstance):
+    """A GPU instance, with one compute instance of its whole size.
+
+    `expect` is `empty`, or `same` if it exists and only the ledger must be set to made.
+    """
+
+    expect: Literal["empty", "same"]
+
+    verb = "create_instance"
+
+    def inverse(self) -> DestroyInstance:
+        return DestroyInstance(host=self.host, instance=self.instance, expect=PRESENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyInstance(_OfInstance):
+    """An instance of ours that holds no vGPU. `expect` is `present`, or `absent` if only the ledger's entry is left."""
+
+    expect: Literal["present", "absent"]
+
+    verb = "destroy_instance"
+
+    def inverse(self) -> CreateInstance:
+        return CreateInstance(host=self.host, instance=self.instance, expect=EMPTY)
