@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 MOST = 60  # more than any operation has
-# What nothing takes back (core/step.py, is_final), so that what is left is told.
+# What nothing takes back (core/step/, is_final), so that what is left is told.
 FINAL = {"destroy_vgpu", "reset_gpu", "plug_device", "unplug_device"}
 # What is refused of one slot or GPU keeps these from none of the others.
 GOES_ON = {"reconcile", "attach several", "detach several", "drain", "host purge", "gc"}
