@@ -237,6 +237,9 @@ def _attach_steps(
     claim = domain.claim(request.slot)
     bound = _bound(view, domain, request, target)
     served = claim is not None and _same_binding(claim, bound)
+    # One that is made again, at another address since its card was moved, stays bound until it is there: what is broken
+    # off in between is finished by the next reconcile, which makes nothing for a pending claim that only an attach asked for.
+    again = claim is not None and claim.state == claims.BOUND and _is_again(claim, bound)
     wanted = domain_xml.expected_hostdev(request.slot, bound.binding)
     # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
     # removes a device by its source, whatever alias is passed (9.0, tried).
@@ -246,7 +249,7 @@ def _attach_steps(
         if device != wanted and (device.slot == request.slot or device.source == wanted.source)
     ]
     steps: list[plan_steps.Step] = []
-    if served and claim is not None and claim.state in (claims.PENDING, claims.BOUND):
+    if claim is not None and (again or (served and claim.state in (claims.PENDING, claims.BOUND))):
         current = claim
     else:
         current = replace(bound, state=claims.PENDING)
@@ -278,7 +281,8 @@ def _attach_steps(
             plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted, port=port)
         )
     elsewhere = current.binding.lies_at != bound.binding.lies_at and not domain.managed_save
-    if current.state != claims.BOUND or claims.said_by(current) != claims.said_by(bound) or elsewhere:
+    told = claims.said_by(current) == claims.said_by(bound) and _same_binding(current, bound)
+    if current.state != claims.BOUND or not told or elsewhere:
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
         steps.append(plugged)
@@ -370,6 +374,18 @@ def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) ->
             f"{wanted.source}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
             hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
         )
+
+
+def _is_again(claim: Claim, bound: Claim) -> bool:
+    """Whether it is the vGPU that the claim has, whatever its address is now."""
+    had, has = claim.binding, bound.binding
+    place = (had.host, had.gpu_uuid, had.vf_index, had.type_name) == (
+        has.host,
+        has.gpu_uuid,
+        has.vf_index,
+        has.type_name,
+    )
+    return claim.generation == bound.generation and place
 
 
 def _same_binding(claim: Claim, bound: Claim) -> bool:

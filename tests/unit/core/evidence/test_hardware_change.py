@@ -154,6 +154,22 @@ def test_a_slot_that_moved_to_the_address_in_anothers_claim_keeps_its_device_whe
     assert builders.plan_attach(freed, slot="vgpu1").steps == ()
 
 
+@each_framework
+def test_a_reconcile_that_was_broken_off_after_cards_were_swapped_is_finished_by_the_next(
+    framework: FrameworkName,
+) -> None:
+    """Also where nothing declares the slots: their claims stay bound meanwhile (found by soak: 7202)."""
+    view = two_slots(framework)
+    steps = host_plans.plan(view).steps
+    assert len(steps) >= 4
+    for done in range(len(steps)):
+        half = simulate.apply(view, steps[:done])
+        after = simulate.apply(half, host_plans.plan(half).steps)
+        assert [row.kind for row in findings.of_host(after)] == [], f"after {done} of {len(steps)} steps"
+        assert host_plans.plan(after).steps == ()
+        assert all(builders.claim_of(after, slot=slot).state == "bound" for slot in ("vgpu0", "vgpu1"))
+
+
 def test_what_is_destroyed_is_in_the_definition_no_longer_whichever_slot_its_device_says() -> None:
     """An attach was killed as soon as it had made vgpu0 again, at the address that the device of vgpu1 still names."""
     view = two_slots(VENDOR_VFIO)
