@@ -49,7 +49,7 @@ def _standing(snapshot: HostSnapshot, gpu: Gpu, vgpus: Iterable[Vgpu]) -> Iterat
         yield Occupant(
             type=gpu.type_of(vgpu.type_id),
             type_name=vgpu.type_name or "?",
-            owner=entry.vgpu.vm_name if entry else "foreign",
+            owner=entry.vgpu.vm_name if entry and vgpu.is_of(entry.vgpu) else "foreign",
             parent=vgpu.parent,
             there=True,
         )
@@ -67,9 +67,16 @@ def _returning(gpu: Gpu, awaited: Iterable[LedgerEntry]) -> Iterator[Occupant]:
 
 
 def awaited_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
-    """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created."""
-    entered = snapshot.entries.on(gpu.uuid)
-    missing = entered.keys() - gpu.functions.at.keys()
+    """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created.
+
+    A virtual function on which somebody made another type keeps what it had reserved: once that one is freed, ours comes back.
+    """
+    entered, there = snapshot.entries.on(gpu.uuid), gpu.functions.at
+    missing = entered.keys() - there.keys()
+    if gpu.framework == observed.VENDOR_VFIO:
+        missing |= {
+            place for place, entries in entered.items() if place in there and not there[place].is_of(entries[-1].vgpu)
+        }
     if not missing:
         return ()
     return tuple(entry for place, entries in entered.items() if place in missing for entry in entries)

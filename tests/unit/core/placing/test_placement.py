@@ -154,6 +154,14 @@ def test_a_full_host_is_refused_as_the_design_shows_it() -> None:
     )
 
 
+def test_where_a_hand_made_another_type_on_the_function_of_a_vgpu_of_ours_its_size_is_still_reserved() -> None:
+    """Otherwise ours could not come back once that one is freed (found by soak: 7219)."""
+    had = builders.attached(builders.host_of(VENDOR_VFIO, gpus=1), profile="8Q")
+    taken = builders.with_foreign(builders.rebooted(had), "4Q")
+    assert "holds 8Q (vm01)" in refusal(taken, "vm02", "4Q")
+    assert "holds 4Q (foreign)" in refusal(taken, "vm02", "8Q")
+
+
 def test_what_fits_now_is_the_same_series_at_the_next_size_up() -> None:
     view = builders.with_foreign(builders.host_of(MDEV_VF, gpus=1), "2B")
     found = place(view, "1B4")
