@@ -1,14 +1,13 @@
-"""Where no GPU can take a wish: what would have to change on the host, so that one can; asked by whoever shows the refusal.
+"""Where no GPU can take a wish: what would have to change on the host, so that one can; asked by those who show the refusal.
 
-Each way is tried on what the host would be after its command (core/simulate.py), with the plans of those commands and
+Each remedy is tried on what the host would be after its command (core/simulate.py), with the plans of those commands and
 their guards. So nothing is offered that would be refused, or that would not help.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
@@ -18,8 +17,7 @@ from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.gpu import mode_plan, modes
 from vgpumgr.core.gpu import scheduler as scheduler_plan
-from vgpumgr.core.model import claims
-from vgpumgr.core.model.claims import INVENTORY
+from vgpumgr.core.model.claims import ATTACH, INVENTORY
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.placing import placement, room
 from vgpumgr.core.placing.no_place import Cause
@@ -30,23 +28,43 @@ from vgpumgr.errors import NoCapacity, VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Self
 
-    from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.model.snapshot import Gpu, Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.placing.placement import NoPlace
-    from vgpumgr.core.slot.request import AttachRequest
-    from vgpumgr.names import PciAddress, Slot, VmUuid
+
+MOST_VGPUS: Final = 4
+"""No remedy takes more vGPUs away."""
+
+_OTHER_SIZES: Final[Mapping[Mode | None, Mode]] = {EQUAL_SIZE: MIXED_SIZE, MIXED_SIZE: EQUAL_SIZE}
+_CROWDED = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InTheWay:
-    vm: str
-    slot: Slot
-    type_name: str
-    alone: bool
+class Remedy(Protocol):
+    """One kind of change after which a GPU can take the wish."""
+
+    @classmethod
+    def find(cls, shortage: Shortage) -> Self | None:
+        """The first GPU for which it helps, in the order of the refusals; None if there is none."""
+
+    def in_words(self, shortage: Shortage) -> str:
+        """On which GPU, and the command that makes the change."""
+
+
+def explained(error: VgpumgrError) -> VgpumgrError:
+    """The error, whose hint also says what would help where no GPU of a host can take a wish."""
+    if not isinstance(error, NoCapacity) or not isinstance(error.shortage, Shortage):
+        return error
+    full = error.shortage.error("; or ".join(remedy.in_words(error.shortage) for remedy in find(error.shortage)))
+    full.message = error.message  # of several slots it also says how many could get one
+    return full
+
+
+def find(shortage: Shortage) -> tuple[Remedy, ...]:
+    """At most one remedy of each kind."""
+    return tuple(remedy for kind in KINDS if (remedy := kind.find(shortage)) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,191 +73,210 @@ class AnotherGpu:
 
     placed: Placed
 
+    @classmethod
+    def find(cls, shortage: Shortage) -> Self | None:
+        placed = None if shortage.request.gpus is None else _granted(shortage, shortage.view, None)
+        return None if placed is None else cls(placed=placed)
+
+    def in_words(self, shortage: Shortage) -> str:
+        request, pci = shortage.request, self.placed.gpu.pci
+        if request.origin == INVENTORY:
+            return f"on {pci}{_granted_as(shortage, self.placed)} (in the inventory, gpu_id: {pci!r})"
+        options = (*request.options, "--gpu-id", pci)
+        slot = None if request.slot == DEFAULT_SLOT else request.slot
+        attach = command("attach", shortage.domain.name, slot=slot, options=options)
+        return f"on {pci}{_granted_as(shortage, self.placed)}: `{attach}`"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnotherMode:
+class _AnotherMode:
     """A GPU can take it in another mode; `resets`: which it has only after a reset."""
 
-    gpu: PciAddress
     mode: Mode
     placed: Placed
-    resets: bool = False
+    resets: bool
+
+    @classmethod
+    def _on(cls, shortage: Shortage, gpu: Gpu, mode: Mode) -> Self | None:
+        request = mode_plan.ModeRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), mode=mode, reset=True)
+        try:
+            plan = modes.plan_mode(shortage.view, request)
+            placed = _granted(shortage, simulate.apply(shortage.view, plan.steps), gpu)
+        except (VgpumgrError, simulate.ImpossibleStepError):
+            return None
+        if placed is None:
+            return None
+        return cls(mode=mode, placed=placed, resets=any(isinstance(step, steps.ResetGpu) for step in plan.steps))
+
+    def in_words(self, shortage: Shortage) -> str:
+        pci, name = self.placed.gpu.pci, "MIG" if self.mode == MIG else self.mode
+        options = ("--on", shortage.view.snapshot.host, "--gpu-id", pci, *(["--allow-reset"] if self.resets else []))
+        return f"on {pci} in {name} mode{_granted_as(shortage, self.placed)}: `{_command('mode set', self.mode, *options)}`"
+
+
+class AnotherSizeMode(_AnotherMode):
+    """Mixed-size mode in place of equal-size mode, or the reverse."""
+
+    @classmethod
+    def find(cls, shortage: Shortage) -> Self | None:
+        # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
+        crowded = [
+            gpu for gpu, cause in _refused(shortage, _CROWDED) if gpu.mode == MIXED_SIZE or cause is not Cause.FULL
+        ]
+        found = (cls._on(shortage, gpu, _OTHER_SIZES[gpu.mode]) for gpu in crowded if gpu.mode in _OTHER_SIZES)
+        return next((remedy for remedy in found if remedy is not None), None)
+
+
+class MigMode(_AnotherMode):
+    """MIG mode, which the wish needs."""
+
+    @classmethod
+    def find(cls, shortage: Shortage) -> Self | None:
+        undivided = [gpu for gpu, _ in _refused(shortage, {Cause.NEEDS_MIG}) if gpu.mig is not None]
+        found = (cls._on(shortage, gpu, MIG) for gpu in undivided)
+        return next((remedy for remedy in found if remedy is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnotherPolicy:
     """A GPU can take it once its scheduler has the policy that was asked for."""
 
-    gpu: PciAddress
-    policy: Policy
+    policy: str
     placed: Placed
+
+    @classmethod
+    def find(cls, shortage: Shortage) -> Self | None:
+        policy = shortage.request.conditions.compute
+        if policy is None:
+            return None
+        for gpu, _ in _refused(shortage, {Cause.OTHER_POLICY}):
+            uuid = GpuUuid(str(gpu.uuid))
+            request = scheduler_plan.SchedulerRequest(gpu_uuid=uuid, wish=SchedulerWish(policy=policy))
+            try:
+                plan = scheduler_plan.plan_scheduler(shortage.view, request)
+                placed = _granted(shortage, simulate.apply(shortage.view, plan.steps), gpu)
+            except (VgpumgrError, simulate.ImpossibleStepError):
+                continue
+            if placed is not None:
+                return cls(policy=policy, placed=placed)
+        return None
+
+    def in_words(self, shortage: Shortage) -> str:
+        pci = self.placed.gpu.pci
+        set_it = _command(
+            "scheduler set", "--on", shortage.view.snapshot.host, "--gpu-id", pci, "--policy", self.policy
+        )
+        return f"on {pci} with the scheduler {self.policy}{_granted_as(shortage, self.placed)}: `{set_it}`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncordoned:
     """A GPU can take it once its cordon is lifted; `gpu` None: its host's."""
 
-    gpu: PciAddress | None
+    gpu: str | None
     placed: Placed
+
+    @classmethod
+    def find(cls, shortage: Shortage) -> Self | None:
+        facts = shortage.view.snapshot
+        for gpu, _ in _refused(shortage, {Cause.CORDONED}):
+            cordon = facts.cordon_on(gpu.uuid)
+            others = tuple(other for other in facts.cordons if other != cordon)
+            lifted = replace(shortage.view, snapshot=replace(facts, cordons=others))
+            placed = _granted(shortage, lifted, gpu)
+            if cordon is not None and placed is not None:
+                return cls(gpu=cordon.gpu, placed=placed)
+        return None
+
+    def in_words(self, shortage: Shortage) -> str:
+        options = () if self.gpu is None else ("--gpu-id", self.gpu)
+        lift = command("uncordon", shortage.view.snapshot.host, options=options)
+        return f"on {self.placed.gpu.pci} without its cordon{_granted_as(shortage, self.placed)}: `{lift}`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A GPU can take it without these vGPUs: whose they are, and their types. `alone`: the VM has no other slot."""
+    """A GPU can take it without these vGPUs of ours, as few as possible."""
 
-    vgpus: tuple[InTheWay, ...]
+    entries: tuple[LedgerEntry, ...]
     placed: Placed
 
+    @classmethod
+    def find(cls, shortage: Shortage) -> Self | None:
+        found = (cls._on(shortage, gpu, cause) for gpu, cause in _refused(shortage, _CROWDED))
+        return min((way for way in found if way is not None), key=lambda way: len(way.entries), default=None)
 
-Remedy: TypeAlias = AnotherGpu | AnotherMode | AnotherPolicy | Uncordoned | Without
+    @classmethod
+    def _on(cls, shortage: Shortage, gpu: Gpu, cause: Cause) -> Self | None:
+        for group in _groups(shortage, gpu, cause):
+            try:
+                placed = _granted(shortage, _freed(shortage, group), gpu)
+            except (VgpumgrError, simulate.ImpossibleStepError):
+                continue
+            if placed is not None:
+                return cls(entries=tuple(group), placed=placed)
+        return None
 
-MOST_VGPUS: Final = 4
-"""A way that takes more vGPUs away is none."""
-
-_OTHER_SIZES: Final[Mapping[Mode | None, Mode]] = {EQUAL_SIZE: MIXED_SIZE, MIXED_SIZE: EQUAL_SIZE}
-_IN_THE_WAY = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
-
-
-Tried: TypeAlias = "Callable[[HostView, tuple[str, ...] | None], Placed | NoPlace]"
-"""The same wish on a host as it would be then, on any GPU or on these."""
-
-
-def explained(error: VgpumgrError) -> VgpumgrError:
-    """The error, whose hint also says what would help where no GPU of a host can take a wish."""
-    if not isinstance(error, NoCapacity) or not isinstance(error.shortage, Shortage):
-        return error
-    full = error.shortage.error("; or ".join(_in_words(error.shortage, remedy) for remedy in find(error.shortage)))
-    full.message = error.message  # of several slots it also says how many could get one
-    return full
-
-
-def _in_words(shortage: Shortage, remedy: Remedy) -> str:
-    """What would have to change, with the command."""
-    pci, exact = remedy.placed.gpu.pci, isinstance(shortage.request.wish, profiles.ByProfile)
-    granted = "" if exact else f", as {remedy.placed.type.short}"
-    match remedy:
-        case AnotherGpu() if shortage.request.origin == INVENTORY:
-            return f"on {pci}{granted} (in the inventory, gpu_id: {pci!r})"
-        case AnotherGpu():
-            options = (*shortage.request.options, "--gpu-id", pci)
-            slot = None if shortage.request.slot == DEFAULT_SLOT else shortage.request.slot
-            return f"on {pci}{granted}: `{command('attach', shortage.domain.name, slot=slot, options=options)}`"
-        case AnotherMode():
-            named = "MIG" if remedy.mode == MIG else remedy.mode
-            reset = " --allow-reset" if remedy.resets else ""
-            return f"on {pci} in {named} mode{granted}: `vgpumgr mode set {remedy.mode} --on {shortage.view.snapshot.host} --gpu-id {pci}{reset}`"
-        case AnotherPolicy():
-            set_it = f"vgpumgr scheduler set --on {shortage.view.snapshot.host} --gpu-id {pci} --policy {remedy.policy}"
-            return f"on {pci} with the scheduler {remedy.policy}{granted}: `{set_it}`"
-        case Uncordoned():
-            options = () if remedy.gpu is None else ("--gpu-id", remedy.gpu)
-            return f"on {pci} without its cordon{granted}: `{command('uncordon', shortage.view.snapshot.host, options=options)}`"
-        case Without():
-            whose = " and ".join(f"{one.type_name} of {one.vm}" for one in remedy.vgpus)
-            commands = " and ".join(
-                f"`{command('detach', one.vm, slot=None if one.alone else one.slot)}`" for one in remedy.vgpus
-            )
-            return f"on {pci} after {commands} (frees {whose}){granted}"
+    def in_words(self, shortage: Shortage) -> str:
+        view, commands, whose = shortage.view, list[str](), list[str]()
+        for entry in self.entries:
+            vm, slot = view.vm_name(entry.vgpu.vm), entry.vgpu.slot
+            alone = _slots(view, entry) == {slot}
+            commands.append(f"`{command('detach', vm, slot=None if alone else slot)}`")
+            whose.append(f"{entry.vgpu.type_name} of {vm}")
+        frees = f"(frees {' and '.join(whose)})"
+        return f"on {self.placed.gpu.pci} after {' and '.join(commands)} {frees}{_granted_as(shortage, self.placed)}"
 
 
-def find(shortage: Shortage) -> tuple[Remedy, ...]:
-    """At most one way of each kind: the first GPU, in the order of `verdict`, and of vGPUs as few as possible."""
-    view, request, verdict = shortage.view, shortage.request, shortage.verdict
-    tried = partial(_tried, shortage)
-    found: list[Remedy] = []
-    if request.gpus is not None and (placed := _granted(tried, view, None)) is not None:
-        found.append(AnotherGpu(placed=placed))
-    reasons = {(pci, refusal.cause) for pci, _, refusal in verdict.reasons}
-    causes = {pci: refusal.cause for pci, _, refusal in verdict.reasons if refusal.cause in _IN_THE_WAY}
-    crowded = [gpu for gpu in view.snapshot.gpus if gpu.pci in causes and gpu.uuid is not None]
-    # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
-    other = [gpu for gpu in crowded if gpu.mode == MIXED_SIZE or causes[gpu.pci] is not Cause.FULL]
-    sizes = (_other_mode(view, gpu, _OTHER_SIZES[gpu.mode], tried) for gpu in other if gpu.mode in _OTHER_SIZES)
-    found += [way for way in sizes if way is not None][:1]
-    undivided = [gpu for gpu in view.snapshot.gpus if (gpu.pci, Cause.NEEDS_MIG) in reasons and gpu.mig is not None]
-    found += [way for gpu in undivided if (way := _other_mode(view, gpu, MIG, tried)) is not None][:1]
-    unlike = {pci for pci, _, refusal in verdict.reasons if refusal.cause is Cause.OTHER_POLICY}
-    policies = (_other_policy(view, gpu, request, tried) for gpu in view.snapshot.gpus if gpu.pci in unlike)
-    found += [way for way in policies if way is not None][:1]
-    kept_free = [gpu for gpu in view.snapshot.gpus if (gpu.pci, Cause.CORDONED) in reasons]
-    found += [way for way in (_uncordoned(view, gpu, tried) for gpu in kept_free) if way is not None][:1]
-    fewer = [_without(view, gpu, _groups(view, gpu, causes[gpu.pci], request), request, tried) for gpu in crowded]
-    return (*found, *sorted((way for way in fewer if way is not None), key=lambda way: len(way.vgpus))[:1])
+KINDS: Final[tuple[type[Remedy], ...]] = (AnotherGpu, AnotherSizeMode, MigMode, AnotherPolicy, Uncordoned, Without)
 
 
-def _tried(shortage: Shortage, there: HostView, gpus: tuple[str, ...] | None) -> Placed | NoPlace:
-    among = None if gpus is None else [gpu for gpu in there.snapshot.gpus if gpu.uuid in gpus]
-    barred = sharing.barred_functions(there, but=(shortage.domain.uuid, shortage.request.slot))
-    return placement.place(there.snapshot, shortage.ask, among=among, barred=barred)
+def _command(*words: str) -> str:
+    return " ".join(("vgpumgr", *words))
 
 
-def _granted(tried: Tried, view: HostView, gpus: tuple[str, ...] | None) -> Placed | None:
-    verdict = tried(view, gpus)
+def _granted_as(shortage: Shortage, placed: Placed) -> str:
+    """As which type, where the wish does not say it."""
+    return "" if isinstance(shortage.request.wish, profiles.ByProfile) else f", as {placed.type.short}"
+
+
+def _refused(shortage: Shortage, causes: Iterable[Cause]) -> list[tuple[Gpu, Cause]]:
+    """The GPUs that were refused for one of these causes, and for which."""
+    why = {pci: refusal.cause for pci, _, refusal in shortage.verdict.reasons if refusal.cause in causes}
+    return [(gpu, why[gpu.pci]) for gpu in shortage.view.snapshot.gpus if gpu.pci in why and gpu.uuid is not None]
+
+
+def _granted(shortage: Shortage, then: HostView, gpu: Gpu | None) -> Placed | None:
+    """Where the wish is served on the host as it would be then, on that GPU or on any."""
+    among = None if gpu is None else [other for other in then.snapshot.gpus if other.uuid == gpu.uuid]
+    barred = sharing.barred_functions(then, but=(shortage.domain.uuid, shortage.request.slot))
+    verdict = placement.place(then.snapshot, shortage.ask, among=among, barred=barred)
     return verdict if isinstance(verdict, Placed) else None
 
 
-def _other_mode(view: HostView, gpu: Gpu, other: Mode, tried: Tried) -> AnotherMode | None:
-    try:
-        plan = modes.plan_mode(view, mode_plan.ModeRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), mode=other, reset=True))
-        placed = _granted(tried, simulate.apply(view, plan.steps), (str(gpu.uuid),))
-    except (VgpumgrError, simulate.ImpossibleStepError):
-        return None
-    if placed is None:
-        return None
-    resets = any(isinstance(step, steps.ResetGpu) for step in plan.steps)
-    return AnotherMode(gpu=gpu.pci, mode=other, placed=placed, resets=resets)
+def _freed(shortage: Shortage, entries: Iterable[LedgerEntry]) -> HostView:
+    """The host without these vGPUs. Raises what their detach would raise."""
+    then, request = shortage.view, shortage.request
+    for entry in entries:
+        leave = detach.DetachRequest(vm=entry.vgpu.vm, slots=(entry.vgpu.slot,), by=request.by, at=request.at)
+        then = simulate.apply(then, detach.plan_detach(then, leave).steps)
+    return then
 
 
-def _other_policy(view: HostView, gpu: Gpu, request: AttachRequest, tried: Tried) -> AnotherPolicy | None:
-    policy = request.conditions.compute
-    assert policy is not None  # it is what no GPU has
-    wanted = scheduler_plan.SchedulerRequest(gpu_uuid=GpuUuid(str(gpu.uuid)), wish=SchedulerWish(policy=policy))
-    try:
-        plan = scheduler_plan.plan_scheduler(view, wanted)
-        placed = _granted(tried, simulate.apply(view, plan.steps), (str(gpu.uuid),))
-    except (VgpumgrError, simulate.ImpossibleStepError):
-        return None
-    return None if placed is None else AnotherPolicy(gpu=gpu.pci, policy=policy, placed=placed)
-
-
-def _uncordoned(view: HostView, gpu: Gpu, tried: Tried) -> Uncordoned | None:
-    cordon = view.snapshot.cordon_on(gpu.uuid)
-    others = tuple(one for one in view.snapshot.cordons if one != cordon)
-    placed = _granted(tried, replace(view, snapshot=replace(view.snapshot, cordons=others)), (str(gpu.uuid),))
-    return None if cordon is None or placed is None else Uncordoned(gpu=cordon.gpu, placed=placed)
-
-
-def _without(
-    view: HostView, gpu: Gpu, groups: Iterable[Sequence[LedgerEntry]], request: AttachRequest, tried: Tried
-) -> Without | None:
-    """The first of these groups of a GPU's vGPUs without which it can take the wish."""
-    for group in groups:
-        now = view
-        try:
-            for entry in group:
-                leave = detach.DetachRequest(vm=entry.vgpu.vm, slots=(entry.vgpu.slot,), by=request.by, at=request.at)
-                now = simulate.apply(now, detach.plan_detach(now, leave).steps)
-            placed = _granted(tried, now, (str(gpu.uuid),))
-        except (VgpumgrError, simulate.ImpossibleStepError):
-            continue
-        if placed is not None:
-            return Without(vgpus=tuple(_in_the_way(view, entry) for entry in group), placed=placed)
-    return None
-
-
-def _groups(view: HostView, gpu: Gpu, cause: Cause, request: AttachRequest) -> Iterator[Sequence[LedgerEntry]]:
+def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[LedgerEntry]]:
     """Groups of vGPUs to try without, the smallest first.
 
     Neighbours where each has its place; else all where another size is in the way, or any one where only room is missing.
     """
+    facts = shortage.view.snapshot
     at = {vgpu.device: vgpu.placement_id or 0 for vgpu in gpu.vgpus}
-    on_gpu = (entry for entries in view.snapshot.entries.on(gpu.uuid).values() for entry in entries)
-    ours = [entry for entry in on_gpu if _may_go(view, entry, request)]
+    on_gpu = (entry for entries in facts.entries.on(gpu.uuid).values() for entry in entries)
+    ours = [entry for entry in on_gpu if _may_go(shortage, entry)]
     ours.sort(key=lambda entry: (at.get(entry.vgpu.device, 0), entry.vgpu.vm_name, entry.vgpu.slot))
     if gpu.mode == MIXED_SIZE:
         lengths: Iterable[int] = range(1, min(MOST_VGPUS, len(ours)) + 1)
     elif cause is Cause.OTHER_SIZE:
-        whole = len(ours) == room.count_allocated(view.snapshot, gpu) and len(ours) <= MOST_VGPUS
+        whole = len(ours) == room.count_allocated(facts, gpu) and len(ours) <= MOST_VGPUS
         lengths = (len(ours),) if whole else ()
     else:
         lengths = (1,)
@@ -248,25 +285,18 @@ def _groups(view: HostView, gpu: Gpu, cause: Cause, request: AttachRequest) -> I
             yield ours[first : first + length]
 
 
-def _may_go(view: HostView, entry: LedgerEntry, request: AttachRequest) -> bool:
+def _may_go(shortage: Shortage, entry: LedgerEntry) -> bool:
     """Whether a person can be told to detach it: not what is declared, which comes back, nor what is only planned."""
+    view = shortage.view
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain is not None else None
-    if claim is None or entry.vgpu.vm == request.vm or (entry.vgpu.vm, entry.vgpu.slot) in view.planned:
+    if claim is None or entry.vgpu.vm == shortage.request.vm or (entry.vgpu.vm, entry.vgpu.slot) in view.planned:
         return False
-    return claim.origin == claims.ATTACH
+    return claim.origin == ATTACH
 
 
-def _in_the_way(view: HostView, entry: LedgerEntry) -> InTheWay:
-    return InTheWay(
-        vm=view.vm_name(entry.vgpu.vm),
-        slot=entry.vgpu.slot,
-        type_name=entry.vgpu.type_name,
-        alone=_slots(view, entry.vgpu.vm) == {entry.vgpu.slot},
-    )
-
-
-def _slots(view: HostView, vm: VmUuid) -> set[Slot]:
-    domain = view.domain(vm)
+def _slots(view: HostView, entry: LedgerEntry) -> set[str]:
+    """The slots of an entry's VM."""
+    domain = view.domain(entry.vgpu.vm)
     claimed = domain.claims.claims if domain is not None and domain.claims is not None else ()
-    return {claim.slot for claim in claimed} | {entry.vgpu.slot for entry in view.entries(vm)}
+    return {claim.slot for claim in claimed} | {other.vgpu.slot for other in view.entries(entry.vgpu.vm)}
