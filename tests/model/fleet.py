@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tests.model.machine import GPUS, Machine, Place, key_of, place
 from tests.model.wiring import Trouble, connect
 from vgpumgr import resources, templates
-from vgpumgr.controller.attach import AttachOptions, DetachOptions, attach, detach
+from vgpumgr.controller.attach import attach, detach
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.drain import DrainOptions, drain
 from vgpumgr.controller.instances import GcOptions, give_back
@@ -23,7 +23,7 @@ from vgpumgr.controller.maintenance import CordonOptions, cordon
 from vgpumgr.controller.mode import ModeOptions, set_mode
 from vgpumgr.controller.purge import purge
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
-from vgpumgr.controller.requests import RequestsResult, SlotRequest
+from vgpumgr.controller.requests import RequestsResult
 from vgpumgr.controller.results import (
     ChangeResult,
     Consent,
@@ -44,7 +44,7 @@ from vgpumgr.core.driver.profiles import ByMemory, ByProfile, Wish, parse_memory
 from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
-from vgpumgr.core.reconcile.tasks import Replace
+from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
 from vgpumgr.timing import Timing
@@ -180,8 +180,9 @@ class Fleet:
         by: str = "anna@ctl1",
     ) -> Outcome:
         """`profile`: or an amount of memory, `4G`."""
-        options = AttachOptions(vm=vm, wish=wish_of(profile), slot=slot, on=host, replace=replace, live=live)
-        return self._run(lambda context, end: attach(context, options, _consent(end, check=check)), trouble, by)
+        again = Replace.ALWAYS if replace else Replace.NEVER
+        request = SlotRequest(vm=vm, wish=wish_of(profile), slot=slot, on=host, replace=again, live=live)
+        return self._run(lambda context, end: attach(context, request, _consent(end, check=check)), trouble, by)
 
     def detach(
         self,
@@ -195,8 +196,10 @@ class Fleet:
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = DetachOptions(vm=vm, slot=slot, every=slot is None, on=host, keep_snapshots=keep_snapshots, live=live)
-        return self._run(lambda context, end: detach(context, options, _consent(end, check=check)), trouble, by)
+        request = SlotRequest(
+            vm=vm, wish=None, slot=slot, every=slot is None, on=host, keep_snapshots=keep_snapshots, live=live
+        )
+        return self._run(lambda context, end: detach(context, request, _consent(end, check=check)), trouble, by)
 
     def serve(
         self,

@@ -20,7 +20,6 @@ from vgpumgr.controller.hosts.locate_many import ManyVms
 from vgpumgr.controller.hosts.missing_profile import MissingProfiles
 from vgpumgr.controller.hosts.open_hosts import OpenHosts
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.reconcile import tasks
 
@@ -34,35 +33,12 @@ if TYPE_CHECKING:
     from vgpumgr.controller.hosts.fan_out import Outcome as Ended
     from vgpumgr.controller.hosts.locate import FoundVm
     from vgpumgr.controller.results import FleetPlan, TaskResult, Unread
-    from vgpumgr.core.driver.asking import Conditions
-    from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.report.listing import VgpuRow
+    from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import HostName, Slot, VmUuid
 
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotRequest:
-    """The requested content of one VM's slot: what a wish asks, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
-
-    `conditions`, `gpu_id`, `replace`, `even_if_it_will_not_start` and `count` apply to a wish, `keep_snapshots` and `every` to
-    freeing, `live` to both, as in tasks.AttachSlot and tasks.DetachSlot; only there `slot` may be None.
-    """
-
-    vm: str
-    slot: Slot | None = names.DEFAULT_SLOT
-    wish: Wish | None
-    conditions: Conditions = NO_CONDITIONS
-    on: str | None = None
-    gpu_id: str | None = None
-    replace: tasks.Replace = tasks.Replace.IF_OTHER
-    even_if_it_will_not_start: bool = False
-    live: bool = False
-    count: int = 1
-    keep_snapshots: bool = False
-    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +237,9 @@ class Serving:
             if request.wish is None and self._nowhere_is_free and type(error) is errors.UnknownVm:
                 return _nowhere(request, error)
             return _refused(request, error)
-        return _Placed(wanted=request, found=found, task=_task(request, found))
+        return _Placed(
+            wanted=request, found=found, task=tasks.of_request(request, names.VmName(found.name), found.uuid)
+        )
 
     def _result(self, placed: _Placed, ended: Ended[HostEnd], unit: TaskResult | None) -> SlotResult:
         end, uuid = ended.value, placed.found.uuid
@@ -298,32 +276,6 @@ class Serving:
             else:
                 found.append(slot)
         return tuple(found)
-
-
-def _task(request: SlotRequest, found: FoundVm) -> tasks.AttachSlot | tasks.DetachSlot:
-    vm = names.VmName(found.name)
-    if request.wish is None:
-        return tasks.DetachSlot(
-            vm=vm,
-            uuid=found.uuid,
-            slot=request.slot,
-            every=request.every,
-            keep_snapshots=request.keep_snapshots,
-            live=request.live,
-        )
-    assert request.slot is not None
-    return tasks.AttachSlot(
-        vm=vm,
-        uuid=found.uuid,
-        slot=request.slot,
-        wish=request.wish,
-        conditions=request.conditions,
-        gpu_id=request.gpu_id,
-        replace=request.replace,
-        even_if_it_will_not_start=request.even_if_it_will_not_start,
-        live=request.live,
-        count=request.count,
-    )
 
 
 def _guard_once(requests: Sequence[SlotRequest]) -> None:

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.engine.host_work import HostEnd
-    from vgpumgr.controller.requests import RequestsResult, SlotRequest, SlotResult
+    from vgpumgr.controller.requests import RequestsResult, SlotResult
     from vgpumgr.controller.results import Consent
     from vgpumgr.core.inventory import Finding
     from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import HostName
 
 

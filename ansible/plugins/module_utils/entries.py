@@ -50,7 +50,7 @@ def read(task, mistakes, wanted):
 
 
 def _each_once(found):
-    from vgpumgr.controller.requests import SlotRequest
+    from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.errors import UsageError
 
     keys = [(row.vm, row.slot, row.on) for row in found if isinstance(row, SlotRequest)]
@@ -65,7 +65,8 @@ def _each_once(found):
 
 def _refused(name, slot, error):
     """The result of a request that could not be read."""
-    from vgpumgr.controller.requests import SlotRequest, SlotResult
+    from vgpumgr.controller.requests import SlotResult
+    from vgpumgr.core.slot.request import SlotRequest
 
     request = SlotRequest(vm=name, slot=str(slot), wish=None)
     return SlotResult(request=request, outcome=error.outcome, vm=name, error=error)

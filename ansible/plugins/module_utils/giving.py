@@ -12,7 +12,8 @@ _OF_THE_WISH = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu", "series",
 
 def vgpu(run):
     """Module vgpu."""
-    from vgpumgr.controller.requests import SlotRequest, apply_requests
+    from vgpumgr.controller.requests import apply_requests
+    from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.documents import slot as documents
 
     one = run.params["name"] is not None
@@ -34,9 +35,8 @@ def vgpu(run):
 def _wanted(task, entry):
     """One request. Options that a list entry omits come from the task."""
     from vgpumgr import names
-    from vgpumgr.controller.requests import SlotRequest
     from vgpumgr.core.driver.asking import NO_CONDITIONS
-    from vgpumgr.core.reconcile.tasks import Replace
+    from vgpumgr.core.slot.request import Replace, SlotRequest
 
     # Ansible's own string type carries its origin, which libvirt must not see.
     slot, state, host, gpu, replace, keep, even_if = (

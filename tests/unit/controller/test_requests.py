@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.dose import dose
 from tests.model.fleet import Fleet
 from vgpumgr import errors
-from vgpumgr.controller.requests import RequestsResult, SlotRequest, SlotResult, apply_requests
+from vgpumgr.controller.requests import RequestsResult, SlotResult, apply_requests
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
+from vgpumgr.core.slot.request import SlotRequest
 from vgpumgr.names import DEFAULT_SLOT, Slot
 
 if TYPE_CHECKING:

@@ -17,18 +17,18 @@ from tests.model.fleet import Fleet
 from tests.model.machine import VFS
 from tests.model.wiring import Trouble
 from vgpumgr import errors
-from vgpumgr.controller.requests import RequestsResult, SlotRequest
 from vgpumgr.controller.results import Consent, FleetPlan
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
-from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.core.slot.kept import KeptPlan
+from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.names import DEFAULT_SLOT, HostName, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.model.pool import Pool
+    from vgpumgr.controller.requests import RequestsResult
 
 
 HOSTS = ("kvm01", "kvm02")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,7 @@ def attach(
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
     from vgpumgr.core.commands import command
+    from vgpumgr.core.slot.request import Replace, SlotRequest
 
     if count > 1 and is_given("slot"):
         raise errors.UsageError(
@@ -102,42 +104,29 @@ def attach(
     if file is None and not any(asked.values()):
         wishes.guard_profile_as_vm(vms)
     vm = several.only_one(vms, file)
-    if vm is None:
-        from vgpumgr.cli.commands import several as many
-        from vgpumgr.controller.requests import SlotRequest
-        from vgpumgr.core.reconcile.tasks import Replace
-
-        each = SlotRequest(
-            vm="",
-            wish=None,
-            slot=names.parse_slot(slot),
-            on=on,
-            gpu_id=gpu_id,
-            replace=Replace.ALWAYS if replace else Replace.NEVER,
-            even_if_it_will_not_start=even_if_it_will_not_start,
-            live=live,
-            count=count,
-        )
-        return many.attach(settings, vms, file, asked, each, partial=partial, out=out, plan_file=plan_file)
-    wish, conditions = wishes.read(vm, asked)
-    options = use_case.AttachOptions(
-        vm=names.parse_vm_name(vm),
-        wish=wish,
-        conditions=conditions,
-        count=count,
+    each = SlotRequest(
+        vm="",
+        wish=None,
         slot=names.parse_slot(slot),
         on=on,
         gpu_id=gpu_id,
-        replace=replace,
+        replace=Replace.ALWAYS if replace else Replace.NEVER,
         even_if_it_will_not_start=even_if_it_will_not_start,
         live=live,
+        count=count,
     )
+    if vm is None:
+        from vgpumgr.cli.commands import several as many
+
+        return many.attach(settings, vms, file, asked, each, partial=partial, out=out, plan_file=plan_file)
+    wish, conditions = wishes.read(vm, asked)
+    request = dataclasses.replace(each, vm=names.parse_vm_name(vm), wish=wish, conditions=conditions)
     plan_files.guard_out(settings, out)
     what = "attach" + (" --replace" if replace else "") + (" --live" if live else "")
     question = "Replace the vGPU of {about}" if replace else "Attach a vGPU to {about}"
     consent = _consent(settings, what, plan_file, question)
     started = time.monotonic()
-    result = use_case.attach(build_context(settings), options, consent)
+    result = use_case.attach(build_context(settings), request, consent)
     has_more = len(result.rows) > 1
     # What a command with several slots made is all that the VM has, or no one command takes back just that.
     made = sum(part.placed is not None for part in result.planned.plan.parts)
@@ -203,37 +192,30 @@ def detach(
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
+    from vgpumgr.core.slot.request import SlotRequest
 
     if slot is not None and every:
         raise errors.UsageError("--slot and --all cannot be combined", hint="name one slot, or use --all")
     _guard_force(live=live, force=force_live_detach)
     vm = several.only_one(vms, file)
-    if vm is None:
-        from vgpumgr.cli.commands import several as many
-        from vgpumgr.controller.requests import SlotRequest
-
-        each = SlotRequest(
-            vm="",
-            wish=None,
-            slot=None if slot is None else names.parse_slot(slot),
-            on=on,
-            keep_snapshots=keep_snapshots,
-            every=every,
-            live=live,
-        )
-        return many.detach(settings, vms, file, each, partial=partial, out=out, plan_file=plan_file)
-    options = use_case.DetachOptions(
-        vm=names.parse_vm_name(vm),
+    each = SlotRequest(
+        vm="",
+        wish=None,
         slot=None if slot is None else names.parse_slot(slot),
-        every=every,
         on=on,
         keep_snapshots=keep_snapshots,
+        every=every,
         live=live,
     )
+    if vm is None:
+        from vgpumgr.cli.commands import several as many
+
+        return many.detach(settings, vms, file, each, partial=partial, out=out, plan_file=plan_file)
+    request = dataclasses.replace(each, vm=names.parse_vm_name(vm))
     plan_files.guard_out(settings, out)
     consent = _consent(settings, "detach --live" if live else "detach", plan_file, "Detach the vGPU of {about}")
     started = time.monotonic()
-    result = use_case.detach(build_context(settings), options, consent)
+    result = use_case.detach(build_context(settings), request, consent)
     return _print_result(settings, result, started, undo=None, out=out)
 
 

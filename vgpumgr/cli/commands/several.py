@@ -13,7 +13,7 @@ from vgpumgr.cli.text import fleet_text, output, several_text, words
 from vgpumgr.cli.wiring import build_context
 from vgpumgr.controller import together
 from vgpumgr.controller.results import Consent
-from vgpumgr.core.reconcile.tasks import Replace
+from vgpumgr.core.slot.request import Replace
 from vgpumgr.errors import Outcome, VmNotSeen, worst_exit
 
 if TYPE_CHECKING:
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.requests import RequestsResult, SlotRequest
+    from vgpumgr.controller.requests import RequestsResult
     from vgpumgr.controller.results import FleetPlan
     from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.slot.request import SlotRequest
 
 
 def attach(

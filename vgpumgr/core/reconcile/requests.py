@@ -13,10 +13,9 @@ from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.reconcile import tasks
-from vgpumgr.core.reconcile.tasks import Replace
 from vgpumgr.core.slot import attach, detach, targets
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.core.slot.request import AttachRequest, request_of
+from vgpumgr.core.slot.request import AttachRequest, Replace, request_of
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions

@@ -8,7 +8,6 @@ then the vGPUs: those with a place before new ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import names
@@ -20,6 +19,7 @@ from vgpumgr.core.gpu import modes
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.reconcile import drift as drifts
+from vgpumgr.core.slot.request import Replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 RECONCILE = "reconcile"
@@ -144,18 +145,6 @@ class SetGpuMode:
         if self.kept:
             return f"its vGPUs were made in {self.mode} mode"
         return f"requested {self.mode}" if self.where is None else f"declared {self.mode} ({self.where})"
-
-
-class Replace(Enum):
-    """When to replace the vGPU that a slot has.
-
-    NEVER: another wish is a conflict. IF_OTHER: a vGPU with another wish is replaced. ALWAYS: so is one that was lost, for
-    example with its GPU. A slot that has what is requested is never changed.
-    """
-
-    NEVER = "never"
-    IF_OTHER = "if-other"
-    ALWAYS = "always"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +312,32 @@ Task: TypeAlias = (
     | FreeInstances
     | MoveSlot
 )
+
+
+def of_request(request: SlotRequest, vm: VmName, uuid: VmUuid) -> AttachSlot | DetachSlot:
+    """What there is to do for a request whose VM was found."""
+    if request.wish is None:
+        return DetachSlot(
+            vm=vm,
+            uuid=uuid,
+            slot=request.slot,
+            every=request.every,
+            keep_snapshots=request.keep_snapshots,
+            live=request.live,
+        )
+    assert request.slot is not None
+    return AttachSlot(
+        vm=vm,
+        uuid=uuid,
+        slot=request.slot,
+        wish=request.wish,
+        conditions=request.conditions,
+        gpu_id=request.gpu_id,
+        replace=request.replace,
+        even_if_it_will_not_start=request.even_if_it_will_not_start,
+        live=request.live,
+        count=request.count,
+    )
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:

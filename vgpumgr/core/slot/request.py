@@ -1,12 +1,14 @@
-"""What a slot asks for: the value from which an attach is planned."""
+"""What is asked for a slot: by a person or a playbook, of a VM by its name; and of a VM that was found, as an attach is planned from it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS, SAME_SIZE
+from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions, Placement
@@ -15,6 +17,40 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.names import Slot, VmUuid
+
+
+class Replace(Enum):
+    """When to replace the vGPU that a slot has.
+
+    NEVER: another wish is a conflict. IF_OTHER: a vGPU with another wish is replaced. ALWAYS: so is one that was lost, for
+    example with its GPU. A slot that has what is requested is never changed.
+    """
+
+    NEVER = "never"
+    IF_OTHER = "if-other"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRequest:
+    """The requested content of one VM's slot: what a wish asks, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
+
+    `conditions`, `gpu_id`, `replace`, `even_if_it_will_not_start` and `count` apply to a wish, `keep_snapshots` and `every` to
+    freeing, `live` to both, as in the tasks AttachSlot and DetachSlot; only there `slot` may be None.
+    """
+
+    vm: str
+    slot: Slot | None = DEFAULT_SLOT
+    wish: Wish | None
+    conditions: Conditions = NO_CONDITIONS
+    on: str | None = None
+    gpu_id: str | None = None
+    replace: Replace = Replace.IF_OTHER
+    even_if_it_will_not_start: bool = False
+    live: bool = False
+    count: int = 1
+    keep_snapshots: bool = False
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

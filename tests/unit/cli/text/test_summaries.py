@@ -15,11 +15,12 @@ from vgpumgr import errors
 from vgpumgr.cli.text import fleet_text, several_text
 from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.cli.text.unread_text import unread
-from vgpumgr.controller.requests import RequestsResult, SlotRequest, SlotResult
+from vgpumgr.controller.requests import RequestsResult, SlotResult
 from vgpumgr.controller.results import FleetPlan
 from vgpumgr.core import simulate
 from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.slot.request import SlotRequest
 from vgpumgr.errors import Outcome
 from vgpumgr.names import HostName, parse_pci_address
 

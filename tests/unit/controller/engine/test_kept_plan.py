@@ -13,11 +13,12 @@ from tests.model.fleet import Fleet
 from tests.model.machine import GPUS
 from vgpumgr import errors
 from vgpumgr.cli.params import plan_files
-from vgpumgr.controller.attach import AttachOptions, attach
+from vgpumgr.controller.attach import attach
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.results import Consent
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.slot.kept import KeptPlan
+from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.only_one import only_one
 
@@ -42,9 +43,9 @@ def attached(
 ) -> ChangeResult[Plan]:
     for machine in fleet.machines.values():
         machine.libvirt.remember()
-    options = AttachOptions(vm=VM, wish=ByProfile(profile=parse_profile(profile)), slot=DEFAULT_SLOT, on=HOST)
+    request = SlotRequest(vm=VM, wish=ByProfile(profile=parse_profile(profile)), replace=Replace.NEVER, on=HOST)
     consent: Consent[Any] = Consent(check=check, show=lambda _: None, ask=lambda _: None, kept=kept)
-    return attach(fleet.context(None, [], by="anna@ctl1"), options, consent)
+    return attach(fleet.context(None, [], by="anna@ctl1"), request, consent)
 
 
 def kept_attach(fleet: Fleet) -> KeptPlan:

@@ -16,10 +16,10 @@ from tests.model.fleet import Fleet, wish_of
 from tests.model.machine import GPUS
 from tests.model.people import PEOPLE
 from vgpumgr.controller import attach as one
-from vgpumgr.controller.requests import RequestsResult, SlotRequest, apply_requests
+from vgpumgr.controller.requests import RequestsResult, apply_requests
 from vgpumgr.controller.results import Consent, Planned
 from vgpumgr.controller.together import TogetherOptions, serve_together
-from vgpumgr.core.reconcile.tasks import Replace
+from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.errors import Outcome, VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -101,19 +101,7 @@ def _alone(fleet: Fleet, asked: SlotRequest, *, check: bool, given: bool) -> End
     told: list[bytes] = []
     context, consent = fleet.context(None, told, by=BY), _consent(check=check, given=given)
     try:
-        if asked.wish is None:
-            free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST, keep_snapshots=asked.keep_snapshots)
-            result = one.detach(context, free, consent)
-        else:
-            give = one.AttachOptions(
-                vm=VM,
-                wish=asked.wish,
-                slot=DEFAULT_SLOT,
-                on=HOST,
-                gpu_id=asked.gpu_id,
-                replace=asked.replace is Replace.ALWAYS,
-            )
-            result = one.attach(context, give, consent)
+        result = one.detach(context, asked, consent) if asked.wish is None else one.attach(context, asked, consent)
     except VgpumgrError as error:
         return _end(fleet, told, error.outcome, error)
     rows = [row for row in result.rows if row.slot == DEFAULT_SLOT]
@@ -220,7 +208,7 @@ def check_alike(
 
 
 def test_with_yes_the_host_is_read_once_under_its_lock_and_else_before_the_question_as_well(pool: Pool) -> None:
-    free = one.DetachOptions(vm=VM, slot=DEFAULT_SLOT, on=HOST)
+    free = SlotRequest(vm=VM, wish=None, on=HOST)
     for given_yes, reads in ((True, ["lock"]), (False, ["observe", "lock"])):
         fleet = _made(pool, "mdev-vf", "attached")
         told: list[bytes] = []

@@ -13,8 +13,9 @@ from tests.model.fleet import Fleet
 from vgpumgr import errors
 from vgpumgr.controller import environment
 from vgpumgr.controller.hosts import locate, session
-from vgpumgr.controller.requests import SlotRequest, apply_requests
+from vgpumgr.controller.requests import apply_requests
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
+from vgpumgr.core.slot.request import SlotRequest
 from vgpumgr.host.protocol import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.timing import Timing

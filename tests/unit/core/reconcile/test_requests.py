@@ -15,6 +15,7 @@ from vgpumgr.core import step as steps
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.slot.request import Replace
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
@@ -183,7 +184,7 @@ def test_what_does_not_fit_whole_is_not_made_at_all() -> None:
 
 def test_a_slot_with_another_wish_is_in_the_way_of_them_all() -> None:
     view = leaves(builders.host(), replace(give("vm01", "12Q"), slot=names.parse_slot("vgpu1")))
-    never = replace(many(2), replace=tasks.Replace.NEVER)
+    never = replace(many(2), replace=Replace.NEVER)
     (planned,) = plan(view, never)
     assert isinstance(planned.refused, errors.ConflictingClaim)
     assert planned.steps == ()

@@ -17,6 +17,7 @@ from vgpumgr import errors, names
 from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import SPREAD
 from vgpumgr.core.reconcile import host_plan, tasks, together
+from vgpumgr.core.slot.request import Replace
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
@@ -31,7 +32,7 @@ def give(vm: str, profile: str, slot: str = names.DEFAULT_SLOT) -> tasks.AttachS
         uuid=builders.vm_uuid(vm),
         slot=names.Slot(slot),
         wish=builders.wish(profile),
-        replace=tasks.Replace.NEVER,
+        replace=Replace.NEVER,
     )
 
 
