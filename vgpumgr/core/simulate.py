@@ -11,7 +11,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import step as steps
-from vgpumgr.core.driver import admission
 from vgpumgr.core.driver import mig as driver_mig
 from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.driver.scheduler import EngineState
@@ -20,7 +19,7 @@ from vgpumgr.core.model.functions import Vgpu
 from vgpumgr.core.model.mig import Instance
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, Freed
 from vgpumgr.core.model.vgpu import MADE, InstanceEntry, LedgerEntry
-from vgpumgr.core.placing import free_places, instances
+from vgpumgr.core.placing import division, free_places, instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -395,39 +394,15 @@ def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> tuple[Gpu, ...]:
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with its creatable lists computed by the equal-size rule, in mixed-size mode from its free places, in MIG mode from its instances.
+    """The GPU with the lists of what each function would take, computed by its mode's rules.
 
-    Raises ImpossibleStepError for a GPU in another mode, or whose free places are unknown.
+    Raises ImpossibleStepError for a GPU whose free places are unknown.
     """
-    functions = gpu.functions
-    if gpu.mode == MIXED_SIZE and gpu.places is not None:
-        offers = dict.fromkeys(gpu.places, 1)
-        free = [_offering(parent, {} if parent.vgpus else offers) for parent in functions]
-        return replace(gpu, parents=functions.with_offers(free))
-    if gpu.mode == MIG:
-        taken = {
-            kind.id: 1
-            for kind in (gpu.types or {}).values()
-            if instances.is_mig_backed(kind) and instances.chosen_by_driver(gpu, kind) is not None
-        }
-        return replace(
-            gpu, parents=functions.with_offers([_offering(one, {} if one.vgpus else taken) for one in functions])
-        )
-    if gpu.mode not in (EQUAL_SIZE, None):
+    offers = division.of(gpu).offers(gpu)
+    if offers is None:
         raise ImpossibleStepError(f"what {gpu.pci} takes in mode {gpu.mode} is not known here")
-    there = len(functions.vgpus)
-    sizes = gpu.sizes
-    left = {
-        vgpu_type.id: most - there
-        for vgpu_type in (gpu.types or {}).values()
-        if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, there) is None
-    }
-    on_vf, nothing = dict.fromkeys(left, 1), dict[int, int]()
-    parents = [
-        _offering(parent, left if parent.vf_index is None else nothing if parent.vgpus else on_vf)
-        for parent in functions
-    ]
-    return replace(gpu, parents=functions.with_offers(parents))
+    free = [_offering(parent, offer) for parent, offer in zip(gpu.functions, offers, strict=True)]
+    return replace(gpu, parents=gpu.functions.with_offers(free))
 
 
 def _offering(parent: Parent, offers: Mapping[int, int]) -> Parent:

@@ -16,7 +16,7 @@ from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import MADE, PLANNED, Vf
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.placing import room, takes
+from vgpumgr.core.placing import division, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
@@ -117,7 +117,7 @@ def make_again(
                 )
             )
             continue
-        spec = room.placed_again(now.snapshot, plans.spec_of_entry(view, one.entry))
+        spec = division.placed_again(now.snapshot, plans.spec_of_entry(view, one.entry))
         step = plan_steps.CreateVgpu(
             host=view.snapshot.host,
             vgpu=spec,

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import admission
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.placing import free_places, instances, takes
+from vgpumgr.core.placing import division, takes
 from vgpumgr.core.placing.room import room_of
 
 if TYPE_CHECKING:
@@ -43,17 +41,13 @@ def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sha
     """How many more of a type a GPU takes now, if nothing else comes between. The ledger must be readable."""
     if takes.passed_through(room.gpu, barred) or takes.of_type(snapshot, room, vgpu_type):
         return 0
-    gpu = room.gpu
+    divided = division.of(room.gpu)
     offered = sum(
-        1 if gpu.mode == observed.MIG else _offered(parent, vgpu_type, room)
-        for parent in gpu.parents
+        1 if divided.mig_backed else _offered(parent, vgpu_type, room)
+        for parent in room.gpu.parents
         if takes.of_parent(snapshot, room, parent, vgpu_type, barred) is None
     )
-    if gpu.mode == observed.MIG:
-        return min(offered, instances.left(snapshot, gpu, vgpu_type))
-    if gpu.mode == observed.MIXED_SIZE:
-        return min(offered, free_places.count(room.free or {}, vgpu_type.id))
-    return admission.left(offered, vgpu_type.max, room.count)
+    return divided.left(snapshot, room, vgpu_type, offered)
 
 
 def _offered(parent: Parent, vgpu_type: VgpuType, room: Room) -> int:

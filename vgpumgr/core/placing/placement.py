@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.core.driver.asking import SAME_SIZE, SPREAD
 from vgpumgr.core.driver.profiles import ByProfile, last_word
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.placing import fits, free_places, instances, resolve, room, takes
+from vgpumgr.core.placing import division, fits, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.names import nearest
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Grant, Placement
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.model.functions import Parent
-    from vgpumgr.core.model.mig import MigPlace
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.placing.instances import Home
     from vgpumgr.core.placing.resolve import Ask, Choice
@@ -82,7 +80,7 @@ class Candidate:
 
     @property
     def takes_one_size(self) -> bool:
-        return self.gpu.mode in (observed.EQUAL_SIZE, None)
+        return division.of(self.gpu).one_size
 
     @property
     def keeps_its_size(self) -> bool:
@@ -125,32 +123,18 @@ def place(
             and all(gpu.types for gpu in snapshot.gpus),
         )
     best = found.candidates[0]
+    divided = division.of(best.gpu)
     return Placed(
         gpu=best.gpu,
         parent=best.parent,
         type=best.choice.type,
         ordinal=room.count_allocated(snapshot, best.gpu) + 1,
-        maximum=best.choice.type.max if best.gpu.mode in (observed.EQUAL_SIZE, None) else None,
+        maximum=divided.most(best.choice.type),
         why=why_first(snapshot, found),
         grant=best.choice.grant,
-        placement_id=place_on(snapshot, best.gpu, best.choice.type, before=None),
-        home=home_on(snapshot, best.gpu, best.choice.type, before=None),
+        placement_id=divided.placement_id(snapshot, best.gpu, best.choice.type, before=None),
+        home=divided.home(snapshot, best.gpu, best.choice.type, before=None),
     )
-
-
-def home_on(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
-    """The GPU instance of one more vGPU, on a GPU in MIG mode that has room for it: `before` if that is free."""
-    if gpu.mode != observed.MIG:
-        return None
-    home = instances.find_home(snapshot, gpu, vgpu_type, before=before)
-    return None if isinstance(home, Refusal) else home
-
-
-def place_on(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
-    """The placement id of one more vGPU, in mixed-size mode: `before` if that is free. What is awaited has its own."""
-    if gpu.mode != observed.MIXED_SIZE:
-        return None
-    return free_places.back(room.room_of(snapshot, gpu).free or {}, vgpu_type.id, before)
 
 
 def consider(
@@ -217,7 +201,7 @@ def why_behind(best: Candidate, other: Candidate) -> str:
     if best.preferred and not other.preferred:
         return (
             "time-sliced, and MIG is preferred"
-            if best.gpu.mode == observed.MIG
+            if division.of(best.gpu).mig_backed
             else "in MIG mode, and time-sliced is preferred"
         )
     if other.choice.excess != best.choice.excess:

@@ -7,23 +7,21 @@ re-created there. The driver's list of creatable types has the last word; the ru
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import admission
 from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.placing import free_places, instances
-from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.core.placing import free_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from vgpumgr.core.model.functions import Parent, Vgpu
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
-    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
+    from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.names import PciAddress
 
 
@@ -116,24 +114,6 @@ class Room:
             total += Fraction(count, vgpu_type.max) if vgpu_type and vgpu_type.max else count
         return total
 
-    def refusal(self, snapshot: HostSnapshot, vgpu_type: VgpuType) -> Refusal | None:
-        """Why the GPU takes no more of a type, on any of its functions."""
-        if self.gpu.mode == observed.MIXED_SIZE:
-            return self._refusal_mixed(snapshot, vgpu_type)
-        if self.gpu.mode == observed.MIG:
-            home = instances.find_home(snapshot, self.gpu, vgpu_type)
-            return home if isinstance(home, Refusal) else None
-        sizes = {self.gpu.size_of(type_id) for type_id in self.type_ids}
-        count = self.count
-        match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes, count):
-            case admission.Refusal.OTHER_SIZE:
-                return Refusal(Cause.OTHER_SIZE, _size_conflict(self._occupants(snapshot), vgpu_type))
-            case admission.Refusal.FULL:
-                owners = _owners(self._occupants(snapshot))
-                return Refusal(Cause.FULL, f"full: {count} of {vgpu_type.max} ({owners})")
-            case None:
-                return None
-
     @cached_property
     def free(self) -> free_places.Free | None:
         """In mixed-size mode: the places that are free once every awaited vGPU is back; None if that is unknown."""
@@ -142,21 +122,14 @@ class Room:
         awaited = [free_places.Returning(entry.vgpu.type_id, entry.vgpu.placement_id) for entry in self.awaited]
         return free_places.after(self.gpu.places, awaited)
 
-    def _refusal_mixed(self, snapshot: HostSnapshot, vgpu_type: VgpuType) -> Refusal | None:
-        if self.gpu.places is None:
-            return Refusal(Cause.UNREADABLE, "is in mixed-size mode, and its free places cannot be read")
-        if vgpu_type.id in (self.free or {}):
-            return None
-        owners = _owners(self._occupants(snapshot))
-        return Refusal(Cause.FULL, f"no place for {vgpu_type.short} is free in mixed-size mode ({owners or 'empty'})")
-
     def taken(self, snapshot: HostSnapshot, parent: Parent) -> Occupant | None:
         """What has a VF."""
         there = _standing(snapshot, self.gpu, parent.vgpus)
         entered = (entry for entry in self.entered if entry.vgpu.parent == parent.pci)
         return next(chain(there, _returning(self.gpu, entered)), None)
 
-    def _occupants(self, snapshot: HostSnapshot) -> tuple[Occupant, ...]:
+    def occupants(self, snapshot: HostSnapshot) -> tuple[Occupant, ...]:
+        """What takes room there, what exists first."""
         return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, self.awaited))
 
 
@@ -167,27 +140,6 @@ def count_allocated(snapshot: HostSnapshot, gpu: Gpu) -> int:
 
 def room_of(snapshot: HostSnapshot, gpu: Gpu) -> Room:
     return Room.of(gpu, awaited_on(snapshot, gpu))
-
-
-def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:
-    """A vGPU of ours whose hardware is gone, with the placement id that it is re-created at: its own, if that is free.
-
-    If it is not, another one: if possible, none that another missing vGPU comes back to. In MIG mode the same of its GPU instance.
-    """
-    gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
-    place = None
-    if gpu is not None and gpu.mode == observed.MIG:
-        vgpu_type, entry = gpu.type_of(ours.type_id), snapshot.entries.named(ours.key)
-        home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry) if vgpu_type else None
-        return replace(ours, mig=home.place) if isinstance(home, instances.Home) else ours
-    if gpu is not None and gpu.mode == observed.MIXED_SIZE:
-        others = tuple(entry for entry in awaited_on(snapshot, gpu) if entry.vgpu.key != ours.key)
-        for free in (gpu.places, Room.of(gpu, others).free):
-            found = free_places.back(free or {}, ours.type_id, ours.placement_id)
-            place = place if found is None else found
-            if place == ours.placement_id:
-                break
-    return ours if place == ours.placement_id else replace(ours, placement_id=place)
 
 
 def known_share(snapshot: HostSnapshot, gpu: Gpu) -> Fraction | None:
@@ -203,17 +155,17 @@ def share_allocated(snapshot: HostSnapshot, gpu: Gpu) -> Fraction:
     return room_of(snapshot, gpu).share
 
 
-def _size_conflict(there: Sequence[Occupant], vgpu_type: VgpuType) -> str:
+def size_conflict(there: Sequence[Occupant], vgpu_type: VgpuType) -> str:
     others = [(one, one.type.size_mib if one.type else None) for one in there]
     others = [(one, size) for one, size in others if size is None or size != vgpu_type.size_mib]
     first, size = others[0]
-    owners = _owners([one for one, _ in others])
+    whose = owners([one for one, _ in others])
     if first.type is None or size is None:
-        return f"holds {first.type_name} ({owners}), whose size is unknown"
-    return f"holds {first.type.short} ({owners}): equal-size mode takes only {_gib(size)} types until it is empty"
+        return f"holds {first.type_name} ({whose}), whose size is unknown"
+    return f"holds {first.type.short} ({whose}): equal-size mode takes only {_gib(size)} types until it is empty"
 
 
-def _owners(there: Sequence[Occupant]) -> str:
+def owners(there: Sequence[Occupant]) -> str:
     names = sorted(dict.fromkeys(occupant.owner for occupant in there))
     return " ".join(names) if len(names) <= 3 else f"{' '.join(names[:2])} … {names[-1]}"
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.evidence import blocked_write, cordons, lost
 from vgpumgr.core.evidence.sharing import none_barred
-from vgpumgr.core.model import snapshot as observed
-from vgpumgr.core.placing import health, instances
+from vgpumgr.core.placing import division, health, instances
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.core.placing.room import Room, room_of
 
@@ -37,21 +36,10 @@ def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal 
     problem = unfit(snapshot, room.gpu)
     if problem:
         return problem
-    if instances.is_mig_backed(vgpu_type) != (room.gpu.mode == observed.MIG):  # types are listed in any mode
+    divided = division.of(room.gpu)
+    if instances.is_mig_backed(vgpu_type) != divided.mig_backed:
         return other_division(room.gpu, vgpu_type)
-    return room.refusal(snapshot, vgpu_type) or _beyond_memory(room, vgpu_type)
-
-
-def _beyond_memory(room: Room, vgpu_type: VgpuType) -> Refusal | None:
-    """Why the card's own memory does not hold one more of a type: an unlocked driver offers the types of larger boards."""
-    size, gpu = vgpu_type.size_mib, room.gpu
-    if size is None or gpu.mode == observed.MIG:
-        return None
-    card = f"the card has {gpu.framebuffer_mib} MiB"
-    if not gpu.holds(size):
-        return Refusal(Cause.NO_SUCH_TYPE, f"{card}, less than a {vgpu_type.short}: its types are another board's")
-    there = sum((gpu.size_of(type_id) or 0) * count for type_id, count in room.type_ids.items())
-    return None if gpu.holds(there + size) else Refusal(Cause.FULL, f"full: {card}, and {there} are taken")
+    return divided.refusal(snapshot, room, vgpu_type)
 
 
 def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
@@ -79,15 +67,7 @@ def of_parent(
             return Refusal(Cause.TAKEN, f"{parent.pci} {why}")
     if parent.creatable is None:
         return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
-    reserved = len(room.awaited) if parent.vf_index is None else 0
-    if room.gpu.mode == observed.MIG:
-        home = instances.find_home(snapshot, room.gpu, vgpu_type)
-        if isinstance(home, Refusal) or not home.is_there:  # the driver offers it once its instance is made
-            return home if isinstance(home, Refusal) else None
-    if parent.creatable.get(vgpu_type.id, 0) <= reserved:
-        text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
-        return Refusal(Cause.NOT_OFFERED, text)
-    return None
+    return division.of(room.gpu).refusal_on(snapshot, room, parent, vgpu_type)
 
 
 def _in_its_group(snapshot: HostSnapshot, parent: Parent, *, again: bool = False) -> str | None:
@@ -116,7 +96,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
     vgpu_type = (gpu.types or {}).get(ours.type_id)
     if vgpu_type is None:
         return Refusal(Cause.NO_SUCH_TYPE, f"does not offer {ours.type_name} any more")
-    if gpu.mode == observed.MIG and instances.is_mig_backed(vgpu_type):
+    if division.of(gpu).mig_backed and instances.is_mig_backed(vgpu_type):
         entry = snapshot.entries.named(ours.key)
         home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
         return home if isinstance(home, Refusal) else None

@@ -17,7 +17,7 @@ from vgpumgr.core.evidence import preflight
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import VgpuSpec
-from vgpumgr.core.placing import fits, placement, resolve, room, takes
+from vgpumgr.core.placing import division, fits, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.names import DEFAULT_SLOT, VmName, VmUuid
 
@@ -134,7 +134,7 @@ def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.St
     gpu, parent, kind = candidate.gpu, candidate.parent, candidate.choice.type
     assert gpu.uuid is not None  # or there were no candidate
     mdev = gpu.framework != observed.VENDOR_VFIO
-    home = placement.home_on(view.snapshot, gpu, kind, before=None)
+    home = division.of(gpu).home(view.snapshot, gpu, kind, before=None)
     spec = VgpuSpec(
         vm=_NOBODY,
         vm_name=VmName("?"),
@@ -147,7 +147,7 @@ def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.St
         uuid=names.compute_mdev_uuid(_NOBODY, DEFAULT_SLOT, number) if mdev else None,
         type_id=kind.id,
         type_name=kind.type_name,
-        placement_id=placement.place_on(view.snapshot, gpu, kind, before=None),
+        placement_id=division.of(gpu).placement_id(view.snapshot, gpu, kind, before=None),
         mig=home.place if home is not None else None,
     )
     first = home.steps if home is not None else ()

@@ -14,7 +14,7 @@ from vgpumgr.core.evidence import ownership, sharing
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
-from vgpumgr.core.placing import placement, resolve, room, takes
+from vgpumgr.core.placing import division, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.placing.resolve import Ask
 from vgpumgr.core.slot import detach, no_room
@@ -92,7 +92,7 @@ def find_target(
     keeping = _kept_entry(view, request, claim, entries)
     if keeping is not None:
         kept, expect = plans.spec_of_entry(view, keeping), _expect(view, keeping)
-        return room.placed_again(view.snapshot, kept) if expect == steps.EMPTY else kept, None, expect
+        return division.placed_again(view.snapshot, kept) if expect == steps.EMPTY else kept, None, expect
     again = _proved(view, request, domain, claim)
     if again is not None:
         return again, None, steps.ENTER
@@ -340,16 +340,17 @@ def _same_again(
     barred = sharing.barred_functions(view, but=(domain.uuid, slot))
     if takes.may_create(view.snapshot, gpu, parent, vgpu_type, barred):
         return None
+    divided = division.of(gpu)
     return placement.Placed(
         gpu=gpu,
         parent=parent,
         type=vgpu_type,
         ordinal=room.count_allocated(view.snapshot, gpu) + 1,
-        maximum=vgpu_type.max if gpu.mode in (snapshot.EQUAL_SIZE, None) else None,
+        maximum=divided.most(vgpu_type),
         why=why,
         grant=grant,
-        placement_id=placement.place_on(view.snapshot, gpu, vgpu_type, before=before.placement_id),
-        home=placement.home_on(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, before)),
+        placement_id=divided.placement_id(view.snapshot, gpu, vgpu_type, before=before.placement_id),
+        home=divided.home(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, before)),
     )
 
 

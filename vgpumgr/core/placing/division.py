@@ -1,0 +1,223 @@
+"""What a GPU's mode makes of it: what it takes, how much more, and where in it. One interface, and a class for each mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from vgpumgr.core.driver import admission
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
+from vgpumgr.core.placing import free_places, instances, room
+from vgpumgr.core.placing.no_place import Cause, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.mig import MigPlace
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Mode, VgpuType
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.placing.instances import Home
+    from vgpumgr.core.placing.room import Room
+
+
+class Division(Protocol):
+    """A GPU in one mode."""
+
+    mig_backed: bool
+    """Whether it takes MIG-backed types, or time-sliced ones. Its types are listed in any mode."""
+
+    one_size: bool
+    """Whether its first vGPU binds it to one size."""
+
+    def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
+        """Why the GPU takes no more of a type, on any of its functions."""
+
+    def refusal_on(self, snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
+        """Why a function that nobody has does not take the type, whose offers can be read."""
+
+    def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
+        """How many more of a type it takes. `offered`: how many its functions would take."""
+
+    def most(self, vgpu_type: VgpuType) -> int | None:
+        """The limit of a type, where it is one of the GPU as a whole."""
+
+    def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
+        """Where in the framebuffer one more vGPU lies: `before` if that is free. None where nobody chooses."""
+
+    def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
+        """The GPU instance of one more vGPU: `before` if that is free. None without one."""
+
+    def again(self, snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
+        """A vGPU of ours whose hardware is gone, with the place at which it is re-created: its own, if that is free.
+
+        If it is not, another one: if possible, none that another missing vGPU comes back to.
+        """
+
+    def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...] | None:
+        """What each of its functions would offer, by type id, in their order; None if that cannot be computed."""
+
+
+class _TimeSliced:
+    mig_backed = False
+    one_size = False
+
+    def refusal_on(self, _snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
+        reserved = len(there.awaited) if parent.vf_index is None else 0
+        if (parent.creatable or {}).get(vgpu_type.id, 0) > reserved:
+            return None
+        text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
+        return Refusal(Cause.NOT_OFFERED, text)
+
+    def home(self, _snapshot: HostSnapshot, _gpu: Gpu, _type: VgpuType, *, before: MigPlace | None) -> None:  # noqa: ARG002 -- as Division
+        return None
+
+
+class EqualSize(_TimeSliced):
+    """As many vGPUs of one size as the type's maximum says."""
+
+    one_size = True
+
+    def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
+        sizes = {there.gpu.size_of(type_id) for type_id in there.type_ids}
+        match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes, there.count):
+            case admission.Refusal.OTHER_SIZE:
+                return Refusal(Cause.OTHER_SIZE, room.size_conflict(there.occupants(snapshot), vgpu_type))
+            case admission.Refusal.FULL:
+                owners = room.owners(there.occupants(snapshot))
+                return Refusal(Cause.FULL, f"full: {there.count} of {vgpu_type.max} ({owners})")
+            case None:
+                return _beyond_memory(there, vgpu_type)
+
+    def left(self, _snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
+        return admission.left(offered, vgpu_type.max, there.count)
+
+    def most(self, vgpu_type: VgpuType) -> int | None:
+        return vgpu_type.max
+
+    def placement_id(self, _snapshot: HostSnapshot, _gpu: Gpu, _type: VgpuType, *, before: int | None) -> None:  # noqa: ARG002 -- as Division
+        return None
+
+    def again(self, _snapshot: HostSnapshot, _gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
+        return ours
+
+    def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...]:
+        there, sizes = len(gpu.functions.vgpus), gpu.sizes
+        left = {
+            vgpu_type.id: most - there
+            for vgpu_type in (gpu.types or {}).values()
+            if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, there) is None
+        }
+        on_vf, nothing = dict.fromkeys(left, 1), dict[int, int]()
+        return tuple(
+            left if parent.vf_index is None else nothing if parent.vgpus else on_vf for parent in gpu.functions
+        )
+
+
+class MixedSize(_TimeSliced):
+    """Sizes side by side, each vGPU at a place of its own."""
+
+    def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
+        if there.gpu.places is None:
+            return Refusal(Cause.UNREADABLE, "is in mixed-size mode, and its free places cannot be read")
+        if vgpu_type.id in (there.free or {}):
+            return _beyond_memory(there, vgpu_type)
+        owners = room.owners(there.occupants(snapshot)) or "empty"
+        return Refusal(Cause.FULL, f"no place for {vgpu_type.short} is free in mixed-size mode ({owners})")
+
+    def left(self, _snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
+        return min(offered, free_places.count(there.free or {}, vgpu_type.id))
+
+    def most(self, _type: VgpuType) -> None:
+        return None
+
+    def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
+        return free_places.back(room.room_of(snapshot, gpu).free or {}, vgpu_type.id, before)
+
+    def again(self, snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
+        others = tuple(entry for entry in room.awaited_on(snapshot, gpu) if entry.vgpu.key != ours.key)
+        place = None
+        for free in (gpu.places, room.Room.of(gpu, others).free):
+            found = free_places.back(free or {}, ours.type_id, ours.placement_id)
+            place = place if found is None else found
+            if place == ours.placement_id:
+                return ours
+        return replace(ours, placement_id=place)
+
+    def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...] | None:
+        if gpu.places is None:
+            return None
+        free, nothing = dict.fromkeys(gpu.places, 1), dict[int, int]()
+        return tuple(nothing if parent.vgpus else free for parent in gpu.functions)
+
+
+class Mig:
+    """vGPUs in GPU instances, one or several in each."""
+
+    mig_backed = True
+    one_size = False
+
+    def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
+        home = instances.find_home(snapshot, there.gpu, vgpu_type)
+        return home if isinstance(home, Refusal) else None
+
+    def refusal_on(self, snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
+        home = instances.find_home(snapshot, there.gpu, vgpu_type)
+        if isinstance(home, Refusal):
+            return home
+        if not home.is_there:  # the driver offers it once its instance is made
+            return None
+        return _TimeSliced().refusal_on(snapshot, there, parent, vgpu_type)
+
+    def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
+        return min(offered, instances.left(snapshot, there.gpu, vgpu_type))
+
+    def most(self, _type: VgpuType) -> None:
+        return None
+
+    def placement_id(self, _snapshot: HostSnapshot, _gpu: Gpu, _type: VgpuType, *, before: int | None) -> None:  # noqa: ARG002 -- as Division
+        return None
+
+    def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
+        home = instances.find_home(snapshot, gpu, vgpu_type, before=before)
+        return None if isinstance(home, Refusal) else home
+
+    def again(self, snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
+        vgpu_type, entry = gpu.type_of(ours.type_id), snapshot.entries.named(ours.key)
+        home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry) if vgpu_type else None
+        return replace(ours, mig=home.place) if isinstance(home, instances.Home) else ours
+
+    def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...]:
+        taken = {
+            vgpu_type.id: 1
+            for vgpu_type in (gpu.types or {}).values()
+            if instances.is_mig_backed(vgpu_type) and instances.chosen_by_driver(gpu, vgpu_type) is not None
+        }
+        nothing = dict[int, int]()
+        return tuple(nothing if parent.vgpus else taken for parent in gpu.functions)
+
+
+_BY_MODE: Final[Mapping[Mode, Division]] = {EQUAL_SIZE: EqualSize(), MIXED_SIZE: MixedSize(), MIG: Mig()}
+
+
+def of(gpu: Gpu) -> Division:
+    """How the GPU is divided. A GPU that says nothing of its mode is in equal-size mode, the only one that older drivers have."""
+    return _BY_MODE[gpu.mode or EQUAL_SIZE]
+
+
+def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:
+    """A vGPU of ours whose hardware is gone, with the place at which it is re-created."""
+    gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
+    return ours if gpu is None else of(gpu).again(snapshot, gpu, ours)
+
+
+def _beyond_memory(there: Room, vgpu_type: VgpuType) -> Refusal | None:
+    """Why the card's own memory does not hold one more of a type: an unlocked driver offers the types of larger boards."""
+    size, gpu = vgpu_type.size_mib, there.gpu
+    if size is None:
+        return None
+    card = f"the card has {gpu.framebuffer_mib} MiB"
+    if not gpu.holds(size):
+        return Refusal(Cause.NO_SUCH_TYPE, f"{card}, less than a {vgpu_type.short}: its types are another board's")
+    taken = sum((gpu.size_of(type_id) or 0) * count for type_id, count in there.type_ids.items())
+    return None if gpu.holds(taken + size) else Refusal(Cause.FULL, f"full: {card}, and {taken} are taken")
