@@ -77,7 +77,7 @@ def uninstall_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def status_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """How hosts are logged in to, and what is installed there.
 
-    STATE is absent, installed, outdated (of another version than this vgpumgr), or broken (altered, or open to others than root).
+    STATE is absent, installed, outdated (of another vgpumgr or nvidia-ml-py than this controller's), or broken (altered, or open to others than root).
     """
     return _print(settings, _look(settings, hosts), view=STATUS)
 

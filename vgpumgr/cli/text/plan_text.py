@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.grants import granted
@@ -126,7 +127,10 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
         case steps.PutClaim() if step.before is not None and said_by(step.before) != said_by(step.claim):
             return f"~ claim    {step.claim.slot}: {said_by(step.claim)}, was {said_by(step.before)}"
         case steps.PutClaim() if step.before is not None and step.before.state == step.claim.state:
-            return f"~ claim    {step.claim.slot}: {place_text(step.claim.binding.placement_id)}"
+            place = place_text(step.claim.binding.placement_id)
+            moved = replace(step.before, binding=step.claim.binding, by=step.claim.by, at=step.claim.at) == step.claim
+            only_place = moved and step.before.binding == step.claim.binding
+            return f"~ claim    {step.claim.slot}: {place if only_place else _share(step.claim, plan.placed)}"
         case steps.PutClaim():
             return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
         case steps.CreateVgpu():

@@ -57,7 +57,11 @@ def explained(error: VgpumgrError) -> VgpumgrError:
     """The error, whose hint also says what would help where no GPU of a host can take a wish."""
     if not isinstance(error, NoCapacity) or not isinstance(error.shortage, Shortage):
         return error
-    full = error.shortage.error("; or ".join(remedy.in_words(error.shortage) for remedy in find(error.shortage)))
+    try:
+        would = "; or ".join(remedy.in_words(error.shortage) for remedy in find(error.shortage))
+    except Exception:  # noqa: BLE001 -- the refusal itself is right, whatever an odd host makes of the search for a remedy
+        return error
+    full = error.shortage.error(would)
     full.message = error.message  # of several slots it also says how many could get one
     return full
 

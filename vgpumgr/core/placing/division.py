@@ -79,7 +79,9 @@ class EqualSize(_TimeSliced):
     one_size = True
 
     def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
-        sizes = {there.gpu.size_of(type_id) for type_id in there.type_ids}
+        gpu = there.gpu
+        sizes = {gpu.size_of(type_id) for type_id in there.type_ids}
+        sizes |= {gpu.size_of(entry.vgpu.type_id) for entry in room.displaced_on(snapshot, gpu)}
         match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes, there.count):
             case admission.Refusal.OTHER_SIZE:
                 return Refusal(Cause.OTHER_SIZE, room.size_conflict(there.occupants(snapshot), vgpu_type))

@@ -65,19 +65,26 @@ def _returning(gpu: Gpu, awaited: Iterable[LedgerEntry]) -> Iterator[Occupant]:
 
 
 def awaited_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
-    """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created.
-
-    A virtual function on which somebody made another type keeps what it had reserved: once that one is freed, ours comes back.
-    """
-    entered, there = snapshot.entries.on(gpu.uuid), gpu.functions.at
-    missing = entered.keys() - there.keys()
-    if gpu.framework == observed.VENDOR_VFIO:
-        missing |= {
-            place for place, entries in entered.items() if place in there and not there[place].is_of(entries[-1].vgpu)
-        }
+    """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created."""
+    entered = snapshot.entries.on(gpu.uuid)
+    missing = entered.keys() - gpu.functions.at.keys()
     if not missing:
         return ()
     return tuple(entry for place, entries in entered.items() if place in missing for entry in entries)
+
+
+def displaced_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
+    """The entries on whose virtual functions somebody made another type. Once that one is freed, ours comes back in its place."""
+    if gpu.framework != observed.VENDOR_VFIO:
+        return ()
+    there = gpu.functions.at
+    return tuple(
+        entry
+        for place, entries in snapshot.entries.on(gpu.uuid).items()
+        if place in there
+        for entry in entries
+        if not there[place].is_of(entry.vgpu)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `free` is computed once
@@ -129,8 +136,9 @@ class Room:
         return next(chain(there, _returning(self.gpu, entered)), None)
 
     def occupants(self, snapshot: HostSnapshot) -> tuple[Occupant, ...]:
-        """What takes room there, what exists first."""
-        return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, self.awaited))
+        """What takes room there, or binds it to a size: what exists first."""
+        coming = (*self.awaited, *displaced_on(snapshot, self.gpu))
+        return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, coming))
 
 
 def count_allocated(snapshot: HostSnapshot, gpu: Gpu) -> int:

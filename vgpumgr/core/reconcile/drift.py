@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Cause(StrEnum):
-    """Why a VM's slot is not as declared, as far as known. A GPU's causes are core.plan.scheduler's."""
+    """Why a VM's slot is not as declared, as far as known. A GPU's causes are core.gpu.scheduler's."""
 
     REBOOTED = "the host has rebooted since it was made"
     REVERTED = "it was freed since, and then the definition or the ledger was restored to an earlier state"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core import simulate
+from vgpumgr.core.explain.remedies import explained
 from vgpumgr.core.gpu import mode_plan, modes
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
@@ -36,9 +37,8 @@ def instead(
             if busy.until is None or not _would_serve(view, setting, served):
                 continue
             until = f"GPU {gpu.pci} can be given its {what}, once it is idle"
-            return errors.InUse(
-                refused.what, host=refused.host, details=refused.details, hint=refused.hint, until=until
-            )
+            hint = explained(refused).hint  # of InUse nobody can ask it later
+            return errors.InUse(refused.what, host=refused.host, details=refused.details, hint=hint, until=until)
         except errors.VgpumgrError:
             continue
     return refused

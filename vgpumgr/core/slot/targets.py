@@ -84,7 +84,7 @@ def find_target(
 ) -> tuple[VgpuSpec, placement.Placed | None, steps.Missing | None]:
     """The vGPU that the slot should have; its placement, if it is new; what is expected there, None if it is already made.
 
-    `changes.ENTER` stands for a vGPU that exists and is proved to be the claim's, but that the ledger does not name.
+    `steps.ENTER` stands for a vGPU that exists and is proved to be the claim's, but that the ledger does not name.
     """
     claim = domain.claim(request.slot)
     _guard_claim(view, domain, request, claim)

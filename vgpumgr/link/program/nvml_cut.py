@@ -1,13 +1,15 @@
 """The part of NVIDIA's binding of NVML (pynvml, of the package nvidia-ml-py) that the host program uses, as a module of its own.
 
 The whole is one module of 8,000 lines, which each host would receive and compile at each command. So the package that a host is sent
-has only the statements that define a name which the host program uses, and those that they need in turn, each as it stands there.
+has only the statements that define a name which the host program uses, and those that they need in turn, each as it stands there,
+and NVIDIA's licence.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,9 +51,10 @@ def cut(binding: bytes, host_program: Iterable[bytes]) -> bytes:
             taken.add(id(statement))
             todo += statement.needs
     lines = binding.decode().splitlines()
-    return "".join(
-        "\n".join(lines[each.first - 1 : each.last]) + "\n" for each in statements if id(each) in taken
-    ).encode()
+    notice = list(takewhile(lambda line: line.startswith("#"), lines))
+    kept = ["LICENSE = " + repr("\n".join(notice))] if notice else []  # a comment would not get as far as the host
+    kept += ["\n".join(lines[each.first - 1 : each.last]) for each in statements if id(each) in taken]
+    return "".join(f"{lines_of}\n" for lines_of in kept).encode()
 
 
 class _Statement:

@@ -21,7 +21,7 @@ from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.core.slot import attach
+from vgpumgr.core.slot import attach, detach
 from vgpumgr.core.slot.plan import Plan
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -208,3 +208,15 @@ def test_every_hint_is_true(
             now = carry_out(now, command)
         plan = now if isinstance(now, Plan) else attach.plan_attach(now, wanted_by)
         assert plan.placed is not None
+
+
+def test_an_odd_host_keeps_nobody_from_the_refusal_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = builders.attached(fleet("A40"), "vm01", "8Q")
+    with pytest.raises(errors.NoCapacity) as caught:
+        attach.plan_attach(as_read(view), request(profile="4Q"))
+
+    def broken(*_: object) -> object:
+        raise KeyError("a VM of a kind that nobody knows")
+
+    monkeypatch.setattr(detach, "plan_detach", broken)
+    assert remedies.explained(caught.value) is caught.value

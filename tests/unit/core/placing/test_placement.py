@@ -162,6 +162,16 @@ def test_where_a_hand_made_another_type_on_the_function_of_a_vgpu_of_ours_its_si
     assert "holds 4Q (foreign)" in refusal(taken, "vm02", "8Q")
 
 
+def test_what_a_hand_made_on_the_function_of_a_vgpu_of_ours_takes_its_room_and_no_more() -> None:
+    """The two are never there together."""
+    had = builders.attached(
+        builders.attached(builders.host_of(VENDOR_VFIO, gpus=1, vms=4), profile="16Q"), "vm02", "16Q"
+    )
+    taken = builders.with_foreign(builders.attached(builders.rebooted(had), "vm02", "16Q"), "16C")
+    assert builders.entry_of(builders.attached(taken, "vm03", "16Q"), "vm03").vgpu.type_name == "L40S-16Q"
+    assert "full: 3 of 3" in refusal(builders.attached(taken, "vm03", "16Q"), "vm04", "16Q")
+
+
 def test_what_fits_now_is_the_same_series_at_the_next_size_up() -> None:
     view = builders.with_foreign(builders.host_of(MDEV_VF, gpus=1), "2B")
     found = place(view, "1B4")

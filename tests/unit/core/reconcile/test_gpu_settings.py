@@ -17,7 +17,7 @@ from vgpumgr.core.inventory import Location
 from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE
 from vgpumgr.core.reconcile import host_plan
-from vgpumgr.names import PciAddress
+from vgpumgr.names import PciAddress, VmName
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Policy
@@ -55,6 +55,17 @@ def test_what_fits_only_in_a_mode_that_waits_waits_as_well() -> None:
     assert unit(huge, "vm02").waits is None
     idle = host_plan.plan_host(after(builders.host(), vm01="4Q"), declared, RUN)
     assert [one.refused for one in idle.tasks] == [None] * 3
+
+
+def test_what_waits_is_told_where_it_would_fit_now() -> None:
+    busy = builders.running(after(builders.host_of(MDEV_VF), vm01="4Q"))
+    declared = mode_declared(vm01="4Q", vm02="8Q")
+    vm = declared.vms[VmName("vm02")]
+    slots = {slot: replace(one, gpu_id=PciAddress(PCI)) for slot, one in vm.slots.items()}
+    here = replace(declared, vms={**declared.vms, vm.name: replace(vm, slots=slots)})
+    refused = unit(host_plan.plan_host(busy, here, RUN), "vm02").refused
+    assert isinstance(refused, errors.InUse)
+    assert "It would fit on 0000:81:00.0 (in the inventory, gpu_id: '0000:81:00.0')" in (refused.hint or "")
 
 
 def shared(view: HostView) -> HostPlan:

@@ -27,6 +27,7 @@ def part() -> bytes:
 def test_it_is_a_small_part_for_the_pythons_of_hosts(part: bytes) -> None:
     ast.parse(part, feature_version=(3, 9))
     assert len(part) < len(nvml_cut.source()) / 8
+    assert b"NVIDIA Corporation.  All rights reserved." in part
 
 
 def test_alone_it_answers_as_the_whole_does(part: bytes, tmp_path: Path) -> None:
