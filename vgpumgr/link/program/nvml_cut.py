@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 BINDING = "vgpumgr_host/facts/pynvml.py"
 """Where the part is in the package: nvml_binding.py imports it from beside itself."""
+
+# Of the host program every word may be a name of the binding's, also in a text: getattr(nvml, "nvmlInit"). What it defines is its own.
+_WORD = re.compile(r"\w+")
+_DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 
 
 def source() -> bytes:
@@ -37,9 +42,8 @@ def cut(binding: bytes, host_program: Iterable[bytes]) -> bytes:
     for statement in statements:
         for name in statement.names:
             by_name.setdefault(name, []).append(statement)
-    modules = [ast.parse(module) for module in host_program]
-    ours = {name for module in modules for statement in module.body for name in _bound(statement)}
-    todo = [name for module in modules for name in _mentioned(module) if name not in ours]
+    text = b"\n".join(host_program).decode()
+    todo = list(set(_WORD.findall(text)) - set(_DEFINED.findall(text)))
     if not {"_nvmlGetFunctionPointer", "NVMLError"} <= by_name.keys():
         raise ConfigError(
             "the installed pynvml is not NVIDIA's binding of NVML",
@@ -77,14 +81,3 @@ def _bound(node: ast.stmt) -> Iterator[str]:
             for each in ast.walk(node):
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
                     yield each.id
-
-
-def _mentioned(node: ast.AST) -> Iterator[str]:
-    """Names, also those that are attributes, or that only a text names: getattr(nvml, "nvmlInit")."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name):
-            yield each.id
-        elif isinstance(each, ast.Attribute):
-            yield each.attr
-        elif isinstance(each, ast.Constant) and isinstance(each.value, str):
-            yield each.value
