@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @contextmanager
 def serving() -> Iterator[tuple[str, int]]:
     """A server of one page in a thread, ended by an exception as a signal would."""
+    before = threading.active_count()
     listener = socket.create_server(("127.0.0.1", 0))
     ending = threading.Event()
     serve = server._Server(listener, lambda _accept: (b"page", "text/plain"), lambda _error: None)
@@ -44,6 +45,8 @@ def serving() -> Iterator[tuple[str, int]]:
         serve.shutdown()
         assert ending.wait(10)
         listener.close()
+        # Those that served a client close its descriptor at their end, and the next test may count descriptors.
+        wait_until(lambda: threading.active_count() <= before, "the end of the server's threads")
 
 
 def ask(place: tuple[str, int]) -> bytes:

@@ -101,7 +101,7 @@ class EqualSize(_TimeSliced):
         return None
 
     def again(self, _snapshot: HostSnapshot, _gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
-        return ours
+        return ours if ours.placement_id is None else replace(ours, placement_id=None)
 
     def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...]:
         there, sizes = len(gpu.functions.vgpus), gpu.sizes

@@ -17,7 +17,7 @@ from tests.unit.core import builders
 from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.evidence import lost
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
+from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
 from vgpumgr.core.placing import free_places, places
 from vgpumgr.core.reconcile import adopt
 from vgpumgr.core.report import findings
@@ -124,6 +124,15 @@ def test_what_is_gone_comes_back_where_it_was_whoever_comes_first() -> None:
     for vm, profile in reversed(profiles.items()):
         back = builders.attached(back, vm, profile)
     assert [where(back, vm) for vm in profiles] == [where(view, vm) for vm in profiles]
+
+
+def test_what_had_a_place_is_made_again_without_one_once_the_mode_ended() -> None:
+    had = builders.attached(builders.host_of(MDEV_VF, mixed=True))
+    assert builders.entry_of(had).vgpu.placement_id is not None
+    gone = builders.change_gpus(builders.rebooted(had), lambda gpu: simulate.in_mode(gpu, EQUAL_SIZE))
+    back = builders.attached(gone)
+    assert builders.entry_of(back).vgpu.placement_id is None
+    assert builders.claim_of(back).binding.placement_id is None
 
 
 def test_a_place_that_is_taken_by_then_is_left_and_no_other_missing_vgpu_loses_its_own() -> None:
