@@ -139,7 +139,7 @@ class Machine:
                 numa_node=0,
                 mig=in_mig,
             )
-            for pci, one in (cards or dict(zip(GPUS, (small, second or small), strict=True))).items()
+            for pci, one in (cards or dict.fromkeys(GPUS, small) | ({GPUS[1]: second} if second else {})).items()
         )
         host = spec.HostSpec(
             name=self.name,

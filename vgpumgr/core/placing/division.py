@@ -63,11 +63,7 @@ class _TimeSliced:
     one_size = False
 
     def refusal_on(self, _snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
-        reserved = len(there.awaited) if parent.vf_index is None else 0
-        if (parent.creatable or {}).get(vgpu_type.id, 0) > reserved:
-            return None
-        text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
-        return Refusal(Cause.NOT_OFFERED, text)
+        return _not_offered(there, parent, vgpu_type)
 
     def home(self, _snapshot: HostSnapshot, _gpu: Gpu, _type: VgpuType, *, before: MigPlace | None) -> None:  # noqa: ARG002 -- as Division
         return None
@@ -169,7 +165,7 @@ class Mig:
             return home
         if not home.is_there:  # the driver offers it once its instance is made
             return None
-        return _TimeSliced().refusal_on(snapshot, there, parent, vgpu_type)
+        return _not_offered(there, parent, vgpu_type)
 
     def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         return min(offered, instances.left(snapshot, there.gpu, vgpu_type))
@@ -211,6 +207,15 @@ def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:
     """A vGPU of ours whose hardware is gone, with the place at which it is re-created."""
     gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
     return ours if gpu is None else of(gpu).again(snapshot, gpu, ours)
+
+
+def _not_offered(there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
+    """Why the driver does not offer the type on a function: on a physical function, not beyond what is reserved there."""
+    reserved = len(there.awaited) if parent.vf_index is None else 0
+    if (parent.creatable or {}).get(vgpu_type.id, 0) > reserved:
+        return None
+    text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
+    return Refusal(Cause.NOT_OFFERED, text)
 
 
 def _beyond_memory(there: Room, vgpu_type: VgpuType) -> Refusal | None:

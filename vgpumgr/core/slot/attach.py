@@ -236,10 +236,6 @@ def _attach_steps(
 ) -> list[plan_steps.Step]:
     claim = domain.claim(request.slot)
     bound = _bound(view, domain, request, target)
-    served = claim is not None and _same_binding(claim, bound)
-    # One that is made again, at another address since its card was moved, stays bound until it is there: what is broken
-    # off in between is finished by the next reconcile, which makes nothing for a pending claim that only an attach asked for.
-    again = claim is not None and claim.state == claims.BOUND and _is_again(claim, bound)
     wanted = domain_xml.expected_hostdev(request.slot, bound.binding)
     # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
     # removes a device by its source, whatever alias is passed (9.0, tried).
@@ -249,7 +245,7 @@ def _attach_steps(
         if device != wanted and (device.slot == request.slot or device.source == wanted.source)
     ]
     steps: list[plan_steps.Step] = []
-    if claim is not None and (again or (served and claim.state in (claims.PENDING, claims.BOUND))):
+    if claim is not None and _is_claimed(claim, bound):
         current = claim
     else:
         current = replace(bound, state=claims.PENDING)
@@ -280,9 +276,10 @@ def _attach_steps(
         steps.append(
             plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted, port=port)
         )
+    moved = current.binding != bound.binding
     elsewhere = current.binding.lies_at != bound.binding.lies_at and not domain.managed_save
-    told = claims.said_by(current) == claims.said_by(bound) and _same_binding(current, bound)
-    if current.state != claims.BOUND or not told or elsewhere:
+    told = claims.said_by(current) == claims.said_by(bound)
+    if current.state != claims.BOUND or not told or moved or elsewhere:
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
         steps.append(plugged)
@@ -376,22 +373,25 @@ def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) ->
         )
 
 
-def _is_again(claim: Claim, bound: Claim) -> bool:
-    """Whether it is the vGPU that the claim has, whatever its address is now."""
+def _is_claimed(claim: Claim, bound: Claim) -> bool:
+    """Whether the slot's claim names this vGPU already.
+
+    A bound claim does so even if the vGPU's card has another address now. It stays bound while the vGPU is made again
+    there: the next reconcile finishes that, but would make nothing for a pending claim that only an attach asked for.
+    """
     had, has = claim.binding, bound.binding
-    place = (had.host, had.gpu_uuid, had.vf_index, had.type_name) == (
+    if (
+        claim.generation != bound.generation
+        or claim.conditions != bound.conditions
+        or not profiles.same_wish(claim.wish, bound.wish)
+    ):
+        return False
+    if had == has:
+        return claim.state in (claims.PENDING, claims.BOUND)
+    card_moved = (had.host, had.gpu_uuid, had.vf_index, had.type_name) == (
         has.host,
         has.gpu_uuid,
         has.vf_index,
         has.type_name,
     )
-    return claim.generation == bound.generation and place
-
-
-def _same_binding(claim: Claim, bound: Claim) -> bool:
-    return (
-        claim.generation == bound.generation
-        and claim.binding == bound.binding
-        and claim.conditions == bound.conditions
-        and profiles.same_wish(claim.wish, bound.wish)
-    )
+    return claim.state == claims.BOUND and card_moved

@@ -18,7 +18,7 @@ from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.evidence import lost
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
-from vgpumgr.core.placing import free_places, places
+from vgpumgr.core.placing import fits, free_places, places
 from vgpumgr.core.reconcile import adopt
 from vgpumgr.core.report import findings
 from vgpumgr.core.slot import attach
@@ -56,6 +56,12 @@ def test_four_sizes_fill_one_gpu() -> None:
     with pytest.raises(NoCapacity) as caught:
         builders.attached(view, "vm05", "1Q")
     assert "no place for 1Q is free in mixed-size mode (vm01 vm02 … vm04)" in str(caught.value.details)
+
+
+def test_a_gpu_takes_as_many_more_as_find_a_place_however_many_functions_are_free() -> None:
+    view = builders.attached(host(), "vm01", "24Q")
+    left = {fit.type.short: fit.left for fit in fits.fits(view.snapshot, view.snapshot.gpus[0])}
+    assert (left["24Q"], left["12Q"], left["8Q"], left["1Q"]) == (1, 2, 2, 8)
 
 
 def test_a_place_that_is_awaited_is_not_given_to_another() -> None:

@@ -147,6 +147,21 @@ def test_after_a_reboot_the_same_attach_makes_instance_and_vgpu_again_where_they
     assert plan(again, "vm01", mig_profile="1g.5gb").steps == ()
 
 
+def test_an_instance_whose_place_is_taken_by_then_is_made_again_in_another() -> None:
+    rebooted = builders.rebooted(given_to(a100(), "vm01", mig_profile="1g.5gb"))
+    taken = builders.with_foreign_instance(rebooted, "3g.20gb", 4)
+    after = given_to(taken, "vm01", mig_profile="1g.5gb")
+    (_, ours) = sorted(layout(after), key=lambda one: one[2] == "used")
+    assert ours[1] != 6
+    assert builders.claim_of(after).binding.mig_start == ours[1]
+
+
+def test_the_steps_of_an_instance_write_to_its_gpu() -> None:
+    """So that none is planned while an earlier write to that GPU has not returned."""
+    (step,) = (one for one in plan(a100(), "vm01", mig_profile="2g.10gb").steps if isinstance(one, steps.InstanceStep))
+    assert step.written_gpu == step.instance.gpu_uuid == builders.gpu_uuid(GPU)
+
+
 def test_a_newcomer_after_a_reboot_leaves_the_places_of_those_who_come_back() -> None:
     rebooted = builders.rebooted(given_to(a100(), "vm01", mig_profile="4g.20gb"))
     after = given_to(rebooted, "vm02", mig_profile="1g.5gb")

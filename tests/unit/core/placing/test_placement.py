@@ -436,3 +436,14 @@ def test_a_card_whose_driver_has_made_no_types_is_unreadable_and_not_without_the
     assert not found.unknown_profile
     assert "nvidia-vgpud" in reasons(view)[0]
     assert room.known_share(view.snapshot, view.snapshot.gpus[0]) is None
+
+
+def test_what_a_physical_function_offers_is_not_to_be_had_where_a_missing_vgpu_comes_back_to_it() -> None:
+    view = builders.attached(builders.attached(builders.host_of(MDEV_PF, gpus=1), "vm01", "4Q"), "vm02", "4Q")
+    type_id = builders.type_of(view.snapshot.gpus[0], "4Q").id
+    missing = builders.rebooted(view)
+    for_both = builders.change_gpus(missing, lambda gpu: offering(gpu, {type_id: 2}))
+    (why,) = reasons(for_both, "4Q")
+    assert "the driver offers no" in why
+    for_a_third = builders.change_gpus(missing, lambda gpu: offering(gpu, {type_id: 3}))
+    assert placed(for_a_third, "4Q").parent.vf_index is None

@@ -203,7 +203,7 @@ def test_conditions_that_the_vgpu_does_not_meet_are_a_conflict() -> None:
         plan(view, gpu="0.2", max_waste="10")
     with pytest.raises(errors.ConflictingClaim, match="a GPU whose scheduler is best-effort, not fixed-share"):
         plan(view, gpu="0.2", compute="fixed-share")
-    assert [step.verb for step in plan(view, gpu="0.2", max_waste="25").steps] == ["bind_claim"]
+    assert [step.verb for step in plan(view, gpu="0.2", max_waste="25").steps] == ["put_claim", "bind_claim"]
     kept = served(view, gpu="0.2", max_waste="25")
     assert builders.entry_of(kept) == builders.entry_of(view)
     assert plan(kept, gpu="0.2", max_waste="25").steps == ()
