@@ -68,7 +68,7 @@ def _change(found: FoundVm, consent: Consent[Planned[Plan]], request: SlotReques
         Change(
             session=found.session,
             consent=consent,
-            task=tasks.of_request(request, VmName(found.name), found.uuid),
+            task=tasks.ServeSlot(vm=VmName(found.name), uuid=found.uuid, request=request),
             makes=Plan,
             asks=asks,
             name=found.name,

@@ -111,7 +111,7 @@ class _Placed:
 
     wanted: SlotRequest
     found: FoundVm
-    task: tasks.AttachSlot | tasks.DetachSlot
+    task: tasks.ServeSlot
 
     @property
     def host(self) -> HostName:
@@ -211,7 +211,7 @@ class Serving:
         todo = [one.task for one in placed]
         if self._in_order:
             todo.sort(key=lambda task: (names.slot_order(task.vm), names.slot_order(task.slot or "")))
-        todo.sort(key=lambda task: isinstance(task, tasks.AttachSlot))
+        todo.sort(key=lambda task: task.request.wish is not None)
         session = placed[0].found.session
         return HostWork(session, todo, self._author, lambda: self._stop.is_set() or self._open.is_left(host))
 
@@ -237,9 +237,8 @@ class Serving:
             if request.wish is None and self._nowhere_is_free and type(error) is errors.UnknownVm:
                 return _nowhere(request, error)
             return _refused(request, error)
-        return _Placed(
-            wanted=request, found=found, task=tasks.of_request(request, names.VmName(found.name), found.uuid)
-        )
+        task = tasks.ServeSlot(vm=names.VmName(found.name), uuid=found.uuid, request=request)
+        return _Placed(wanted=request, found=found, task=task)
 
     def _result(self, placed: _Placed, ended: Ended[HostEnd], unit: TaskResult | None) -> SlotResult:
         end, uuid = ended.value, placed.found.uuid

@@ -9,7 +9,7 @@ from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.host_run import HostRun
 from vgpumgr.controller.results import ChangeResult, Planned, PlanT
 from vgpumgr.core.driver.scheduler import describe_wish
-from vgpumgr.core.reconcile.tasks import AttachSlot, Author, SetGpuMode, SetGpuScheduler
+from vgpumgr.core.reconcile.tasks import Author, ServeSlot, SetGpuMode, SetGpuScheduler
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.errors import Outcome, Success
 
@@ -86,8 +86,8 @@ def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[Pl
 
 def _requested(task: Task) -> str | None:
     match task:
-        case AttachSlot():
-            return task.asked
+        case ServeSlot(request=request) if request.wish is not None:
+            return request.asked
         case SetGpuScheduler():
             return describe_wish(task.wish)
         case SetGpuMode():

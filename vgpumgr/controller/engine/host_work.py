@@ -40,11 +40,11 @@ class HostEnd:
             found.setdefault(row.vm_uuid, {})[row.slot] = row
         return cls(before=before, after=after, rows=found)
 
-    def of_slots(self, vm: VmUuid, asked: tasks.AttachSlot | tasks.DetachSlot) -> tuple[listing.VgpuRow, ...]:
+    def of_slots(self, vm: VmUuid, asked: tasks.ServeSlot) -> tuple[listing.VgpuRow, ...]:
         """The rows of the VM's slots that a task is about."""
         rows = self.rows.get(vm, {})
         slots: tuple[Slot | None, ...]
-        if isinstance(asked, tasks.AttachSlot):
+        if asked.request.wish is not None:
             slots = tuple(one.slot for one in asked.each)
         else:
             slots = tuple(rows) if asked.slot is None else (asked.slot,)
@@ -59,7 +59,7 @@ class HostWork:
     def __init__(
         self,
         session: Session,
-        todo: Sequence[tasks.AttachSlot | tasks.DetachSlot],
+        todo: Sequence[tasks.ServeSlot],
         author: tasks.Author,
         stopped: Callable[[], bool],
     ) -> None:

@@ -11,6 +11,7 @@ from vgpumgr.core.gpu import modes
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.reconcile import give_back, tasks
 from vgpumgr.core.report import listing
+from vgpumgr.core.slot.request import SlotRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ def todo(view: HostView) -> tuple[tasks.Task, ...]:
     for domain in view.domains:
         slots |= {(domain.uuid, claim.slot): domain.name for claim in tasks.own_claims(view, domain)}
     freed = [
-        tasks.DetachSlot(vm=vm, uuid=uuid, slot=slot)
+        tasks.ServeSlot(vm=vm, uuid=uuid, request=SlotRequest(vm=vm, slot=slot, wish=None))
         for (uuid, slot), vm in sorted(slots.items(), key=lambda row: (row[1], row[0]))
     ]
     instances = give_back.todo(view)

@@ -24,22 +24,27 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.tasks import AttachSlot, Author, DetachSlot, MoveSlot
+    from vgpumgr.core.reconcile.tasks import Author, MoveSlot, ServeSlot
     from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import Slot
 
 
-def plan_attach_slots(view: HostView, declared: HostDeclaration, task: AttachSlot, author: Author) -> Plan:
-    """Plan every slot of the task, each on what those before it will leave: all or none. Raises as plan_attach_slot does."""
-    if task.count == 1:
-        return plan_attach_slot(view, declared, task, author)
+def plan_serve_slot(view: HostView, declared: HostDeclaration, task: ServeSlot, author: Author) -> Plan:
+    """Plan every slot of the task, each on what those before it will leave: all or none. Raises what plan_attach and plan_detach raise."""
+    if task.request.wish is None:
+        return _plan_freeing(view, declared, task, author)
+    if task.request.count == 1:
+        return _plan_attach(view, declared, task, author)
     parts: list[Plan] = []
     after = view
     for one in task.each:
         try:
-            part = plan_attach_slot(after, declared, one, author)
+            part = _plan_attach(after, declared, one, author)
         except errors.NoCapacity as error:
-            error.message = f"{error.message}: {len(parts)} of {task.count} slots could get one, so none is created"
+            error.message = (
+                f"{error.message}: {len(parts)} of {task.request.count} slots could get one, so none is created"
+            )
             raise
         parts.append(part)
         after = simulate.apply(after, part.steps)
@@ -65,47 +70,49 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
     return attach.plan_attach(view, replace(request, gpus=tuple(uuid for uuid in others if uuid), replace=True))
 
 
-def plan_attach_slot(view: HostView, declared: HostDeclaration, task: AttachSlot, author: Author) -> Plan:
+def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, author: Author) -> Plan:
     """Plan the steps that give the slot the wish. If the same wish is declared, the declaration applies, with its options.
 
     Raises ConflictingClaim if something else is declared, and what plan_attach raises.
     """
-    domain = plans.find_domain(view, task.uuid)
-    slot = tasks.declaration(declared, task.vm, task.slot)
-    wish = _as_known(task, slot, domain.claim(task.slot))
-    if slot is not None and not _agree(slot, wish, task.conditions):
+    domain, asked = plans.find_domain(view, task.uuid), task.request
+    assert asked.wish is not None
+    assert asked.slot is not None
+    claim, slot = domain.claim(asked.slot), tasks.declaration(declared, task.vm, asked.slot)
+    wish = _as_known(asked.wish, slot, claim)
+    if slot is not None and not _agree(slot, wish, asked.conditions):
         raise errors.ConflictingClaim(
-            f"{task.vm} slot {task.slot} is declared with {slot.asked} ({slot.where})",
+            f"{task.vm} slot {asked.slot} is declared with {slot.asked} ({slot.where})",
             hint="change the inventory, or use another slot",
         )
     request = AttachRequest(
         vm=task.uuid,
-        slot=task.slot,
+        slot=asked.slot,
         wish=wish,
         origin=claims.ATTACH if slot is None else claims.INVENTORY,
         by=author.by,
         at=author.at,
         policy=(slot.policy if slot else None) or declared.policy,
-        gpus=gpu_choice.named(view.snapshot, task.gpu_id or (slot.gpu_id if slot else None)),
+        gpus=gpu_choice.named(view.snapshot, asked.gpu_id or (slot.gpu_id if slot else None)),
         site=declared.site if slot else None,
         declared=declared.vms_from if slot else None,
-        even_if_it_will_not_start=task.even_if_it_will_not_start,
-        live=task.live,
-        conditions=slot.conditions if slot else task.conditions,
+        even_if_it_will_not_start=asked.even_if_it_will_not_start,
+        live=asked.live,
+        conditions=slot.conditions if slot else asked.conditions,
     )
-    return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, task, request)))
+    return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, asked, request)))
 
 
-def _as_known(task: AttachSlot, slot: SlotDeclaration | None, claim: Claim | None) -> Wish:
+def _as_known(wish: Wish, slot: SlotDeclaration | None, claim: Claim | None) -> Wish:
     """The wish as the declaration or the claim spells it, where both mean the same type: 4Q is A40-4Q on an A40."""
-    asked = task.wish.profile if isinstance(task.wish, profiles.ByProfile) else None
+    asked = wish.profile if isinstance(wish, profiles.ByProfile) else None
     for known in (slot and slot.wish, claim and claim.wish):
         if asked is None or not isinstance(known, profiles.ByProfile) or known.profile.short != asked.short:
             continue
         has = claim is not None and claim.binding.type_name == f"{asked.board}-{asked.short}"
         if asked.board is None or (known.profile.board is None and has):
             return known
-    return task.wish
+    return wish
 
 
 def _agree(slot: SlotDeclaration, wish: Wish, conditions: Conditions) -> bool:
@@ -113,14 +120,14 @@ def _agree(slot: SlotDeclaration, wish: Wish, conditions: Conditions) -> bool:
     return profiles.same_wish(slot.wish, wish) and conditions in (NO_CONDITIONS, slot.conditions)
 
 
-def _replaces(view: HostView, domain: Domain, task: AttachSlot, request: AttachRequest) -> bool:
-    if task.replace is not Replace.IF_OTHER:
-        return task.replace is Replace.ALWAYS
-    claim = domain.claim(task.slot)
+def _replaces(view: HostView, domain: Domain, asked: SlotRequest, request: AttachRequest) -> bool:
+    if asked.replace is not Replace.IF_OTHER:
+        return asked.replace is Replace.ALWAYS
+    claim = domain.claim(request.slot)
     return claim in tasks.own_claims(view, domain) and not targets.serves(view, claim, request)
 
 
-def plan_detach_slot(view: HostView, declared: HostDeclaration, task: DetachSlot, author: Author) -> Plan:
+def _plan_freeing(view: HostView, declared: HostDeclaration, task: ServeSlot, author: Author) -> Plan:
     """Plan the steps that free the slots; a declared slot is a finding, since reconcile will attach it again.
 
     Raises as plan_detach does, and UnknownSlot if no slot is named but the VM has several.
@@ -132,8 +139,8 @@ def plan_detach_slot(view: HostView, declared: HostDeclaration, task: DetachSlot
         slots=slots,
         by=author.by,
         at=author.at,
-        keep_snapshots=task.keep_snapshots,
-        live=task.live,
+        keep_snapshots=task.request.keep_snapshots,
+        live=task.request.live,
         gone=task.vm if domain is None else None,
     )
     plan = detach.plan_detach(view, request)
@@ -146,10 +153,10 @@ def plan_detach_slot(view: HostView, declared: HostDeclaration, task: DetachSlot
     return replace(plan, findings=(*plan.findings, *found))
 
 
-def _slots(have: tuple[Slot, ...], task: DetachSlot) -> tuple[Slot, ...]:
+def _slots(have: tuple[Slot, ...], task: ServeSlot) -> tuple[Slot, ...]:
     if task.slot is not None:
         return (task.slot,)
-    if len(have) > 1 and not task.every:
+    if len(have) > 1 and not task.request.every:
         raise errors.UnknownSlot(
             f"{task.vm} has {len(have)} slots: {', '.join(have)}", hint="name one (--slot), or free all (--all)"
         )

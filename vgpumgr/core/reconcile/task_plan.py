@@ -10,14 +10,13 @@ from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import (
     Adopt,
-    AttachSlot,
-    DetachSlot,
     EnsureSlot,
     FinishDetach,
     FreeInstances,
     KeepInstances,
     MoveSlot,
     PruneSlot,
+    ServeSlot,
     SetCordon,
     SetGpuMode,
     SetGpuScheduler,
@@ -72,10 +71,8 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 return gpu_settings.plan_layout(view, declared, task)
             case SetGpuMode():
                 return gpu_settings.plan_mode(view, declared, task)
-            case AttachSlot():
-                return PlannedTask(task=task, plan=requests.plan_attach_slots(view, declared, task, author))
-            case DetachSlot():
-                return PlannedTask(task=task, plan=requests.plan_detach_slot(view, declared, task, author))
+            case ServeSlot():
+                return PlannedTask(task=task, plan=requests.plan_serve_slot(view, declared, task, author))
             case Adopt():
                 request = adopt.AdoptRequest(vgpus=task.vgpus, by=author.by, at=author.at, policy=declared.policy)
                 return PlannedTask(task=task, plan=adopt.plan_adopt(view, request))

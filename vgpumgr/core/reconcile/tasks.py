@@ -1,6 +1,6 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot, PruneSlot and KeepInstances; a user requests AttachSlot, DetachSlot, Adopt, SetCordon, FreeInstances and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
+reconcile finds EnsureSlot, PruneSlot and KeepInstances; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
 the inventory no longer wants goes first (it makes room), then come modes and schedulers (an empty GPU takes one without moving anything),
 then the vGPUs: those with a place before new ones.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr import names
-from vgpumgr.core.driver import asking, profiles
-from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.scheduler import describe_wish
 from vgpumgr.core.evidence import ownership
 from vgpumgr.core.gpu import modes
@@ -24,8 +23,6 @@ from vgpumgr.core.slot.request import Replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.core.driver.asking import Conditions
-    from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration, OfGpus, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
@@ -148,57 +145,20 @@ class SetGpuMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttachSlot(OfSlot):
-    """The user wants a slot to have this. `gpu_id`: a PCI address or GPU UUID of the host, and no other GPU.
-
-    `even_if_it_will_not_start` and `live`: see AttachRequest. `count`: so many slots, vgpu0 and on, all or none.
-    """
-
-    uuid: VmUuid
-    wish: Wish
-    gpu_id: str | None = None
-    replace: Replace = Replace.IF_OTHER
-    even_if_it_will_not_start: bool = False
-    live: bool = False
-    conditions: Conditions = NO_CONDITIONS
-    count: int = 1
-
-    verb = "attach"
-
-    @property
-    def asked(self) -> str:
-        """All that is asked, as options."""
-        return asking.describe(self.wish, self.conditions) + (f" --count {self.count}" if self.count > 1 else "")
-
-    @property
-    def each(self) -> tuple[AttachSlot, ...]:
-        """The same for one slot each."""
-        if self.count == 1:
-            return (self,)
-        return tuple(replace(self, slot=names.parse_slot(f"vgpu{at}"), count=1) for at in range(self.count))
-
-    @property
-    def why(self) -> str:
-        how = f"{' --replace' if self.replace is Replace.ALWAYS else ''}{' --live' if self.live else ''}"
-        return f"requested {self.asked}{how}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetachSlot:
-    """The user wants a slot freed; `slot` None: the only one, or with `every` all of them.
-
-    The host may no longer have the VM: then its ledger names it. `keep_snapshots`: free it even if a snapshot names the device.
-    `live`: take it out of the VM while it runs.
-    """
+class ServeSlot:
+    """What a user requests of a slot. `vm` and `uuid`: the VM that was found; a detach may be of one that only the host's ledger names."""
 
     vm: VmName
     uuid: VmUuid
-    slot: Slot | None
-    every: bool = False
-    keep_snapshots: bool = False
-    live: bool = False
+    request: SlotRequest
 
-    verb = "detach"
+    @property
+    def slot(self) -> Slot | None:
+        return self.request.slot
+
+    @property
+    def verb(self) -> str:
+        return "detach" if self.request.wish is None else "attach"
 
     @property
     def subject(self) -> str:
@@ -206,8 +166,19 @@ class DetachSlot:
 
     @property
     def why(self) -> str:
-        how = " --live --force-live-detach" if self.live else ""
-        return f"detach{' --all' if self.every else ''}{how}"
+        request = self.request
+        if request.wish is None:
+            return f"detach{' --all' if request.every else ''}{' --live --force-live-detach' if request.live else ''}"
+        how = f"{' --replace' if request.replace is Replace.ALWAYS else ''}{' --live' if request.live else ''}"
+        return f"requested {request.asked}{how}"
+
+    @property
+    def each(self) -> tuple[ServeSlot, ...]:
+        """The same for one slot each."""
+        if self.request.count == 1:
+            return (self,)
+        slots = (names.parse_slot(f"vgpu{at}") for at in range(self.request.count))
+        return tuple(replace(self, request=replace(self.request, slot=slot, count=1)) for slot in slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,39 +276,12 @@ Task: TypeAlias = (
     | SetGpuScheduler
     | SetGpuMode
     | KeepInstances
-    | AttachSlot
-    | DetachSlot
+    | ServeSlot
     | Adopt
     | SetCordon
     | FreeInstances
     | MoveSlot
 )
-
-
-def of_request(request: SlotRequest, vm: VmName, uuid: VmUuid) -> AttachSlot | DetachSlot:
-    """What there is to do for a request whose VM was found."""
-    if request.wish is None:
-        return DetachSlot(
-            vm=vm,
-            uuid=uuid,
-            slot=request.slot,
-            every=request.every,
-            keep_snapshots=request.keep_snapshots,
-            live=request.live,
-        )
-    assert request.slot is not None
-    return AttachSlot(
-        vm=vm,
-        uuid=uuid,
-        slot=request.slot,
-        wish=request.wish,
-        conditions=request.conditions,
-        gpu_id=request.gpu_id,
-        replace=request.replace,
-        even_if_it_will_not_start=request.even_if_it_will_not_start,
-        live=request.live,
-        count=request.count,
-    )
 
 
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.reconcile.host_plan import HostPlan
-from vgpumgr.core.reconcile.tasks import AttachSlot
 from vgpumgr.core.slot import plan as plans
 
 if TYPE_CHECKING:
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.planned import PlannedTask
-    from vgpumgr.core.reconcile.tasks import Author, DetachSlot
+    from vgpumgr.core.reconcile.tasks import Author, ServeSlot
 
 
 def plan_together(
-    view: HostView, declared: HostDeclaration, todo: Sequence[AttachSlot | DetachSlot], author: Author
+    view: HostView, declared: HostDeclaration, todo: Sequence[ServeSlot], author: Author
 ) -> tuple[HostPlan, HostView]:
     """The plan of all tasks, and the host's state after them; its tasks are in the order in which they are to be done.
 
@@ -56,13 +55,13 @@ def _has_no_place(planned: PlannedTask) -> bool:
     return isinstance(planned.refused, errors.NoCapacity) and not isinstance(planned.refused, errors.ProfileNotHere)
 
 
-def _orders(todo: Sequence[AttachSlot | DetachSlot]) -> Iterator[Sequence[AttachSlot | DetachSlot]]:
+def _orders(todo: Sequence[ServeSlot]) -> Iterator[Sequence[ServeSlot]]:
     """As requested; then one of each kind, and of what is left the rare kinds before the frequent ones, or the reverse."""
     yield todo
-    kinds: dict[object, list[AttachSlot | DetachSlot]] = {}
+    kinds: dict[object, list[ServeSlot]] = {}
     for task in todo:
-        asked = (task.wish, task.conditions, task.gpu_id) if isinstance(task, AttachSlot) else None
-        kinds.setdefault(asked, []).append(task)
+        request = task.request
+        kinds.setdefault((request.wish, request.conditions, request.gpu_id), []).append(task)
     if len(kinds) > 1:
         rare_first = sorted(kinds.values(), key=len)
         for kinds_in_order in (rare_first, rare_first[::-1]):

@@ -35,8 +35,11 @@ class Replace(Enum):
 class SlotRequest:
     """The requested content of one VM's slot: what a wish asks, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
 
-    `conditions`, `gpu_id`, `replace`, `even_if_it_will_not_start` and `count` apply to a wish, `keep_snapshots` and `every` to
-    freeing, `live` to both, as in the tasks AttachSlot and DetachSlot; only there `slot` may be None.
+    Of a wish: its `conditions`; `gpu_id`, a PCI address or GPU UUID of the host, and no other GPU; `even_if_it_will_not_start`: see
+    AttachRequest; `count`: so many slots, vgpu0 and on, all or none.
+
+    Of freeing: `slot` None means the only one, or with `every` all of them; `keep_snapshots`: even if a snapshot names the device.
+    `live`: while the VM runs, too.
     """
 
     vm: str
@@ -51,6 +54,12 @@ class SlotRequest:
     count: int = 1
     keep_snapshots: bool = False
     every: bool = False
+
+    @property
+    def asked(self) -> str:
+        """All that a wish asks, as options."""
+        assert self.wish is not None
+        return asking.describe(self.wish, self.conditions) + (f" --count {self.count}" if self.count > 1 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from vgpumgr.core import simulate
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
 from vgpumgr.core.reconcile import destroy_guard, task_plan, tasks
+from vgpumgr.core.slot.request import SlotRequest
 from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
@@ -366,7 +367,8 @@ def test_nothing_waits_where_the_use_may_never_end() -> None:
 
 def test_what_a_person_asks_for_now_is_refused_and_does_not_wait() -> None:
     view = builders.running(after(builders.host(), vm01="4Q"))
-    task = tasks.DetachSlot(vm=VmName("vm01"), uuid=builders.vm_uuid("vm01"), slot=None)
+    request = SlotRequest(vm="vm01", slot=None, wish=None)
+    task = tasks.ServeSlot(vm=VmName("vm01"), uuid=builders.vm_uuid("vm01"), request=request)
     asked = task_plan.plan_task(view, declares(), task, RUN)
     assert isinstance(asked.refused, errors.InUse)
     assert asked.waits is None

@@ -15,7 +15,7 @@ from vgpumgr.core import step as steps
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.reconcile import host_plan, tasks
-from vgpumgr.core.slot.request import Replace
+from vgpumgr.core.slot.request import Replace, SlotRequest
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
@@ -23,15 +23,26 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.planned import PlannedTask
 
 RUN = tasks.Author(by="ansible@ctl1", at="2026-11-22T02:30:00Z")
-SLOT = names.DEFAULT_SLOT
 
 
-def give(vm: str, profile: str) -> tasks.AttachSlot:
-    return tasks.AttachSlot(vm=names.VmName(vm), uuid=builders.vm_uuid(vm), slot=SLOT, wish=builders.wish(profile))
+def give(
+    vm: str,
+    profile: str,
+    *,
+    slot: str = names.DEFAULT_SLOT,
+    count: int = 1,
+    again: Replace = Replace.IF_OTHER,
+) -> tasks.ServeSlot:
+    wish, named = builders.wish(profile), names.parse_slot(slot)
+    return serve(SlotRequest(vm=vm, wish=wish, slot=named, count=count, replace=again))
 
 
-def take(vm: str) -> tasks.DetachSlot:
-    return tasks.DetachSlot(vm=names.VmName(vm), uuid=builders.vm_uuid(vm), slot=SLOT)
+def take(vm: str) -> tasks.ServeSlot:
+    return serve(SlotRequest(vm=vm, wish=None))
+
+
+def serve(request: SlotRequest) -> tasks.ServeSlot:
+    return tasks.ServeSlot(vm=names.VmName(request.vm), uuid=builders.vm_uuid(request.vm), request=request)
 
 
 def plan(view: HostView, *todo: tasks.Task, declared: HostDeclaration | None = None) -> tuple[PlannedTask, ...]:
@@ -145,8 +156,8 @@ def test_freeing_what_is_declared_is_told_since_it_will_come_back(declared: Host
 # Several slots of one VM
 
 
-def many(count: int, profile: str = "12C") -> tasks.AttachSlot:
-    return replace(give("vm01", profile), count=count)
+def many(count: int, profile: str = "12C") -> tasks.ServeSlot:
+    return give("vm01", profile, count=count)
 
 
 def test_a_count_fills_so_many_slots_and_the_same_again_is_nothing() -> None:
@@ -183,8 +194,8 @@ def test_what_does_not_fit_whole_is_not_made_at_all() -> None:
 
 
 def test_a_slot_with_another_wish_is_in_the_way_of_them_all() -> None:
-    view = leaves(builders.host(), replace(give("vm01", "12Q"), slot=names.parse_slot("vgpu1")))
-    never = replace(many(2), replace=Replace.NEVER)
+    view = leaves(builders.host(), give("vm01", "12Q", slot="vgpu1"))
+    never = give("vm01", "12C", count=2, again=Replace.NEVER)
     (planned,) = plan(view, never)
     assert isinstance(planned.refused, errors.ConflictingClaim)
     assert planned.steps == ()

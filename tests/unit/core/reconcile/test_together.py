@@ -17,7 +17,7 @@ from vgpumgr import errors, names
 from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import SPREAD
 from vgpumgr.core.reconcile import host_plan, tasks, together
-from vgpumgr.core.slot.request import Replace
+from vgpumgr.core.slot.request import Replace, SlotRequest
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
@@ -26,14 +26,9 @@ if TYPE_CHECKING:
 RUN = tasks.Author(by="anna@ctl1", at="2026-11-22T02:30:00Z")
 
 
-def give(vm: str, profile: str, slot: str = names.DEFAULT_SLOT) -> tasks.AttachSlot:
-    return tasks.AttachSlot(
-        vm=names.VmName(vm),
-        uuid=builders.vm_uuid(vm),
-        slot=names.Slot(slot),
-        wish=builders.wish(profile),
-        replace=Replace.NEVER,
-    )
+def give(vm: str, profile: str, slot: str = names.DEFAULT_SLOT) -> tasks.ServeSlot:
+    request = SlotRequest(vm=vm, slot=names.Slot(slot), wish=builders.wish(profile), replace=Replace.NEVER)
+    return tasks.ServeSlot(vm=names.VmName(vm), uuid=builders.vm_uuid(vm), request=request)
 
 
 ASKED = st.dictionaries(st.tuples(VM, SLOT), PROFILE, min_size=1, max_size=6).map(
@@ -48,7 +43,7 @@ def refused(planned: tuple[PlannedTask, ...]) -> int:
 @LAW
 @given(story(), ASKED)
 def test_it_fits_and_serves_at_least_as_many_as_one_after_the_other(
-    view: HostView, todo: list[tasks.AttachSlot]
+    view: HostView, todo: list[tasks.ServeSlot]
 ) -> None:
     plan, after = together.plan_together(view, declares(), todo, RUN)
     one_by_one, _ = host_plan.plan_tasks(view, declares(), todo, RUN)
@@ -63,7 +58,7 @@ def test_it_fits_and_serves_at_least_as_many_as_one_after_the_other(
 @LAW
 @given(story(), ASKED)
 def test_its_tasks_carried_out_in_its_order_are_the_plan_and_again_there_is_nothing(
-    view: HostView, todo: list[tasks.AttachSlot]
+    view: HostView, todo: list[tasks.ServeSlot]
 ) -> None:
     """A run inside the lock plans each task anew, on what those before it have left."""
     plan, after = together.plan_together(view, declares(), todo, RUN)
@@ -72,7 +67,7 @@ def test_its_tasks_carried_out_in_its_order_are_the_plan_and_again_there_is_noth
     assert ([one.steps for one in again], left) == ([one.steps for one in plan.tasks], after)
     served = [one.task for one in plan.tasks if one.refused is None]
     if served:
-        assert together.plan_together(after, declares(), served, RUN)[0].steps == ()  # type: ignore[arg-type]  # all are AttachSlot
+        assert together.plan_together(after, declares(), served, RUN)[0].steps == ()  # type: ignore[arg-type]  # all are ServeSlot
 
 
 def test_one_of_each_kind_comes_first_where_spread_would_leave_no_gpu_for_the_last() -> None:
