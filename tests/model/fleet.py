@@ -19,8 +19,8 @@ from vgpumgr.controller.attach import attach, detach
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.drain import DrainOptions, drain
 from vgpumgr.controller.instances import GcOptions, give_back
-from vgpumgr.controller.maintenance import CordonOptions, cordon
-from vgpumgr.controller.mode import ModeOptions, set_mode
+from vgpumgr.controller.maintenance import cordon
+from vgpumgr.controller.mode import set_mode
 from vgpumgr.controller.purge import purge
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import RequestsResult
@@ -36,7 +36,7 @@ from vgpumgr.controller.results import (
     PurgeResult,
     SchedulerResult,
 )
-from vgpumgr.controller.scheduler import SchedulerOptions, set_scheduler
+from vgpumgr.controller.scheduler import set_scheduler
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.driver.asking import SAME_SIZE
@@ -44,6 +44,7 @@ from vgpumgr.core.driver.profiles import ByMemory, ByProfile, Wish, parse_memory
 from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.core.reconcile.tasks import SetCordon, SetGpuMode, SetGpuScheduler
 from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
@@ -256,9 +257,9 @@ class Fleet:
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = SchedulerOptions(on=host, gpu_id=gpu, wish=SchedulerWish(policy=policy))
+        task = SetGpuScheduler(gpu_id=gpu, wish=SchedulerWish(policy=policy))
         consent: Consent[Planned[GpuPlan]] = Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
-        return self._run(lambda context, _end: set_scheduler(context, options, consent), trouble, by)
+        return self._run(lambda context, _end: set_scheduler(context, host, task, consent), trouble, by)
 
     def set_mode(
         self,
@@ -270,8 +271,8 @@ class Fleet:
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        options = ModeOptions(on=host, gpu_id=gpu, mode=mode, reset=True)
-        return self._run(lambda context, end: set_mode(context, options, _consent(end, check=check)), trouble, by)
+        task = SetGpuMode(gpu_id=gpu, mode=mode, reset=True)
+        return self._run(lambda context, end: set_mode(context, host, task, _consent(end, check=check)), trouble, by)
 
     def give_back(self, host: str | None = None, *, check: bool = False, trouble: Trouble | None = None) -> Outcome:
         options = GcOptions(on=host)
@@ -280,7 +281,8 @@ class Fleet:
 
     def cordon(
         self,
-        options: CordonOptions,
+        host: str,
+        task: SetCordon,
         *,
         check: bool = False,
         trouble: Trouble | None = None,
@@ -289,7 +291,7 @@ class Fleet:
         consent: Consent[Planned[CordonPlan]] = Consent(
             check=check, show=lambda _planned: None, ask=lambda _planned: None
         )
-        return self._run(lambda context, _end: cordon(context, options, consent), trouble, by)
+        return self._run(lambda context, _end: cordon(context, host, task, consent), trouble, by)
 
     def drain(
         self,

@@ -64,17 +64,9 @@ def _change(found: FoundVm, consent: Consent[Planned[Plan]], request: SlotReques
     from vgpumgr.core.report import listing
     from vgpumgr.core.slot.plan import Plan
 
-    changed = carry_out(
-        Change(
-            session=found.session,
-            consent=consent,
-            task=tasks.ServeSlot(vm=VmName(found.name), uuid=found.uuid, request=request),
-            makes=Plan,
-            asks=asks,
-            name=found.name,
-            findings=found.findings,
-        )
-    )
+    task = tasks.ServeSlot(vm=VmName(found.name), uuid=found.uuid, request=request)
+    change = Change(task=task, makes=Plan, asks=asks, name=found.name)
+    changed = carry_out(found.session, change, consent, found.findings)
     rows = tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid)
     return replace(changed, rows=rows, unread=found.unread)
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.engine import journaling
-from vgpumgr.controller.engine.host_run import HostRun
+from vgpumgr.controller.engine.host_run import HostRun, Work
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import DrainResult, FleetPlan
+from vgpumgr.core import simulate
 from vgpumgr.core.gpu import gpu_choice
-from vgpumgr.core.reconcile import draining, host_plan, tasks
+from vgpumgr.core.reconcile import draining, tasks
 from vgpumgr.core.step import SetCordon
 from vgpumgr.errors import Outcome
 
@@ -69,24 +70,18 @@ class _Draining:
 
     def begin(self) -> DrainResult:
         """Show and ask; then cordon, and move what is idle."""
-        view = self._run().read((self._cordon,))
-        gpu, todo = self._todo(view)
-        fleet, after = self._plan(view, todo)
+        run, fleet = self._look()
         self.consent.show(fleet)
         if self.consent.check:
-            refused = fleet.plans[0].tasks
             outcome: errors.Success = Outcome.WOULD_CHANGE if fleet.changed else Outcome.UNCHANGED
-            return self._result(fleet, outcome, view=view, after=after, gpu=gpu, refused=refused)
+            return self._as_planned(run, fleet, outcome)
         if fleet.takes_away:
             self.consent.ask(fleet)
-        return self._carry_out(fleet)
+        return self._carry_out(run, fleet)
 
     def go_on(self) -> DrainResult:
         """Look again, and move what has become idle since."""
-        view = self._run().read((self._cordon,))
-        _, todo = self._todo(view)
-        fleet, _ = self._plan(view, todo)
-        return self._carry_out(fleet)
+        return self._carry_out(*self._look())
 
     def tell_waiting(self, result: DrainResult, left_s: float) -> None:
         names = ", ".join(
@@ -96,41 +91,43 @@ class _Draining:
             self.session.context.progress(f"{result.host}: waiting up to {left_s:.0f} s for {names}")
             self._told = names
 
-    def _carry_out(self, fleet: FleetPlan) -> DrainResult:
-        if not fleet.changed:
-            view = self._run().read((self._cordon,))
-            gpu, _ = self._todo(view)
-            refused = fleet.plans[0].tasks
-            return self._result(fleet, Outcome.UNCHANGED, view=view, after=view, gpu=gpu, refused=refused)
+    def _look(self) -> tuple[HostRun, FleetPlan]:
         run = self._run()
-        view = run.lock(f"drain {self.options.gpu_id or self.options.host}", (self._cordon,))
-        gpu, todo = self._todo(view)
-        after = run.go(view, todo)
+        run.look()
+        plan = run.plan()
+        return run, FleetPlan(plans=(plan,), errors=(), findings=(), seconds={plan.host: 0.0})
+
+    def _carry_out(self, looked: HostRun, fleet: FleetPlan) -> DrainResult:
+        if not fleet.changed:
+            return self._as_planned(looked, fleet, Outcome.UNCHANGED)
+        run = self._run()
+        gpu = self._gpu(run.look(lock=True))
+        after = run.go()
         failed = next((one.error for one in run.results if one.error is not None and one.planned.refused is None), None)
         refused = tuple(one.planned for one in run.results)
         self._done += [one.planned for one in run.results if one.outcome == Outcome.DONE]
         return self._result(fleet, Outcome.DONE, view=after, after=after, gpu=gpu, refused=refused, failed=failed)
 
+    def _as_planned(self, looked: HostRun, fleet: FleetPlan, outcome: errors.Success) -> DrainResult:
+        (plan,), view = fleet.plans, looked.view
+        after = simulate.apply(view, plan.steps)
+        return self._result(fleet, outcome, view=view, after=after, gpu=self._gpu(view), refused=plan.tasks)
+
     def _run(self) -> HostRun:
-        return HostRun(self.session, self._author)
+        context, options = self.session.context, self.options
+        work = Work(what=f"drain {options.gpu_id or options.host}", todo=lambda view, _declared: self._todo(view))
+        return HostRun(self.session, work, tasks.Author(by=context.by, at=context.now()))
 
-    @property
-    def _author(self) -> tasks.Author:
-        return tasks.Author(by=self.session.context.by, at=self.session.context.now())
-
-    @property
-    def _cordon(self) -> tasks.SetCordon:
-        return tasks.SetCordon(gpu_id=self.options.gpu_id, reason=self.options.reason, keep=True)
-
-    def _todo(self, view: HostView) -> tuple[tuple[PciAddress, GpuUuid] | None, tuple[tasks.Task, ...]]:
+    def _gpu(self, view: HostView) -> tuple[PciAddress, GpuUuid] | None:
         if self.options.gpu_id is None:
-            return None, (self._cordon,)
+            return None
         gpu, uuid = gpu_choice.find(view.snapshot, self.options.gpu_id)
-        return (gpu.pci, uuid), (self._cordon, *draining.moves(view, gpu.pci, uuid))
+        return gpu.pci, uuid
 
-    def _plan(self, view: HostView, todo: tuple[tasks.Task, ...]) -> tuple[FleetPlan, HostView]:
-        plan, after = host_plan.plan_work(view, self.session.declaration, todo, self._author)
-        return FleetPlan(plans=(plan,), errors=(), findings=(), seconds={plan.host: 0.0}), after
+    def _todo(self, view: HostView) -> tuple[tasks.Task, ...]:
+        gpu = self._gpu(view)
+        cordon = tasks.SetCordon(gpu_id=self.options.gpu_id, reason=self.options.reason, keep=True)
+        return (cordon,) if gpu is None else (cordon, *draining.moves(view, *gpu))
 
     def _result(
         self,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.engine.change import Change, carry_out
+from vgpumgr.controller.engine.change import Change, change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostCordons
 from vgpumgr.core.gpu.cordon_plan import CordonPlan
-from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.slot import detach
 
 if TYPE_CHECKING:
@@ -18,15 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import ChangeResult, Consent, Fleet, Planned
     from vgpumgr.core.inventory import HostDeclaration
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CordonOptions:
-    """`host` is the inventory's name. `gpu_id` None: all its GPUs. `reason` None: lift the cordon."""
-
-    host: str
-    gpu_id: str | None
-    reason: str | None
+    from vgpumgr.core.reconcile.tasks import SetCordon
 
 
 def cordons(context: Context) -> Fleet[HostCordons]:
@@ -42,17 +32,9 @@ def cordons(context: Context) -> Fleet[HostCordons]:
     return read_fleet(declarations, read, context)
 
 
-def cordon(context: Context, options: CordonOptions, consent: Consent[Planned[CordonPlan]]) -> ChangeResult[CordonPlan]:
-    """Set or lift a cordon. Raises RequestError, HostError or ApplyError."""
-    declaration = context.inventory.host(options.host)
-    with open_session(context, declaration) as session:
-        return carry_out(
-            Change(
-                session=session,
-                consent=consent,
-                task=tasks.SetCordon(gpu_id=options.gpu_id, reason=options.reason),
-                makes=CordonPlan,
-                asks=False,
-                name=options.gpu_id or declaration.name,
-            )
-        )
+def cordon(
+    context: Context, host: str, task: SetCordon, consent: Consent[Planned[CordonPlan]]
+) -> ChangeResult[CordonPlan]:
+    """Set or lift a cordon of the host of that name. Raises RequestError, HostError or ApplyError."""
+    change = Change(task=task, makes=CordonPlan, asks=False, name=task.gpu_id or host)
+    return change_host(context, host, change, consent)

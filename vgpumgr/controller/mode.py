@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.engine.change import Change, carry_out
+from vgpumgr.controller.engine.change import Change, change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ModeHost, ModeResult
@@ -14,7 +13,6 @@ from vgpumgr.core.gpu.mode_plan import ModePlan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import modes
 
 if TYPE_CHECKING:
@@ -24,16 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent, Fleet, Planned
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu, Mode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeOptions:
-    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there. `reset`: it may be reset for MIG mode."""
-
-    on: str
-    gpu_id: str
-    mode: Mode
-    reset: bool = False
+    from vgpumgr.core.reconcile.tasks import SetGpuMode
 
 
 def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
@@ -47,26 +36,16 @@ def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
     return read_fleet(context.inventory.chosen(hosts), read, context)
 
 
-def set_mode(context: Context, options: ModeOptions, consent: Consent[Planned[ModePlan]]) -> ModeResult:
-    """Set one GPU's mode. Raises RequestError, RefusedPlan, HostError or ApplyError."""
-    declaration = context.inventory.host(options.on)
-    with open_session(context, declaration) as session:
-        changed = carry_out(
-            Change(
-                session=session,
-                consent=consent,
-                task=tasks.SetGpuMode(gpu_id=options.gpu_id, mode=options.mode, reset=options.reset),
-                makes=ModePlan,
-                asks=True,
-                name=options.gpu_id,
-            )
-        )
+def set_mode(context: Context, host: str, task: SetGpuMode, consent: Consent[Planned[ModePlan]]) -> ModeResult:
+    """Set the mode of one GPU of the host of that name. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    declaration = context.inventory.host(host)
+    changed = change_host(context, host, Change(task=task, makes=ModePlan, asks=True, name=task.gpu_id), consent)
     gpu = changed.view.snapshot.gpu_by_uuid(changed.planned.plan.gpu_uuid)
     assert gpu is not None  # the plan found it there
     return ModeResult(
         planned=changed.planned,
         outcome=changed.outcome,
-        findings=changed.findings + about_declaration(declaration, gpu, options.mode),
+        findings=changed.findings + about_declaration(declaration, gpu, task.mode),
         row=modes.row_of(changed.view.snapshot, gpu, declaration.of_gpus),
     )
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.controller import mode as modes
 from vgpumgr.controller import scheduler as schedulers
-from vgpumgr.controller.engine import fleet_run, journaling
-from vgpumgr.controller.engine.fleet_run import FleetRun, FleetWork
-from vgpumgr.controller.results import FleetResult
+from vgpumgr.controller.engine.host_run import Work
+from vgpumgr.controller.engine.run import Run
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.reconcile.tasks import SetGpuMode
-from vgpumgr.core.slot import detach
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent, FleetPlan
+    from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
-    from vgpumgr.core.reconcile.tasks import Author, SetGpuScheduler
+    from vgpumgr.core.reconcile.tasks import Author, SetGpuScheduler, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,29 +41,20 @@ def set_on_board(context: Context, options: BoardOptions, consent: Consent[Fleet
     """
     hosts = context.inventory.chosen((options.on,))
 
-    def plan(view: HostView, declared: HostDeclaration, author: Author) -> HostPlan:
-        """Raises LedgerBroken."""
-        detach.guard_ledger(view)
-        found, _ = host_plan.plan_work(view, declared, _todo(options, view), author)
+    def plan(view: HostView, declared: HostDeclaration, todo: Sequence[Task], author: Author) -> HostPlan:
+        found = host_plan.plan_work(view, declared, todo, author)
         about = (one for gpu in _gpus(options, view) for one in _against_declaration(declared, gpu, options.task))
         return replace(found, findings=(*found.findings, *about))
 
-    run = FleetRun(
-        context, FleetWork(what=options.task.verb, todo=lambda view, _declared: _todo(options, view), plan=plan)
-    )
-    context.say_reading(hosts)
-    fleet = run.plan(hosts)
+    work = Work(what=options.task.verb, todo=lambda view, _declared: _todo(options, view), plan=plan)
+    run = Run(context)
+    fleet = run.plan(hosts, work)
     if not fleet.errors and not any(one.tasks for one in fleet.plans):
         where = hosts[0].name if len(hosts) == 1 else f"these {len(hosts)} hosts"
         raise errors.UnknownGpu(
             f"no GPU of {where} is a {options.board}", hint="`vgpumgr discover` shows the GPUs with their boards"
         )
-    consent.show(fleet)
-    if consent.check or not fleet.changed:
-        return FleetResult(fleet=fleet, hosts=fleet_run.untouched(fleet), guard=None, check=consent.check)
-    consent.ask(fleet)
-    done = run.apply(fleet, hosts)
-    return FleetResult(fleet=fleet, hosts=done, guard=None, check=False, findings=journaling.findings(context))
+    return run.carry_out(fleet, work, consent, asks=True)
 
 
 def _gpus(options: BoardOptions, view: HostView) -> tuple[Gpu, ...]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller.engine import journaling
-from vgpumgr.controller.engine.host_run import HostRun
+from vgpumgr.controller.engine.host_run import HostRun, Work
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import PurgeResult
 from vgpumgr.core.model.installation import DISPATCHER
-from vgpumgr.core.reconcile import host_plan, purging, tasks
+from vgpumgr.core.reconcile import purging, tasks
 from vgpumgr.core.reconcile.purging import PurgePlan
 from vgpumgr.core.step import WriteModprobe
 from vgpumgr.errors import Outcome
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import Consent
-    from vgpumgr.core.model.view import HostView
     from vgpumgr.errors import Success, VgpumgrError
 
 _WHAT = "host purge"
-_ANY = tasks.SetCordon(gpu_id=None, reason=None)  # a task that reads whatever the others may need
+_WORK = Work(what=_WHAT, todo=lambda view, _declared: purging.todo(view))
 
 
 def purge(context: Context, host: str, consent: Consent[PurgePlan]) -> PurgeResult:
@@ -46,7 +45,9 @@ class _Purging:
     author: tasks.Author
 
     def carry_out(self) -> PurgeResult:
-        plan = self._plan(self._run().read((_ANY,)))
+        run = self._run()
+        run.look()
+        plan = self._plan(run)
         if plan.refusals:
             return self._result(plan, Outcome.UNCHANGED, errors=plan.refusals)
         self.consent.show(plan)
@@ -62,12 +63,11 @@ class _Purging:
                 return self._result(plan, outcome, errors=errors)
         return self._result(plan, Outcome.DONE, files=self._remove_files())
 
-    def _plan(self, view: HostView) -> PurgePlan:
-        declaration = self.session.declaration
-        work, _ = host_plan.plan_work(view, declaration, purging.todo(view), self.author)
+    def _plan(self, run: HostRun) -> PurgePlan:
+        view, declaration = run.view, self.session.declaration
         files, boot = self.session.link.files(), purging.boot_file(view)
         return PurgePlan(
-            work=work,
+            work=run.plan(),
             files=purging.in_order(files, boot),
             boot=boot,
             left=tuple(purging.left(view, declaration, has_dispatcher=DISPATCHER in files)),
@@ -75,13 +75,13 @@ class _Purging:
 
     def _free(self, agreed: PurgePlan) -> tuple[Success, tuple[VgpumgrError, ...]]:
         """Free what is ours. Returns what failed."""
-        run = HostRun(self.session, self.author, agreed.work.takes_away)
-        view = run.lock(_WHAT, (_ANY,))
-        now = self._plan(view)
+        run = self._run()
+        run.look(lock=True)
+        now = self._plan(run)
         if now.refusals:  # a VM has been started meanwhile
-            self.session.unlock(view)
+            run.unlock()
             return Outcome.UNCHANGED, now.refusals
-        run.go(view, purging.todo(view))
+        run.go(agreed=agreed.work.takes_away)
         return Outcome.DONE, tuple(one.error for one in run.results if one.error is not None)
 
     def _remove_files(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class _Purging:
         return gone
 
     def _run(self) -> HostRun:
-        return HostRun(self.session, self.author)
+        return HostRun(self.session, _WORK, self.author)
 
     def _result(
         self,

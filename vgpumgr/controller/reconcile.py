@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr import errors
-from vgpumgr.controller.engine import fleet_run, journaling
-from vgpumgr.controller.engine.fleet_run import FleetRun, FleetWork
+from vgpumgr.controller.engine.host_run import Work
+from vgpumgr.controller.engine.run import Run
 from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S
-from vgpumgr.controller.results import FleetResult
 from vgpumgr.core.reconcile import destroy_guard, host_plan, tasks
 from vgpumgr.errors import Outcome
 from vgpumgr.store.only_one import only_one
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import Consent, FleetPlan, HostResult, TaskResult
-    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.controller.results import Consent, FleetPlan, FleetResult, HostResult, TaskResult
 
-_WORK: Final = FleetWork(what="reconcile", todo=tasks.of_host, plan=host_plan.plan_host)
+_WORK: Final = Work(what="reconcile", todo=tasks.of_host, plan=host_plan.plan_reconcile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,27 +48,11 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
     """
     hosts = context.inventory.chosen(options.limit)
     with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
-        return _reconcile(context, hosts, options, consent)
-
-
-def _reconcile(
-    context: Context, hosts: Sequence[HostDeclaration], options: ReconcileOptions, consent: Consent[FleetPlan]
-) -> FleetResult:
-    run = FleetRun(context, _WORK, options.host_deadline_s)
-    context.say_reading(hosts)
-    fleet = run.plan(hosts)
-    consent.show(fleet)
-    if consent.kept is not None:
-        consent.kept.guard(fleet.fingerprint, fleet.records)
-    guard = _guard(fleet, options)
-    if consent.check or guard is not None or not fleet.changed:
-        hosts_now = _judged(fleet_run.untouched(fleet), options)
-        return FleetResult(fleet=fleet, hosts=hosts_now, guard=guard, check=consent.check)
-    if fleet.takes_away:
-        consent.ask(fleet)
-    done = run.apply(fleet, hosts, binds=consent.kept is not None)
-    found = journaling.findings(context)
-    return FleetResult(fleet=fleet, hosts=_judged(done, options), guard=None, check=False, findings=found)
+        run = Run(context, options.host_deadline_s)
+        fleet = run.plan(hosts, _WORK)
+        asks, guard = bool(fleet.takes_away), _guard(fleet, options)
+        result = run.carry_out(fleet, _WORK, consent, asks=asks, guard=guard)
+    return replace(result, hosts=_judged(result.hosts, options))
 
 
 def _judged(hosts: Sequence[HostResult], options: ReconcileOptions) -> tuple[HostResult, ...]:

@@ -8,20 +8,19 @@ There is no prompt: the caller has already authorised removals. A VM or host tha
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from vgpumgr import errors, names
 from vgpumgr.controller.engine import journaling
-from vgpumgr.controller.engine.host_work import HostWork
-from vgpumgr.controller.hosts.fan_out import Watch, fan_out
+from vgpumgr.controller.engine.host_run import Work
+from vgpumgr.controller.engine.run import Run
 from vgpumgr.controller.hosts.locate_many import ManyVms
 from vgpumgr.controller.hosts.missing_profile import MissingProfiles
-from vgpumgr.controller.hosts.open_hosts import OpenHosts
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.reconcile import tasks, together
+from vgpumgr.core.report import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,14 +28,17 @@ if TYPE_CHECKING:
     from typing import Self
 
     from vgpumgr.controller.context import Context, Progress
-    from vgpumgr.controller.engine.host_work import HostEnd
+    from vgpumgr.controller.engine.host_run import HostRun
     from vgpumgr.controller.hosts.fan_out import Outcome as Ended
     from vgpumgr.controller.hosts.locate import FoundVm
     from vgpumgr.controller.results import FleetPlan, TaskResult, Unread
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import HostName, Slot, VmUuid
+
+    _Place: TypeAlias = "tuple[VmUuid | None, Slot | None]"
 
 Value = TypeVar("Value")
 
@@ -100,16 +102,26 @@ def apply_requests(context: Context, requests: Sequence[SlotRequest], *, check: 
 
     On each host, removals come first, since they make room; the rest keeps its order. No host waits for another one.
     """
-    with Serving(context, requests, nowhere_is_free=True) as serving:
-        ends = serving.each(lambda host: host.foretell() if check else host.carry_out())
-        return serving.result(ends)
+    with Serving(context, requests) as serving:
+        return serving.result(serving.each(_foretell if check else _carry_out))
+
+
+def _foretell(run: HostRun) -> HostView:
+    with run.session:
+        run.look()
+        return run.foretell(run.plan(), errors.Outcome.WOULD_CHANGE)
+
+
+def _carry_out(run: HostRun) -> HostView:
+    with run.session:
+        run.look(lock=True)
+        return run.go()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Placed:
     """A request whose VM was found, and the resulting task."""
 
-    wanted: SlotRequest
     found: FoundVm
     task: tasks.ServeSlot
 
@@ -119,29 +131,25 @@ class _Placed:
 
     @property
     def key(self) -> tuple[HostName, VmUuid, Slot | None]:
-        return self.host, self.task.uuid, self.wanted.slot
+        return self.host, self.task.uuid, self.task.slot
 
 
 class Serving:
-    """Many requests: finds their VMs, and has the HostWork of each host. A context manager, which closes what is open."""
+    """Many requests: finds their VMs, and has the run of each host. A context manager, which closes what is open.
 
-    def __init__(
-        self, context: Context, requests: Sequence[SlotRequest], *, nowhere_is_free: bool, in_order: bool = False
-    ) -> None:
-        """`nowhere_is_free`: a VM that nobody has is free already. `in_order`: tasks are done in the order of the VMs' names.
+    `together`: all of a host's are planned as one, in the order of the VMs' names, and a VM that nobody has is an error. Without it,
+    one that is to be freed is free already.
+    """
 
-        Raises UsageError if a slot is named twice.
-        """
+    def __init__(self, context: Context, requests: Sequence[SlotRequest], *, together: bool = False) -> None:
+        """Raises UsageError if a slot is named twice."""
         _guard_once(requests)
-        self.hosts: dict[HostName, HostWork] = {}
+        self.hosts: dict[HostName, HostRun] = {}
         self._context = context
         self._requests = requests
-        self._nowhere_is_free = nowhere_is_free
-        self._in_order = in_order
-        self._author = tasks.Author(by=context.by, at=context.now())
-        self._open = OpenHosts(context)
-        self._vms = ManyVms(context, self._open)
-        self._stop = threading.Event()
+        self._together = together
+        self._run = Run(context)
+        self._vms = ManyVms(context, self._run.opened)
         self._placed: list[_Placed | SlotResult] = []
 
     def __enter__(self) -> Self:
@@ -150,19 +158,21 @@ class Serving:
             self._vms.ask((one.vm, one.on) for one in self._requests)
             self._placed = self._place_all()
         except BaseException:
-            self._open.close()
+            self._run.opened.close()
             raise
         by_host: dict[HostName, list[_Placed]] = {}
         for one in self._placed:
             if isinstance(one, _Placed):
                 by_host.setdefault(one.host, []).append(one)
-        self.hosts = {host: self._work(host, placed) for host, placed in by_host.items()}
+        self.hosts = {
+            host: self._run.on(placed[0].found.session, self._work(placed)) for host, placed in by_host.items()
+        }
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
+        self._run.opened.close()
 
     @property
     def misplaced(self) -> bool:
@@ -171,33 +181,26 @@ class Serving:
 
     def each(
         self,
-        work: Callable[[HostWork], Value],
+        work: Callable[[HostRun], Value],
         hosts: Collection[HostName] | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> dict[HostName, Ended[Value]]:
-        """Do the work of every host, or of some, in bounded parallel. `progress`: see Watch."""
-        watch: Watch[Value] = Watch(progress=progress)
+        """Do it for every host, or for some. `progress`: see Watch."""
         chosen = [self._context.inventory.hosts[name] for name in self.hosts if hosts is None or name in hosts]
-        ends = fan_out(
-            chosen,
-            lambda host: work(self.hosts[host.name]),
-            self._open.host_timeout(self._stop),
-            watch,
-            timing=self._context.timing,
-        )
-        return {end.host: end for end in ends}
+        return self._run.each(chosen, lambda host: work(self.hosts[host.name]), progress)
 
-    def result(self, ends: Mapping[HostName, Ended[HostEnd]], fleet: FleetPlan | None = None) -> RequestsResult:
-        """What came of the requests, given how the work of each host ended."""
-        self._open.close()
+    def result(self, ends: Mapping[HostName, Ended[HostView]], fleet: FleetPlan | None = None) -> RequestsResult:
+        """What came of the requests. `ends`: the state that each host is in afterwards, or what ended its work."""
+        self._run.opened.close()
         findings = self._vms.not_asked([one.found for one in self._placed if isinstance(one, _Placed)])
         task_results = {
-            name: {one.planned.task: one for one in reversed(work.results)} for name, work in self.hosts.items()
+            name: {one.planned.task: one for one in reversed(run.results)} for name, run in self.hosts.items()
         }
+        rows = {host: {} if end.value is None else _newest(end.value) for host, end in ends.items()}
         slots = [
             one
             if isinstance(one, SlotResult)
-            else self._result(one, ends[one.host], task_results[one.host].get(one.task))
+            else self._result(one, ends[one.host], rows[one.host], task_results[one.host].get(one.task))
             for one in self._placed
         ]
         return RequestsResult(
@@ -207,13 +210,20 @@ class Serving:
             fleet=fleet,
         )
 
-    def _work(self, host: HostName, placed: Sequence[_Placed]) -> HostWork:
+    def _work(self, placed: Sequence[_Placed]) -> Work:
         todo = [one.task for one in placed]
-        if self._in_order:
+        if self._together:
             todo.sort(key=lambda task: (names.slot_order(task.vm), names.slot_order(task.slot or "")))
         todo.sort(key=lambda task: task.request.wish is not None)
-        session = placed[0].found.session
-        return HostWork(session, todo, self._author, lambda: self._stop.is_set() or self._open.is_left(host))
+        first = todo[0]
+        what = f"{first.verb} {first.subject if len(todo) == 1 else f'{len(todo)} slots'}"
+        if not self._together:
+            return Work(what=what, todo=lambda _view, _declared: todo)
+        return Work(
+            what=what,
+            todo=lambda _view, _declared: todo,
+            plan=lambda view, declared, _todo, author: together.plan_together(view, declared, todo, author),
+        )
 
     def _place_all(self) -> list[_Placed | SlotResult]:
         """A VM can be named twice, by its name and by its UUID; the second is then refused."""
@@ -234,28 +244,34 @@ class Serving:
         try:
             found = self._vms.find(request.vm, request.on, or_gone=request.wish is None)
         except errors.VgpumgrError as error:
-            if request.wish is None and self._nowhere_is_free and type(error) is errors.UnknownVm:
+            if request.wish is None and not self._together and type(error) is errors.UnknownVm:
                 return _nowhere(request, error)
             return _refused(request, error)
         task = tasks.ServeSlot(vm=names.VmName(found.name), uuid=found.uuid, request=request)
-        return _Placed(wanted=request, found=found, task=task)
+        return _Placed(found=found, task=task)
 
-    def _result(self, placed: _Placed, ended: Ended[HostEnd], unit: TaskResult | None) -> SlotResult:
-        end, uuid = ended.value, placed.found.uuid
+    def _result(
+        self, placed: _Placed, ended: Ended[HostView], rows: Mapping[_Place, VgpuRow], unit: TaskResult | None
+    ) -> SlotResult:
+        before, after, uuid = self.hosts[placed.host].before, ended.value, placed.found.uuid
         came_to = unit.outcome if unit else errors.Outcome.FAILED
         failed = None if came_to == errors.Outcome.UNCHANGED else (unit.error if unit else None) or ended.error
-        before = end.before if end else self.hosts[placed.host].before
         plan = unit.planned.plan if unit else None
+        slots = (
+            [slot for vm, slot in rows if vm == uuid]
+            if placed.task.slot is None
+            else [one.slot for one in placed.task.each]
+        )
         return SlotResult(
-            request=placed.wanted,
+            request=placed.task.request,
             outcome=failed.outcome if failed else came_to,
             changed=came_to.changed,
             host=placed.host,
             vm=placed.found.name,
             error=failed,
             before=before.domain(uuid) if before else None,
-            after=end.after.domain(uuid) if end else None,
-            rows=end.of_slots(uuid, placed.task) if end else (),
+            after=after.domain(uuid) if after else None,
+            rows=tuple(rows[uuid, slot] for slot in slots if (uuid, slot) in rows),
             findings=plan.findings if plan else (),
         )
 
@@ -275,6 +291,11 @@ class Serving:
             else:
                 found.append(slot)
         return tuple(found)
+
+
+def _newest(view: HostView) -> dict[_Place, VgpuRow]:
+    """Of each VM the newest row of each slot, which `list` has last."""
+    return {(row.vm_uuid, row.slot): row for row in listing.rows(view)}
 
 
 def _guard_once(requests: Sequence[SlotRequest]) -> None:

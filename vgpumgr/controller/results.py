@@ -54,6 +54,23 @@ class Planned(Generic[PlanT]):
     requested: str | None
     findings: tuple[Finding, ...]
 
+    @property
+    def changed(self) -> bool:
+        return self.plan.changed
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.plan.steps
+
+    @property
+    def takes_away(self) -> tuple[Step, ...]:
+        return self.plan.takes_away
+
+    @property
+    def records(self) -> tuple[dict[str, object], ...]:
+        """Every step in the form for documents."""
+        return tuple(step.record() for step in self.steps)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent(Generic[Shown]):
@@ -199,6 +216,10 @@ class FleetPlan:
     @property
     def changed(self) -> bool:
         return any(plan.changed for plan in self.plans)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(step for plan in self.plans for step in plan.steps)
 
     @property
     def takes_away(self) -> tuple[Step, ...]:

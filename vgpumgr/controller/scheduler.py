@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.engine.change import Change, carry_out
+from vgpumgr.controller.engine.change import Change, change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, SchedulerHost, SchedulerResult
 from vgpumgr.core.gpu.scheduler import GpuPlan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.view import Finding
-from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report import schedulers
 
 if TYPE_CHECKING:
@@ -23,15 +21,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerOptions:
-    """`on` is the host's inventory name; `gpu_id` the PCI address or UUID of a GPU there."""
-
-    on: str
-    gpu_id: str
-    wish: SchedulerWish
+    from vgpumgr.core.reconcile.tasks import SetGpuScheduler
 
 
 def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[SchedulerHost]:
@@ -47,26 +37,18 @@ def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[Schedu
     return read_fleet(context.inventory.chosen(hosts), read, context)
 
 
-def set_scheduler(context: Context, options: SchedulerOptions, consent: Consent[Planned[GpuPlan]]) -> SchedulerResult:
-    """Set one GPU's policy. Raises RequestError, RefusedPlan, HostError or ApplyError."""
-    declaration = context.inventory.host(options.on)
-    with open_session(context, declaration) as session:
-        changed = carry_out(
-            Change(
-                session=session,
-                consent=consent,
-                task=tasks.SetGpuScheduler(gpu_id=options.gpu_id, wish=options.wish),
-                makes=GpuPlan,
-                asks=True,
-                name=options.gpu_id,
-            )
-        )
+def set_scheduler(
+    context: Context, host: str, task: SetGpuScheduler, consent: Consent[Planned[GpuPlan]]
+) -> SchedulerResult:
+    """Set the policy of one GPU of the host of that name. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    declaration = context.inventory.host(host)
+    changed = change_host(context, host, Change(task=task, makes=GpuPlan, asks=True, name=task.gpu_id), consent)
     gpu = changed.view.snapshot.gpu_by_uuid(changed.planned.plan.gpu_uuid)
     assert gpu is not None  # the plan found it there
     return SchedulerResult(
         planned=changed.planned,
         outcome=changed.outcome,
-        findings=changed.findings + against_declaration(declaration, gpu, options.wish),
+        findings=changed.findings + against_declaration(declaration, gpu, task.wish),
         row=schedulers.row_of(changed.view, gpu, declaration.of_gpus),
     )
 

@@ -10,20 +10,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.controller.engine.agreement import agree
+from vgpumgr.controller.engine.run import fleet_plan
 from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.hosts.fan_out import Outcome as Ended
 from vgpumgr.controller.requests import Serving
-from vgpumgr.controller.results import FleetPlan
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.engine.host_work import HostEnd
+    from vgpumgr.controller.engine.host_run import HostRun
     from vgpumgr.controller.requests import RequestsResult, SlotResult
-    from vgpumgr.controller.results import Consent
+    from vgpumgr.controller.results import Consent, FleetPlan
     from vgpumgr.core.inventory import Finding
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import HostName
@@ -48,8 +50,23 @@ def serve_together(context: Context, options: TogetherOptions, consent: Consent[
     The refusal or failure of one VM or host is in the result, never raised; without `partial` a refusal holds back all others
     (HeldBack). Serving is in the order of the VMs' names, so the order of the requests decides nothing.
     """
-    with Serving(context, options.requests, nowhere_is_free=False, in_order=True) as serving:
-        return _Together(context, options, consent, serving).go()
+    with Serving(context, options.requests, together=True) as serving:
+        together = _Together(context, options, consent, serving)
+        try:
+            agreement = agree(context, consent, together, asks=options.asks, whose="the hosts")
+        except _NotAllError as refused:
+            return together.held_back(refused.fleet)
+        if agreement.outcome is not None:
+            return together.result(agreement.plan, agreement.outcome, {})
+        return together.carry_out(agreement.plan)
+
+
+class _NotAllError(Exception):
+    """Some cannot be served, which holds back all."""
+
+    def __init__(self, fleet: FleetPlan) -> None:
+        super().__init__()
+        self.fleet = fleet
 
 
 class _Together:
@@ -62,44 +79,56 @@ class _Together:
         self._serving = serving
         self._ends: dict[HostName, Ended[HostPlan]] = {}
 
-    def go(self) -> RequestsResult:
-        shown: FleetPlan | None = None
-        reads_first = self._consent.reads_first(asks=self._options.asks)
-        fleet = self._plan(lock=not (reads_first or self._is_refused()))
-        if reads_first and not self._is_refused():
-            self._consent.show(fleet)
-            if self._consent.check or not fleet.changed:
-                return self._result(fleet, Outcome.WOULD_CHANGE, {})
-            self._consent.ask(fleet)
-            shown, fleet = fleet, self._plan(lock=True)
-        while not self._is_refused() and not self._is_agreed(fleet, shown):
-            # No host is locked while the user decides.
-            self._serving.each(lambda work: work.unlock(), self._readable)
-            self._consent.show(fleet)
-            self._consent.ask(fleet)
-            shown, fleet = fleet, self._plan(lock=True)
-        if self._is_refused():
-            return self._held_back(fleet)
-        if shown is None:
-            self._consent.show(fleet)
-        elif fleet.records != shown.records:
-            self._context.progress("the hosts changed in between; the plan is now:")
-            self._consent.show(fleet)
-        return self._carry_out(fleet)
+    def plan(self, *, lock: bool) -> FleetPlan:
+        """Look at every host that could be read so far, once, and plan all its tasks. Raises _NotAllError."""
 
-    def _plan(self, *, lock: bool) -> FleetPlan:
-        """Look at every host that could be read so far, once, and plan all its tasks. Raises PlanOutdated."""
+        def plan(run: HostRun) -> HostPlan:
+            run.look(lock=locks)
+            return run.plan()
+
+        locks = lock and not self._is_refused()
         todo = self._readable if self._ends else None
-        self._ends |= self._serving.each(lambda work: work.plan(lock=lock), todo, self._context.reading)
-        fleet = FleetPlan(
-            plans=tuple(end.value for end in self._ends.values() if end.value is not None),
-            errors=tuple((end.host, end.error) for end in self._ends.values() if end.error is not None),
-            findings=self._options.findings,
-            seconds={end.host: end.seconds for end in self._ends.values()},
-        )
-        if self._consent.kept is not None and not self._is_refused():
-            self._consent.kept.guard(fleet.fingerprint, fleet.records)
+        self._ends |= self._serving.each(plan, todo, self._context.reading)
+        fleet = fleet_plan(self._ends.values(), self._options.findings)
+        if self._is_refused():
+            raise _NotAllError(fleet)
         return fleet
+
+    def unlock(self) -> None:
+        self._serving.each(lambda run: run.unlock(), self._readable)
+
+    def carry_out(self, fleet: FleetPlan) -> RequestsResult:
+        changed = {plan.host: plan for plan in fleet.plans if plan.changed}
+        count = StepCount(changed.values(), self._context)
+
+        def go(run: HostRun) -> HostView:
+            plan = changed[run.session.declaration.name]
+            with run.session:
+                agreed = None if self._consent.given else plan.takes_away
+                return run.go([planned.task for planned in plan.tasks], agreed=agreed, stepped=count.add)
+
+        return self.result(fleet, Outcome.UNCHANGED, self._serving.each(go, changed, count.progress))
+
+    def result(
+        self, fleet: FleetPlan, outcome: errors.Success, done: dict[HostName, Ended[HostView]]
+    ) -> RequestsResult:
+        """`outcome`: of what is planned on hosts that were not changed."""
+        ends: dict[HostName, Ended[HostView]] = {
+            host: Ended(
+                host=host,
+                value=None if end.value is None else self._serving.hosts[host].foretell(end.value, outcome),
+                error=end.error,
+                seconds=end.seconds,
+            )
+            for host, end in self._ends.items()
+            if host not in done
+        }
+        return self._serving.result({**ends, **done}, fleet)
+
+    def held_back(self, fleet: FleetPlan) -> RequestsResult:
+        """Nothing was done: what could have been is refused, too."""
+        result = self.result(fleet, Outcome.WOULD_CHANGE, {})
+        return replace(result, slots=tuple(map(_held_back, result.slots)), is_held_back=True)
 
     @property
     def _readable(self) -> tuple[HostName, ...]:
@@ -113,41 +142,6 @@ class _Together:
             end.value is None or any(planned.refused is not None for planned in end.value.tasks)
             for end in self._ends.values()
         )
-
-    def _is_agreed(self, now: FleetPlan, shown: FleetPlan | None) -> bool:
-        agreed = shown.takes_away if shown is not None else ()
-        return self._consent.given or all(step in agreed for step in now.takes_away)
-
-    def _carry_out(self, fleet: FleetPlan) -> RequestsResult:
-        changed = {plan.host: plan for plan in fleet.plans if plan.changed}
-        count = StepCount(changed.values(), self._context)
-        done = self._serving.each(
-            lambda work: work.carry_out_plan(None if self._consent.given else changed[work.host].takes_away, count.add),
-            changed,
-            count.progress,
-        )
-        return self._result(fleet, Outcome.UNCHANGED, done)
-
-    def _result(
-        self, fleet: FleetPlan, outcome: errors.Success, done: dict[HostName, Ended[HostEnd]]
-    ) -> RequestsResult:
-        """`outcome`: of what is planned on hosts that were not changed."""
-        ends: dict[HostName, Ended[HostEnd]] = {
-            host: Ended(
-                host=host,
-                value=None if end.value is None else self._serving.hosts[host].planned_end(outcome),
-                error=end.error,
-                seconds=end.seconds,
-            )
-            for host, end in self._ends.items()
-            if host not in done
-        }
-        return self._serving.result({**ends, **done}, fleet)
-
-    def _held_back(self, fleet: FleetPlan) -> RequestsResult:
-        """Nothing was done: what could have been is refused, too."""
-        result = self._result(fleet, Outcome.WOULD_CHANGE, {})
-        return replace(result, slots=tuple(map(_held_back, result.slots)), is_held_back=True)
 
 
 def _held_back(slot: SlotResult) -> SlotResult:

@@ -10,7 +10,7 @@ from tests.model.fleet import HOSTS, SLOTS, Fleet, Outcome, vm_uuid
 from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
 from vgpumgr.controller.drain import DrainOptions
-from vgpumgr.controller.maintenance import CordonOptions
+from vgpumgr.core.reconcile.tasks import SetCordon
 from vgpumgr.host.protocol import EQUAL_SIZE, FIXED_SHARE, LEDGER_PATH, MADE, MIG, MIXED_SIZE, VENDOR_VFIO
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
@@ -29,7 +29,7 @@ EIGHTH, HALF = "1-5C", "3-20C"  # of a GPU in MIG mode
 FOUR, MEMORY, SLICED = "4G", "--gpu-memory 4G", "4C"  # an amount, and what it comes to with MIG off
 WHOLE_GPU = 0  # the id of the profile 7g.40gb
 OF_FIRST = DrainOptions(host=HOST, gpu_id=GPUS[0], reason="ECC errors")
-ECC = CordonOptions(host=HOST, gpu_id=None, reason="ECC errors")
+ECC = SetCordon(gpu_id=None, reason="ECC errors")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _check_scheduler(fleet: Fleet) -> None:
 
 def _prepare_purge(fleet: Fleet) -> None:
     attach(fleet, VM, OTHER)
-    assert fleet.cordon(ECC).word == "done"
+    assert fleet.cordon(HOST, ECC).word == "done"
 
 
 def _check_purged(fleet: Fleet) -> None:
@@ -303,7 +303,7 @@ AGAIN = Operation(
 CORDON = Operation(
     name="cordon",
     prepare=lambda _fleet: None,
-    run=lambda fleet, trouble: fleet.cordon(ECC, trouble=trouble),
+    run=lambda fleet, trouble: fleet.cordon(HOST, ECC, trouble=trouble),
     check=_check_cordon,
 )
 DRAIN = Operation(

@@ -12,8 +12,8 @@ from tests.model.machine import GPUS, TYPES
 from vgpumgr import errors
 from vgpumgr.controller import purge  # noqa: F401 -- what is tried; the fleet calls it
 from vgpumgr.controller.drain import DrainOptions
-from vgpumgr.controller.maintenance import CordonOptions
 from vgpumgr.controller.results import DrainResult, PurgeResult
+from vgpumgr.core.reconcile.tasks import SetCordon
 from vgpumgr.host.protocol import LEDGER_PATH, VENDOR_VFIO
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_what_fits_nowhere_else_stays_and_is_told_with_the_way_out(fleet: Fleet)
 @pytest.fixture
 def cordoned(fleet: Fleet) -> Fleet:
     """The same, and a cordon."""
-    assert fleet.cordon(CordonOptions(host=HOST, gpu_id=None, reason="it goes")).word == "done"
+    assert fleet.cordon(HOST, SetCordon(gpu_id=None, reason="it goes")).word == "done"
     return fleet
 
 

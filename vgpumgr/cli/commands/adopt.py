@@ -36,12 +36,13 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case
     from vgpumgr.core.reconcile import adopt as adopt_plan
+    from vgpumgr.core.reconcile.tasks import Adopt
 
-    options = use_case.AdoptOptions(host=host, vgpus=tuple(map(adopt_plan.parse_name, vgpus)))
+    task = Adopt(vgpus=tuple(map(adopt_plan.parse_name, vgpus)))
     started = time.monotonic()
     consent = asking.consent(
         settings, "adopt", partial(plan_text.adopt_lines, diff=settings.diff), question="Adopt these on {host}?"
     )
-    result = use_case.adopt(build_context(settings), options, consent)
+    result = use_case.adopt(build_context(settings), host, task, consent)
     closing = plan_text.adopt_closing(result, time.monotonic() - started)
     return change_result.print_vgpus(settings, result, closing, {"host": result.planned.host})

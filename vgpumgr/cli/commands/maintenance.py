@@ -151,12 +151,13 @@ def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) 
     from vgpumgr.cli.text import cordon_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import maintenance as use_case
+    from vgpumgr.core.reconcile.tasks import SetCordon
     from vgpumgr.names import parse_gpu_id
 
-    options = use_case.CordonOptions(host=host, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=reason)
+    task = SetCordon(gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=reason)
     started = time.monotonic()
     verb = "uncordon" if reason is None else "cordon"
     consent = asking.consent(settings, verb, cordon_text.lines, question=f"{verb.capitalize()} {{about}} on {{host}}?")
-    result = use_case.cordon(build_context(settings), options, consent)
+    result = use_case.cordon(build_context(settings), host, task, consent)
     closing = cordon_text.closing(result, time.monotonic() - started)
     return change_result.print_rows(settings, result, closing, CORDON)

@@ -71,18 +71,16 @@ def set_command(
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import mode as use_case
     from vgpumgr.controller.of_board import BoardOptions
-    from vgpumgr.core.reconcile import tasks
+    from vgpumgr.core.reconcile.tasks import SetGpuMode
     from vgpumgr.documents import common
     from vgpumgr.names import parse_gpu_id
 
     hosts = gpus.guard(on, gpu_id, board)
+    task = SetGpuMode(gpu_id="" if gpu_id is None else parse_gpu_id(gpu_id), mode=mode, reset=allow_reset)
     if board is not None:
-        task = tasks.SetGpuMode(gpu_id="", mode=mode, reset=allow_reset)
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
-    assert gpu_id is not None
-    options = use_case.ModeOptions(on=hosts, gpu_id=parse_gpu_id(gpu_id), mode=mode, reset=allow_reset)
     started = time.monotonic()
     consent = asking.consent(settings, "mode set", mode_text.lines, question="Set the mode of {about} on {host}?")
-    result = use_case.set_mode(build_context(settings), options, consent)
+    result = use_case.set_mode(build_context(settings), hosts, task, consent)
     closing = mode_text.closing(result, time.monotonic() - started)
     return change_result.print_rows(settings, result, closing, MODE, [common.plain(result.row)])

@@ -89,7 +89,7 @@ def set_command(
     from vgpumgr.controller import scheduler as use_case
     from vgpumgr.controller.of_board import BoardOptions
     from vgpumgr.core.driver import scheduler as core
-    from vgpumgr.core.reconcile import tasks
+    from vgpumgr.core.reconcile.tasks import SetGpuScheduler
     from vgpumgr.documents import scheduler as documents
     from vgpumgr.names import parse_gpu_id
 
@@ -101,11 +101,9 @@ def set_command(
     )
     core.check_together(wish)
     hosts = gpus.guard(on, gpu_id, board)
+    task = SetGpuScheduler(gpu_id="" if gpu_id is None else parse_gpu_id(gpu_id), wish=wish)
     if board is not None:
-        task = tasks.SetGpuScheduler(gpu_id="", wish=wish)
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
-    assert gpu_id is not None
-    options = use_case.SchedulerOptions(on=hosts, gpu_id=parse_gpu_id(gpu_id), wish=wish)
     started = time.monotonic()
     consent = asking.consent(
         settings,
@@ -113,7 +111,7 @@ def set_command(
         partial(scheduler_text.lines, diff=settings.diff),
         question="Set the scheduler of {about} on {host}?",
     )
-    result = use_case.set_scheduler(build_context(settings), options, consent)
+    result = use_case.set_scheduler(build_context(settings), hosts, task, consent)
     closing = scheduler_text.closing(result, time.monotonic() - started)
     gpu = {"host": result.row.host, **documents.gpu(result.row)}
     return change_result.print_rows(settings, result, closing, SCHEDULER, [gpu])

@@ -1,4 +1,4 @@
-"""One requested task on one host: plan, show, ask; then lock, plan again, and leave the rest to HostRun."""
+"""One requested task on one host."""
 
 from __future__ import annotations
 
@@ -6,82 +6,86 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from vgpumgr.controller.engine import journaling
-from vgpumgr.controller.engine.host_run import HostRun
+from vgpumgr.controller.engine.agreement import agree
+from vgpumgr.controller.engine.host_run import HostRun, Work
+from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ChangeResult, Planned, PlanT
 from vgpumgr.core.driver.scheduler import describe_wish
-from vgpumgr.core.reconcile.tasks import Author, ServeSlot, SetGpuMode, SetGpuScheduler
+from vgpumgr.core.explain.remedies import explained
+from vgpumgr.core.reconcile import host_plan, tasks
+from vgpumgr.core.reconcile.tasks import ServeSlot, SetGpuMode, SetGpuScheduler
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.errors import Outcome, Success
+from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
+    from vgpumgr.controller.context import Context
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.controller.results import Consent
-    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.reconcile.tasks import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[PlanT]):
-    """The request. `makes`: the type of the task's plan. `asks`: it needs confirmation.
+    """The request. `makes`: the type of the task's plan. `asks`: it needs confirmation. `name` is its subject, as the host's lock names it."""
 
-    `name` is its subject, as the host's lock names it. `findings` were made on the way to the host.
-    """
-
-    session: Session
-    consent: Consent[Planned[PlanT]]
     task: Task
     makes: type[PlanT]
     asks: bool
     name: str
-    findings: tuple[Finding, ...] = ()
 
 
-def carry_out(change: Change[PlanT]) -> ChangeResult[PlanT]:
-    """Make the change. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError."""
-    session, consent, todo = change.session, change.consent, (change.task,)
-    host = HostRun(session, Author(by=session.context.by, at=session.context.now()), alone=True)
-    shown: Planned[PlanT] | None = None
-    if consent.reads_first(asks=change.asks):
-        view = host.read(todo)
-        shown = _planned(change, host, view)
-        consent.show(shown)
-        if consent.check or not shown.plan.changed:
-            return _ended(change, shown, Outcome.WOULD_CHANGE if shown.plan.changed else Outcome.UNCHANGED, view)
-        consent.ask(shown)
-    what = f"{change.task.verb} {change.name}"
-    view = host.lock(what, todo)
-    now = _planned(change, host, view)
-    while not (consent.given or _is_agreed(now, shown)):
-        # The host is not locked while the user decides.
-        session.unlock(view)
-        consent.show(now)
-        consent.ask(now)
-        shown = now
-        view = host.lock(what, todo)
-        now = _planned(change, host, view)
-    if shown is None:
-        consent.show(now)
-    elif now.plan.steps != shown.plan.steps:
-        session.context.progress("the host changed in between; the plan is now:")
-        consent.show(now)
-    if not now.plan.changed:
-        return _ended(change, now, Outcome.UNCHANGED, view)
-    return _ended(change, now, Outcome.DONE, host.go(view, todo))
+def change_host(
+    context: Context, host: str, change: Change[PlanT], consent: Consent[Planned[PlanT]]
+) -> ChangeResult[PlanT]:
+    """Make the change on the host of that name. Raises UnknownHost, and what carry_out raises."""
+    with open_session(context, context.inventory.host(host)) as session:
+        return carry_out(session, change, consent)
 
 
-def _planned(change: Change[PlanT], host: HostRun, view: HostView) -> Planned[PlanT]:
-    made = host.plan(view, change.task).plan
-    assert isinstance(made, change.makes)
-    fingerprint = plans.fingerprint(view, made)
-    if change.consent.kept is not None:
-        change.consent.kept.guard(fingerprint, [step.record() for step in made.steps])
-    return Planned(
-        host=change.session.declaration.name,
-        plan=made,
-        fingerprint=fingerprint,
-        requested=_requested(change.task),
-        findings=change.findings + made.findings,
+def carry_out(
+    session: Session, change: Change[PlanT], consent: Consent[Planned[PlanT]], findings: tuple[Finding, ...] = ()
+) -> ChangeResult[PlanT]:
+    """Make the change. `findings` were made on the way to the host.
+
+    Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError.
+    """
+    context, task = session.context, change.task
+    work = Work(what=f"{task.verb} {change.name}", todo=lambda _view, _declared: (task,), saved=tasks.needs_saved(task))
+    run = HostRun(session, work, tasks.Author(by=context.by, at=context.now()), alone=True)
+    agreement = agree(context, consent, _Planning(run, change, findings), asks=change.asks, whose="the host")
+    view = run.go() if agreement.outcome is None else run.view
+    return ChangeResult(
+        planned=agreement.plan,
+        outcome=agreement.outcome or Outcome.DONE,
+        findings=agreement.plan.findings + journaling.findings(context),
+        view=view,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning(Generic[PlanT]):
+    run: HostRun
+    change: Change[PlanT]
+    findings: tuple[Finding, ...]
+
+    def plan(self, *, lock: bool) -> Planned[PlanT]:
+        """Raises the task's refusal."""
+        view, declaration, task = self.run.look(lock=lock), self.run.session.declaration, self.change.task
+        planned, _ = host_plan.plan_next(view, declaration, task, self.run.author)
+        if planned.refused is not None:
+            raise explained(planned.refused)
+        assert isinstance(planned.plan, self.change.makes)
+        return Planned(
+            host=declaration.name,
+            plan=planned.plan,
+            fingerprint=plans.fingerprint(view, planned.plan),
+            requested=_requested(task),
+            findings=self.findings + planned.plan.findings,
+        )
+
+    def unlock(self) -> None:
+        self.run.unlock()
 
 
 def _requested(task: Task) -> str | None:
@@ -94,14 +98,3 @@ def _requested(task: Task) -> str | None:
             return task.mode
         case _:
             return None
-
-
-def _ended(change: Change[PlanT], planned: Planned[PlanT], outcome: Success, view: HostView) -> ChangeResult[PlanT]:
-    findings = planned.findings + journaling.findings(change.session.context)
-    return ChangeResult(planned=planned, outcome=outcome, findings=findings, view=view)
-
-
-def _is_agreed(now: Planned[PlanT], shown: Planned[PlanT] | None) -> bool:
-    """Whether everything that the plan removes was in the plan that the user confirmed."""
-    agreed = shown.plan.takes_away if shown is not None else ()
-    return all(step in agreed for step in now.plan.takes_away)

@@ -1,11 +1,11 @@
-"""The tasks of one host, one after the other, inside its lock. Each is planned on the result of the ones before it.
+"""The tasks of one host: read, planned, and done one after the other inside its lock, each planned on the result of the ones before it.
 
-All changes are made here. attach, detach, adopt and `scheduler set` have one task and ask for confirmation of its plan
-(change.py); Ansible's lists have many and never prompt (requests.py); reconcile has asked once for all hosts.
+All changes are made here. attach, detach, adopt and `scheduler set` have one task (change.py); what has many hosts is in run.py.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -13,6 +13,7 @@ from vgpumgr.controller.engine.apply import apply
 from vgpumgr.controller.engine.journaling import Line, end_all, intent_of, recorded
 from vgpumgr.controller.engine.stale import judged
 from vgpumgr.controller.results import TaskResult
+from vgpumgr.core import simulate
 from vgpumgr.core.commands import command
 from vgpumgr.core.explain.remedies import explained
 from vgpumgr.core.reconcile import host_plan, task_plan, tasks
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.controller.hosts.session import Session
+    from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author, Task
     from vgpumgr.core.slot.plan import AnyPlan
@@ -31,54 +34,89 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 
-class HostRun:
-    """One host's run. `results` grows as tasks end. `agreed` is all that may be removed; None: whatever the tasks ask for.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is done on a host. `what` is shown to a run that waits for its lock. `plan` plans all of `todo`.
 
-    `alone`: there is one task, and its failure is raised at once, without another look at the host. `stepped` is told each task
-    that was done.
+    `saved`: plans may need the VMs' managed-save images and snapshots.
+    """
+
+    what: str
+    todo: Callable[[HostView, HostDeclaration], Sequence[Task]]
+    plan: Callable[[HostView, HostDeclaration, Sequence[Task], Author], HostPlan] = host_plan.plan_work
+    saved: bool = True
+
+
+class HostRun:
+    """One host's run. `before` is the host as it was last looked at; None before the first time.
+
+    `results` grows as tasks end, so that a host that fails half way has them too. `alone`: there is one task, and its failure is raised at once, without another look at the host. Where `stopped`, no task begins.
     """
 
     def __init__(
         self,
         session: Session,
+        work: Work,
         author: Author,
-        agreed: Sequence[Step] | None = None,
         *,
         alone: bool = False,
-        stepped: Callable[[HostName, PlannedTask], None] = lambda _host, _planned: None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
+        self.session = session
+        self.author = author
         self.results: list[TaskResult] = []
-        self._session = session
+        self.before: HostView | None = None
         self._host = session.declaration.name
-        self._run = author
-        self._agreed = agreed
+        self._work = work
         self._alone = alone
-        self._stepped = stepped
+        self._stopped = stopped
+        self._agreed: Sequence[Step] | None = None
+        self._stepped: Callable[[HostName, PlannedTask], None] = lambda _host, _planned: None
         self._lines: list[tuple[Task, Line]] = []
         self._noted: dict[Task, int] = {}  # where each task's result is
 
-    def read(self, todo: Sequence[Task]) -> HostView:
-        """The host's present state, with everything that the tasks' plans need. Changes nothing. Raises LedgerBroken."""
-        return _readable(self._session.observe(saved=_needs_saved(todo)))
+    def look(self, *, lock: bool = False) -> HostView:
+        """The host's present state, inside its lock if that is wanted, which is kept. Raises LedgerBroken, and Busy with the lock."""
+        saved = self._work.saved
+        view = self.session.lock(self._work.what, saved=saved) if lock else self.session.observe(saved=saved)
+        detach.guard_ledger(view)
+        self.before = view
+        return view
 
-    def lock(self, what: str, todo: Sequence[Task]) -> HostView:
-        """The same inside the host's lock; a run that waits for the lock is shown `what`. Raises Busy, LedgerBroken."""
-        return _readable(self._session.lock(what, saved=_needs_saved(todo)))
+    @property
+    def view(self) -> HostView:
+        """The same, where it was looked at."""
+        assert self.before is not None
+        return self.before
 
-    def plan(self, view: HostView, task: Task) -> PlannedTask:
-        """One task's plan there. Raises its refusal."""
-        planned, _ = host_plan.plan_next(view, self._session.declaration, task, self._run)
-        if planned.refused is not None:
-            raise explained(planned.refused)
-        return planned
+    def plan(self) -> HostPlan:
+        """The plan of all tasks there."""
+        return self._work.plan(self.view, self.session.declaration, self._todo, self.author)
 
-    def go(self, view: HostView, todo: Sequence[Task], *, stopped: Callable[[], bool] = lambda: False) -> HostView:
-        """Do all tasks, release the lock, and return the host's state.
+    def unlock(self) -> None:
+        """Give the lock back, since somebody has to be asked."""
+        self.session.unlock(self.view)
 
+    def foretell(self, plan: HostPlan, outcome: errors.Success) -> HostView:
+        """The host's state as the plan would leave it, with its results; `outcome`: of the tasks that have steps."""
+        self.results = [task_result(planned, outcome) for planned in plan.tasks]
+        return simulate.apply(self.view, plan.steps)
+
+    def go(
+        self,
+        todo: Sequence[Task] | None = None,
+        *,
+        agreed: Sequence[Step] | None = None,
+        stepped: Callable[[HostName, PlannedTask], None] = lambda _host, _planned: None,
+    ) -> HostView:
+        """Do all tasks, in the order of `todo` if there is one, release the lock, and return the host's state.
+
+        `agreed` is all that may be removed; None: whatever the tasks ask for. `stepped` is told each task that was done.
         A task's failure is in its result. Raises the error that ended the work early, and NotConverged.
         """
+        self._agreed, self._stepped = agreed, stepped
         try:
-            view, plans = self._go(view, todo, stopped)
+            view, plans = self._go(self.view, self._todo if todo is None else todo)
             after, left = self._last_look(view, plans)
             ends = [
                 (line, _not_converged(self._host, {task: left[task]}) if task in left else None)
@@ -89,22 +127,26 @@ class HostRun:
             ends = [(line, None) for _, line in self._lines]  # finished work remains, whatever ended the run
             raise
         finally:
-            end_all(self._session.context, ends)
+            end_all(self.session.context, ends)
         if left:
             raise _not_converged(self._host, left)
         return after
 
-    def _go(self, view: HostView, todo: Sequence[Task], stopped: Callable[[], bool]) -> tuple[HostView, list[AnyPlan]]:
+    @property
+    def _todo(self) -> Sequence[Task]:
+        return self._work.todo(self.view, self.session.declaration)
+
+    def _go(self, view: HostView, todo: Sequence[Task]) -> tuple[HostView, list[AnyPlan]]:
         plans: list[AnyPlan] = []
         work = Queue(todo)
         for task in work:
-            if stopped():
+            if self._stopped():
                 break
-            planned, left = host_plan.plan_next(view, self._session.declaration, task, self._run)
+            planned, left = host_plan.plan_next(view, self.session.declaration, task, self.author)
             if self._lines and planned.plan is not None and planned.plan.takes_away:
                 # Other tasks can take minutes: a VM may have been saved since the host was read, or a snapshot made.
-                view = self._session.with_saved_states(view)
-                planned, left = host_plan.plan_next(view, self._session.declaration, task, self._run)
+                view = self.session.with_saved_states(view)
+                planned, left = host_plan.plan_next(view, self.session.declaration, task, self.author)
             if planned.plan is None or not planned.steps:
                 work.tell(task, may_pass=planned.may_pass, changed=False)
                 self._note(task_result(planned, errors.Outcome.UNCHANGED))
@@ -115,21 +157,21 @@ class HostRun:
             work.tell(task, may_pass=planned.may_pass, changed=error is None)
             self._note(task_result(planned, errors.Outcome.DONE, error))
             if error is None and planned.plan.goes_on:
-                view = self._session.observe(saved=True)
+                view = self.session.observe(saved=True)
                 work.put_first(task)
             elif error is None:
                 view = left  # cheaper than reading the host again
             elif self._alone or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
                 raise error
             else:
-                view = self._session.observe(saved=True)
+                view = self.session.observe(saved=True)
         return view, plans
 
     def _last_look(self, view: HostView, plans: Sequence[AnyPlan]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
         """Release the lock and return the host's state. Steps that the finished tasks still have to do there are reported."""
         gpus, vms = {gpu for plan in plans for gpu in plan.gpus}, {vm for plan in plans for vm in plan.vms}
         try:
-            after = self._session.unlock(view, sorted(gpus), sorted(vms))
+            after = self.session.unlock(view, sorted(gpus), sorted(vms))
             return after, self._residues(after)
         except errors.VgpumgrError:
             raise
@@ -155,8 +197,8 @@ class HostRun:
                 hint="run the same command again to make a new plan",
             )
         try:
-            with recorded(self._session.context, intent_of(planned, self._host)) as line:
-                apply(self._session, planned.plan)
+            with recorded(self.session.context, intent_of(planned, self._host)) as line:
+                apply(self.session, planned.plan)
         except errors.StalePlan as error:
             return judged(error, self._host, planned.steps, lambda: self._plan_again(planned.task))
         except errors.VgpumgrError as error:
@@ -166,27 +208,19 @@ class HostRun:
         return None
 
     def _plan_again(self, task: Task) -> Sequence[Step]:
-        view = self.read((task,))
-        return task_plan.plan_task(view, self._session.declaration, task, self._run).steps
+        view = self.session.observe(saved=tasks.needs_saved(task))
+        detach.guard_ledger(view)
+        return task_plan.plan_task(view, self.session.declaration, task, self.author).steps
 
     def _residues(self, after: HostView) -> dict[Task, tuple[Step, ...]]:
         found: dict[Task, tuple[Step, ...]] = {}
         for result in self.results:
             if result.outcome == errors.Outcome.DONE:
                 task = result.planned.task
-                steps = task_plan.plan_task(after, self._session.declaration, task, self._run).steps
+                steps = task_plan.plan_task(after, self.session.declaration, task, self.author).steps
                 if steps:
                     found[task] = steps
         return found
-
-
-def _needs_saved(todo: Sequence[Task]) -> bool:
-    return any(tasks.needs_saved(task) for task in todo)
-
-
-def _readable(view: HostView) -> HostView:
-    detach.guard_ledger(view)
-    return view
 
 
 def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> TaskResult:

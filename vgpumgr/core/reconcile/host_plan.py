@@ -84,7 +84,12 @@ class HostPlan:
 def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -> HostPlan:
     """Plan every task of a host. Raises LedgerBroken; the refusal of a single task is in its PlannedTask."""
     detach.guard_ledger(view)
-    planned_tasks, _ = plan_tasks(view, declared, tasks.of_host(view, declared), author)
+    return plan_reconcile(view, declared, tasks.of_host(view, declared), author)
+
+
+def plan_reconcile(view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author) -> HostPlan:
+    """The same for its tasks, if its ledger can be read."""
+    planned_tasks, _ = plan_tasks(view, declared, todo, author)
     allocated = [(domain, claim) for domain in view.domains for claim in tasks.own_claims(view, domain)]
     return HostPlan(
         host=view.snapshot.host,
@@ -110,19 +115,16 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
     )
 
 
-def plan_work(
-    view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author
-) -> tuple[HostPlan, HostView]:
-    """Plan the tasks that a user requests of a whole host, and return also the host's state after them."""
-    planned_tasks, after = plan_tasks(view, declared, todo, author)
-    plan = HostPlan(
+def plan_work(view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author) -> HostPlan:
+    """Plan the tasks that a user requests of a host."""
+    planned_tasks, _ = plan_tasks(view, declared, todo, author)
+    return HostPlan(
         host=view.snapshot.host,
         tasks=planned_tasks,
         findings=tuple(finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings),
         fingerprint=plans.digest(*plans.of_host(view), view.domains),
         ours=len(view.snapshot.ledger or ()),
     )
-    return plan, after
 
 
 def plan_tasks(

@@ -22,19 +22,16 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.tasks import Author, ServeSlot
 
 
-def plan_together(
-    view: HostView, declared: HostDeclaration, todo: Sequence[ServeSlot], author: Author
-) -> tuple[HostPlan, HostView]:
-    """The plan of all tasks, and the host's state after them; its tasks are in the order in which they are to be done.
+def plan_together(view: HostView, declared: HostDeclaration, todo: Sequence[ServeSlot], author: Author) -> HostPlan:
+    """The plan of all tasks, in the order in which they are to be done.
 
     A refusal is its task's own. Of the orders tried, the first that refuses none, or else the fewest, counts.
     """
     best: tuple[PlannedTask, ...] = ()
-    after = view
     for order in _orders(todo):
-        planned, left = host_plan.plan_tasks(view, declared, order, author)
+        planned, _ = host_plan.plan_tasks(view, declared, order, author)
         if not best or _refused(planned) < _refused(best):
-            best, after = planned, left
+            best = planned
         if not any(_has_no_place(one) for one in planned):
             break
     vms = {task.uuid for task in todo}
@@ -44,7 +41,7 @@ def plan_together(
         findings=tuple(dict.fromkeys(found for one in best if one.plan for found in one.plan.findings)),
         fingerprint=plans.digest(*plans.of_host(view), [one for one in view.domains if one.uuid in vms]),
         ours=len(view.snapshot.ledger or ()),
-    ), after
+    )
 
 
 def _refused(planned: Sequence[PlannedTask]) -> int:

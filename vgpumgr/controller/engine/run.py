@@ -1,0 +1,151 @@
+"""One command over hosts: a thread for each, and the sessions that are open meanwhile.
+
+Some plan every host, and then lock, plan again and change each that has something to do (`plan`, `carry_out`). requests.py has
+each host's part itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+from vgpumgr import errors
+from vgpumgr.controller.engine import journaling
+from vgpumgr.controller.engine.host_run import HostRun, task_result
+from vgpumgr.controller.engine.step_count import StepCount
+from vgpumgr.controller.hosts.fan_out import Watch, fan_out
+from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S, OpenHosts
+from vgpumgr.controller.results import FleetPlan, FleetResult, HostResult
+from vgpumgr.core.reconcile import tasks
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from vgpumgr.controller.context import Context, Progress
+    from vgpumgr.controller.engine.host_run import Work
+    from vgpumgr.controller.hosts.fan_out import Outcome as Ended
+    from vgpumgr.controller.hosts.session import Session
+    from vgpumgr.controller.results import Consent, TaskResult
+    from vgpumgr.core.inventory import Finding, HostDeclaration
+    from vgpumgr.core.reconcile.host_plan import HostPlan
+    from vgpumgr.errors import Success, VgpumgrError
+    from vgpumgr.names import HostName
+
+Value = TypeVar("Value")
+
+
+class Run:
+    """All that it writes has one author and one time. `host_deadline_s`: how long each host may take."""
+
+    def __init__(self, context: Context, host_deadline_s: float = HOST_DEADLINE_S) -> None:
+        self.opened = OpenHosts(context)
+        self._context = context
+        self._host_deadline_s = host_deadline_s
+        self._author = tasks.Author(by=context.by, at=context.now())
+        self._stop = threading.Event()
+
+    def on(self, session: Session, work: Work) -> HostRun:
+        """The run of one host. After a Ctrl-C, or once the host took too long, no task begins there."""
+        host = session.declaration.name
+        return HostRun(session, work, self._author, stopped=lambda: self._stop.is_set() or self.opened.is_left(host))
+
+    def each(
+        self,
+        hosts: Sequence[HostDeclaration],
+        work: Callable[[HostDeclaration], Value],
+        progress: Callable[[Progress], None] = lambda _: None,
+        *,
+        waits: bool = True,
+    ) -> dict[HostName, Ended[Value]]:
+        """Do it for every host, in bounded parallel. `progress`: see Watch. `waits`: a Ctrl-C waits for the running hosts."""
+        watch: Watch[Value] = Watch(progress=progress)
+        timeout = self.opened.host_timeout(self._stop if waits else None, self._host_deadline_s)
+        return {end.host: end for end in fan_out(hosts, work, timeout, watch, timing=self._context.timing)}
+
+    def plan(self, hosts: Sequence[HostDeclaration], work: Work) -> FleetPlan:
+        """Read and plan every host. Changes nothing."""
+
+        def plan(declaration: HostDeclaration) -> HostPlan:
+            with self.opened.session(declaration) as session:
+                run = self.on(session, work)
+                run.look()
+                return run.plan()
+
+        self._context.say_reading(hosts)
+        ends = self.each(hosts, plan, self._context.reading, waits=False)
+        return fleet_plan(ends.values(), self._context.inventory.findings)
+
+    def carry_out(
+        self,
+        fleet: FleetPlan,
+        work: Work,
+        consent: Consent[FleetPlan],
+        *,
+        asks: bool,
+        guard: VgpumgrError | None = None,
+    ) -> FleetResult:
+        """Show the plan, ask if `asks`, and change each host that has something to do, as it then is. `guard`: why nothing may be done.
+
+        Removals that were not in the plan are not carried out. An error of one host or task is in the result. Raises Declined,
+        UsageError or PlanOutdated.
+        """
+        consent.show(fleet)
+        if consent.kept is not None:
+            consent.kept.guard(fleet.fingerprint, fleet.records)
+        if consent.check or guard is not None or not fleet.changed:
+            would_be = tuple(_as_planned(fleet, plan, Outcome.WOULD_CHANGE) for plan in fleet.plans)
+            return FleetResult(fleet=fleet, hosts=would_be, guard=guard, check=consent.check)
+        if asks:
+            consent.ask(fleet)
+        hosts = self._apply(fleet, work, binds=consent.kept is not None)
+        return FleetResult(
+            fleet=fleet, hosts=hosts, guard=None, check=False, findings=journaling.findings(self._context)
+        )
+
+    def _apply(self, fleet: FleetPlan, work: Work, *, binds: bool) -> tuple[HostResult, ...]:
+        """Carry the plans out. A host without steps is not contacted again. `binds`: a host that has changed is skipped."""
+        agreed = {plan.host: plan for plan in fleet.plans if plan.changed}
+        count = StepCount(agreed.values(), self._context)
+        # The list of a host grows as its tasks end, so that a host that fails half way has them too.
+        results: dict[HostName, list[TaskResult]] = {}
+
+        def apply(declaration: HostDeclaration) -> None:
+            with self.opened.session(declaration) as session:
+                run, plan = self.on(session, work), agreed[declaration.name]
+                results[declaration.name] = run.results
+                run.look(lock=True)
+                if binds and run.plan().fingerprint != plan.fingerprint:
+                    raise errors.PlanOutdated(
+                        f"{declaration.name} has changed since the plan was made",
+                        hint="make a new plan with --out; nothing was changed on this host",
+                    )
+                run.go(agreed=plan.takes_away, stepped=count.add)
+
+        ends = self.each([self._context.inventory.hosts[host] for host in agreed], apply, count.progress)
+        return tuple(
+            HostResult(
+                host=plan.host,
+                tasks=tuple(results.get(plan.host, ())),
+                error=ends[plan.host].error,
+                seconds=fleet.seconds[plan.host] + ends[plan.host].seconds,
+            )
+            if plan.host in ends
+            else _as_planned(fleet, plan, Outcome.UNCHANGED)
+            for plan in fleet.plans
+        )
+
+
+def fleet_plan(ends: Collection[Ended[HostPlan]], findings: Iterable[Finding]) -> FleetPlan:
+    """What came of planning hosts."""
+    return FleetPlan(
+        plans=tuple(end.value for end in ends if end.value is not None),
+        errors=tuple((end.host, end.error) for end in ends if end.error is not None),
+        findings=tuple(findings),
+        seconds={end.host: end.seconds for end in ends},
+    )
+
+
+def _as_planned(fleet: FleetPlan, plan: HostPlan, outcome: Success) -> HostResult:
+    task_results = tuple(task_result(planned, outcome) for planned in plan.tasks)
+    return HostResult(host=plan.host, tasks=task_results, error=None, seconds=fleet.seconds[plan.host])
