@@ -10,7 +10,7 @@ from tests.model import promises
 from tests.model.fleet import SLOTS, Fleet, vm_uuid
 from tests.model.machine import GPUS, TYPES
 from vgpumgr import errors
-from vgpumgr.controller import purge  # noqa: F401 -- what is tried; the fleet calls it
+from vgpumgr.controller import maintenance, purge  # noqa: F401 -- what is tried; the fleet calls them
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.results import DrainResult, PurgeResult
 from vgpumgr.core.reconcile.tasks import SetCordon
