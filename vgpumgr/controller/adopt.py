@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.engine.change import Change, change_host
+from vgpumgr.controller.engine.change import change_host
 from vgpumgr.core.reconcile.adopt import AdoptPlan
 from vgpumgr.core.report import listing
 
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 
 def adopt(context: Context, host: str, task: Adopt, consent: Consent[Planned[AdoptPlan]]) -> ChangeResult[AdoptPlan]:
     """Enter existing vGPUs of the host of that name. Raises RequestError, RefusedPlan, HostError or ApplyError."""
-    changed = change_host(context, host, Change(task=task, makes=AdoptPlan, asks=False, name=host), consent)
+    changed = change_host(context, host, task, consent, AdoptPlan, asks=False, name=host)
     slots = {(spec.vm, spec.slot) for spec in changed.planned.plan.adopted}
     return replace(changed, rows=tuple(row for row in listing.rows(changed.view) if (row.vm_uuid, row.slot) in slots))

@@ -59,14 +59,13 @@ def _ahead(consent: Consent[Planned[Plan]], what: str, *, asks: bool) -> Callabl
 
 def _change(found: FoundVm, consent: Consent[Planned[Plan]], request: SlotRequest, *, asks: bool) -> ChangeResult[Plan]:
     """Change one VM; the result includes its vGPUs afterwards."""
-    from vgpumgr.controller.engine.change import Change, carry_out
+    from vgpumgr.controller.engine.change import change
     from vgpumgr.core.reconcile import tasks
     from vgpumgr.core.report import listing
     from vgpumgr.core.slot.plan import Plan
 
     task = tasks.ServeSlot(vm=VmName(found.name), uuid=found.uuid, request=request)
-    change = Change(task=task, makes=Plan, asks=asks, name=found.name)
-    changed = carry_out(found.session, change, consent, found.findings)
+    changed = change(found.session, task, consent, Plan, asks=asks, name=found.name, findings=found.findings)
     rows = tuple(row for row in listing.rows(changed.view) if row.vm_uuid == found.uuid)
     return replace(changed, rows=rows, unread=found.unread)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.engine.change import Change, change_host
+from vgpumgr.controller.engine.change import change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostCordons
@@ -36,5 +36,4 @@ def cordon(
     context: Context, host: str, task: SetCordon, consent: Consent[Planned[CordonPlan]]
 ) -> ChangeResult[CordonPlan]:
     """Set or lift a cordon of the host of that name. Raises RequestError, HostError or ApplyError."""
-    change = Change(task=task, makes=CordonPlan, asks=False, name=task.gpu_id or host)
-    return change_host(context, host, change, consent)
+    return change_host(context, host, task, consent, CordonPlan, asks=False, name=task.gpu_id or host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.engine.change import Change, change_host
+from vgpumgr.controller.engine.change import change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ModeHost, ModeResult
@@ -39,7 +39,7 @@ def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
 def set_mode(context: Context, host: str, task: SetGpuMode, consent: Consent[Planned[ModePlan]]) -> ModeResult:
     """Set the mode of one GPU of the host of that name. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(host)
-    changed = change_host(context, host, Change(task=task, makes=ModePlan, asks=True, name=task.gpu_id), consent)
+    changed = change_host(context, host, task, consent, ModePlan, asks=True, name=task.gpu_id)
     gpu = changed.view.snapshot.gpu_by_uuid(changed.planned.plan.gpu_uuid)
     assert gpu is not None  # the plan found it there
     return ModeResult(

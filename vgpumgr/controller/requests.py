@@ -9,7 +9,7 @@ There is no prompt: the caller has already authorised removals. A VM or host tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr import errors, names
 from vgpumgr.controller.engine import journaling
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import HostName, Slot, VmUuid
-
-    _Place: TypeAlias = "tuple[VmUuid | None, Slot | None]"
 
 Value = TypeVar("Value")
 
@@ -106,16 +104,35 @@ def apply_requests(context: Context, requests: Sequence[SlotRequest], *, check: 
         return serving.result(serving.each(_foretell if check else _carry_out))
 
 
-def _foretell(run: HostRun) -> HostView:
+def _foretell(run: HostRun) -> HostEnd:
     with run.session:
         run.look()
-        return run.foretell(run.plan(), errors.Outcome.WOULD_CHANGE)
+        return HostEnd.of(run.foretell(run.plan(), errors.Outcome.WOULD_CHANGE))
 
 
-def _carry_out(run: HostRun) -> HostView:
+def _carry_out(run: HostRun) -> HostEnd:
     with run.session:
         run.look(lock=True)
-        return run.go()
+        return HostEnd.of(run.go())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEnd:
+    """A host's state afterwards, or as it would be. `rows`: of each VM the newest of each slot, which `list` has last."""
+
+    after: HostView
+    rows: Mapping[tuple[VmUuid | None, Slot | None], VgpuRow]
+
+    @classmethod
+    def of(cls, after: HostView) -> HostEnd:
+        return cls(after=after, rows={(row.vm_uuid, row.slot): row for row in listing.rows(after)})
+
+    def of_slots(self, task: tasks.ServeSlot) -> tuple[VgpuRow, ...]:
+        """The rows of the slots that a task is about."""
+        if task.slot is None:
+            return tuple(row for (vm, _), row in self.rows.items() if vm == task.uuid)
+        keys = ((task.uuid, one.slot) for one in task.each)
+        return tuple(self.rows[key] for key in keys if key in self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,18 +206,17 @@ class Serving:
         chosen = [self._context.inventory.hosts[name] for name in self.hosts if hosts is None or name in hosts]
         return self._run.each(chosen, lambda host: work(self.hosts[host.name]), progress)
 
-    def result(self, ends: Mapping[HostName, Ended[HostView]], fleet: FleetPlan | None = None) -> RequestsResult:
-        """What came of the requests. `ends`: the state that each host is in afterwards, or what ended its work."""
+    def result(self, ends: Mapping[HostName, Ended[HostEnd]], fleet: FleetPlan | None = None) -> RequestsResult:
+        """What came of the requests. `ends`: how the work of each host ended."""
         self._run.opened.close()
         findings = self._vms.not_asked([one.found for one in self._placed if isinstance(one, _Placed)])
         task_results = {
             name: {one.planned.task: one for one in reversed(run.results)} for name, run in self.hosts.items()
         }
-        rows = {host: {} if end.value is None else _newest(end.value) for host, end in ends.items()}
         slots = [
             one
             if isinstance(one, SlotResult)
-            else self._result(one, ends[one.host], rows[one.host], task_results[one.host].get(one.task))
+            else self._result(one, ends[one.host], task_results[one.host].get(one.task))
             for one in self._placed
         ]
         return RequestsResult(
@@ -250,18 +266,11 @@ class Serving:
         task = tasks.ServeSlot(vm=names.VmName(found.name), uuid=found.uuid, request=request)
         return _Placed(found=found, task=task)
 
-    def _result(
-        self, placed: _Placed, ended: Ended[HostView], rows: Mapping[_Place, VgpuRow], unit: TaskResult | None
-    ) -> SlotResult:
-        before, after, uuid = self.hosts[placed.host].before, ended.value, placed.found.uuid
+    def _result(self, placed: _Placed, ended: Ended[HostEnd], unit: TaskResult | None) -> SlotResult:
+        end, before, uuid = ended.value, self.hosts[placed.host].before, placed.found.uuid
         came_to = unit.outcome if unit else errors.Outcome.FAILED
         failed = None if came_to == errors.Outcome.UNCHANGED else (unit.error if unit else None) or ended.error
         plan = unit.planned.plan if unit else None
-        slots = (
-            [slot for vm, slot in rows if vm == uuid]
-            if placed.task.slot is None
-            else [one.slot for one in placed.task.each]
-        )
         return SlotResult(
             request=placed.task.request,
             outcome=failed.outcome if failed else came_to,
@@ -270,8 +279,8 @@ class Serving:
             vm=placed.found.name,
             error=failed,
             before=before.domain(uuid) if before else None,
-            after=after.domain(uuid) if after else None,
-            rows=tuple(rows[uuid, slot] for slot in slots if (uuid, slot) in rows),
+            after=end.after.domain(uuid) if end else None,
+            rows=end.of_slots(placed.task) if end else (),
             findings=plan.findings if plan else (),
         )
 
@@ -291,11 +300,6 @@ class Serving:
             else:
                 found.append(slot)
         return tuple(found)
-
-
-def _newest(view: HostView) -> dict[_Place, VgpuRow]:
-    """Of each VM the newest row of each slot, which `list` has last."""
-    return {(row.vm_uuid, row.slot): row for row in listing.rows(view)}
 
 
 def _guard_once(requests: Sequence[SlotRequest]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller.engine.change import Change, change_host
+from vgpumgr.controller.engine.change import change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, SchedulerHost, SchedulerResult
@@ -42,7 +42,7 @@ def set_scheduler(
 ) -> SchedulerResult:
     """Set the policy of one GPU of the host of that name. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     declaration = context.inventory.host(host)
-    changed = change_host(context, host, Change(task=task, makes=GpuPlan, asks=True, name=task.gpu_id), consent)
+    changed = change_host(context, host, task, consent, GpuPlan, asks=True, name=task.gpu_id)
     gpu = changed.view.snapshot.gpu_by_uuid(changed.planned.plan.gpu_uuid)
     assert gpu is not None  # the plan found it there
     return SchedulerResult(

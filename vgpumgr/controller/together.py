@@ -14,7 +14,7 @@ from vgpumgr.controller.engine.agreement import agree
 from vgpumgr.controller.engine.run import fleet_plan
 from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.hosts.fan_out import Outcome as Ended
-from vgpumgr.controller.requests import Serving
+from vgpumgr.controller.requests import HostEnd, Serving
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.requests import RequestsResult, SlotResult
     from vgpumgr.controller.results import Consent, FleetPlan
     from vgpumgr.core.inventory import Finding
-    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import HostName
@@ -101,22 +100,20 @@ class _Together:
         changed = {plan.host: plan for plan in fleet.plans if plan.changed}
         count = StepCount(changed.values(), self._context)
 
-        def go(run: HostRun) -> HostView:
+        def go(run: HostRun) -> HostEnd:
             plan = changed[run.session.declaration.name]
             with run.session:
                 agreed = None if self._consent.given else plan.takes_away
-                return run.go([planned.task for planned in plan.tasks], agreed=agreed, stepped=count.add)
+                return HostEnd.of(run.go([planned.task for planned in plan.tasks], agreed=agreed, stepped=count.add))
 
         return self.result(fleet, Outcome.UNCHANGED, self._serving.each(go, changed, count.progress))
 
-    def result(
-        self, fleet: FleetPlan, outcome: errors.Success, done: dict[HostName, Ended[HostView]]
-    ) -> RequestsResult:
+    def result(self, fleet: FleetPlan, outcome: errors.Success, done: dict[HostName, Ended[HostEnd]]) -> RequestsResult:
         """`outcome`: of what is planned on hosts that were not changed."""
-        ends: dict[HostName, Ended[HostView]] = {
+        ends: dict[HostName, Ended[HostEnd]] = {
             host: Ended(
                 host=host,
-                value=None if end.value is None else self._serving.hosts[host].foretell(end.value, outcome),
+                value=None if end.value is None else HostEnd.of(self._serving.hosts[host].foretell(end.value, outcome)),
                 error=end.error,
                 seconds=end.seconds,
             )

@@ -25,35 +25,39 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.tasks import Task
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change(Generic[PlanT]):
-    """The request. `makes`: the type of the task's plan. `asks`: it needs confirmation. `name` is its subject, as the host's lock names it."""
-
-    task: Task
-    makes: type[PlanT]
-    asks: bool
-    name: str
-
-
 def change_host(
-    context: Context, host: str, change: Change[PlanT], consent: Consent[Planned[PlanT]]
+    context: Context,
+    host: str,
+    task: Task,
+    consent: Consent[Planned[PlanT]],
+    makes: type[PlanT],
+    *,
+    asks: bool,
+    name: str,
 ) -> ChangeResult[PlanT]:
-    """Make the change on the host of that name. Raises UnknownHost, and what carry_out raises."""
+    """Do a task on the host of that name. Raises UnknownHost, and what change raises."""
     with open_session(context, context.inventory.host(host)) as session:
-        return carry_out(session, change, consent)
+        return change(session, task, consent, makes, asks=asks, name=name)
 
 
-def carry_out(
-    session: Session, change: Change[PlanT], consent: Consent[Planned[PlanT]], findings: tuple[Finding, ...] = ()
+def change(
+    session: Session,
+    task: Task,
+    consent: Consent[Planned[PlanT]],
+    makes: type[PlanT],
+    *,
+    asks: bool,
+    name: str,
+    findings: tuple[Finding, ...] = (),
 ) -> ChangeResult[PlanT]:
-    """Make the change. `findings` were made on the way to the host.
+    """Do a task. `makes`: the type of its plan. `asks`: it needs confirmation. `name`: its subject, as the host's lock names it.
 
-    Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError.
+    `findings` were made on the way to the host. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError.
     """
-    context, task = session.context, change.task
-    work = Work(what=f"{task.verb} {change.name}", todo=lambda _view, _declared: (task,), saved=tasks.needs_saved(task))
+    context = session.context
+    work = Work(what=f"{task.verb} {name}", todo=lambda _view, _declared: (task,), saved=tasks.needs_saved(task))
     run = HostRun(session, work, tasks.Author(by=context.by, at=context.now()), alone=True)
-    agreement = agree(context, consent, _Planning(run, change, findings), asks=change.asks, whose="the host")
+    agreement = agree(context, consent, _Planning(run, task, makes, findings), asks=asks, whose="the host")
     view = run.go() if agreement.outcome is None else run.view
     return ChangeResult(
         planned=agreement.plan,
@@ -66,21 +70,22 @@ def carry_out(
 @dataclass(frozen=True, slots=True)
 class _Planning(Generic[PlanT]):
     run: HostRun
-    change: Change[PlanT]
+    task: Task
+    makes: type[PlanT]
     findings: tuple[Finding, ...]
 
     def plan(self, *, lock: bool) -> Planned[PlanT]:
         """Raises the task's refusal."""
-        view, declaration, task = self.run.look(lock=lock), self.run.session.declaration, self.change.task
-        planned, _ = host_plan.plan_next(view, declaration, task, self.run.author)
+        view, declaration = self.run.look(lock=lock), self.run.session.declaration
+        planned, _ = host_plan.plan_next(view, declaration, self.task, self.run.author)
         if planned.refused is not None:
             raise explained(planned.refused)
-        assert isinstance(planned.plan, self.change.makes)
+        assert isinstance(planned.plan, self.makes)
         return Planned(
             host=declaration.name,
             plan=planned.plan,
             fingerprint=plans.fingerprint(view, planned.plan),
-            requested=_requested(task),
+            requested=_requested(self.task),
             findings=self.findings + planned.plan.findings,
         )
 
