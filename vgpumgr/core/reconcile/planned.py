@@ -9,7 +9,7 @@ from vgpumgr import errors
 from vgpumgr.core.gpu.instance_plan import InstancePlan
 from vgpumgr.core.gpu.mode_plan import ModePlan
 from vgpumgr.core.gpu.scheduler import GpuPlan
-from vgpumgr.core.reconcile.tasks import RECONCILE, FreeInstances, OfGpu
+from vgpumgr.core.reconcile.tasks import RECONCILE, OfGpu
 
 if TYPE_CHECKING:
     from vgpumgr.core import step as plan_steps
@@ -46,7 +46,7 @@ class PlannedTask:
         """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
         if isinstance(self.plan, GpuPlan | ModePlan | InstancePlan):
             return self.plan.gpu.pci
-        if isinstance(self.task, OfGpu | FreeInstances) and not self.task.gpu_id.startswith("GPU-"):
+        if isinstance(self.task, OfGpu) and not self.task.gpu_id.startswith("GPU-"):
             return self.task.gpu_id
         return None
 

@@ -89,22 +89,28 @@ class FinishDetach(OfSlot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetGpuScheduler:
-    """Set a GPU's scheduler. `gpu_id` is its PCI address or UUID. `where`: the declaring line of the inventory; None: user request."""
+class OfGpu:
+    """`gpu_id` is the GPU's PCI address or UUID."""
 
     gpu_id: str
-    wish: SchedulerWish
-    where: str | None = None
 
     vm = slot = None
 
     @property
-    def verb(self) -> str:
-        return "scheduler" if self.where is None else RECONCILE
-
-    @property
     def subject(self) -> str:
         return f"GPU {self.gpu_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGpuScheduler(OfGpu):
+    """Set a GPU's scheduler. `where`: the declaring line of the inventory; None: user request."""
+
+    wish: SchedulerWish
+    where: str | None = None
+
+    @property
+    def verb(self) -> str:
+        return "scheduler" if self.where is None else RECONCILE
 
     @property
     def why(self) -> str:
@@ -114,28 +120,21 @@ class SetGpuScheduler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetGpuMode:
-    """Set a GPU's mode. `gpu_id` and `where`: see SetGpuScheduler.
+class SetGpuMode(OfGpu):
+    """Set a GPU's mode. `where`: see SetGpuScheduler.
 
     `kept`: nobody asks for it now, but vGPUs that are missing were made in it, and the inventory says nothing else. `reset`: the GPU
     may be reset, where MIG needs that.
     """
 
-    gpu_id: str
     mode: Mode
     where: str | None = None
     kept: bool = False
     reset: bool = False
 
-    vm = slot = None
-
     @property
     def verb(self) -> str:
         return "mode" if self.where is None and not self.kept else RECONCILE
-
-    @property
-    def subject(self) -> str:
-        return f"GPU {self.gpu_id}"
 
     @property
     def why(self) -> str:
@@ -231,32 +230,24 @@ class MoveSlot(OfSlot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeInstances:
-    """The user wants the cached GPU instances of a GPU removed. `gpu_id` is its PCI address or UUID."""
+class FreeInstances(OfGpu):
+    """The user wants the cached GPU instances of a GPU removed."""
 
-    gpu_id: str
-
-    vm = slot = None
     verb = "gc"
+    why = "requested"
 
     @property
     def subject(self) -> str:
         return f"GPU instances of {self.gpu_id}"
 
-    @property
-    def why(self) -> str:
-        return "requested"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeepInstances:
+class KeepInstances(OfGpu):
     """Make the GPU instances that the inventory declares for a GPU. `where`: see SetGpuScheduler."""
 
-    gpu_id: str
     profiles: tuple[str, ...]
     where: str
 
-    vm = slot = None
     verb = RECONCILE
 
     @property
@@ -268,7 +259,6 @@ class KeepInstances:
         return f"declared {', '.join(self.profiles)} ({self.where})"
 
 
-OfGpu = SetGpuScheduler | SetGpuMode | KeepInstances
 Task: TypeAlias = (
     EnsureSlot
     | PruneSlot
