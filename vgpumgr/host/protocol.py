@@ -391,18 +391,17 @@ class LedgerEntry(OurVgpu):
     state: EntryState
 
 
-class InstanceEntry(TypedDict):
-    """Our ownership of one GPU instance, written before the hardware is touched. state: planned, made or leaving.
-
-    It is identified by its GPU, profile and start; it is gone once `boot` is over.
-    """
+class OurInstance(MigPlace):
+    """A GPU instance of ours. It is identified by its GPU, profile and start."""
 
     gpu_uuid: str
     gpu: str
-    profile: str
-    profile_id: int
-    start: int
     size: int
+
+
+class InstanceEntry(OurInstance):
+    """Our ownership of it, written before the hardware is touched, and gone once `boot` is over. state: planned, made or leaving."""
+
     boot: str
     state: EntryState
 
@@ -754,26 +753,28 @@ class SchedulerSetting(TypedDict):
     time_slice_ns: Optional[int]
 
 
-class SchedulerStep(TypedDict):
+class GpuStep(TypedDict):
+    """A step that concerns a whole GPU."""
+
+    verb: str
+    gpu_uuid: str
+    gpu: str
+
+
+class SchedulerStep(GpuStep):
     """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as read.
 
     An engine that already has the wanted policy passes, too. Graphics must accept it; the answer's note names engines that do not.
     """
 
-    verb: str
-    gpu_uuid: str
-    gpu: str
     api: int
     setting: SchedulerSetting
     expect: Dict[str, Optional[Policy]]
 
 
-class ModeStep(TypedDict):
+class ModeStep(GpuStep):
     """verb set_mode: mixed-size mode on or off. `expect`: the mode as read; a GPU that already has the wanted one passes, too."""
 
-    verb: str
-    gpu_uuid: str
-    gpu: str
     mode: Mode
     expect: Mode
 
@@ -803,7 +804,7 @@ class CordonStep(TypedDict):
     expect: Optional[CordonText]
 
 
-class InstanceStep(TypedDict):
+class InstanceStep(OurInstance):
     """verbs create_instance, destroy_instance: a GPU instance of ours, and its entry.
 
     create_instance: expect "empty" (nothing lies in its memory slices) or "same" (just this instance is there, and is entered as
@@ -812,44 +813,28 @@ class InstanceStep(TypedDict):
     """
 
     verb: str
-    gpu_uuid: str
-    gpu: str
-    profile: str
-    profile_id: int
-    start: int
-    size: int
     expect: Expect
 
 
-class MigModeStep(TypedDict):
+class MigModeStep(GpuStep):
     """verb set_mig: MIG on or off, on a GPU without VFs and vGPUs. `expect`: as read; a GPU that is as wanted passes, too.
 
     The answer's note says if the GPU's reset is needed before it takes effect.
     """
 
-    verb: str
-    gpu_uuid: str
-    gpu: str
     on: bool
     expect: bool
 
 
-class VfsStep(TypedDict):
+class VfsStep(GpuStep):
     """verb set_vfs: the GPU's VFs made or removed by NVIDIA's sriov-manage. `expect`: whether there were any; as wanted passes, too."""
 
-    verb: str
-    gpu_uuid: str
-    gpu: str
     on: bool
     expect: bool
 
 
-class ResetStep(TypedDict):
+class ResetStep(GpuStep):
     """verb reset_gpu: a reset of this GPU alone, which has no VFs and no vGPUs."""
-
-    verb: str
-    gpu_uuid: str
-    gpu: str
 
 
 class MetadataStep(TypedDict):

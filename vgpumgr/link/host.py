@@ -98,14 +98,12 @@ class Host(abc.ABC):
 
     def execute(self, step: HostStep) -> StepResult:
         """Carry out one step under the lock. Raises HostDeadline if the step may still happen."""
-        from vgpumgr.link.values import snapshot_facts, steps
+        from vgpumgr.link.values import by_name, snapshot_facts, steps
 
         wire = steps.wire_step(step)
         deadline_s = TOOL_DEADLINE_S if wire["verb"] in (protocol.SET_VFS, protocol.RESET_GPU) else STEP_DEADLINE_S
         told = self.program.execute(wire, deadline_s=deadline_s)
-        return StepResult(
-            note=told["note"], scheduler=snapshot_facts.maybe(told["scheduler"], snapshot_facts.parse_scheduler)
-        )
+        return StepResult(note=told["note"], scheduler=by_name.maybe(told["scheduler"], snapshot_facts.parse_scheduler))
 
     def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Write that element (without prefix and xmlns) into the VM's persistent definition; None removes it.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from vgpumgr.core.step.base import EMPTY, PRESENT, AnyStep
+from vgpumgr.core.step.base import EMPTY, PRESENT, SAME, AnyStep
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.mig import OurInstance
@@ -74,6 +74,7 @@ class EnterVgpu(_OfVgpu):
     """Enter an existing vGPU into the ledger as ours. Nothing is created, and an undo keeps the entry."""
 
     verb = "enter_vgpu"
+    expect = SAME
 
     def inverse(self) -> EnterVgpu:
         return self
@@ -115,6 +116,7 @@ class EvacuateVgpu(_OfVgpu):
     listed: bool = field(default=False, compare=False)
 
     verb = "evacuate_vgpu"
+    expect = PRESENT
 
     def inverse(self) -> CreateVgpu:
         return CreateVgpu(host=self.host, vgpu=self.vgpu, expect=EMPTY, again=True, runs=self.runs)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.link.host_text import clean
-from vgpumgr.link.values.snapshot_facts import parse_cordon, rows
+from vgpumgr.link.values.by_name import rows
+from vgpumgr.link.values.snapshot_facts import parse_cordon
 
 if TYPE_CHECKING:
     from vgpumgr.host import protocol

@@ -5,20 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump, SavedDump
+from vgpumgr.host import protocol
 from vgpumgr.link.host_text import clean
 from vgpumgr.link.program import libvirt_refusals
-from vgpumgr.names import VmName, VmUuid
+from vgpumgr.link.values.by_name import declare, render
 
 if TYPE_CHECKING:
     from vgpumgr.errors import HostError
-    from vgpumgr.host import protocol
     from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.names import HostName
 
+declare(protocol.DomainFact, DomainDump)
+declare(
+    protocol.SavedFact, SavedDump, snapshots=lambda row: tuple((one["name"], one["xml"]) for one in row["snapshots"])
+)
+_parse_read = declare(
+    protocol.LibvirtFact,
+    LibvirtDump,
+    version=lambda row: row["version"] or 0,
+    names=lambda row: tuple((one["name"], one["uuid"]) for one in row["names"] or ()),
+)
+
 
 def render_query(query: DomainQuery, *, wait_s: float) -> protocol.LibvirtQuery:
-    only: list[str] | None = None if query.only is None else sorted(query.only)
-    return {"names": False, "domains": query.domains, "only": only, "saved": query.saved, "wait_s": wait_s}
+    only = None if query.only is None else sorted(query.only)
+    return render(protocol.LibvirtQuery, query, names=False, only=only, wait_s=wait_s)
 
 
 def render_names_query(*, wait_s: float) -> protocol.LibvirtQuery:
@@ -29,38 +40,6 @@ def parse(host: HostName, fact: protocol.LibvirtFact) -> LibvirtDump | HostError
     """What was read; a part that was not asked for is empty, and None for `saved`."""
     failure = fact["failure"]
     if failure is not None:
-        return _error(host, failure)
-    return LibvirtDump(
-        version=fact["version"] or 0,
-        names=tuple((VmName(row["name"]), VmUuid(row["uuid"])) for row in fact["names"] or ()),
-        domains=tuple(map(_domain, fact["domains"] or ())),
-        saved=None if fact["saved"] is None else tuple(map(_saved, fact["saved"])),
-    )
-
-
-def _domain(row: protocol.DomainFact) -> DomainDump:
-    return DomainDump(
-        name=VmName(row["name"]),
-        uuid=VmUuid(row["uuid"]),
-        active=row["active"],
-        persistent=row["persistent"],
-        managed_save=row["managed_save"],
-        inactive_xml=row["inactive_xml"],
-        live_xml=row["live_xml"],
-        unreadable=row["unreadable"],
-    )
-
-
-def _saved(row: protocol.SavedFact) -> SavedDump:
-    return SavedDump(
-        uuid=VmUuid(row["uuid"]),
-        image_xml=row["image_xml"],
-        snapshots=tuple((one["name"], one["xml"]) for one in row["snapshots"]),
-        image_unreadable=row["image_unreadable"],
-        snapshots_unreadable=row["snapshots_unreadable"],
-    )
-
-
-def _error(host: HostName, failure: protocol.LibvirtFailure) -> HostError:
-    said = clean(failure["message"])
-    return libvirt_refusals.translate(host, failure["kind"], said, code=failure["code"], what="read the domains")
+        said = clean(failure["message"])
+        return libvirt_refusals.translate(host, failure["kind"], said, code=failure["code"], what="read the domains")
+    return _parse_read({**fact, "domains": fact["domains"] or []})

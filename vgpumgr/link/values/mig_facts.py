@@ -2,68 +2,42 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver.mig import InstanceProfile
 from vgpumgr.core.model.mig import Instance, Mig, MigPlace, OurInstance
 from vgpumgr.core.model.vgpu import InstanceEntry
-from vgpumgr.names import GpuUuid, PciAddress
+from vgpumgr.host import protocol
+from vgpumgr.link.values.by_name import declare, maybe, rows
 
 if TYPE_CHECKING:
-    from vgpumgr.host import protocol
+    from collections.abc import Iterable
 
 _MOST_SLICES = 64  # memory slices of a GPU; the largest of today have 12
 _ID_END = 2**32
 
+declare(protocol.MigPlace, MigPlace)
+_parse_instance = declare(protocol.MigInstanceFact, Instance)
+_parse_profile = declare(
+    protocol.MigProfileFact, InstanceProfile, maximum="max", starts=lambda row: tuple(sorted(row["starts"]))
+)
+_parse_mig = declare(
+    protocol.MigFact,
+    Mig,
+    profiles=lambda row: tuple(sorted(map(_parse_profile, row["profiles"]), key=attrgetter("id"))),
+    instances=lambda row: maybe(rows(row["instances"], _parse_instance), _in_order),
+)
+parse_entry = declare(protocol.InstanceEntry, InstanceEntry, instance=declare(protocol.OurInstance, OurInstance))
 
-def parse(row: protocol.MigFact) -> Mig | None:
+
+def parse(row: protocol.MigFact | None) -> Mig | None:
     """None if that cannot be (why_impossible)."""
-    if why_impossible(row) is not None:
-        return None
-    instances = row["instances"]
-    return Mig(
-        enabled=row["enabled"],
-        pending=row["pending"],
-        profiles=tuple(sorted(map(_profile, row["profiles"]), key=lambda profile: profile.id)),
-        instances=None
-        if instances is None
-        else tuple(sorted(map(_instance, instances), key=lambda one: (one.start, one.id))),
-    )
+    return _parse_mig(row) if row is not None and why_impossible(row) is None else None
 
 
-def _profile(row: protocol.MigProfileFact) -> InstanceProfile:
-    return InstanceProfile(
-        id=row["id"],
-        name=row["name"],
-        slices=row["slices"],
-        size=row["size"],
-        starts=tuple(sorted(row["starts"])),
-        memory_mib=row["memory_mib"],
-        maximum=row["max"],
-    )
-
-
-def _instance(row: protocol.MigInstanceFact) -> Instance:
-    return Instance(
-        id=row["id"], profile_id=row["profile_id"], start=row["start"], size=row["size"], compute=row["compute"]
-    )
-
-
-def parse_place(row: protocol.MigPlace) -> MigPlace:
-    return MigPlace(profile=row["profile"], profile_id=row["profile_id"], start=row["start"])
-
-
-def parse_entry(row: protocol.InstanceEntry) -> InstanceEntry:
-    """An entry of the ledger."""
-    instance = OurInstance(
-        gpu_uuid=GpuUuid(row["gpu_uuid"]),
-        gpu=PciAddress(row["gpu"]),
-        profile=row["profile"],
-        profile_id=row["profile_id"],
-        start=row["start"],
-        size=row["size"],
-    )
-    return InstanceEntry(instance=instance, boot=row["boot"], state=row["state"])
+def _in_order(instances: Iterable[Instance]) -> tuple[Instance, ...]:
+    return tuple(sorted(instances, key=attrgetter("start", "id")))
 
 
 def is_possible(row: protocol.InstanceEntry) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.model.vgpu import FOREIGN, OURS, LedgerEntry, Mdev, Vf, Whose
@@ -25,15 +25,16 @@ from vgpumgr.core.usage.readings import (
     VgpuReading,
     entitled_share,
 )
-from vgpumgr.link.values.snapshot_facts import maybe, parse_entry, parse_type, parse_unknown, rows
-from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
+from vgpumgr.host import protocol
+from vgpumgr.link.values.by_name import declare, maybe, of_key, rows
+from vgpumgr.link.values.snapshot_facts import parse_entry, parse_type, parse_unknown
+from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from vgpumgr.core.model.snapshot import VgpuType
-    from vgpumgr.host import protocol
-    from vgpumgr.names import HostName, Slot
+    from vgpumgr.names import HostName, MdevUuid, Slot, VmUuid
 
 Number = TypeVar("Number", int, Fraction)
 
@@ -90,48 +91,33 @@ def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
     told = [Unknown(what="vgpus", why=_BEYOND, gpu=PciAddress(pci)) for pci in beyond]
     if len(facts["gpus"]) > _MOST_GPUS:
         told.append(Unknown(what="gpus", why=f"more than {_MOST_GPUS} were reported: the others are left out"))
-    return HostReading(
+    return _parse_reading(
+        facts,
         host=host,
-        boot=facts["boot"],
-        now_us=facts["now_us"],
-        driver=facts["driver"],
         gpus=tuple(_gpu(row, ledger, facts["now_us"]) for row in gpus),
-        unknown=(*parse_unknown(facts["unknown"][:_MOST_UNKNOWN]), *told),
+        unknown=(*map(parse_unknown, facts["unknown"][:_MOST_UNKNOWN]), *told),
     )
 
 
 def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
-    uuid = maybe(row["uuid"], GpuUuid)
-    vgpu_types = {vgpu_type.id: vgpu_type for vgpu_type in map(parse_type, row["types"])}
-    return GpuReading(
-        pci=PciAddress(row["pci"]),
-        uuid=uuid,
-        name=row["name"],
-        framebuffer_size_bytes=_reported(row["framebuffer_bytes"]),
-        framebuffer_used_bytes=_reported(row["framebuffer_used_bytes"]),
-        sm=_reported_percent(row["sm"]),
-        memory=_reported_percent(row["memory"]),
-        temperature_c=_reported(row["temperature_c"]),
-        power_mw=_reported(row["power_mw"]),
-        policy=row["policy"],
-        mode=row["mode"],
+    vgpus = None if row["vgpus"] is None else row["vgpus"][:_MOST_OF_GPU]
+    entries = None
+    if ledger is not None:
+        entries = [entry for entry in ledger if row["uuid"] == entry.vgpu.gpu_uuid][:_MOST_OF_GPU]
+    return _parse_gpu(
+        row,
         holders=tuple(
-            Holder(instance=item["instance"], pid=held["pid"], command=held["command"], since_us=held["since_us"])
-            for item in (row["vgpus"] or ())[:_MOST_OF_GPU]
-            for held in [item["holder"]]
-            if held is not None
+            _parse_holder(item["holder"], instance=item["instance"])
+            for item in vgpus or ()
+            if item["holder"] is not None
         ),
         vgpus=_vgpus(
-            None if row["vgpus"] is None else [_instance(item, now_us) for item in row["vgpus"][:_MOST_OF_GPU]],
-            None
-            if ledger is None
-            else [entry for entry in ledger if uuid is not None and entry.vgpu.gpu_uuid == uuid][:_MOST_OF_GPU],
-            vgpu_types,
+            rows(vgpus, lambda item: _instance(item, now_us)),
+            entries,
+            {vgpu_type.id: vgpu_type for vgpu_type in map(parse_type, row["types"])},
             row["policy"],
         ),
-        reported=row["vgpus"] is not None,
         listed=ledger is not None,
-        made=row["made"],
     )
 
 
@@ -139,24 +125,7 @@ def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
     at_us = row["at_us"]
     if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # cannot be a sample's time, whatever the host's clock is
         at_us = None
-    load = Load(
-        sm=_reported_percent(row["sm"]),
-        memory=_reported_percent(row["memory"]),
-        encoder=_reported_percent(row["encoder"]),
-        decoder=_reported_percent(row["decoder"]),
-    )
-    return _Instance(
-        number=row["instance"],
-        vm_uuid=maybe(row["vm_uuid"], VmUuid),
-        vm_name=maybe(row["vm_name"], lambda name: name[:_LONGEST_NAME]),
-        uuid=maybe(row["uuid"], MdevUuid),
-        vf=maybe(row["vf"], PciAddress),
-        vf_index=row["vf_index"],
-        type_id=row["type_id"],
-        framebuffer_used_bytes=_reported(row["framebuffer_used_bytes"]),
-        at_us=at_us,
-        load=None if at_us is None else load,
-    )
+    return _parse_instance(row, at_us=at_us, load=None if at_us is None else _parse_load(row))
 
 
 def _reported(number: int | None) -> int | None:
@@ -168,6 +137,28 @@ def _reported_percent(value: int | None) -> int | None:
     """A share of the GPU, 0 to 100; None if it cannot be one."""
     number = _reported(value)
     return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
+
+
+def _each(read: Callable[[int | None], int | None], *keys: str) -> Any:
+    return {key: of_key(key, read) for key in keys}
+
+
+_parse_load = declare(protocol.VgpuSampleFact, Load, **_each(_reported_percent, "sm", "memory", "encoder", "decoder"))
+_parse_instance = declare(
+    protocol.VgpuSampleFact, _Instance, "at_us", "load",
+    number="instance",
+    vm_name=lambda row: maybe(row["vm_name"], lambda name: name[:_LONGEST_NAME]),
+    **_each(_reported, "framebuffer_used_bytes"),
+)  # fmt: skip
+_parse_holder = declare(protocol.HolderFact, Holder, "instance")
+_parse_gpu = declare(
+    protocol.GpuSampleFact, GpuReading, "holders", "vgpus", "listed",
+    framebuffer_size_bytes=of_key("framebuffer_bytes", _reported),
+    reported=lambda row: row["vgpus"] is not None,
+    **_each(_reported, "framebuffer_used_bytes", "temperature_c", "power_mw"),
+    **_each(_reported_percent, "sm", "memory"),
+)  # fmt: skip
+_parse_reading = declare(protocol.SampleReport, HostReading, "host", "gpus", "unknown")
 
 
 def _vgpus(

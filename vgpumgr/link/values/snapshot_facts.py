@@ -1,44 +1,29 @@
-"""Facts → HostSnapshot: turns the host program's answer, whose shape `wire` has checked, into values of core."""
+"""Facts → HostSnapshot: turns the host program's answer, whose shape `wire` has checked, into values of core.
+
+Most fields are the keys of the same name (by_name.py). What differs is stated here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import profiles
-from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
-from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerState
-from vgpumgr.core.model.functions import Parent, Vgpu
-from vgpumgr.core.model.snapshot import (
-    Active,
-    BlockedWrite,
-    Cordon,
-    Fabric,
-    Freed,
-    Gpu,
-    Handle,
-    HostSnapshot,
-    Places,
-    Qemu,
-    Unknown,
-    VgpuType,
-    located,
-)
-from vgpumgr.core.model.vgpu import Device, LedgerEntry, Mdev, VgpuSpec, device_of
+from vgpumgr.core.driver import modprobe, profiles, scheduler
+from vgpumgr.core.model import functions, snapshot, vgpu
+from vgpumgr.host import protocol
 from vgpumgr.link.host_text import clean
 from vgpumgr.link.values import mig_facts
-from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, VmUuid
+from vgpumgr.link.values.by_name import declare, maybe, of_key, rows
+from vgpumgr.names import MdevUuid, PciAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.catalogue import Catalogue
-    from vgpumgr.host import protocol
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.vgpu import Device
     from vgpumgr.names import HostName
-
-Name = TypeVar("Name", bound=str)
-Fact = TypeVar("Fact")
-Value = TypeVar("Value")
 
 
 def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None = None) -> HostSnapshot:
@@ -50,97 +35,17 @@ def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None 
     gpus = tuple(sorted((_gpu(row, catalogue) for row in facts["gpus"]), key=lambda gpu: gpu.pci))
     ledger = rows(facts["ledger"], parse_entry)
     impossible = [
-        Unknown(what="mig", why=why, gpu=PciAddress(row["pci"]))
+        snapshot.Unknown(what="mig", why=why, gpu=PciAddress(row["pci"]))
         for row in facts["gpus"]
         if row["mig"] is not None and (why := mig_facts.why_impossible(row["mig"])) is not None
     ]
-    return HostSnapshot(
+    return _parse_snapshot(
+        facts,
         host=host,
-        boot=facts["boot"],
-        machine=facts["machine"],
-        versions=facts["versions"],
         gpus=gpus,
-        handles=rows(facts["handles"], lambda row: _filled(Handle, row)),
-        qemus=rows(facts["qemus"], lambda row: _filled(Qemu, row)),
-        active=rows(facts["active"], _active),
-        silent={PciAddress(pci): why for pci, why in facts["silent"].items()},
-        ledger=None if ledger is None else located(ledger, gpus),
-        freed=tuple(_filled(Freed, row) for row in facts["freed"]),
-        cordons=tuple(map(parse_cordon, facts["cordons"])),
+        ledger=maybe(ledger, lambda entries: snapshot.located(entries, gpus)),
         instances=tuple(mig_facts.parse_entry(row) for row in facts["instances"] if mig_facts.is_possible(row)),
-        ledger_file=facts["ledger_file"],
-        blocked_writes=rows(facts["blocked_writes"], lambda row: _filled(BlockedWrite, row, vfio=tuple(row["vfio"]))),
-        modprobe=rows(facts["modprobe"], lambda row: _filled(ModprobeFile, row)),
-        module=maybe(facts["module"], lambda row: _filled(LoadedModule, row)),
-        vfio=facts["vfio"],
-        fabric=_filled(Fabric, facts["fabric"]),
-        unknown=(*parse_unknown(facts["unknown"]), *impossible),
-    )
-
-
-def maybe(value: Fact | None, read: Callable[[Fact], Value]) -> Value | None:
-    return None if value is None else read(value)
-
-
-def rows(facts: Iterable[Fact] | None, read: Callable[[Fact], Value]) -> tuple[Value, ...] | None:
-    return None if facts is None else tuple(map(read, facts))
-
-
-def parse_unknown(facts: Iterable[protocol.UnknownFact]) -> tuple[Unknown, ...]:
-    return tuple(_filled(Unknown, row) for row in facts)
-
-
-def _filled(value: Callable[..., Value], row: Mapping[str, object], **others: object) -> Value:
-    """A dataclass with the row's values of the same names, which are of the same types; the `others` have other ones.
-
-    What a later host program reports in addition is left out.
-    """
-    names = value.__dataclass_fields__.keys() - others.keys()  # type: ignore[attr-defined]  # a dataclass
-    return value(**{name: row[name] for name in names}, **others)
-
-
-def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
-    vgpu_types = rows(row["types"], parse_type)
-    if vgpu_types is not None and catalogue is not None:
-        vgpu_types = tuple(with_maximum(vgpu_type, catalogue) for vgpu_type in vgpu_types)
-    offers = [{kind["id"]: kind["available"] for kind in offer} for offer in row["offers"]]
-    return Gpu(
-        pci=PciAddress(row["pci"]),
-        uuid=maybe(row["uuid"], GpuUuid),
-        name=row["name"],
-        pci_id=row["pci_id"],
-        framework=row["framework"],
-        mode=row["mode"],
-        numa_node=row["numa_node"],
-        framebuffer_mib=row["framebuffer_mib"],
-        types=None
-        if vgpu_types is None
-        else {vgpu_type.id: vgpu_type for vgpu_type in sorted(vgpu_types, key=lambda vgpu_type: vgpu_type.id)},
-        parents=tuple(sorted((_parent(parent, offers) for parent in row["parents"]), key=_parent_order)),
-        scheduler=maybe(row["scheduler"], parse_scheduler),
-        problem=row["problem"],
-        fault=row["fault"],
-        fabric=row["fabric"],
-        places=maybe(row["places"], lambda found: {one["type_id"]: _places(one) for one in found}),
-        mig=maybe(row["mig"], mig_facts.parse),
-    )
-
-
-def _places(row: protocol.PlacesFact) -> Places:
-    return _filled(Places, row, creatable=tuple(row["creatable"]))
-
-
-def parse_type(row: protocol.TypeFact) -> VgpuType:
-    name = row["name"]
-    return VgpuType(
-        id=row["id"],
-        name=name,
-        type_name=profiles.last_word(name),
-        parsed=profiles.read_type_name(name),
-        framebuffer_mib=row["framebuffer_mib"],
-        max=row["max"],
-        mig_profile=row["mig_profile"],
-        per_instance=row["max_per_instance"],
+        unknown=(*map(parse_unknown, facts["unknown"]), *impossible),
     )
 
 
@@ -151,58 +56,78 @@ def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
     return replace(vgpu_type, max=catalogue.maximum(vgpu_type.board, vgpu_type.parsed), listed=True)
 
 
-def parse_scheduler(row: protocol.SchedulerFact) -> SchedulerState:
-    caps = row["caps"]
-    return SchedulerState(
-        api=row["api"],
-        caps=_filled(Caps, caps, policies=tuple(caps["policies"])),
-        engines=tuple(_filled(EngineState, one) for one in sorted(row["engines"], key=lambda one: one["engine"])),
+def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
+    vgpu_types = rows(row["types"], parse_type)
+    if vgpu_types is not None:
+        vgpu_types = tuple(sorted(vgpu_types, key=lambda vgpu_type: vgpu_type.id))
+        if catalogue is not None:
+            vgpu_types = tuple(with_maximum(vgpu_type, catalogue) for vgpu_type in vgpu_types)
+    offers = [{kind["id"]: kind["available"] for kind in offer} for offer in row["offers"]]
+    return _parse_gpu(
+        row,
+        types=maybe(vgpu_types, lambda types: {vgpu_type.id: vgpu_type for vgpu_type in types}),
+        parents=tuple(sorted((_parent(parent, offers) for parent in row["parents"]), key=_parent_order)),
+        places=maybe(row["places"], lambda places: {place["type_id"]: _parse_places(place) for place in places}),
     )
 
 
-def _parent(row: protocol.ParentFact, offers: Sequence[Mapping[int, int]]) -> Parent:
-    pci, vf_index, offer = PciAddress(row["pci"]), row["vf_index"], row["creatable"]
-    return Parent(
-        pci=pci,
-        vf_index=vf_index,
-        vfio_dev=row["vfio_dev"],
-        iommu_group=row["iommu_group"],
-        group=row["group"],
+def _parent(row: protocol.ParentFact, offers: Sequence[Mapping[int, int]]) -> functions.Parent:
+    """`creatable` is a position in the GPU's offers."""
+    offer, of_function = row["creatable"], {"parent": row["pci"], "vf_index": row["vf_index"]}
+    vgpus = [_parse_vgpu(one, **of_function) for one in row["vgpus"]]
+    return _parse_parent(
+        row,
         creatable=offers[offer] if offer is not None and 0 <= offer < len(offers) else None,
-        vgpus=tuple(sorted((_vgpu(pci, vf_index, vgpu) for vgpu in row["vgpus"]), key=lambda vgpu: vgpu.uuid or "")),
+        vgpus=tuple(sorted(vgpus, key=lambda one: one.uuid or "")),
     )
 
 
-def _parent_order(parent: Parent) -> tuple[int, str]:
+def _parent_order(parent: functions.Parent) -> tuple[int, str]:
     return (-1 if parent.vf_index is None else parent.vf_index), parent.pci
 
 
-def _vgpu(parent: PciAddress, vf_index: int | None, row: protocol.VgpuFact) -> Vgpu:
-    type_name = maybe(row["type_name"], profiles.last_word)
-    return _filled(Vgpu, row, parent=parent, vf_index=vf_index, type_name=type_name, vfio=tuple(row["vfio"]))
+def _active_device(row: protocol.ActiveFact) -> Device | None:
+    uuid = maybe(row["uuid"], MdevUuid)
+    if row["vf"] is not None:
+        return vgpu.device_of(uuid, PciAddress(row["vf"]))
+    return maybe(uuid, vgpu.Mdev)
 
 
-def _active(row: protocol.ActiveFact) -> Active:
-    return Active(
-        gpu=PciAddress(row["gpu"]),
-        vm_uuid=maybe(row["vm_uuid"], VmUuid),
-        vm_name=row["vm_name"],
-        device=_active_device(maybe(row["uuid"], MdevUuid), maybe(row["vf"], PciAddress)),
-    )
+def _last_word(row: protocol.VgpuFact | protocol.OurVgpu) -> str | None:
+    return maybe(row["type_name"], profiles.last_word)
 
 
-def _active_device(uuid: MdevUuid | None, vf: PciAddress | None) -> Device | None:
-    if vf is not None:
-        return device_of(uuid, vf)
-    return None if uuid is None else Mdev(uuid)
-
-
-def parse_cordon(row: protocol.CordonFact) -> Cordon:
-    """With the texts cleaned: whoever can write the ledger is root there, and not here."""
-    return _filled(Cordon, row, reason=clean(row["reason"]), by=clean(row["by"]), at=clean(row["at"]))
-
-
-def parse_entry(row: protocol.LedgerEntry) -> LedgerEntry:
-    mig = maybe(row["mig"], mig_facts.parse_place)
-    vgpu = _filled(VgpuSpec, row, vm=row["vm_uuid"], type_name=profiles.last_word(row["type_name"]), mig=mig)
-    return LedgerEntry(vgpu=vgpu, boot=row["boot"], state=row["state"])
+declare(protocol.HandleFact, snapshot.Handle)
+declare(protocol.QemuFact, snapshot.Qemu)
+declare(protocol.ActiveFact, snapshot.Active, device=_active_device)
+declare(protocol.FreedFact, snapshot.Freed)
+declare(protocol.BlockedWriteFact, snapshot.BlockedWrite)
+declare(protocol.ModprobeFact, modprobe.ModprobeFile)
+declare(protocol.ModuleFact, modprobe.LoadedModule)
+declare(protocol.FabricFact, snapshot.Fabric)
+declare(protocol.SchedulerCapsFact, scheduler.Caps)
+_parse_engine = declare(protocol.EngineSchedulerFact, scheduler.EngineState)
+parse_scheduler = declare(
+    protocol.SchedulerFact,
+    scheduler.SchedulerState,
+    engines=lambda row: tuple(map(_parse_engine, sorted(row["engines"], key=itemgetter("engine")))),
+)
+parse_unknown = declare(protocol.UnknownFact, snapshot.Unknown)
+parse_cordon = declare(  # with the texts cleaned: whoever can write the ledger is root there, and not here
+    protocol.CordonFact, snapshot.Cordon, **{key: of_key(key, clean) for key in ("reason", "by", "at")}
+)
+_parse_spec = declare(protocol.OurVgpu, vgpu.VgpuSpec, vm="vm_uuid", type_name=_last_word)
+parse_entry = declare(protocol.LedgerEntry, vgpu.LedgerEntry, "renumbered", vgpu=_parse_spec)
+parse_type = declare(
+    protocol.TypeFact,
+    snapshot.VgpuType,
+    "listed",
+    type_name=lambda row: profiles.last_word(row["name"]),
+    parsed=lambda row: profiles.read_type_name(row["name"]),
+    per_instance="max_per_instance",
+)
+_parse_places = declare(protocol.PlacesFact, snapshot.Places)
+_parse_vgpu = declare(protocol.VgpuFact, functions.Vgpu, "parent", "vf_index", type_name=_last_word)
+_parse_parent = declare(protocol.ParentFact, functions.Parent, "creatable", "vgpus")
+_parse_gpu = declare(protocol.GpuFact, snapshot.Gpu, "types", "parents", "places", mig=of_key("mig", mig_facts.parse))
+_parse_snapshot = declare(protocol.Snapshot, snapshot.HostSnapshot, "host", "gpus", "ledger", "instances", "unknown")

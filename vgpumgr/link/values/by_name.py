@@ -1,0 +1,102 @@
+"""Facts ↔ values by field name. A fact is an object of the wire, whose keys a TypedDict names; a value is a frozen dataclass of core.
+
+Each field is the key of the same name. A list becomes a tuple, and a fact in a fact its own value. What differs is stated where the
+fact is declared: a key of another name, or how the field is made of the whole fact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+Fact = TypeVar("Fact")
+Value = TypeVar("Value")
+Reader = Callable[..., Any]
+
+_readers: dict[type, Reader] = {}
+
+
+def declare(
+    fact: type, value: Callable[..., Value], *given: str, **differing: str | Callable[[Any], object]
+) -> Callable[..., Value]:
+    """A function that makes the value of a fact. What a later host program reports in addition is left out.
+
+    `given`: the fields that its caller passes by name. `differing`: the key that the field has in the fact, or a function of the
+    whole fact. Every other field has a key of its name: TypeError, when the module is imported.
+    """
+    hints = typing.get_type_hints(fact)
+    fields = [field.name for field in dataclasses.fields(value) if field.name not in given]  # type: ignore[arg-type]  # a dataclass
+    made = {name: make for name in fields if callable(make := differing.get(name))}
+    keys = {name: str(differing.get(name, name)) for name in fields if name not in made}
+    if absent := [*(keys.values() - hints.keys()), *(differing.keys() - set(fields))]:
+        raise TypeError(f"{fact.__name__} and {value} differ in {', '.join(absent)}")
+    made |= {name: of_key(key, read) for name, key in keys.items() if (read := _reader(hints[key])) is not None}
+    same, made_of = [pair for pair in keys.items() if pair[0] not in made], list(made.items())
+
+    def read_fact(row: Any, **others: object) -> Value:
+        for name, key in same:
+            others[name] = row[key]
+        for name, make in made_of:
+            others[name] = make(row)
+        return value(**others)
+
+    _readers[fact] = read_fact
+    return read_fact
+
+
+def _reader(hint: Any) -> Reader | None:
+    """What reads a key of that type; None where the key's value is the field's."""
+    inner = [one for one in typing.get_args(hint) if one is not type(None)]
+    if typing.is_typeddict(hint):
+        return _readers[hint]
+    read = _reader(inner[0]) if inner else None
+    match typing.get_origin(hint):
+        case typing.Union if read is not None:
+            return lambda value: None if value is None else read(value)
+        case kind if kind is list:
+            return tuple if read is None else lambda value: tuple(map(read, value))
+        case _:
+            return None
+
+
+def of_key(key: str, read: Reader) -> Reader:
+    """What makes a field of that one key."""
+    return lambda row: read(row[key])
+
+
+def maybe(value: Fact | None, read: Callable[[Fact], Value]) -> Value | None:
+    return None if value is None else read(value)
+
+
+def rows(facts: Iterable[Fact] | None, read: Callable[[Fact], Value]) -> tuple[Value, ...] | None:
+    return None if facts is None else tuple(map(read, facts))
+
+
+def render(fact: Callable[..., Fact], value: object, **differing: object) -> Fact:
+    """The fact of a value. `differing`: the keys that no field has, or that a field has otherwise."""
+    hints = typing.get_type_hints(fact)
+    return fact(
+        **{
+            key: differing[key] if key in differing else _rendered(hint, getattr(value, key))
+            for key, hint in hints.items()
+        }
+    )
+
+
+def _rendered(hint: Any, value: Any) -> Any:
+    inner = typing.get_args(hint)
+    if value is None:
+        return None
+    if typing.is_typeddict(hint):
+        return render(hint, value)
+    match typing.get_origin(hint):
+        case typing.Union:
+            return _rendered(inner[0], value)
+        case kind if kind is list:
+            return [_rendered(inner[0], one) for one in value]
+        case kind if kind is dict:
+            return dict(value)
+        case _:
+            return value
