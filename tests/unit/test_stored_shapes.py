@@ -17,11 +17,12 @@ from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.usage.readings import VgpuKey
 from vgpumgr.core.usage.runs import NO_RUNS, LastRuns
 from vgpumgr.core.usage.usage_window import window
-from vgpumgr.host.ledger.ledger import parse_ledger
+from vgpumgr.host.ledger.ledger import facts_of, parse_ledger
 from vgpumgr.host.protocol import (
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
+    LedgerEntry,
 )
 from vgpumgr.link.values.snapshot_facts import parse_entry
 from vgpumgr.names import HostName
@@ -51,7 +52,7 @@ def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf(
     assert (ledger.cordons, ledger.instances) == (cordons, instances)
     entries = (*stored.ENTRIES, stored.MIG_ENTRY) if instances else stored.ENTRIES
     assert (ledger.entries, ledger.blocked_writes, ledger.freed) == (entries, (stored.BLOCKED_WRITE,), (stored.FREED,))
-    mdev, vf, *in_instance = (parse_entry(fact) for fact in ledger.facts())
+    mdev, vf, *in_instance = (parse_entry(fact) for fact in facts_of(ledger.entries, LedgerEntry))
     assert [entry.vgpu.mig for entry in in_instance] == [MigPlace(profile="2g.10gb", profile_id=14, start=2)] * len(
         instances
     )

@@ -1,13 +1,33 @@
-"""Checks of a request's fields, one by one, each with a text that says what the field must be."""
+"""Checks of what comes from outside, key by key, each with a text that says what the key must be.
+
+The keys and their types are those of a TypedDict of the protocol; what is narrower than a type is stated where it is read.
+"""
 
 import re
-from typing import Any, Callable, Dict, Mapping, NoReturn, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Literal,
+    Mapping,
+    NoReturn,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from .protocol import BAD_REQUEST
 from .refusal import Refusal
 
 Check = Callable[[object], bool]
 Checks = Mapping[str, Tuple[Check, str]]
+Shape = TypeVar("Shape")
 
 
 def is_text(value: object) -> bool:
@@ -23,14 +43,6 @@ def is_unsigned(value: object) -> bool:
     return isinstance(value, int) and is_count(value) and value < 2**32
 
 
-def is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def matches(pattern: str) -> Check:
     """A check of the whole text by a regular expression."""
     compiled = re.compile(pattern)
@@ -41,8 +53,35 @@ def one_of(*values: str) -> Check:
     return lambda value: isinstance(value, str) and value in values
 
 
-def or_null(check: Check) -> Check:
-    return lambda value: value is None or check(value)
+_TYPES: Dict[Any, Tuple[Check, str]] = {
+    str: (is_text, "a text"),
+    int: (is_count, "a number"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    List[str]: (lambda value: isinstance(value, list) and all(map(is_text, value)), "a list of texts"),
+}
+
+
+def checks_of(shape: type, narrower: Checks) -> Checks:
+    """The checks of a TypedDict's keys: by `narrower`, else by the type. Of an object only that it is one."""
+    return {key: type_check(hint, narrower.get(key)) for key, hint in shape.__annotations__.items()}
+
+
+def type_check(hint: Any, narrower: Optional[Tuple[Check, str]] = None) -> Tuple[Check, str]:
+    """The check of one type: `narrower`, unless it is null and may be."""
+    given = _given(hint)
+    if given is not hint:
+        check, wanted = type_check(given, narrower)
+        return (lambda value: value is None or check(value)), wanted + " or null"
+    if narrower is not None:
+        return narrower
+    if get_origin(hint) is Literal:
+        return one_of(*get_args(hint)), "one of {}".format(", ".join(get_args(hint)))
+    return _TYPES.get(hint, (lambda value: isinstance(value, dict), "an object"))
+
+
+def _given(hint: Any) -> Any:
+    """The type without null."""
+    return get_args(hint)[0] if get_origin(hint) is Union else hint
 
 
 def check_fields(data: object, checks: Checks, what: str) -> Dict[str, Any]:
@@ -55,6 +94,26 @@ def check_fields(data: object, checks: Checks, what: str) -> Dict[str, Any]:
         if not check(data[key]):
             refuse("{}.{} must be {}, not {!r:.200}".format(what, key, wanted, data[key]))
     return {key: data[key] for key in checks}
+
+
+def reader(shape: Type[Shape], what: str, narrower: Checks) -> Callable[[object], Shape]:
+    """What reads an object of that shape, and each object in it. It raises Refusal(BadRequest) as check_fields does."""
+    checks = checks_of(shape, narrower)
+    given = {key: _given(hint) for key, hint in shape.__annotations__.items()}
+    inner = {
+        key: reader(hint, "{}.{}".format(what, key), narrower)
+        for key, hint in given.items()
+        if hasattr(hint, "__total__")  # a TypedDict
+    }
+
+    def read(data: object) -> Shape:
+        fields = check_fields(data, checks, what)
+        for key, read_inner in inner.items():
+            if fields[key] is not None:
+                fields[key] = read_inner(fields[key])
+        return cast("Shape", fields)
+
+    return read
 
 
 def refuse(message: str) -> NoReturn:

@@ -12,7 +12,7 @@ from . import dispatcher
 from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, UNFINISHED, Refused
 from .fields import refuse
 from .files import Root, names_in, why
-from .ledger.ledger import read_ledger
+from .ledger.ledger import facts_of, read_ledger
 from .protocol import BAD_REQUEST, PINNED_HERE, CordonFact, InstallationFact, InstalledProgramFact
 from .refusal import Refusal
 
@@ -79,7 +79,7 @@ def uninstall(root: Root) -> InstallationFact:
 
 def _cordons(root: Root) -> Optional[List[CordonFact]]:
     try:
-        return read_ledger(root).cordon_facts()
+        return facts_of(read_ledger(root).cordons, CordonFact)
     except Refusal:  # every command that needs the ledger says why
         return None
 

@@ -60,6 +60,7 @@ VENDOR_VFIO: Final = "vendor-vfio"  # kernels where the driver dropped mdev: nvi
 
 # modes of a GPU
 Mode = Literal["equal-size", "mixed-size", "mig"]
+SizeMode = Literal["equal-size", "mixed-size"]
 EQUAL_SIZE: Final = "equal-size"
 MIXED_SIZE: Final = "mixed-size"
 MIG: Final = "mig"
@@ -775,8 +776,8 @@ class SchedulerStep(GpuStep):
 class ModeStep(GpuStep):
     """verb set_mode: mixed-size mode on or off. `expect`: the mode as read; a GPU that already has the wanted one passes, too."""
 
-    mode: Mode
-    expect: Mode
+    mode: SizeMode
+    expect: SizeMode
 
 
 class ModprobeStep(TypedDict):

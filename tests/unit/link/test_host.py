@@ -16,7 +16,7 @@ from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver import catalogue, scheduler
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.host import protocol
-from vgpumgr.host.steps.definition_step import parse_definition_step
+from vgpumgr.host.steps.step import parse_step
 from vgpumgr.link.host import Host, StepResult
 from vgpumgr.link.program import wire
 from vgpumgr.link.values import steps
@@ -145,7 +145,7 @@ def test_a_definition_is_changed_by_steps_with_the_wires_shape() -> None:
         wire.check(request["step"], protocol.MetadataStep if "key" in request["step"] else protocol.DeviceStep, "step")
         for request in script.seen
     ]
-    assert told == [parse_definition_step(request["step"]) for request in script.seen]
+    assert told == [parse_step(request["step"]) for request in script.seen]
     assert [(step["verb"], step["xml"]) for step in told] == [
         ("set_metadata", "<vgpumgr/>"),
         ("set_metadata", None),

@@ -9,8 +9,22 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 
 from ..files import Root, Unknowns, read_all
 from ..ledger import ledger
-from ..ledger.blocked_write import blocked_write_facts, find_holding
-from ..protocol import MDEV_PF, MDEV_VF, PROTOCOL, VENDOR_VFIO, ActiveFact, GpuFact, HandleFact, LedgerEntry, Snapshot
+from ..ledger.blocked_write import find_holding
+from ..protocol import (
+    MDEV_PF,
+    MDEV_VF,
+    PROTOCOL,
+    VENDOR_VFIO,
+    ActiveFact,
+    BlockedWriteFact,
+    CordonFact,
+    FreedFact,
+    GpuFact,
+    HandleFact,
+    InstanceEntry,
+    LedgerEntry,
+    Snapshot,
+)
 from ..refusal import Refusal
 from . import gpu, mdev, pci
 from .boot import boot_id, read_line
@@ -43,7 +57,8 @@ def observe(
     unknown = Unknowns()
     boot = boot_id(root, unknown)
     found = _ledger(root, unknown)
-    entries = None if found is None else found.facts()
+    entries = None if found is None else ledger.facts_of(found.entries, LedgerEntry)
+    rows = found or ledger.Ledger({}, ())
     cards = pci.find_cards(root, unknown)
     seen = _see(root, cards, unknown, only)
     asked = [
@@ -71,11 +86,13 @@ def observe(
         "active": _active(report, users.handles if users is not None else [], gpus, unknown),
         "silent": _silent(report, gpus),
         "ledger": entries,
-        "freed": [] if found is None else found.freed_facts(),
-        "cordons": [] if found is None else found.cordon_facts(),
-        "instances": [] if found is None else found.instance_facts(),
+        "freed": ledger.facts_of(rows.freed, FreedFact),
+        "cordons": ledger.facts_of(rows.cordons, CordonFact),
+        "instances": ledger.facts_of(rows.instances, InstanceEntry),
         "ledger_file": found is None or found.on_disk,
-        "blocked_writes": None if found is None else blocked_write_facts(find_holding(found.blocked_writes, boot)),
+        "blocked_writes": None
+        if found is None
+        else ledger.facts_of(find_holding(found.blocked_writes, boot), BlockedWriteFact),
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),
         "vfio": has_vfio(root, unknown),

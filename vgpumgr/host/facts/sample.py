@@ -84,7 +84,7 @@ def sample(
 
 def _entries(root: Root, unknown: Unknowns) -> Optional[List[LedgerEntry]]:
     try:
-        return ledger.read_ledger(root).facts()
+        return ledger.facts_of(ledger.read_ledger(root).entries, LedgerEntry)
     except Refusal as refusal:
         unknown.add("ledger", refusal.message)
         return None

@@ -10,10 +10,10 @@ of an earlier boot, no longer holds, is not reported, and is dropped with the ne
 """
 
 import time
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, cast
+from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Root, read_all
-from ..protocol import BLOCKED_WRITE, INTERNAL, BlockedWriteFact, Step
+from ..protocol import BLOCKED_WRITE, INTERNAL, Step
 from ..refusal import Refusal, reason
 from .ledger import Ledger, Record, read_ledger
 
@@ -110,9 +110,3 @@ def open_ledger(root: Root, gpu_uuid: str, boot: str) -> Ledger:
             ).format(**record)
             raise Refusal(BLOCKED_WRITE, message, **{key: record[key] for key in ("gpu", "path", "pid", "since")})
     return ledger
-
-
-def blocked_write_facts(records: Sequence[Record]) -> List[BlockedWriteFact]:
-    """The records with the protocol's keys only."""
-    keys = BlockedWriteFact.__annotations__
-    return [cast("BlockedWriteFact", {key: record[key] for key in keys}) for record in records]

@@ -9,9 +9,24 @@ ownership. Keys that this version does not know are kept.
 import errno
 import json
 import os
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple, cast
+from typing import (
+    Any,
+    ClassVar,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypedDict,
+    cast,
+)
 
-from ..fields import is_count, is_text, or_null
+from ..fields import Checks, Shape, checks_of, is_count, is_text
 from ..files import Root, read_all, sync_folder, write_whole
 from ..protocol import (
     LEAVING,
@@ -23,11 +38,13 @@ from ..protocol import (
     LEDGER_VERSION_WITHOUT_INSTANCES,
     MADE,
     PLANNED,
+    BlockedWriteFact,
     CordonFact,
     CordonText,
     FreedFact,
     InstanceEntry,
     LedgerEntry,
+    MigPlace,
     UnwritableFact,
 )
 from ..refusal import Refusal, errno_name, reason
@@ -38,24 +55,10 @@ UNWRITTEN = "vgpu_params_unwritten"  # in an entry: the driver refused them
 _MOST_FREED = 500  # the newest ones; older ones are forgotten
 _ROOM = 128 * 1024  # the space that must be free: a ledger of a hundred entries, and as many freed ones as it can hold
 
-_TEXT = ("vm_uuid", "vm_name", "slot", "gpu_uuid", "gpu", "parent", "type_name", "boot", "state")
-_NUMBER = ("generation", "type_id")
-_OPTIONAL_TEXT = ("uuid",)
-_OPTIONAL_NUMBER = ("vf_index", "placement_id")
-_BLOCKED_WRITE_TEXT = ("gpu_uuid", "gpu", "path", "verb", "vm_name", "slot", "boot", "since")
-_BLOCKED_WRITE_NUMBER = ("pid", "start")
-_FREED_TEXT = ("vm_uuid", "slot")
-_FREED_NUMBER = ("generation",)
-_CORDON_TEXT = ("reason", "by", "at")
-_CORDON_OPTIONAL_TEXT = ("gpu_uuid", "gpu")
-_INSTANCE_TEXT = ("gpu_uuid", "gpu", "profile", "boot", "state")
-_INSTANCE_NUMBER = ("profile_id", "start", "size")
 _VERSIONS = (LEDGER_VERSION, LEDGER_VERSION_WITHOUT_INSTANCES, LEDGER_VERSION_WITHOUT_CORDONS)
 
 Entry = Dict[str, Any]  # a LedgerEntry, plus any keys that a later version added
 Record = Dict[str, Any]  # a BlockedWriteFact, likewise
-
-_Checks = Sequence[Tuple[Tuple[str, ...], Callable[[object], bool], str]]  # keys, check, what it must be
 
 
 class Ledger(NamedTuple):
@@ -78,20 +81,6 @@ class Ledger(NamedTuple):
     cordons: Tuple[Record, ...] = ()
     instances: Tuple[Record, ...] = ()
     without_vfs: Tuple[Record, ...] = ()
-
-    def facts(self) -> List[LedgerEntry]:
-        """The entries with the protocol's keys only."""
-        return [entry_fact(entry) for entry in self.entries]
-
-    def freed_facts(self) -> List[FreedFact]:
-        return [cast("FreedFact", {key: row[key] for key in FreedFact.__annotations__}) for row in self.freed]
-
-    def cordon_facts(self) -> List[CordonFact]:
-        return [cast("CordonFact", {key: row[key] for key in CordonFact.__annotations__}) for row in self.cordons]
-
-    def instance_facts(self) -> List[InstanceEntry]:
-        keys = InstanceEntry.__annotations__
-        return [cast("InstanceEntry", {key: row[key] for key in keys}) for row in self.instances]
 
     def instance_of(self, place: Mapping[str, Any]) -> Optional[Record]:
         """The entry of the instance that a step or another entry names; None if that is not ours."""
@@ -119,10 +108,8 @@ class Ledger(NamedTuple):
 
     def cordon_of(self, gpu_uuid: Optional[str]) -> Optional[CordonText]:
         """The cordon of a GPU, or with None of the host; None if there is none."""
-        for row in self.cordons:
-            if row["gpu_uuid"] == gpu_uuid:
-                return cast("CordonText", {key: row[key] for key in CordonText.__annotations__})
-        return None
+        rows = [row for row in self.cordons if row["gpu_uuid"] == gpu_uuid]
+        return facts_of(rows, CordonText)[0] if rows else None
 
     def with_cordon(self, gpu_uuid: Optional[str], gpu: Optional[str], cordon: Optional[CordonText]) -> "Ledger":
         """The ledger with this cordon of a GPU or the host in place of the one before; None: without one."""
@@ -154,8 +141,9 @@ class Ledger(NamedTuple):
         return self._replace(freed=tuple(row for row in self.freed if identity(row) != key))
 
 
-def entry_fact(entry: Mapping[str, Any]) -> LedgerEntry:
-    return cast("LedgerEntry", {key: entry.get(key) for key in LedgerEntry.__annotations__})
+def facts_of(rows: Iterable[Mapping[str, Any]], shape: Type[Shape]) -> List[Shape]:
+    """The rows with the protocol's keys only."""
+    return [cast("Shape", {key: row.get(key) for key in shape.__annotations__}) for row in rows]
 
 
 def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
@@ -232,20 +220,18 @@ def _parse(text: bytes) -> Ledger:
     return Ledger(
         document=document,
         entries=tuple(entries),
-        blocked_writes=_parse_rows(document, "blocked_writes", _BLOCKED_WRITE_CHECKS),
-        freed=_parse_rows(document, "freed", _FREED_CHECKS),
-        cordons=_parse_rows(document, "cordons", _CORDON_CHECKS),
+        blocked_writes=_parse_rows(document, "blocked_writes", BlockedWriteFact),
+        freed=_parse_rows(document, "freed", FreedFact),
+        cordons=_parse_rows(document, "cordons", CordonFact),
         instances=_parse_instances(document),
-        without_vfs=_parse_rows(document, "without_vfs", _WITHOUT_VFS_CHECKS),
+        without_vfs=_parse_rows(document, "without_vfs", _WithoutVfs),
     )
 
 
 def _parse_instances(document: Dict[str, Any]) -> Tuple[Record, ...]:
-    rows = _parse_rows(document, "instances", _INSTANCE_CHECKS)
+    rows = _parse_rows(document, "instances", InstanceEntry)
     seen = set()
     for number, row in enumerate(rows):
-        if row["state"] not in STATES:
-            _broken("instances[{}]: state is none of {}".format(number, ", ".join(STATES)))
         if instance_key(row) in seen:
             _broken("instances[{}]: the same GPU, profile and start a second time".format(number))
         seen.add(instance_key(row))
@@ -259,10 +245,11 @@ def _other_version(version: int) -> str:
     return found + ": detach what it names with the vgpumgr that wrote it, then move the file away"
 
 
-def _parse_rows(document: Dict[str, Any], name: str, checks: _Checks) -> Tuple[Record, ...]:
+def _parse_rows(document: Dict[str, Any], name: str, shape: type) -> Tuple[Record, ...]:
     rows = document.get(name, [])
     if not isinstance(rows, list):
         _broken("{} is not a list".format(name))
+    checks = checks_of(shape, _NARROWER)
     for number, row in enumerate(rows):
         problem = _wrong_key(row, checks)
         if problem:
@@ -272,52 +259,33 @@ def _parse_rows(document: Dict[str, Any], name: str, checks: _Checks) -> Tuple[R
 
 def _problem(entry: object) -> str:
     problem = _wrong_key(entry, _ENTRY_CHECKS)
-    if problem or not isinstance(entry, dict):
+    if problem or not isinstance(entry, dict) or entry.get("mig") is None:
         return problem
-    if entry["state"] not in STATES:
-        return "state is none of {}".format(", ".join(STATES))
-    if entry.get("mig") is None:
-        return ""
-    problem = _wrong_key(entry["mig"], _MIG_CHECKS)
+    problem = _wrong_key(entry["mig"], checks_of(MigPlace, {}))
     return "mig: {}".format(problem) if problem else ""
 
 
-def _wrong_key(row: object, checks: _Checks) -> str:
+def _wrong_key(row: object, checks: Checks) -> str:
     """The first error in one row of the file; empty if there is none."""
     if not isinstance(row, dict):
         return "not an object"
-    for keys, check, wanted in checks:
-        for key in keys:
-            if key not in row:
-                return "{} is missing".format(key)
-            if not check(row[key]):
-                return "{} is not {}".format(key, wanted)
+    for key, (check, wanted) in checks.items():
+        if key not in row:
+            return "{} is missing".format(key)
+        if not check(row[key]):
+            return "{} is not {}".format(key, wanted)
+    if "state" in checks and row["state"] not in STATES:
+        return "state is none of {}".format(", ".join(STATES))
     return ""
 
 
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(map(is_text, value))
+class _WithoutVfs(TypedDict):
+    gpu_uuid: str
+    boot: str
 
 
-_ENTRY_CHECKS: _Checks = (
-    (_TEXT, is_text, "a text"),
-    (_NUMBER, is_count, "a number"),
-    (_OPTIONAL_TEXT, or_null(is_text), "a text or null"),
-    (_OPTIONAL_NUMBER, or_null(is_count), "a number or null"),
-)
-_BLOCKED_WRITE_CHECKS: _Checks = (
-    (_BLOCKED_WRITE_TEXT, is_text, "a text"),
-    (_BLOCKED_WRITE_NUMBER, is_count, "a number"),
-    (("vfio",), _is_texts, "a list of texts"),
-)
-_CORDON_CHECKS: _Checks = (
-    (_CORDON_TEXT, is_text, "a text"),
-    (_CORDON_OPTIONAL_TEXT, or_null(is_text), "a text or null"),
-)
-_INSTANCE_CHECKS: _Checks = ((_INSTANCE_TEXT, is_text, "a text"), (_INSTANCE_NUMBER, is_count, "a number"))
-_MIG_CHECKS: _Checks = ((("profile",), is_text, "a text"), (("profile_id", "start"), is_count, "a number"))
-_WITHOUT_VFS_CHECKS: _Checks = ((("gpu_uuid", "boot"), is_text, "a text"),)
-_FREED_CHECKS: _Checks = ((_FREED_TEXT, is_text, "a text"), (_FREED_NUMBER, is_count, "a number"))
+_NARROWER: Checks = {"state": (is_text, "a text")}
+_ENTRY_CHECKS: Checks = {key: each for key, each in checks_of(LedgerEntry, _NARROWER).items() if key != "mig"}
 
 
 def _broken(why: str) -> NoReturn:

@@ -14,9 +14,9 @@ import time
 from typing import Dict, Optional, cast
 
 from ..files import Root
-from ..ledger.ledger import UNWRITTEN, Ledger, entry_fact, identity
+from ..ledger.ledger import UNWRITTEN, Ledger, facts_of, identity
 from ..ledger.writer import keep_only
-from ..protocol import NOT_YET, SYSFS_REFUSED, Step
+from ..protocol import NOT_YET, SYSFS_REFUSED, LedgerEntry, Step
 from ..refusal import Refusal, errno_name, reason
 from .guard import RemovalGuard
 from .hardware import file_of, hardware_for, is_what_step_means
@@ -73,7 +73,7 @@ class KeptParams:
         if key == identity(step):
             return ledger.params_of(key)
         entry = next((each for each in ledger.entries if identity(each) == key), None)
-        replaced = None if entry is None else cast("Step", {**step, **entry_fact(entry)})
+        replaced = None if entry is None else cast("Step", {**step, **facts_of([entry], LedgerEntry)[0]})
         if replaced is None or not self._is_idle(replaced):
             return _elsewhere(ledger.params_of(key))
         return _elsewhere(self.of_idle(ledger, replaced))

@@ -3,57 +3,167 @@
 The addresses and the uuid become parts of paths that root writes to, so their syntax must match exactly.
 """
 
-from typing import cast
+import functools
+import re
+from typing import Any, Callable, Dict, Optional, Tuple
 
+from .. import protocol
+from ..facts.module import FOLDER, MOST_BYTES
 from ..facts.pci import ADDRESS
-from ..fields import Checks, check_fields, is_count, is_flag, is_object, is_text, matches, or_null, refuse
+from ..facts.scheduler import ENGINES, GRAPHICS
+from ..fields import (
+    Check,
+    Checks,
+    check_fields,
+    is_count,
+    is_text,
+    is_unsigned,
+    matches,
+    one_of,
+    reader,
+    refuse,
+    type_check,
+)
 from ..ledger.ledger import Entry
-from ..protocol import ABSENT, CREATE_VGPU, DESTROY_VGPU, EMPTY, EVACUATE_VGPU, PRESENT, SAME, EntryState, OurVgpu, Step
-from .mig_steps import PLACE
+from ..protocol import EntryState, OurVgpu, Policy
+from .device_xml import read_source
 
-_EXPECTATIONS = {CREATE_VGPU: (EMPTY, SAME), DESTROY_VGPU: (PRESENT, ABSENT), EVACUATE_VGPU: (PRESENT,)}
-UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_SLOT = r"[A-Za-z0-9_-]{1,16}"
-_PARAM = r"[a-z_]{1,40}=[01](,[a-z_]{1,40}=[01]){0,9}"
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_LONGEST = 1000  # characters of each text of a cordon
 
-_CHECKS: Checks = {
-    "verb": (is_text, "a text"),
-    "vm_uuid": (matches(UUID), "a VM's uuid in lower case"),
-    "vm_name": (is_text, "a text"),
-    "slot": (matches(_SLOT), "a slot name"),
-    "generation": (is_count, "a number"),
+
+def _is_document(value: object) -> bool:
+    """Whether C and UTF-8 take the whole text: to C it ends at the first zero byte, and JSON accepts half a surrogate pair."""
+    return isinstance(value, str) and "\0" not in value and not re.search("[\ud800-\udfff]", value)
+
+
+def _is_file_text(value: object) -> bool:
+    return isinstance(value, str) and _is_document(value) and len(value.encode("utf-8")) <= MOST_BYTES
+
+
+def _is_vgpu(value: object) -> bool:
+    return isinstance(value, str) and read_source(value) is not None
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable()
+
+
+def _expecting(*words: str) -> Checks:
+    return {"expect": (one_of(*words), "one of {}".format(", ".join(words)))}
+
+
+_ADDRESS = (matches(ADDRESS.pattern), "a PCI address")
+_UNSIGNED: Tuple[Check, str] = (is_unsigned, "a 32-bit number")
+_SHORT = (_is_short, "a line of at most {} characters".format(_LONGEST))
+_FILE_TEXT = (_is_file_text, "a text of at most {} KiB".format(MOST_BYTES // 1024))
+
+# What is narrower than the type, by key; then what is only so in some steps.
+_KEYS: Checks = {
+    "vm_uuid": (matches(_UUID), "a VM's uuid in lower case"),
+    "uuid": (matches(_UUID), "a uuid in lower case"),
+    "slot": (matches(r"[A-Za-z0-9_-]{1,16}"), "a slot name"),
     "gpu_uuid": (is_text, "a GPU UUID"),
-    "gpu": (matches(ADDRESS.pattern), "a PCI address"),
-    "vf_index": (or_null(is_count), "a number or null"),
-    "parent": (matches(ADDRESS.pattern), "a PCI address"),
-    "uuid": (or_null(matches(UUID)), "a uuid in lower case, or null"),
-    "type_id": (is_count, "a number"),
-    "type_name": (is_text, "a text"),
-    "placement_id": (or_null(is_count), "a number or null"),
-    "mig": (or_null(is_object), "an object or null"),
-    "expect": (is_text, "a text"),
-    "param": (or_null(matches(_PARAM)), "plugin parameters, each 0 or 1, or null"),
-    "replaces": (or_null(is_count), "a number or null"),
-    "runs": (is_flag, "true or false"),
-    "listed": (is_flag, "true or false"),
+    "gpu": _ADDRESS,
+    "parent": _ADDRESS,
+    "param": (matches(r"[a-z_]{1,40}=[01](,[a-z_]{1,40}=[01]){0,9}"), "plugin parameters, each 0 or 1"),
+    "profile": (matches(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}"), "the name of a GPU instance profile"),
+    "profile_id": _UNSIGNED,
+    "start": _UNSIGNED,
+    "size": (lambda value: is_unsigned(value) and value != 0, "a 32-bit number above 0"),
+    "api": (lambda value: is_count(value) and value in (1, 2), "1 or 2"),
+    "averaging_factor": _UNSIGNED,
+    "frequency_hz": _UNSIGNED,
+    "time_slice_ns": _UNSIGNED,
+    "path": (
+        matches(re.escape(FOLDER) + r"/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\.conf"),
+        "a file {}/NAME.conf".format(FOLDER),
+    ),
+    "text": _FILE_TEXT,
+    "reason": _SHORT,
+    "by": _SHORT,
+    "at": _SHORT,
+    "key": (lambda value: is_text(value) and _is_document(value), "a text"),
+    "uri": (matches(r"urn:vgpumgr:domain:[1-9][0-9]{0,3}"), "a namespace of vgpumgr"),
+}
+_VGPU_XML: Checks = {"xml": (_is_vgpu, "the XML of a vGPU's host device")}
+_STEPS: Dict[str, Tuple[Any, Checks]] = {
+    protocol.CREATE_VGPU: (protocol.Step, _expecting(protocol.EMPTY, protocol.SAME)),
+    protocol.DESTROY_VGPU: (protocol.Step, _expecting(protocol.PRESENT, protocol.ABSENT)),
+    protocol.EVACUATE_VGPU: (protocol.Step, _expecting(protocol.PRESENT)),
+    protocol.SET_SCHEDULER: (protocol.SchedulerStep, {}),
+    protocol.SET_MODE: (protocol.ModeStep, {}),
+    protocol.WRITE_MODPROBE: (protocol.ModprobeStep, {"expect": _FILE_TEXT}),
+    protocol.SET_CORDON: (protocol.CordonStep, {}),
+    protocol.CREATE_INSTANCE: (protocol.InstanceStep, _expecting(protocol.EMPTY, protocol.SAME)),
+    protocol.DESTROY_INSTANCE: (protocol.InstanceStep, _expecting(protocol.PRESENT, protocol.ABSENT)),
+    protocol.SET_MIG: (protocol.MigModeStep, {}),
+    protocol.SET_VFS: (protocol.VfsStep, {}),
+    protocol.RESET_GPU: (protocol.ResetStep, {}),
+    protocol.SET_METADATA: (
+        protocol.MetadataStep,
+        {"xml": (lambda value: is_text(value) and _is_document(value), "a text of XML")},
+    ),
+    protocol.ATTACH_DEVICE: (protocol.DeviceStep, _VGPU_XML),
+    protocol.DETACH_DEVICE: (protocol.DeviceStep, _VGPU_XML),
+    protocol.PLUG_DEVICE: (protocol.DeviceStep, _VGPU_XML),
+    protocol.UNPLUG_DEVICE: (protocol.DeviceStep, _VGPU_XML),
 }
 
 
-def parse_vgpu_step(data: object) -> Step:
-    """The step; its verb is one for vGPUs. Raises Refusal(BadRequest) saying which key is wrong."""
-    step = check_fields(data, _CHECKS, "step")
-    if step["expect"] not in _EXPECTATIONS[step["verb"]]:
-        refuse("step.expect must be one of {}".format(", ".join(_EXPECTATIONS[step["verb"]])))
-    if step["type_id"] == 0 and step["expect"] != ABSENT:  # 0 is no type: written to a VF, it removes what is there
+def parse_step(data: object) -> protocol.AnyStep:
+    """The step, without keys that none such has. Raises Refusal(BadRequest) saying which key is wrong."""
+    verb = check_fields(data, {"verb": (one_of(*_STEPS), "one of {}".format(", ".join(_STEPS)))}, "step")["verb"]
+    step: protocol.AnyStep = _reader(verb)(data)
+    if verb in _TOGETHER:
+        _TOGETHER[verb](step)
+    return step
+
+
+@functools.lru_cache(maxsize=None)
+def _reader(verb: str) -> Callable[[object], Any]:
+    shape, own = _STEPS[verb]
+    return reader(shape, "step", {**_KEYS, **own})
+
+
+def _check_vgpu(step: protocol.Step) -> None:
+    if (
+        step["type_id"] == 0 and step["expect"] != protocol.ABSENT
+    ):  # 0 is no type: written to a VF, it removes what is there
         refuse("only the entry of a vGPU that is gone has no type: step.type_id must be a number above 0")
     if step["vf_index"] is None and step["uuid"] is None:
         refuse("a vGPU on a physical function is an mdev, so step.uuid must be set")
-    if step["mig"] is not None:
-        step["mig"] = check_fields(step["mig"], PLACE, "step.mig")
-    return cast("Step", step)
 
 
-def entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
+def _check_scheduler(step: protocol.SchedulerStep) -> None:
+    setting, expect = step["setting"], step["expect"]
+    allowed = set(ENGINES) if step["api"] == 2 else {GRAPHICS}
+    if GRAPHICS not in expect or not set(expect) <= allowed:
+        refuse("step.expect must name graphics, and of the others only {}".format(", ".join(sorted(allowed))))
+    check_fields(expect, dict.fromkeys(expect, type_check(Optional[Policy])), "step.expect")
+    if setting["arr"] is False and (setting["averaging_factor"], setting["frequency_hz"]) != (None, None):
+        refuse("step.setting: a frequency and an averaging factor belong to round robin that adapts (arr)")
+    if setting["time_slice_ns"] is not None and setting["arr"] is not False:
+        refuse("step.setting: a time slice belongs to round robin that does not adapt (arr false)")
+    if step["api"] == 2 and setting["arr"] is False:
+        refuse("step.setting: with api 2 round robin always adapts")
+
+
+def _check_cordon(step: protocol.CordonStep) -> None:
+    if (step["gpu_uuid"] is None) != (step["gpu"] is None):
+        refuse("step.gpu_uuid and step.gpu name one GPU, or both are null")
+
+
+_TOGETHER: Dict[str, Callable[[Any], None]] = {  # what its keys must be together
+    protocol.CREATE_VGPU: _check_vgpu,
+    protocol.DESTROY_VGPU: _check_vgpu,
+    protocol.EVACUATE_VGPU: _check_vgpu,
+    protocol.SET_SCHEDULER: _check_scheduler,
+    protocol.SET_CORDON: _check_cordon,
+}
+
+
+def entry_of(step: protocol.Step, *, boot: str, state: EntryState) -> Entry:
     """The ledger's entry for the vGPU that the step creates."""
     keys = {key: value for key, value in step.items() if key in OurVgpu.__annotations__}
     if step["mig"] is None:

@@ -6,7 +6,7 @@ GPU has not returned (blocked_write.py). The first ledger write also says which 
 """
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..facts.boot import boot_id
 from ..files import Root, Unknowns
@@ -24,7 +24,6 @@ from ..protocol import (
     SAME,
     SYSFS_REFUSED,
     EntryState,
-    SchedulerFact,
     Step,
     VgpuFact,
 )
@@ -85,7 +84,7 @@ class VgpuSteps:
         self._writer = Writer(write)
         self._at = at
 
-    def create(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+    def create(self, step: Step, deadline_s: float) -> Optional[str]:
         """Create the vGPU, or enter the existing one as ours; also re-create one that was evacuated, or lost in a reboot."""
         ledger = self._open(step)
         try:
@@ -99,7 +98,7 @@ class VgpuSteps:
                 raise changed("{} there already".format(step["type_name"]), describe(found))
             meant = self._instances.find(ledger, step, room=False)
             self._refuse_elsewhere(ledger, step, found, meant, deadline_s)
-            return answer(note=self._entered(ledger, step, found, deadline_s))
+            return self._entered(ledger, step, found, deadline_s)
         if found is not None:
             raise changed("nothing on {}".format(step["parent"]), describe(found))
         meant = self._instances.find(ledger, step, room=True)
@@ -130,7 +129,7 @@ class VgpuSteps:
         self._at("made")
         if outcome.refused:
             notes.append("the write failed with {}, yet the vGPU exists".format(outcome.refused))
-        return answer(note=_joined(notes))
+        return _joined(notes)
 
     def _refuse_elsewhere(
         self, before: Ledger, step: Step, found: Optional[VgpuFact], meant: Optional[Meant], deadline_s: float
@@ -189,7 +188,7 @@ class VgpuSteps:
         now = self._find(step) or found
         return where_it_lies(step, now, refused or "accepted, but without effect") if elsewhere(step, now) else None
 
-    def destroy(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+    def destroy(self, step: Step, deadline_s: float) -> Optional[str]:
         """Remove the vGPU and its entry."""
         ledger = self._open(step)
         check_ours(ledger, step)
@@ -205,7 +204,7 @@ class VgpuSteps:
             if found is not None and (step["uuid"] is None or found["uuid"] == step["uuid"]):
                 raise changed("nothing on {}".format(step["parent"]), describe(found))
             self._take_out(ledger, step, ledger.params_of(identity(step)))
-            return answer()
+            return None
         if found is None or not is_what_step_means(found, step):
             raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
         self._guard.refuse(step, found)
@@ -222,9 +221,9 @@ class VgpuSteps:
         with _after_write():
             self._take_out(ledger, step, params)
         self._at("out")
-        return answer(note=_yet_gone(outcome))
+        return _yet_gone(outcome)
 
-    def evacuate(self, step: Step, deadline_s: float) -> Dict[str, Any]:
+    def evacuate(self, step: Step, deadline_s: float) -> Optional[str]:
         """Remove an idle vGPU briefly: its entry stays `made`, so its place is reserved."""
         ledger = self._open(step)
         entry = check_ours(ledger, step)
@@ -250,7 +249,7 @@ class VgpuSteps:
         with _after_write():
             write_ledger(self._root, ledger)
         self._at("evacuated")
-        return answer(note=_yet_gone(outcome))
+        return _yet_gone(outcome)
 
     def _with_params(self, ledger: Ledger, step: Step) -> Ledger:
         """The ledger with the vGPU's parameters in its entry, which keeps them until the vGPU is back."""
@@ -400,8 +399,3 @@ def _unread(step: Step, found: Optional[VgpuFact]) -> Optional[str]:
 
 def _yet_gone(outcome: _Outcome) -> Optional[str]:
     return "the write failed with {}, yet the vGPU is gone".format(outcome.refused) if outcome.refused else None
-
-
-def answer(*, note: Optional[str] = None, scheduler: Optional[SchedulerFact] = None) -> Dict[str, Any]:
-    """The answer to `execute`."""
-    return {"note": note, "scheduler": scheduler}

@@ -100,7 +100,7 @@ def test_of_what_was_freed_the_newest_500_are_kept_each_once_and_what_is_made_ag
     for generation in range(1, 503):
         ledger = ledger.with_freed(("6a1f", "vgpu0", generation))
     write_ledger(root, ledger.with_freed(("6a1f", "vgpu0", 4)).without_freed(("6a1f", "vgpu0", 5)))
-    kept = [row["generation"] for row in read_ledger(root).freed_facts()]
+    kept = [row["generation"] for row in read_ledger(root).freed]
     assert kept == [3, *range(6, 503), 4]
 
 

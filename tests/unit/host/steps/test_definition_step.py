@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.steps.definition_step import parse_definition_step
+from vgpumgr.host.steps.step import parse_step
 
 VM = "6a1f0000-0000-0000-0000-000000000001"
 PUT = {"verb": "set_metadata", "vm_uuid": VM, "xml": "<claim/>", "key": "v", "uri": "urn:vgpumgr:domain:2"}
@@ -18,7 +18,7 @@ ATTACH = {"verb": "attach_device", "vm_uuid": VM, "xml": MDEV}
 
 @pytest.mark.parametrize("step", [PUT, {**PUT, "xml": None}, ATTACH, {**ATTACH, "verb": "detach_device"}])
 def test_a_step_is_read_and_unknown_keys_are_dropped(step: dict[str, object]) -> None:
-    assert parse_definition_step({**step, "flags": 4}) == step
+    assert parse_step({**step, "flags": 4}) == step
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_a_step_is_read_and_unknown_keys_are_dropped(step: dict[str, object]) ->
 )
 def test_a_wrong_key_is_named(step: dict[str, object], key: str, value: object) -> None:
     with pytest.raises(Refusal, match=rf"step\.{key} must be ") as caught:
-        parse_definition_step({**step, key: value})
+        parse_step({**step, key: value})
     assert caught.value.kind == "BadRequest"
 
 
 @pytest.mark.parametrize("step", [None, [], "attach_device"])
 def test_what_is_no_object_is_a_bad_request(step: object) -> None:
     with pytest.raises(Refusal, match="step must be an object"):
-        parse_definition_step(step)
+        parse_step(step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pynvml
 import pytest
@@ -25,12 +25,13 @@ from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host.files import Root
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps import vfs_step
-from vgpumgr.host.steps.mig_steps import parse_mig_mode_step, parse_reset_step, parse_vfs_step
+from vgpumgr.host.steps.step import parse_step
 from vgpumgr.host.timing import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from vgpumgr.host.protocol import VfsStep
 
 GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
@@ -226,7 +227,7 @@ def test_an_unbind_lock_that_is_held_is_tried_for_again(host: FakeHost, busy: in
         vfs_step.set_vfs(
             Root(host.root),
             lambda: FakeMig(host),
-            parse_vfs_step(switch("set_vfs")),
+            cast("VfsStep", parse_step(switch("set_vfs"))),
             lambda point: None,
             deadline_s=10,
             timing=Timing(),
@@ -322,10 +323,10 @@ def told(nvml: FakeMig, more: dict[str, Any]) -> FakeMig:
     return nvml
 
 
-@pytest.mark.parametrize("parse", [parse_mig_mode_step, parse_vfs_step, parse_reset_step])
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("key", ["gpu", "gpu_uuid"])
-def test_an_address_that_is_none_is_a_bad_request(parse: Callable[[Any], object], key: str) -> None:
+def test_an_address_that_is_none_is_a_bad_request(step: dict[str, Any], key: str) -> None:
     for wrong in (None, "", 7, ["x"]):
-        with pytest.raises(Refusal) as caught:
-            parse({**switch("any"), key: wrong})
+        with pytest.raises(Refusal, match=rf"step\.{key} must be") as caught:
+            parse_step({**step, key: wrong})
         assert caught.value.kind == "BadRequest"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.host.fakehost import CONF, FakeHost, execute, make_modprobe_step, observe, why
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.steps.setting_steps import parse_modprobe_step
+from vgpumgr.host.steps.step import parse_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,7 +240,7 @@ def test_without_the_folder_the_refusal_names_the_file_and_the_errno(host: FakeH
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "é" * (128 * 1024 + 1), 7, ["x"], {}])
 def test_a_text_that_is_no_files_is_a_bad_request(text: object) -> None:
     with pytest.raises(Refusal) as caught:
-        parse_modprobe_step(make_modprobe_step(text=text))
+        parse_step(make_modprobe_step(text=text))
     assert caught.value.kind == "BadRequest"
 
 

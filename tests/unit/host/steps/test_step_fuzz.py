@@ -21,9 +21,7 @@ from tests.unit.host.fakehost import (
 )
 from vgpumgr.host.protocol import BAD_REQUEST
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.steps.mig_steps import parse_instance_step
-from vgpumgr.host.steps.setting_steps import parse_modprobe_step, parse_scheduler_step
-from vgpumgr.host.steps.step import parse_vgpu_step
+from vgpumgr.host.steps.step import parse_step
 
 POLICIES = ("best-effort", "equal-share", "fixed-share")
 JSON = st.recursive(
@@ -51,17 +49,17 @@ def change(step: dict[str, Any], values: st.SearchStrategy[Any] = JSON) -> st.Se
     )
 
 
-def refusal_of(parse: Any, data: object) -> tuple[Any, str | None]:
+def refusal_of(data: object, verb: str) -> tuple[Any, str | None]:
+    """The step, or why it is none. `data` is of that verb: the verb says what else a step has."""
     try:
-        return parse(data), None
+        return parse_step({**data, "verb": verb} if isinstance(data, dict) else data), None
     except Refusal as refusal:
         return None, refusal.kind
 
 
 @given(JSON | change(make_evacuate(MDEV_VF)))
 def test_an_evacuation_is_a_bad_request_or_sound(data: Any) -> None:
-    # The executor looks the verb up before.
-    step, kind = refusal_of(parse_vgpu_step, {**data, "verb": "evacuate_vgpu"} if isinstance(data, dict) else data)
+    step, kind = refusal_of(data, "evacuate_vgpu")
     assert kind in (None, BAD_REQUEST)
     if step is not None:
         assert step["expect"] == "present"
@@ -70,9 +68,7 @@ def test_an_evacuation_is_a_bad_request_or_sound(data: Any) -> None:
 
 @given(JSON | change(make_instance_step()) | change(make_instance_step(), NUMBERS))
 def test_a_step_of_an_instance_is_a_bad_request_or_sound(data: Any) -> None:
-    step, kind = refusal_of(
-        parse_instance_step, {**data, "verb": "create_instance"} if isinstance(data, dict) else data
-    )
+    step, kind = refusal_of(data, "create_instance")
     assert kind in (None, BAD_REQUEST)
     if step is not None:
         assert step["expect"] in {"empty", "same"}
@@ -83,7 +79,7 @@ def test_a_step_of_an_instance_is_a_bad_request_or_sound(data: Any) -> None:
 
 @given(change(make_mig_step(), JSON | change(make_mig_step()["mig"], NUMBERS)))
 def test_where_a_mig_backed_vgpu_is_meant_to_be_is_a_bad_request_or_sound(data: Any) -> None:
-    step, kind = refusal_of(parse_vgpu_step, {**data, "verb": "create_vgpu"})
+    step, kind = refusal_of(data, "create_vgpu")
     assert kind in (None, BAD_REQUEST)
     if step is not None and step["mig"] is not None:
         assert set(step["mig"]) == {"profile", "profile_id", "start"}
@@ -101,7 +97,7 @@ def test_where_a_mig_backed_vgpu_is_meant_to_be_is_a_bad_request_or_sound(data: 
     )
 )
 def test_a_scheduler_step_is_a_bad_request_or_sound(data: Any) -> None:
-    step, kind = refusal_of(parse_scheduler_step, data)
+    step, kind = refusal_of(data, "set_scheduler")
     assert kind in (None, BAD_REQUEST)
     if step is not None:
         setting = step["setting"]
@@ -120,7 +116,7 @@ def test_a_scheduler_step_is_a_bad_request_or_sound(data: Any) -> None:
 @example("/etc/modprobe.d/a/b.conf")
 @example("/etc/modprobe.d/a/../../b.conf")
 def test_a_path_that_is_taken_is_a_plain_name_in_the_one_folder(path: object) -> None:
-    step, kind = refusal_of(parse_modprobe_step, make_modprobe_step(path=path))
+    step, kind = refusal_of(make_modprobe_step(path=path), "write_modprobe")
     assert kind in (None, BAD_REQUEST)
     if step is not None:
         folder, _, name = step["path"].rpartition("/")
@@ -134,7 +130,7 @@ def test_a_path_that_is_taken_is_a_plain_name_in_the_one_folder(path: object) ->
 
 @given(change(make_modprobe_step(), JSON | st.text(alphabet=st.characters())))
 def test_a_text_that_is_taken_can_be_written(data: Any) -> None:
-    step, kind = refusal_of(parse_modprobe_step, data)
+    step, kind = refusal_of(data, "write_modprobe")
     assert kind in (None, BAD_REQUEST)
     for key in ("text", "expect"):
         if step is not None and step[key] is not None:
@@ -159,4 +155,4 @@ def test_a_text_that_is_taken_can_be_written(data: Any) -> None:
     ],
 )
 def test_a_scheduler_step_that_means_nothing_is_a_bad_request(wrong: dict[str, Any]) -> None:
-    assert refusal_of(parse_scheduler_step, make_scheduler_step(**wrong)) == (None, BAD_REQUEST)
+    assert refusal_of(make_scheduler_step(**wrong), "set_scheduler") == (None, BAD_REQUEST)

@@ -37,7 +37,7 @@ from tests.unit.host.fakehost import (
 )
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.server import Server
-from vgpumgr.host.steps.step import parse_vgpu_step
+from vgpumgr.host.steps.step import parse_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -533,7 +533,7 @@ def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, text: 
 )
 def test_a_step_that_is_not_well_formed_is_a_bad_request(wrong: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as caught:
-        parse_vgpu_step({**make_step(MDEV_VF), **wrong})
+        parse_step({**make_step(MDEV_VF), **wrong})
     assert caught.value.kind == "BadRequest"
 
 
@@ -542,7 +542,7 @@ def test_a_step_without_one_of_its_keys_is_a_bad_request(key: str) -> None:
     step = make_step(MDEV_VF)
     del step[key]
     with pytest.raises(Refusal, match=rf"^step\.{key} is missing$"):
-        parse_vgpu_step(step)
+        parse_step(step)
 
 
 def test_a_bad_request_changes_nothing(tmp_path: Path) -> None:
