@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -39,6 +39,9 @@ from vgpumgr.host.steps.executor import Executor
 from vgpumgr.lab import fleet
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.store.journal import Journal
+
+if TYPE_CHECKING:
+    from vgpumgr.host.protocol.steps import Executed
 
 FEW, MANY, VMS_OF_EACH = 50, 200, 10
 VMS, GPUS, PROFILE = 100, ("0000:01:00.0", "0000:41:00.0", "0000:81:00.0", "0000:c1:00.0"), "1Q"
@@ -148,7 +151,7 @@ def on_plain_files(framework: str) -> dict[str, float]:
                 finally:
                     inside += time.thread_time() - began
 
-            def executing(self: Executor, data: Any, deadline_s: float) -> dict[str, Any]:
+            def executing(self: Executor, data: Any, deadline_s: float) -> Executed:
                 began, before = time.thread_time(), inside
                 answer = execute(self, data, deadline_s)
                 if data["verb"] == "create_vgpu":  # libvirt's part is a stand-in

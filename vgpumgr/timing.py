@@ -30,7 +30,7 @@ class Timing:
     deadlines: Deadlines = field(default_factory=Deadlines)
     """For each stage of reaching a host."""
     ping_every_s: float = 8.0
-    """Between two lines to a host that we have locked; a fifth of the lock's lease (host/protocol.py): four pings may be lost."""
+    """Between two lines to a host that we have locked; a fifth of the lock's lease (host/protocol/session.py): four pings may be lost."""
     ping_s: float = 10.0
     """For the answer to a ping."""
     lock_wait_s: float = 60.0

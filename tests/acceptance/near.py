@@ -21,7 +21,7 @@ from tests.model.pool import Pool
 from tests.model.wiring import connect
 from vgpumgr.cli import main
 from vgpumgr.errors import Unreachable
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.lab.driver import boards
 from vgpumgr.link import connection
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance import near
 from tests.acceptance.near import document
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver.upgrade import Upgrade
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests import dose
 from tests.acceptance import near
 from tests.acceptance.near import document
 from vgpumgr.core.driver.profiles import parse_type_name
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.upgrade import Upgrade
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.near import NearHost, document, pool, site
-from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 from vgpumgr.lab.spec import FabricSpec
 
 if TYPE_CHECKING:

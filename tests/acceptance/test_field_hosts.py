@@ -19,7 +19,7 @@ from tests.acceptance.near import document
 from tests.model.fleet import vm_uuid
 from tests.model.machine import ABSENT
 from vgpumgr.core.driver.profiles import parse_type_name
-from vgpumgr.host.protocol import MDEV_PF
+from vgpumgr.host.protocol.gpu import MDEV_PF
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.model import BoardSpec, TypeSpec

@@ -14,7 +14,7 @@ import pytest
 from tests.acceptance import near
 from tests.acceptance.command import vgpumgr
 from tests.model.fleet import vm_uuid
-from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance import near
 from tests.acceptance.near import document
 from tests.model.fleet import vm_uuid
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

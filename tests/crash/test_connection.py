@@ -10,7 +10,7 @@ import pytest
 from tests.crash.proxy import CLOSE, FREEZE, RESET, Proxy, inventory_through
 from tests.crash.rig import HALTED, HOSTS, check, host_of, must
 from tests.dose import dose
-from vgpumgr.host.protocol import LEASE_S
+from vgpumgr.host.protocol.session import LEASE_S
 from vgpumgr.lab import fleet
 
 if TYPE_CHECKING:

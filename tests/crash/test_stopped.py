@@ -10,7 +10,7 @@ import pytest
 
 from tests.controllers import wait_until
 from tests.crash.rig import check, host_of, must
-from vgpumgr.host.protocol import LEASE_S
+from vgpumgr.host.protocol.session import LEASE_S
 
 if TYPE_CHECKING:
     from tests.crash.rig import Rig

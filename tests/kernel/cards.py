@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import LabError
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

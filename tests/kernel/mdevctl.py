@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tests.acceptance.command import Runs, vgpumgr, vgpus
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kernel.cards import HARDWARE, hardware, header, kinds, mig_of
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import Driver
 from vgpumgr.lab.nvml.state import nvml_text

@@ -13,7 +13,7 @@ import pytest
 
 from tests.kernel.cards import hardware, header, kinds
 from tests.lab.driver.sequences import SEQUENCES, Began, Created, Removed, events
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.boards import board, board_codes, why_no_driver
 

@@ -13,7 +13,7 @@ from vgpumgr import names, templates
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.claims import Binding, Claim, ClaimDocument
 from vgpumgr.core.model.domain_xml import expected_hostdev
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress
 

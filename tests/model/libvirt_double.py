@@ -16,10 +16,11 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_dumps import DomainDump
 from vgpumgr.core.model.domain_xml import read_hostdev, read_hostdevs
 from vgpumgr.core.model.guest_ports import free_ports, port_of
-from vgpumgr.host import protocol
 from vgpumgr.host.libvirt.binding import LibvirtError
 from vgpumgr.host.libvirt.domains import failed
 from vgpumgr.host.libvirt.service import Libvirt as Service
+from vgpumgr.host.protocol.session import LIBVIRT_REFUSED
+from vgpumgr.host.protocol.steps import ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, SET_METADATA, UNPLUG_DEVICE
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.names import HostName, VmName, VmUuid
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.host.protocol import DefinitionStep, DomainFact, LibvirtFact, LibvirtQuery, SavedFact
+    from vgpumgr.host.protocol.libvirt import DomainFact, LibvirtFact, LibvirtQuery, LibvirtRefusal, SavedFact
+    from vgpumgr.host.protocol.steps import DefinitionStep
 
 ET.register_namespace(claims.KEY, claims.NAMESPACE)
 
@@ -310,14 +312,14 @@ class _Connection(Service):
 
     def _change(self, step: DefinitionStep) -> None:
         vm = VmUuid(step["vm_uuid"])
-        if step["verb"] == protocol.SET_METADATA:
+        if step["verb"] == SET_METADATA:
             self._daemon.set_metadata(vm, step["xml"], key=step["key"], uri=step["uri"])
         else:
             changes = {
-                protocol.ATTACH_DEVICE: self._daemon.attach_device,
-                protocol.DETACH_DEVICE: self._daemon.detach_device,
-                protocol.PLUG_DEVICE: self._daemon.plug_device,
-                protocol.UNPLUG_DEVICE: self._daemon.unplug_device,
+                ATTACH_DEVICE: self._daemon.attach_device,
+                DETACH_DEVICE: self._daemon.detach_device,
+                PLUG_DEVICE: self._daemon.plug_device,
+                UNPLUG_DEVICE: self._daemon.unplug_device,
             }
             changes[step["verb"]](vm, step["xml"])
 
@@ -326,5 +328,5 @@ class _Connection(Service):
             raise _refusal(step, "closed", LibvirtError(38, "the connection was lost"), begun=begun)
 
 
-def _refusal(step: DefinitionStep, why: protocol.LibvirtRefusal, error: LibvirtError, *, begun: bool) -> Refusal:
-    return Refusal(protocol.LIBVIRT_REFUSED, error.message, why=why, code=error.code, verb=step["verb"], begun=begun)
+def _refusal(step: DefinitionStep, why: LibvirtRefusal, error: LibvirtError, *, begun: bool) -> Refusal:
+    return Refusal(LIBVIRT_REFUSED, error.message, why=why, code=error.code, verb=step["verb"], begun=begun)

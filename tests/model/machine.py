@@ -28,7 +28,9 @@ from vgpumgr.host.files import Root
 from vgpumgr.host.ledger import blocked_write
 from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
 from vgpumgr.host.ledger.writer import Writer
-from vgpumgr.host.protocol import LEDGER_PATH, LOCK_PATH, MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.ledger import LEDGER_PATH
+from vgpumgr.host.protocol.session import LOCK_PATH
 from vgpumgr.host.refusal import errno_name
 from vgpumgr.host.server import Server
 from vgpumgr.host.steps import params, reset_step, steps, vfs_step
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.model.libvirt_double import Vm
-    from vgpumgr.host.protocol import Step
+    from vgpumgr.host.protocol.steps import Step
     from vgpumgr.lab.driver.model import BoardSpec, Gpu, Vgpu
     from vgpumgr.lab.driver.upgrade import Upgrade
     from vgpumgr.lab.sysfs.nodes import Node

@@ -14,7 +14,7 @@ from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
 from tests.model.story import Story, hosts, numbers, profiles, slots
 from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
-from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from tests.model.fleet import Outcome

@@ -17,7 +17,7 @@ from vgpumgr.core import step as steps
 from vgpumgr.core.driver.profiles import describe
 from vgpumgr.core.model.domain_xml import Domain, Hostdev, read_domain
 from vgpumgr.core.reconcile.tasks import EnsureSlot
-from vgpumgr.host.protocol import MADE
+from vgpumgr.host.protocol.ledger import MADE
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.names import Slot, VmUuid

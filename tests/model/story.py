@@ -16,7 +16,7 @@ from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
 from tests.model.wiring import HostProgramKilled, Trouble
 from vgpumgr.core.driver.profiles import ByMemory, ByProfile
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable

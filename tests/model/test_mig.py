@@ -12,7 +12,7 @@ from tests.model.fleet import HOSTS, SLOTS, Fleet, vm_uuid
 from tests.model.machine import GPUS
 from tests.model.pool import POOL
 from tests.model.wiring import POINT, HostProgramKilled, Trouble
-from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from tests.model.people import PEOPLE
 from tests.model.pool import POOL
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.errors import Unsure
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.errors import ProgramFailed
 from vgpumgr.host.files import Root
 from vgpumgr.host.program import greeting
-from vgpumgr.host.protocol import EXIT_LEASE
+from vgpumgr.host.protocol.session import EXIT_LEASE
 from vgpumgr.link import moments
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.host import Host

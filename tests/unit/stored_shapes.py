@@ -13,7 +13,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.usage.runs import LastRun, PlannedHost
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, write_ledger
-from vgpumgr.host.protocol import (
+from vgpumgr.host.protocol.ledger import (
     LEDGER_PATH,
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,

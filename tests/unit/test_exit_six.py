@@ -13,7 +13,7 @@ import pytest
 from tests import sources
 from tests.sources import PRODUCT
 from vgpumgr import errors
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol import session
 from vgpumgr.link.program import refusals
 from vgpumgr.names import HostName
 
@@ -41,24 +41,24 @@ PLACES = {
 
 # What the host program answers instead of doing, each with the code that it comes to.
 KINDS = {
-    protocol.LOCKED: 6,
-    protocol.NOT_LOCKED: 6,
-    protocol.CHANGED: 6,
-    protocol.IN_USE: 5,
-    protocol.NOT_YET: 5,
-    protocol.BLOCKED_WRITE: 5,
-    protocol.SYSFS_REFUSED: 1,
-    protocol.NVML_REFUSED: 1,
-    protocol.TOOL_REFUSED: 1,
-    protocol.LIBVIRT_REFUSED: 1,
-    protocol.LEDGER_UNWRITABLE: 1,
-    protocol.DEADLINE: 4,
-    protocol.LEDGER_BROKEN: 4,
-    protocol.NOT_ROOT: 4,
-    protocol.PINNED_HERE: 5,
-    protocol.UNWRITABLE: 4,
-    protocol.BAD_REQUEST: 4,
-    protocol.INTERNAL: 4,
+    session.LOCKED: 6,
+    session.NOT_LOCKED: 6,
+    session.CHANGED: 6,
+    session.IN_USE: 5,
+    session.NOT_YET: 5,
+    session.BLOCKED_WRITE: 5,
+    session.SYSFS_REFUSED: 1,
+    session.NVML_REFUSED: 1,
+    session.TOOL_REFUSED: 1,
+    session.LIBVIRT_REFUSED: 1,
+    session.LEDGER_UNWRITABLE: 1,
+    session.DEADLINE: 4,
+    session.LEDGER_BROKEN: 4,
+    session.NOT_ROOT: 4,
+    session.PINNED_HERE: 5,
+    session.UNWRITABLE: 4,
+    session.BAD_REQUEST: 4,
+    session.INTERNAL: 4,
 }
 
 
@@ -92,18 +92,18 @@ def test_each_place_that_ends_a_command_with_six_is_known_with_its_reason() -> N
 
 
 def test_each_answer_of_the_host_program_has_its_code() -> None:
-    """The kinds are those that protocol.py has, none left out."""
-    text = sources.text(PRODUCT / "host/protocol.py")
+    """The kinds are those that protocol/session.py has, none left out."""
+    text = sources.text(PRODUCT / "host/protocol/session.py")
     block = text.partition("# kinds of err\n")[2].partition("\n\n")[0]
     names = [line.partition(" = ")[0] for line in block.splitlines() if " = " in line and line[0].isupper()]
-    assert {getattr(protocol, name) for name in names} == KINDS.keys()
+    assert {getattr(session, name) for name in names} == KINDS.keys()
     for kind, code in KINDS.items():
         assert refusals.translate(HostName("kvm01"), {"kind": kind, "message": "so"}).exit_code == code, kind
 
 
 @pytest.mark.parametrize(("why", "code"), [("refused", 1), ("missing", 4), ("closed", 4), ("silent", 4)])
 def test_what_libvirt_refuses_has_failed_and_a_libvirt_that_does_not_answer_is_not_reached(why: str, code: int) -> None:
-    err = {"kind": protocol.LIBVIRT_REFUSED, "message": "so", "why": why, "code": 38, "verb": "attach_device"}
+    err = {"kind": session.LIBVIRT_REFUSED, "message": "so", "why": why, "code": 38, "verb": "attach_device"}
     for begun in (True, False):
         error = refusals.translate(HostName("kvm01"), {**err, "begun": begun})
         assert (error.exit_code, "attach the device" in error.message or why == "missing") == (code, True)

@@ -18,7 +18,7 @@ from vgpumgr.core.usage.readings import VgpuKey
 from vgpumgr.core.usage.runs import NO_RUNS, LastRuns
 from vgpumgr.core.usage.usage_window import window
 from vgpumgr.host.ledger.ledger import facts_of, parse_ledger
-from vgpumgr.host.protocol import (
+from vgpumgr.host.protocol.ledger import (
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,

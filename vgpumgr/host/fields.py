@@ -22,7 +22,7 @@ from typing import (
     get_origin,
 )
 
-from .protocol import BAD_REQUEST
+from .protocol.session import BAD_REQUEST
 from .refusal import Refusal
 
 Check = Callable[[object], bool]

@@ -9,7 +9,7 @@ import os
 from contextlib import contextmanager
 from typing import Iterator, List, Optional, Set, Tuple, Union
 
-from .protocol import UnknownFact
+from .protocol.snapshot import UnknownFact
 from .refusal import reason
 
 _READ = os.O_RDONLY | os.O_CLOEXEC

@@ -13,7 +13,9 @@ from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, UNFINI
 from .fields import refuse
 from .files import Root, names_in, why
 from .ledger.ledger import facts_of, read_ledger
-from .protocol import BAD_REQUEST, PINNED_HERE, CordonFact, InstallationFact, InstalledProgramFact
+from .protocol.installed import InstallationFact, InstalledProgramFact
+from .protocol.ledger import CordonFact
+from .protocol.session import BAD_REQUEST, PINNED_HERE
 from .refusal import Refusal
 
 _FOLDER_MODE = 0o755

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable, NoReturn, Optional
 
 from .facts.boot import boot_id
 from .files import Root, Unknowns
-from .protocol import BAD_REQUEST, EXIT_LEASE, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
+from .protocol.session import BAD_REQUEST, EXIT_LEASE, LEASE_S, MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from .refusal import PeerGone
 
 if TYPE_CHECKING:

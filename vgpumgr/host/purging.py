@@ -7,7 +7,8 @@ from . import installation
 from .dispatcher import DISPATCHER, PIN, PROGRAMS
 from .files import Root
 from .ledger.ledger import read_ledger
-from .protocol import LEDGER_PATH, PurgeFact
+from .protocol.installed import PurgeFact
+from .protocol.ledger import LEDGER_PATH
 from .steps.hardware import changed
 
 _UNFINISHED = LEDGER_PATH + ".new"  # a killed run's

@@ -3,20 +3,21 @@
 import json
 import os
 import time
-from typing import Any, Callable, Collection, Dict, Optional, Union
+from typing import Any, Callable, Collection, Dict, List, Optional, Union
 
 from . import installation, purging
 from .dispatcher import FOLDER
 from .facts.facts import observe
 from .facts.nvml import load_binding
 from .facts.sample import sample
-from .fields import refuse
+from .fields import Check, check_fields, is_count, is_text, reader, refuse, type_check
 from .files import Root, why
 from .ledger.ledger import find_unwritable
 from .ledger.lock import HostLock, pause
 from .ledger.writer import write_file
 from .libvirt.service import Libvirt
-from .protocol import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, UNWRITABLE, LibvirtQuery
+from .protocol.libvirt import LibvirtQuery
+from .protocol.session import INTERNAL, MAX_LINE_BYTES, NOT_LOCKED, NOT_ROOT, UNWRITABLE
 from .refusal import PeerGone, Refusal, errno_name
 from .steps.executor import Executor, at_nothing
 from .steps.guard import RemovalGuard
@@ -121,17 +122,12 @@ class Server:
         return {**facts, "libvirt": None if finish is None else finish()}
 
     def _sample(self, request: Dict[str, Any]) -> Any:
-        since = request.get("since")
-        if not isinstance(since, dict) or not all(type(us) is int and us >= 0 for us in since.values()):
-            refuse("since must give microseconds by GPU")
+        since = _field(request, "since", _is_since, "microseconds by GPU")
         with self._lock.reading(_seconds(request, "wait_s")):
             return sample(self._root, self._nvml, since, pause=self._sleep)
 
     def _take_lock(self, request: Dict[str, Any]) -> Any:
-        by = request.get("by")
-        if not isinstance(by, str) or not by:
-            refuse("by must say who asks")
-        query = _query(request)
+        by, query = _field(request, "by", is_text, "who asks"), _query(request)
         self._lock.take(by, _seconds(request, "wait_s"))
         return {**self._look(query), "unwritable": find_unwritable(self._root)}
 
@@ -140,10 +136,7 @@ class Server:
         return self._executor.execute(request.get("step"), _seconds(request, "deadline_s"))
 
     def _unlock(self, request: Dict[str, Any]) -> Any:
-        gpus = request.get("gpu_uuids")
-        if not isinstance(gpus, list) or not all(isinstance(uuid, str) for uuid in gpus):
-            refuse("gpu_uuids must be a list of GPU UUIDs")
-        query = _query(request)
+        gpus, query = _field(request, "gpu_uuids", *type_check(List[str])), _query(request)
         self._must_be_locked()
         try:
             return self._look(query, frozenset(gpus))
@@ -151,10 +144,7 @@ class Server:
             self._lock.give_back()
 
     def _purge(self, request: Dict[str, Any]) -> Any:
-        check = request.get("check")
-        if not isinstance(check, bool):
-            refuse("check must be true or false")
-        if check:
+        if _field(request, "check", *type_check(bool)):
             return purging.look(self._root)
         self._must_be_locked()
         return self._installing(lambda: purging.purge(self._root))
@@ -192,22 +182,25 @@ def _number_of(request: Dict[str, Any]) -> int:
 
 def _query(request: Dict[str, Any]) -> Optional[LibvirtQuery]:
     query = request.get("libvirt")
-    if query is None:
-        return None
-    if not isinstance(query, dict):
-        refuse("libvirt must be an object or null")
-    only = query.get("only")
-    if only is not None and not (isinstance(only, list) and all(isinstance(uuid, str) for uuid in only)):
-        refuse("only must be a list of UUIDs or null")
-    names, domains, saved = (query.get(key) for key in ("names", "domains", "saved"))
-    if not (isinstance(names, bool) and isinstance(domains, bool) and isinstance(saved, bool)):
-        refuse("names, domains and saved must be true or false")
-    return {"names": names, "domains": domains, "only": only, "saved": saved, "wait_s": _seconds(query, "wait_s")}
+    return None if query is None else _read_query(query)
 
 
 def _seconds(request: Dict[str, Any], key: str) -> float:
-    value = request.get(key)
+    return float(_field(request, key, _is_wait, _SECONDS))
+
+
+def _field(request: Dict[str, Any], key: str, check: Check, wanted: str) -> Any:
+    return check_fields(request, {key: (check, wanted)}, "the request")[key]
+
+
+def _is_wait(value: object) -> bool:
     # Written so that NaN, which JSON readers accept, is refused, too.
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _LONGEST_WAIT_S:
-        refuse("{} must be a number of seconds".format(key))
-    return float(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _LONGEST_WAIT_S
+
+
+def _is_since(value: object) -> bool:
+    return isinstance(value, dict) and all(map(is_count, value.values()))
+
+
+_SECONDS = "a number of seconds"
+_read_query = reader(LibvirtQuery, "libvirt", {"wait_s": (_is_wait, _SECONDS)})

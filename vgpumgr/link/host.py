@@ -19,7 +19,17 @@ import abc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol import session, snapshot
+from vgpumgr.host.protocol.steps import (
+    ATTACH_DEVICE,
+    DETACH_DEVICE,
+    PLUG_DEVICE,
+    RESET_GPU,
+    SET_METADATA,
+    SET_VFS,
+    UNPLUG_DEVICE,
+    DefinitionStep,
+)
 from vgpumgr.link.values import libvirt_facts
 
 if TYPE_CHECKING:
@@ -34,11 +44,15 @@ if TYPE_CHECKING:
     from vgpumgr.core.step import HostStep
     from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.errors import HostError, LedgerUnwritable
+    from vgpumgr.host.protocol.installed import InstallationFact
+    from vgpumgr.host.protocol.ledger import UnwritableFact
+    from vgpumgr.host.protocol.libvirt import LibvirtQuery
+    from vgpumgr.host.protocol.snapshot import Snapshot
     from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.link.program.session import Program
     from vgpumgr.names import VmName, VmUuid
 
-PROTOCOL = protocol.PROTOCOL  # the version that this controller speaks
+PROTOCOL = session.PROTOCOL  # the version that this controller speaks
 STEP_DEADLINE_S = 20.0
 TOOL_DEADLINE_S = 120.0  # sriov-manage and a reset rebind the GPU to its driver, and make up to 48 functions
 PLUG_S = 120.0  # with a virtual function, VFIO first locks all of the guest's memory: seconds for each 100 GiB
@@ -101,7 +115,7 @@ class Host(abc.ABC):
         from vgpumgr.link.values import by_name, snapshot_facts, steps
 
         wire = steps.wire_step(step)
-        deadline_s = TOOL_DEADLINE_S if wire["verb"] in (protocol.SET_VFS, protocol.RESET_GPU) else STEP_DEADLINE_S
+        deadline_s = TOOL_DEADLINE_S if wire["verb"] in (SET_VFS, RESET_GPU) else STEP_DEADLINE_S
         told = self.program.execute(wire, deadline_s=deadline_s)
         return StepResult(note=told["note"], scheduler=by_name.maybe(told["scheduler"], snapshot_facts.parse_scheduler))
 
@@ -110,25 +124,23 @@ class Host(abc.ABC):
 
         As the next four, it raises HypervisorError, or Unreachable(stage=libvirt), which knows whether it may happen.
         """
-        self._define({"verb": protocol.SET_METADATA, "vm_uuid": vm, "xml": xml, "key": key, "uri": uri})
+        self._define({"verb": SET_METADATA, "vm_uuid": vm, "xml": xml, "key": key, "uri": uri})
 
     def attach_device(self, vm: VmUuid, xml: str) -> None:
         """Add a device to the VM's persistent definition."""
-        self._define({"verb": protocol.ATTACH_DEVICE, "vm_uuid": vm, "xml": xml})
+        self._define({"verb": ATTACH_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def detach_device(self, vm: VmUuid, xml: str) -> None:
         """Remove a device from the VM's persistent definition."""
-        self._define({"verb": protocol.DETACH_DEVICE, "vm_uuid": vm, "xml": xml})
+        self._define({"verb": DETACH_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def plug_device(self, vm: VmUuid, xml: str) -> None:
         """Give a device to the VM while it runs. The next start is not affected."""
-        self.program.execute(
-            {"verb": protocol.PLUG_DEVICE, "vm_uuid": vm, "xml": xml}, deadline_s=max(PLUG_S, self._libvirt_s)
-        )
+        self.program.execute({"verb": PLUG_DEVICE, "vm_uuid": vm, "xml": xml}, deadline_s=max(PLUG_S, self._libvirt_s))
 
     def unplug_device(self, vm: VmUuid, xml: str) -> None:
         """Ask the running VM's guest to release a device. It may do so later, or never."""
-        self._define({"verb": protocol.UNPLUG_DEVICE, "vm_uuid": vm, "xml": xml})
+        self._define({"verb": UNPLUG_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
         """Part of the host: these GPUs (UUIDs), and facts that belong to no GPU. Read under the lock, which is then released."""
@@ -197,27 +209,27 @@ class Host(abc.ABC):
     ) -> None:
         self.close()
 
-    def _define(self, step: protocol.DefinitionStep) -> None:
+    def _define(self, step: DefinitionStep) -> None:
         self.program.execute(step, deadline_s=self._libvirt_s)
 
-    def _installation(self, fact: protocol.InstallationFact) -> Installation:
+    def _installation(self, fact: InstallationFact) -> Installation:
         from vgpumgr.link.program import bootstrap
         from vgpumgr.link.values import installation_facts
 
         return installation_facts.parse(self.host, fact, bootstrap.installable())
 
-    def _query(self, query: DomainQuery | None) -> protocol.LibvirtQuery | None:
+    def _query(self, query: DomainQuery | None) -> LibvirtQuery | None:
         return None if query is None else libvirt_facts.render_query(query, wait_s=self._libvirt_s)
 
-    def _read(self, facts: protocol.Observed) -> LibvirtDump | HostError | None:
+    def _read(self, facts: snapshot.Observed) -> LibvirtDump | HostError | None:
         return None if facts["libvirt"] is None else libvirt_facts.parse(self.host, facts["libvirt"])
 
-    def _snapshot(self, facts: protocol.Snapshot) -> HostSnapshot:
+    def _snapshot(self, facts: Snapshot) -> HostSnapshot:
         from vgpumgr.link.values import snapshot_facts
 
         return snapshot_facts.parse(self.host, facts, self._catalogue)
 
-    def _unwritable(self, fact: protocol.UnwritableFact | None) -> LedgerUnwritable | None:
+    def _unwritable(self, fact: UnwritableFact | None) -> LedgerUnwritable | None:
         if fact is None:
             return None
         from vgpumgr.link.program import refusals

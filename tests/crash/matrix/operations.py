@@ -11,7 +11,8 @@ from tests.model.machine import GPUS, TYPES
 from tests.model.pool import POOL
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.core.reconcile.tasks import SetCordon
-from vgpumgr.host.protocol import EQUAL_SIZE, FIXED_SHARE, LEDGER_PATH, MADE, MIG, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import EQUAL_SIZE, FIXED_SHARE, MIG, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.host.protocol.ledger import LEDGER_PATH, MADE
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.model import Engine, Policy
 

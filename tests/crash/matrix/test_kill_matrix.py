@@ -36,7 +36,7 @@ from tests.model.pool import POOL
 from tests.model.wiring import POINT
 from vgpumgr.controller.requests import RequestsResult
 from vgpumgr.controller.results import FleetResult, PurgeResult
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

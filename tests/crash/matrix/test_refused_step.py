@@ -12,7 +12,8 @@ from tests.dose import FULL
 from tests.model import promises
 from tests.model.pool import POOL
 from vgpumgr import errors
-from vgpumgr.host.protocol import MDEV_PF, TOOL_REFUSED
+from vgpumgr.host.protocol.gpu import MDEV_PF
+from vgpumgr.host.protocol.session import TOOL_REFUSED
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps.executor import Executor
 

@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from tests.lab.driver.test_admission_laws import PCI, one_gpu
-from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.boards import board, board_codes
 from vgpumgr.lab.driver.mig import COMPUTE_PROFILES

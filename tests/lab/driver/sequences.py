@@ -13,7 +13,7 @@ from tests.dose import dose
 from tests.lab.driver.test_admission_laws import PCI, create, one_gpu, remove
 from vgpumgr.core.driver import admission as core_admission
 from vgpumgr.core.driver import geometry, profiles
-from vgpumgr.host.protocol import MDEV_PF, MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver import places
 from vgpumgr.lab.driver.boards import board, board_codes
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.boards import board

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.lab.driver.migs import MIG_BOARDS, backed, cut, drop, error_of, mig_gpu, profile, put
 from tests.lab.driver.test_admission_laws import PCI, create
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.lab.driver import admission, mig
 from vgpumgr.lab.driver.boards import board
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.driver.migs import MIG_BOARDS, backed, cut, error_of, mig_gpu, put
 from tests.lab.driver.test_admission_laws import PCI, one_gpu
-from vgpumgr.host.protocol import MDEV_PF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_PF, VENDOR_VFIO
 from vgpumgr.lab.driver.boards import board
 from vgpumgr.lab.driver.model import ModuleOptions
 

@@ -9,7 +9,7 @@ import pytest
 from tests.lab.driver.migs import error_of
 from tests.lab.driver.sequences import geometry_of
 from tests.lab.driver.test_admission_laws import PCI, one_gpu
-from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver import admission, places
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.boards import board_codes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.lab.driver import scheduler
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.boards import board

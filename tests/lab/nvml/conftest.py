@@ -18,7 +18,7 @@ from unittest import mock
 import pytest
 
 from tests.lab.driver.mounted import Mounted
-from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 from vgpumgr.lab import fleet
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.driver import Driver

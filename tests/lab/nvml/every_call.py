@@ -18,14 +18,14 @@ from vgpumgr.host.facts.reset_obstacles import in_the_way
 from vgpumgr.host.facts.sample import sample
 from vgpumgr.host.facts.scheduler import NvmlFailed, ask, opened, set_engine
 from vgpumgr.host.files import Root, Unknowns
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.host.steps.instance_steps import cut, fill, remove
 from vgpumgr.host.steps.mig_gpu import open_gpu, running_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.host.protocol import SchedulerSetting
+    from vgpumgr.host.protocol.steps import SchedulerSetting
 
 
 class Recorder:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import vgpumgr.host
 from tests.lab.driver.migs import cut
 from tests.unit.host.fakehost import FakeHost
-from vgpumgr.host.protocol import VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 from vgpumgr.lab.driver.boards import board
 from vgpumgr.lab.nvml.state import PATH_VARIABLE
 

@@ -12,7 +12,7 @@ from tests.model.pool import Pool
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
 from vgpumgr import errors
 from vgpumgr.controller import collect, sampling, usage
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.link.values import sampling_facts
 from vgpumgr.store.place import SAMPLES
 from vgpumgr.store.sql.samples import Samples

@@ -12,7 +12,7 @@ from tests.unit.controller import nowhere
 from vgpumgr import errors
 from vgpumgr.controller.instances import GcOptions, give_back
 from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:

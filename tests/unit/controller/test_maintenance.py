@@ -14,7 +14,8 @@ from vgpumgr.controller import maintenance, purge  # noqa: F401 -- what is tried
 from vgpumgr.controller.drain import DrainOptions
 from vgpumgr.controller.results import DrainResult, PurgeResult
 from vgpumgr.core.reconcile.tasks import SetCordon
-from vgpumgr.host.protocol import LEDGER_PATH, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import VENDOR_VFIO
+from vgpumgr.host.protocol.ledger import LEDGER_PATH
 
 if TYPE_CHECKING:
     from tests.model.fleet import Outcome

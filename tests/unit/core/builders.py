@@ -34,7 +34,8 @@ from vgpumgr.core.model.view import HostView
 from vgpumgr.core.placing import free_places, resolve
 from vgpumgr.core.slot import attach, detach
 from vgpumgr.core.slot.request import AttachRequest
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.session import PROTOCOL
+from vgpumgr.host.protocol.snapshot import Observed, Snapshot
 from vgpumgr.lab.driver import boards, places
 from vgpumgr.link.program import wire
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.host.protocol import ledger
+    from vgpumgr.host.protocol.mig import MigFact
     from vgpumgr.lab.driver.model import TypeSpec
 
 HOST = HostName("kvm01")
@@ -607,11 +610,11 @@ def give(view: HostView, vm: str, device: Hostdev) -> HostView:
     return change_domain(view, vm, lambda found: replace(found, inactive=(*found.inactive, device)))
 
 
-def facts_of(facts: HostSnapshot) -> protocol.Observed:
+def facts_of(facts: HostSnapshot) -> Observed:
     """The snapshot as the host program would state it without libvirt: the inverse of snapshot_facts.parse."""
-    said: protocol.Observed = {
+    said: Observed = {
         "libvirt": None,
-        "protocol": protocol.PROTOCOL,
+        "protocol": PROTOCOL,
         "boot": facts.boot,
         "machine": facts.machine,
         "hostname": str(facts.host),
@@ -633,15 +636,15 @@ def facts_of(facts: HostSnapshot) -> protocol.Observed:
         "fabric": _row(facts.fabric),
         "unknown": _rows(facts.unknown),
     }
-    wire.check(said, protocol.Snapshot, "facts")
+    wire.check(said, Snapshot, "facts")
     return said
 
 
-def entry_fact(entry: LedgerEntry) -> protocol.LedgerEntry:
+def entry_fact(entry: LedgerEntry) -> ledger.LedgerEntry:
     """An entry as the host program would state it."""
     fact = _row(entry.vgpu, boot=entry.boot, state=entry.state)
     fact["vm_uuid"] = fact.pop("vm")
-    return cast("protocol.LedgerEntry", fact)
+    return cast("ledger.LedgerEntry", fact)
 
 
 def _active_fact(row: snapshot.Active) -> Any:
@@ -716,7 +719,7 @@ def _pick(value: object, *names: str) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def _mig_fact(found: Mig) -> protocol.MigFact:
+def _mig_fact(found: Mig) -> MigFact:
     return {
         "enabled": found.enabled,
         "pending": found.pending,

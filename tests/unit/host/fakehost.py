@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgpumgr.host.files import Root, read_all
 from vgpumgr.host.ledger import ledger
-from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS
+from vgpumgr.host.protocol.ledger import LEDGER_VERSION_WITHOUT_CORDONS
 from vgpumgr.host.server import Server
 from vgpumgr.host.steps.guard import RemovalGuard
 from vgpumgr.host.timing import Timing

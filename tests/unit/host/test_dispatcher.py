@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from vgpumgr.core.model import installation as core
-from vgpumgr.host import dispatcher, installation, protocol
+from vgpumgr.host import dispatcher, installation
 from vgpumgr.host.files import Root
+from vgpumgr.host.protocol.session import DISPATCHER_SAYS
 from vgpumgr.link.program import dispatched
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of root's")
@@ -143,6 +144,6 @@ def test_the_newest_programs_are_kept(top: str) -> None:
 
 def test_what_stands_alone_agrees_with_what_others_know_of_it() -> None:
     assert core.DISPATCHER == dispatcher.DISPATCHER
-    assert protocol.DISPATCHER_SAYS == dispatcher.SAYS
+    assert DISPATCHER_SAYS == dispatcher.SAYS
     kinds = {dispatcher.PINNED, dispatcher.ALTERED, dispatcher.NOT_ROOTS}
     assert set(dispatched._HINTS) == kinds

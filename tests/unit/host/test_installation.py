@@ -12,7 +12,7 @@ import pytest
 
 from vgpumgr.host import dispatcher, installation
 from vgpumgr.host.files import Root
-from vgpumgr.host.protocol import BAD_REQUEST, PINNED_HERE
+from vgpumgr.host.protocol.session import BAD_REQUEST, PINNED_HERE
 from vgpumgr.host.refusal import Refusal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files of root's")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.host.fakehost import BOOT, FakeHost, no_nvml
 from vgpumgr import resources
-from vgpumgr.host.protocol import MAGIC, MAX_LINE_BYTES
+from vgpumgr.host.protocol.session import MAGIC, MAX_LINE_BYTES
 from vgpumgr.host.server import Server
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 from vgpumgr.host import installation, purging
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
-from vgpumgr.host.protocol import CHANGED, LEDGER_BROKEN, LEDGER_PATH, CordonText
+from vgpumgr.host.protocol.ledger import LEDGER_PATH, CordonText
+from vgpumgr.host.protocol.session import CHANGED, LEDGER_BROKEN
 from vgpumgr.host.refusal import Refusal
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files of root's")

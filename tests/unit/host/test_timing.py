@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.host.fakehost import Asker, FakeHost, make_destroy, make_entry, no_nvml
 from vgpumgr.host.files import Root
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.host.server import Server
 from vgpumgr.host.steps.guard import RemovalGuard
 from vgpumgr.host.timing import PACE, Timing, of_host, text

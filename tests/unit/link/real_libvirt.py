@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.unit.host.fakehost import make_entry
 from vgpumgr.host.ledger import ledger
-from vgpumgr.host.protocol import LEDGER_VERSION_WITHOUT_CORDONS, MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
+from vgpumgr.host.protocol.ledger import LEDGER_VERSION_WITHOUT_CORDONS
 from vgpumgr.names import VmUuid
 
 if TYPE_CHECKING:

@@ -15,7 +15,21 @@ from vgpumgr import errors, resources
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver import catalogue, scheduler
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol import gpu
+from vgpumgr.host.protocol.gpu import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE
+from vgpumgr.host.protocol.steps import (
+    CREATE_VGPU,
+    DESTROY_VGPU,
+    EVACUATE_VGPU,
+    SET_MODE,
+    SET_SCHEDULER,
+    WRITE_MODPROBE,
+    DeviceStep,
+    MetadataStep,
+    ModprobeStep,
+    SchedulerStep,
+    Step,
+)
 from vgpumgr.host.steps.step import parse_step
 from vgpumgr.link.host import Host, StepResult
 from vgpumgr.link.program import wire
@@ -142,7 +156,7 @@ def test_a_definition_is_changed_by_steps_with_the_wires_shape() -> None:
     host.detach_device(VM, HOSTDEV)
     assert [(request["do"], request["deadline_s"]) for request in script.seen] == [("execute", 40)] * 4
     told = [
-        wire.check(request["step"], protocol.MetadataStep if "key" in request["step"] else protocol.DeviceStep, "step")
+        wire.check(request["step"], MetadataStep if "key" in request["step"] else DeviceStep, "step")
         for request in script.seen
     ]
     assert told == [parse_step(request["step"]) for request in script.seen]
@@ -162,7 +176,7 @@ def test_every_step_that_is_the_host_programs_has_the_wires_shape(framework: Fra
     enter = plan_steps.EnterVgpu(host=create.host, vgpu=vgpu)
     destroy = plan_steps.DestroyVgpu(host=create.host, vgpu=vgpu, expect=plan_steps.ABSENT, listed=True)
     evacuation = plan_steps.EvacuateVgpu(host=create.host, vgpu=vgpu, runs=True)
-    told = [wire.check(steps.wire_step(step), protocol.Step, "step") for step in (create, enter, destroy, evacuation)]
+    told = [wire.check(steps.wire_step(step), Step, "step") for step in (create, enter, destroy, evacuation)]
     assert [(one["verb"], one["expect"], one["runs"], one["listed"]) for one in told] == [
         ("create_vgpu", "empty", False, False),
         ("create_vgpu", "same", False, False),
@@ -175,16 +189,16 @@ def test_every_step_that_is_the_host_programs_has_the_wires_shape(framework: Fra
 
 
 def test_a_scheduler_and_a_file_of_modprobe_have_the_wires_shape() -> None:
-    told = wire.check(steps.wire_step(SET), protocol.SchedulerStep, "step")
+    told = wire.check(steps.wire_step(SET), SchedulerStep, "step")
     assert (told["setting"]["time_slice_ns"], told["expect"]) == (2_000_000, {"graphics": "best-effort"})
-    conf = wire.check(steps.wire_step(CONF), protocol.ModprobeStep, "step")
+    conf = wire.check(steps.wire_step(CONF), ModprobeStep, "step")
     assert (conf["path"], conf["expect"]) == ("/etc/modprobe.d/vgpumgr.conf", None)
     assert conf["text"] == "options nvidia NVreg_RegistryDwords=RmPVMRL=0x1\n"
 
 
 def test_core_and_the_host_program_have_the_same_words() -> None:
-    assert (MDEV_PF, MDEV_VF, VENDOR_VFIO) == (protocol.MDEV_PF, protocol.MDEV_VF, protocol.VENDOR_VFIO)
-    assert scheduler.POLICIES == (protocol.BEST_EFFORT, protocol.EQUAL_SHARE, protocol.FIXED_SHARE)
+    assert (MDEV_PF, MDEV_VF, VENDOR_VFIO) == (gpu.MDEV_PF, gpu.MDEV_VF, gpu.VENDOR_VFIO)
+    assert scheduler.POLICIES == (BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE)
     told = (
         plan_steps.CreateVgpu,
         plan_steps.DestroyVgpu,
@@ -194,10 +208,10 @@ def test_core_and_the_host_program_have_the_same_words() -> None:
         plan_steps.WriteModprobe,
     )
     assert [step.verb for step in told] == [
-        protocol.CREATE_VGPU,
-        protocol.DESTROY_VGPU,
-        protocol.EVACUATE_VGPU,
-        protocol.SET_SCHEDULER,
-        protocol.SET_MODE,
-        protocol.WRITE_MODPROBE,
+        CREATE_VGPU,
+        DESTROY_VGPU,
+        EVACUATE_VGPU,
+        SET_SCHEDULER,
+        SET_MODE,
+        WRITE_MODPROBE,
     ]

@@ -8,7 +8,7 @@ from ctypes import byref
 from typing import Any, Collection, Optional, Sequence
 
 from ..files import Root, Unknowns, directory, is_there, names_in, read, read_all
-from ..protocol import FabricFact, FabricManager
+from ..protocol.snapshot import FabricFact, FabricManager
 from .mig import NOT_THERE
 from .pci import DEVICES, Card
 from .scheduler import NvmlFailed, ask

@@ -10,21 +10,10 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 from ..files import Root, Unknowns, read_all
 from ..ledger import ledger
 from ..ledger.blocked_write import find_holding
-from ..protocol import (
-    MDEV_PF,
-    MDEV_VF,
-    PROTOCOL,
-    VENDOR_VFIO,
-    ActiveFact,
-    BlockedWriteFact,
-    CordonFact,
-    FreedFact,
-    GpuFact,
-    HandleFact,
-    InstanceEntry,
-    LedgerEntry,
-    Snapshot,
-)
+from ..protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO, GpuFact
+from ..protocol.ledger import BlockedWriteFact, CordonFact, FreedFact, InstanceEntry, LedgerEntry
+from ..protocol.session import PROTOCOL
+from ..protocol.snapshot import ActiveFact, HandleFact, Snapshot
 from ..refusal import Refusal
 from . import gpu, mdev, pci
 from .boot import boot_id, read_line

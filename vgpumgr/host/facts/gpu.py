@@ -5,17 +5,8 @@ from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from ..files import Root, Unknowns, directory, is_there, link_name, names_in, optional_names, read, why
-from ..protocol import (
-    MDEV_PF,
-    MDEV_VF,
-    VENDOR_VFIO,
-    CreatableFact,
-    FrameworkName,
-    LedgerEntry,
-    ParentFact,
-    TypeFact,
-    VgpuFact,
-)
+from ..protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO, CreatableFact, FrameworkName, ParentFact, TypeFact, VgpuFact
+from ..protocol.ledger import LedgerEntry
 from . import mdev, vendor
 from .mdev import Catalogue, Mdev, new_type
 from .pci import DEVICES, Card
@@ -45,7 +36,7 @@ def place(creatable: List[CreatableFact], offers: List[List[CreatableFact]]) -> 
 
 
 class Framework(NamedTuple):
-    """`name` is one of the three in protocol.py, or null with the reason in words."""
+    """`name` is one of the three in protocol/gpu.py, or null with the reason in words."""
 
     name: Optional[FrameworkName]
     problem: Optional[str]

@@ -3,7 +3,9 @@
 from typing import List, NamedTuple, Optional
 
 from ..files import Root
-from ..protocol import IN_USE, NOT_YET, ActiveFact, GpuFact, Snapshot
+from ..protocol.gpu import GpuFact
+from ..protocol.session import IN_USE, NOT_YET
+from ..protocol.snapshot import ActiveFact, Snapshot
 from ..refusal import Refusal
 from .vfio import Unreadable, open_handles
 

@@ -6,7 +6,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional
 
 from ..files import Root, Unknowns, directory, link_name, link_parent_and_name, names_in, optional_names, read
-from ..protocol import CreatableFact, TypeFact, VgpuFact
+from ..protocol.gpu import CreatableFact, TypeFact, VgpuFact
 from .pci import DEVICES
 from .vfio import device_paths
 

@@ -7,7 +7,7 @@ they are found, and an id, which everything else takes; not every board has ever
 from functools import partial
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..protocol import MigFact, MigInstanceFact, MigProfileFact
+from ..protocol.mig import MigFact, MigInstanceFact, MigProfileFact
 from .running import text_of
 from .scheduler import NvmlFailed, ask
 

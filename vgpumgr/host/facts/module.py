@@ -9,7 +9,7 @@ import stat
 from typing import List, Optional
 
 from ..files import Root, Unknowns, directory, read_all
-from ..protocol import ModprobeFact, ModuleFact
+from ..protocol.snapshot import ModprobeFact, ModuleFact
 from ..refusal import reason
 
 FOLDER = "/etc/modprobe.d"

@@ -8,20 +8,9 @@ import time
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Unknowns
-from ..protocol import (
-    MIG,
-    MIXED_SIZE,
-    NO_DRIVER,
-    ActiveFact,
-    Fault,
-    FrameworkName,
-    MigFact,
-    MigProfileFact,
-    Mode,
-    PlacesFact,
-    SchedulerFact,
-    TypeFact,
-)
+from ..protocol.gpu import MIG, MIXED_SIZE, NO_DRIVER, Fault, FrameworkName, Mode, PlacesFact, SchedulerFact, TypeFact
+from ..protocol.mig import MigFact, MigProfileFact
+from ..protocol.snapshot import ActiveFact
 from .fabric import is_on_fabric
 from .mig import Switch, TypeMig, read_mig, read_switch, read_type
 from .running import MIB, mdev_uuid, running_vgpus, text_of, type_fact, vm_uuid_of

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import FrozenSet, List, NamedTuple, Optional
 
 from ..files import Root, read_all
-from ..protocol import QemuFact
+from ..protocol.snapshot import QemuFact
 from .processes import Process
 
 _NAMES = ("qemu", "kvm")  # names of QEMU processes, including /usr/bin/kvm and /usr/libexec/qemu-kvm

@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from typing import Any, Callable, List, Optional
 
-from ..protocol import MDEV_PF, MDEV_VF, FrameworkName, TypeFact
+from ..protocol.gpu import MDEV_PF, MDEV_VF, FrameworkName, TypeFact
 from .scheduler import NvmlFailed, ask
 
 AGAIN_S = 0.2

@@ -12,18 +12,11 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, O
 
 from ..files import Root, Unknowns, directory, read_all
 from ..ledger import ledger
-from ..protocol import (
-    MIG,
-    PROTOCOL,
-    GpuSampleFact,
-    HandleFact,
-    HolderFact,
-    LedgerEntry,
-    Policy,
-    SampleReport,
-    TypeFact,
-    VgpuSampleFact,
-)
+from ..protocol.gpu import MIG, Policy, TypeFact
+from ..protocol.ledger import LedgerEntry
+from ..protocol.sample import GpuSampleFact, HolderFact, SampleReport, VgpuSampleFact
+from ..protocol.session import PROTOCOL
+from ..protocol.snapshot import HandleFact
 from ..refusal import Refusal
 from . import mdev, pci
 from .boot import boot_id

@@ -8,7 +8,7 @@ policies: "for other engine types, it is BEST EFFORT policy", and a GPU may lack
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ..protocol import (
+from ..protocol.gpu import (
     BEST_EFFORT,
     EQUAL_SHARE,
     FIXED_SHARE,
@@ -16,8 +16,8 @@ from ..protocol import (
     Policy,
     SchedulerCapsFact,
     SchedulerFact,
-    SchedulerSetting,
 )
+from ..protocol.steps import SchedulerSetting
 
 GRAPHICS = "graphics"
 ENGINES: Dict[str, int] = {GRAPHICS: 1, "nvenc0": 3, "nvenc1": 2}  # NVML_VGPU_SCHEDULER_ENGINE_TYPE_*

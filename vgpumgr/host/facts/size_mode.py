@@ -2,7 +2,7 @@
 
 from typing import Any, Optional
 
-from ..protocol import EQUAL_SIZE, MIG, MIXED_SIZE, Mode
+from ..protocol.gpu import EQUAL_SIZE, MIG, MIXED_SIZE, Mode
 from .mig import NOT_THERE, Switch, read_switch
 from .scheduler import NvmlFailed, ask
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ..files import Root, Unknowns, directory, is_there, link_name, names_in, optional_names, read_all
-from ..protocol import HandleFact, QemuFact
+from ..protocol.snapshot import HandleFact, QemuFact
 from ..refusal import reason
 from .processes import Process, live_processes
 from .qemu import command_of, parse_command_line, qemu_owners, read_command_line, read_qemu

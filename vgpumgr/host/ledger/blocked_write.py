@@ -13,7 +13,8 @@ import time
 from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
 from ..files import Root, read_all
-from ..protocol import BLOCKED_WRITE, INTERNAL, Step
+from ..protocol.session import BLOCKED_WRITE, INTERNAL
+from ..protocol.steps import Step
 from ..refusal import Refusal, reason
 from .ledger import Ledger, Record, read_ledger
 

@@ -28,11 +28,9 @@ from typing import (
 
 from ..fields import Checks, Shape, checks_of, is_count, is_text
 from ..files import Root, read_all, sync_folder, write_whole
-from ..protocol import (
+from ..protocol.ledger import (
     LEAVING,
-    LEDGER_BROKEN,
     LEDGER_PATH,
-    LEDGER_UNWRITABLE,
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
@@ -44,9 +42,10 @@ from ..protocol import (
     FreedFact,
     InstanceEntry,
     LedgerEntry,
-    MigPlace,
     UnwritableFact,
 )
+from ..protocol.mig import MigPlace
+from ..protocol.session import LEDGER_BROKEN, LEDGER_UNWRITABLE
 from ..refusal import Refusal, errno_name, reason
 
 STATES = (PLANNED, MADE, LEAVING)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, List, Optional
 
 from ..files import Root
-from ..protocol import LOCK_PATH, LOCKED, NOT_ROOT
+from ..protocol.session import LOCK_PATH, LOCKED, NOT_ROOT
 from ..refusal import PeerGone, Refusal
 
 MARK = "vgpumgr-lock:"

@@ -8,7 +8,7 @@ import signal
 import threading
 from typing import Callable, Generic, Optional, TypeVar
 
-from ..protocol import LibvirtRefusal
+from ..protocol.libvirt import LibvirtRefusal
 from .binding import Connection, Library, LibvirtError
 
 T = TypeVar("T")

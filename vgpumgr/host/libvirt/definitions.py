@@ -7,10 +7,10 @@ A document that was dumped is never defined again: that would lose passwords, an
 
 from typing import Callable, Dict
 
-from ..protocol import (
+from ..protocol.session import LIBVIRT_REFUSED
+from ..protocol.steps import (
     ATTACH_DEVICE,
     DETACH_DEVICE,
-    LIBVIRT_REFUSED,
     PLUG_DEVICE,
     SET_METADATA,
     UNPLUG_DEVICE,

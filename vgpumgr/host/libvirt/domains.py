@@ -2,7 +2,15 @@
 
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 
-from ..protocol import DomainFact, LibvirtFact, LibvirtFailure, LibvirtQuery, LibvirtRefusal, NameFact, SavedFact
+from ..protocol.libvirt import (
+    DomainFact,
+    LibvirtFact,
+    LibvirtFailure,
+    LibvirtQuery,
+    LibvirtRefusal,
+    NameFact,
+    SavedFact,
+)
 from .binding import (
     LIST_ACTIVE,
     LIST_HAS_SNAPSHOT,

@@ -2,7 +2,8 @@
 
 from typing import Callable, Optional
 
-from ..protocol import DefinitionStep, LibvirtFact, LibvirtQuery
+from ..protocol.libvirt import LibvirtFact, LibvirtQuery
+from ..protocol.steps import DefinitionStep
 from .client import Client
 from .definitions import change
 from .domains import begin_reading

@@ -7,7 +7,8 @@ from ..facts.gpu_use import GpuUse, places_on
 from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger
 from ..ledger.ledger import Ledger, instance_key
-from ..protocol import IN_USE, MigModeStep, ResetStep, VfsStep
+from ..protocol.session import IN_USE
+from ..protocol.steps import MigModeStep, ResetStep, VfsStep
 from ..refusal import Refusal
 from .hardware import Absent, changed, check_gpu
 from .mig_gpu import OpenGpu, in_words, look_at, vfs_on

@@ -4,7 +4,8 @@ from typing import Callable, Optional
 
 from ..files import Root
 from ..ledger.ledger import read_ledger, write_ledger
-from ..protocol import CordonStep, CordonText
+from ..protocol.ledger import CordonText
+from ..protocol.steps import CordonStep
 from .hardware import changed
 
 

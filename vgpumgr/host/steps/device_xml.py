@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 from ..facts.pci import DEVICES, VENDOR
 from ..files import Root, read_all
 from ..ledger.ledger import Ledger, read_ledger
-from ..protocol import DeviceStep
+from ..protocol.steps import DeviceStep
 from .hardware import changed
 
 _FUNCTION = (

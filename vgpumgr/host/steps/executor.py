@@ -6,10 +6,10 @@ the step expects, nothing is written at all.
 
 from typing import Any, Callable, Dict, Optional
 
-from .. import protocol
 from ..files import Root
 from ..ledger.ledger import read_ledger
 from ..libvirt.service import Libvirt
+from ..protocol import steps
 from ..timing import Timing
 from .cordon_step import set_cordon
 from .device_xml import check_ours_goes_in, check_vgpu_comes_out
@@ -53,23 +53,23 @@ class Executor:
         vgpus = VgpuSteps(root, guard, MeantInstances(root, load_nvml), write=write, at=at)
         # Each returns a note if there is one; set_scheduler the scheduler, too.
         self._verbs: Dict[str, Callable[[Any, float], Any]] = {
-            protocol.CREATE_VGPU: vgpus.create,
-            protocol.DESTROY_VGPU: vgpus.destroy,
-            protocol.EVACUATE_VGPU: vgpus.evacuate,
-            protocol.SET_SCHEDULER: lambda step, _s: set_scheduler(root, load_nvml, step, at),
-            protocol.SET_MODE: lambda step, _s: set_mode(root, load_nvml, step, at),
-            protocol.WRITE_MODPROBE: lambda step, _s: write_modprobe(root, step, at),
-            protocol.SET_CORDON: lambda step, _s: set_cordon(root, step, at),
-            protocol.CREATE_INSTANCE: lambda step, _s: instances.create(step),
-            protocol.DESTROY_INSTANCE: lambda step, _s: instances.destroy(step),
-            protocol.SET_MIG: lambda step, _s: set_mig(root, load_nvml, step, at),
-            protocol.SET_VFS: lambda step, deadline_s: set_vfs(
+            steps.CREATE_VGPU: vgpus.create,
+            steps.DESTROY_VGPU: vgpus.destroy,
+            steps.EVACUATE_VGPU: vgpus.evacuate,
+            steps.SET_SCHEDULER: lambda step, _s: set_scheduler(root, load_nvml, step, at),
+            steps.SET_MODE: lambda step, _s: set_mode(root, load_nvml, step, at),
+            steps.WRITE_MODPROBE: lambda step, _s: write_modprobe(root, step, at),
+            steps.SET_CORDON: lambda step, _s: set_cordon(root, step, at),
+            steps.CREATE_INSTANCE: lambda step, _s: instances.create(step),
+            steps.DESTROY_INSTANCE: lambda step, _s: instances.destroy(step),
+            steps.SET_MIG: lambda step, _s: set_mig(root, load_nvml, step, at),
+            steps.SET_VFS: lambda step, deadline_s: set_vfs(
                 root, load_nvml, step, at, deadline_s=deadline_s, timing=timing
             ),
-            protocol.RESET_GPU: lambda step, deadline_s: reset_gpu(root, load_nvml, step, at, deadline_s=deadline_s),
+            steps.RESET_GPU: lambda step, deadline_s: reset_gpu(root, load_nvml, step, at, deadline_s=deadline_s),
         }
 
-    def execute(self, data: object, deadline_s: float) -> Dict[str, Any]:
+    def execute(self, data: object, deadline_s: float) -> steps.Executed:
         """Carry out one step. Raises Refusal.
 
         The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs, for calls of libvirt, and for
@@ -81,10 +81,10 @@ class Executor:
             return {"note": done.note, "scheduler": done.found}
         return {"note": done, "scheduler": None}
 
-    def _change_definition(self, step: protocol.DefinitionStep, deadline_s: float) -> None:
-        if step["verb"] == protocol.ATTACH_DEVICE or step["verb"] == protocol.PLUG_DEVICE:
+    def _change_definition(self, step: steps.DefinitionStep, deadline_s: float) -> None:
+        if step["verb"] == steps.ATTACH_DEVICE or step["verb"] == steps.PLUG_DEVICE:
             check_ours_goes_in(read_ledger(self._root), step)
-        elif step["verb"] == protocol.DETACH_DEVICE or step["verb"] == protocol.UNPLUG_DEVICE:
+        elif step["verb"] == steps.DETACH_DEVICE or step["verb"] == steps.UNPLUG_DEVICE:
             check_vgpu_comes_out(self._root, step)
         self._libvirt.change(step, deadline_s)
         self._at("definition: changed")

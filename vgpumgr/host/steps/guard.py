@@ -19,7 +19,10 @@ from ..facts.facts import observe
 from ..facts.qemu import is_of
 from ..facts.vfio import Unreadable, Users, device_paths, is_plugin, look
 from ..files import Root, Unknowns, directory
-from ..protocol import IN_USE, NOT_YET, ActiveFact, HandleFact, Step, VgpuFact
+from ..protocol.gpu import VgpuFact
+from ..protocol.session import IN_USE, NOT_YET
+from ..protocol.snapshot import ActiveFact, HandleFact
+from ..protocol.steps import Step
 from ..refusal import Refusal
 from ..timing import Timing
 from .reservations import place_of

@@ -10,7 +10,9 @@ from ..facts import mdev, vendor
 from ..facts.gpu import read_vendor_vgpu
 from ..facts.pci import DEVICES, INFORMATION, read_information
 from ..files import Root, Unknowns, directory, link_name, optional_names, read
-from ..protocol import CHANGED, Step, VgpuFact
+from ..protocol.gpu import VgpuFact
+from ..protocol.session import CHANGED
+from ..protocol.steps import Step
 from ..refusal import Refusal, reason
 
 Write = Tuple[str, bytes]  # a path below the root, and the text to write there

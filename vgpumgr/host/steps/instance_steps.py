@@ -13,18 +13,9 @@ from ..facts.scheduler import NvmlFailed, ask
 from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger
 from ..ledger.ledger import Ledger, Record, instance_key, write_ledger
-from ..protocol import (
-    INTERNAL,
-    LEAVING,
-    LEDGER_UNWRITABLE,
-    MADE,
-    NVML_REFUSED,
-    PLANNED,
-    PRESENT,
-    SAME,
-    EntryState,
-    InstanceStep,
-)
+from ..protocol.ledger import LEAVING, MADE, PLANNED, EntryState
+from ..protocol.session import INTERNAL, LEDGER_UNWRITABLE, NVML_REFUSED
+from ..protocol.steps import PRESENT, SAME, InstanceStep
 from ..refusal import Refusal
 from .hardware import Absent, changed, check_gpu, check_gpu_nowhere
 from .mig_gpu import OpenGpu, at_place, in_words, open_gpu, overlapping, refuse_used, stale

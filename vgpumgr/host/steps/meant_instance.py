@@ -10,7 +10,10 @@ from ..facts.boot import boot_id
 from ..facts.mig import Found, read_type
 from ..files import Root, Unknowns
 from ..ledger.ledger import Entry, Ledger, identity
-from ..protocol import MADE, MigPlace, ParentFact, Step, VgpuFact
+from ..protocol.gpu import ParentFact, VgpuFact
+from ..protocol.ledger import MADE
+from ..protocol.mig import MigPlace
+from ..protocol.steps import Step
 from ..refusal import Refusal
 from .hardware import changed
 from .mig_gpu import at_place, in_words, look_at, open_gpu

@@ -1,7 +1,7 @@
 """A GPU in MIG mode, as steps see it: its instances, open in NVML, and whether anything is in them."""
 
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..facts.facts import observe
 from ..facts.mdev import NO_INSTANCE
@@ -10,7 +10,11 @@ from ..facts.pci import count_vfs
 from ..facts.scheduler import NvmlFailed, ask, opened
 from ..files import Root
 from ..ledger.ledger import Entry, Ledger, Record, instance_key
-from ..protocol import IN_USE, NVML_REFUSED, GpuFact, InstanceStep, MigInstanceFact, MigProfileFact, Snapshot
+from ..protocol.gpu import GpuFact
+from ..protocol.mig import MigInstanceFact, MigProfileFact
+from ..protocol.session import IN_USE, NVML_REFUSED
+from ..protocol.snapshot import Snapshot
+from ..protocol.steps import InstanceStep
 from ..refusal import Refusal, reason
 from .hardware import changed
 
@@ -96,7 +100,7 @@ def has_place(entry: Entry) -> bool:
     return entry.get("mig") is not None
 
 
-def look_at(root: Root, load_nvml: Callable[[], Any], gpu_uuid: str, pci: str) -> "tuple[GpuFact, Snapshot]":
+def look_at(root: Root, load_nvml: Callable[[], Any], gpu_uuid: str, pci: str) -> Tuple[GpuFact, Snapshot]:
     """The GPU's facts. Raises Refusal(Changed) if it is unknown what is on it: it has VFs that show nothing."""
     snapshot = observe(root, load_nvml, only=[gpu_uuid])
     for gpu in snapshot["gpus"]:

@@ -8,7 +8,8 @@ from typing import Any, Callable, Optional
 from ..facts.mig import Switch, read_switch
 from ..facts.scheduler import ask
 from ..files import Root
-from ..protocol import NVML_REFUSED, MigModeStep
+from ..protocol.session import NVML_REFUSED
+from ..protocol.steps import MigModeStep
 from ..refusal import Refusal
 from .bare_gpu import open_for, refuse_foreign, refuse_vfs, refuse_vgpus
 from .hardware import changed

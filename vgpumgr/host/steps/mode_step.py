@@ -8,7 +8,9 @@ from typing import Any, Callable
 from ..facts.gpu_use import GpuUse
 from ..facts.scheduler import NvmlFailed, ask, opened
 from ..files import Root
-from ..protocol import EQUAL_SIZE, MIXED_SIZE, NVML_REFUSED, ModeStep
+from ..protocol.gpu import EQUAL_SIZE, MIXED_SIZE
+from ..protocol.session import NVML_REFUSED
+from ..protocol.steps import ModeStep
 from ..refusal import Refusal
 from .hardware import changed
 from .setting_gpu import gpu_of

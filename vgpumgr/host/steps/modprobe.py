@@ -13,7 +13,8 @@ from typing import Callable, NamedTuple, Optional
 from ..facts.module import NotText, decode, read_bounded
 from ..fields import refuse
 from ..files import Root, sync_folder, write_whole
-from ..protocol import SYSFS_REFUSED, ModprobeStep
+from ..protocol.session import SYSFS_REFUSED
+from ..protocol.steps import ModprobeStep
 from ..refusal import Refusal, errno_name, reason
 from .hardware import changed
 from .module_options import why_not

@@ -16,7 +16,9 @@ from typing import Dict, Optional, cast
 from ..files import Root
 from ..ledger.ledger import UNWRITTEN, Ledger, facts_of, identity
 from ..ledger.writer import keep_only
-from ..protocol import NOT_YET, SYSFS_REFUSED, LedgerEntry, Step
+from ..protocol.ledger import LedgerEntry
+from ..protocol.session import NOT_YET, SYSFS_REFUSED
+from ..protocol.steps import Step
 from ..refusal import Refusal, errno_name, reason
 from .guard import RemovalGuard
 from .hardware import file_of, hardware_for, is_what_step_means

@@ -7,7 +7,8 @@ decides itself where the vGPU lies, which is no failure.
 
 from typing import Optional
 
-from ..protocol import Step, VgpuFact
+from ..protocol.gpu import VgpuFact
+from ..protocol.steps import Step
 
 FILE = "placement_id"
 

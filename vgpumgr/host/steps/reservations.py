@@ -3,7 +3,8 @@
 from typing import Any, Tuple
 
 from ..ledger.ledger import Entry, Ledger, identity
-from ..protocol import LEAVING, Step
+from ..protocol.ledger import LEAVING
+from ..protocol.steps import Step
 from .hardware import changed
 
 

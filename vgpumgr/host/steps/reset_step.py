@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 from ..facts.reset_obstacles import in_the_way
 from ..files import Root
-from ..protocol import ResetStep
+from ..protocol.steps import ResetStep
 from .bare_gpu import open_for, refuse_foreign, refuse_vfs, refuse_vgpus
 from .mig_gpu import open_gpu
 from .tool import run_tool

@@ -10,7 +10,9 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional
 from ..facts.gpu_use import GpuUse
 from ..facts.scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
 from ..files import Root
-from ..protocol import NVML_REFUSED, SchedulerFact, SchedulerStep
+from ..protocol.gpu import SchedulerFact
+from ..protocol.session import NVML_REFUSED
+from ..protocol.steps import SchedulerStep
 from ..refusal import Refusal
 from .hardware import changed
 from .setting_gpu import gpu_of

@@ -6,7 +6,9 @@ from ..facts.boot import boot_id
 from ..facts.facts import observe
 from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger
-from ..protocol import GpuFact, ModeStep, SchedulerStep, Snapshot
+from ..protocol.gpu import GpuFact
+from ..protocol.snapshot import Snapshot
+from ..protocol.steps import ModeStep, SchedulerStep
 from .hardware import Absent, changed, check_gpu
 
 

@@ -7,7 +7,6 @@ import functools
 import re
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from .. import protocol
 from ..facts.module import FOLDER, MOST_BYTES
 from ..facts.pci import ADDRESS
 from ..facts.scheduler import ENGINES, GRAPHICS
@@ -25,7 +24,9 @@ from ..fields import (
     type_check,
 )
 from ..ledger.ledger import Entry
-from ..protocol import EntryState, OurVgpu, Policy
+from ..protocol import steps
+from ..protocol.gpu import Policy
+from ..protocol.ledger import EntryState, OurVgpu
 from .device_xml import read_source
 
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -88,33 +89,33 @@ _KEYS: Checks = {
 }
 _VGPU_XML: Checks = {"xml": (_is_vgpu, "the XML of a vGPU's host device")}
 _STEPS: Dict[str, Tuple[Any, Checks]] = {
-    protocol.CREATE_VGPU: (protocol.Step, _expecting(protocol.EMPTY, protocol.SAME)),
-    protocol.DESTROY_VGPU: (protocol.Step, _expecting(protocol.PRESENT, protocol.ABSENT)),
-    protocol.EVACUATE_VGPU: (protocol.Step, _expecting(protocol.PRESENT)),
-    protocol.SET_SCHEDULER: (protocol.SchedulerStep, {}),
-    protocol.SET_MODE: (protocol.ModeStep, {}),
-    protocol.WRITE_MODPROBE: (protocol.ModprobeStep, {"expect": _FILE_TEXT}),
-    protocol.SET_CORDON: (protocol.CordonStep, {}),
-    protocol.CREATE_INSTANCE: (protocol.InstanceStep, _expecting(protocol.EMPTY, protocol.SAME)),
-    protocol.DESTROY_INSTANCE: (protocol.InstanceStep, _expecting(protocol.PRESENT, protocol.ABSENT)),
-    protocol.SET_MIG: (protocol.MigModeStep, {}),
-    protocol.SET_VFS: (protocol.VfsStep, {}),
-    protocol.RESET_GPU: (protocol.ResetStep, {}),
-    protocol.SET_METADATA: (
-        protocol.MetadataStep,
+    steps.CREATE_VGPU: (steps.Step, _expecting(steps.EMPTY, steps.SAME)),
+    steps.DESTROY_VGPU: (steps.Step, _expecting(steps.PRESENT, steps.ABSENT)),
+    steps.EVACUATE_VGPU: (steps.Step, _expecting(steps.PRESENT)),
+    steps.SET_SCHEDULER: (steps.SchedulerStep, {}),
+    steps.SET_MODE: (steps.ModeStep, {}),
+    steps.WRITE_MODPROBE: (steps.ModprobeStep, {"expect": _FILE_TEXT}),
+    steps.SET_CORDON: (steps.CordonStep, {}),
+    steps.CREATE_INSTANCE: (steps.InstanceStep, _expecting(steps.EMPTY, steps.SAME)),
+    steps.DESTROY_INSTANCE: (steps.InstanceStep, _expecting(steps.PRESENT, steps.ABSENT)),
+    steps.SET_MIG: (steps.MigModeStep, {}),
+    steps.SET_VFS: (steps.VfsStep, {}),
+    steps.RESET_GPU: (steps.ResetStep, {}),
+    steps.SET_METADATA: (
+        steps.MetadataStep,
         {"xml": (lambda value: is_text(value) and _is_document(value), "a text of XML")},
     ),
-    protocol.ATTACH_DEVICE: (protocol.DeviceStep, _VGPU_XML),
-    protocol.DETACH_DEVICE: (protocol.DeviceStep, _VGPU_XML),
-    protocol.PLUG_DEVICE: (protocol.DeviceStep, _VGPU_XML),
-    protocol.UNPLUG_DEVICE: (protocol.DeviceStep, _VGPU_XML),
+    steps.ATTACH_DEVICE: (steps.DeviceStep, _VGPU_XML),
+    steps.DETACH_DEVICE: (steps.DeviceStep, _VGPU_XML),
+    steps.PLUG_DEVICE: (steps.DeviceStep, _VGPU_XML),
+    steps.UNPLUG_DEVICE: (steps.DeviceStep, _VGPU_XML),
 }
 
 
-def parse_step(data: object) -> protocol.AnyStep:
+def parse_step(data: object) -> steps.AnyStep:
     """The step, without keys that none such has. Raises Refusal(BadRequest) saying which key is wrong."""
     verb = check_fields(data, {"verb": (one_of(*_STEPS), "one of {}".format(", ".join(_STEPS)))}, "step")["verb"]
-    step: protocol.AnyStep = _reader(verb)(data)
+    step: steps.AnyStep = _reader(verb)(data)
     if verb in _TOGETHER:
         _TOGETHER[verb](step)
     return step
@@ -126,16 +127,16 @@ def _reader(verb: str) -> Callable[[object], Any]:
     return reader(shape, "step", {**_KEYS, **own})
 
 
-def _check_vgpu(step: protocol.Step) -> None:
+def _check_vgpu(step: steps.Step) -> None:
     if (
-        step["type_id"] == 0 and step["expect"] != protocol.ABSENT
+        step["type_id"] == 0 and step["expect"] != steps.ABSENT
     ):  # 0 is no type: written to a VF, it removes what is there
         refuse("only the entry of a vGPU that is gone has no type: step.type_id must be a number above 0")
     if step["vf_index"] is None and step["uuid"] is None:
         refuse("a vGPU on a physical function is an mdev, so step.uuid must be set")
 
 
-def _check_scheduler(step: protocol.SchedulerStep) -> None:
+def _check_scheduler(step: steps.SchedulerStep) -> None:
     setting, expect = step["setting"], step["expect"]
     allowed = set(ENGINES) if step["api"] == 2 else {GRAPHICS}
     if GRAPHICS not in expect or not set(expect) <= allowed:
@@ -149,21 +150,21 @@ def _check_scheduler(step: protocol.SchedulerStep) -> None:
         refuse("step.setting: with api 2 round robin always adapts")
 
 
-def _check_cordon(step: protocol.CordonStep) -> None:
+def _check_cordon(step: steps.CordonStep) -> None:
     if (step["gpu_uuid"] is None) != (step["gpu"] is None):
         refuse("step.gpu_uuid and step.gpu name one GPU, or both are null")
 
 
 _TOGETHER: Dict[str, Callable[[Any], None]] = {  # what its keys must be together
-    protocol.CREATE_VGPU: _check_vgpu,
-    protocol.DESTROY_VGPU: _check_vgpu,
-    protocol.EVACUATE_VGPU: _check_vgpu,
-    protocol.SET_SCHEDULER: _check_scheduler,
-    protocol.SET_CORDON: _check_cordon,
+    steps.CREATE_VGPU: _check_vgpu,
+    steps.DESTROY_VGPU: _check_vgpu,
+    steps.EVACUATE_VGPU: _check_vgpu,
+    steps.SET_SCHEDULER: _check_scheduler,
+    steps.SET_CORDON: _check_cordon,
 }
 
 
-def entry_of(step: protocol.Step, *, boot: str, state: EntryState) -> Entry:
+def entry_of(step: steps.Step, *, boot: str, state: EntryState) -> Entry:
     """The ledger's entry for the vGPU that the step creates."""
     keys = {key: value for key, value in step.items() if key in OurVgpu.__annotations__}
     if step["mig"] is None:

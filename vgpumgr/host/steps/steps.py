@@ -13,20 +13,10 @@ from ..files import Root, Unknowns
 from ..ledger.blocked_write import open_ledger, record_of, started
 from ..ledger.ledger import PARAMS, UNWRITTEN, Entry, Ledger, identity, write_ledger
 from ..ledger.writer import Writer, Writing
-from ..protocol import (
-    DEADLINE,
-    INTERNAL,
-    LEAVING,
-    LEDGER_UNWRITABLE,
-    MADE,
-    PLANNED,
-    PRESENT,
-    SAME,
-    SYSFS_REFUSED,
-    EntryState,
-    Step,
-    VgpuFact,
-)
+from ..protocol.gpu import VgpuFact
+from ..protocol.ledger import LEAVING, MADE, PLANNED, EntryState
+from ..protocol.session import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, SYSFS_REFUSED
+from ..protocol.steps import PRESENT, SAME, Step
 from ..refusal import Refusal, reason
 from .guard import RemovalGuard
 from .hardware import (

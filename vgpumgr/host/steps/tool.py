@@ -7,7 +7,7 @@ import time
 from typing import List, NamedTuple, Optional, Sequence
 
 from ..files import Root
-from ..protocol import DEADLINE, TOOL_REFUSED
+from ..protocol.session import DEADLINE, TOOL_REFUSED
 from ..refusal import Refusal, reason
 
 _MOST_LINES = 5

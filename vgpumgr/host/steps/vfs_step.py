@@ -15,7 +15,7 @@ from ..facts.gpu import SRIOV_MANAGE, find_framework
 from ..facts.pci import find_cards
 from ..files import Root, Unknowns
 from ..ledger.ledger import write_ledger
-from ..protocol import VfsStep
+from ..protocol.steps import VfsStep
 from ..timing import Timing
 from .bare_gpu import open_for, refuse_foreign, refuse_vgpus
 from .hardware import changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.errors import ProgramFailed
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.session import DISPATCHER_SAYS
 from vgpumgr.link.host_text import clean
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ _ANY = "`vgpumgr host install {host}` with a login that has full rights"
 
 def failure(endpoint: Endpoint, said: Sequence[str]) -> ProgramFailed | None:
     """The error for a program that ended before its greeting if the dispatcher said why; otherwise None."""
-    lines = [line for line in said if line.startswith(protocol.DISPATCHER_SAYS)]
+    lines = [line for line in said if line.startswith(DISPATCHER_SAYS)]
     if not lines:
         return None
-    why = clean(lines[-1].removeprefix(protocol.DISPATCHER_SAYS))
+    why = clean(lines[-1].removeprefix(DISPATCHER_SAYS))
     hint = next((hint for kind, hint in _HINTS.items() if why.startswith(kind)), _ANY)
     return ProgramFailed(endpoint.host, f"the dispatcher there refuses: {why}", hint=hint.format(host=endpoint.host))

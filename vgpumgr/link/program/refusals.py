@@ -22,7 +22,9 @@ from vgpumgr.errors import (
     SysfsRefused,
     ToolRefused,
 )
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol import session
+from vgpumgr.host.protocol.ledger import LEDGER_PATH
+from vgpumgr.host.protocol.steps import ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, SET_METADATA, UNPLUG_DEVICE
 from vgpumgr.link.host_text import clean, disk_hint
 from vgpumgr.link.program import libvirt_refusals
 
@@ -34,11 +36,11 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 20
 _CHANGES = {
-    protocol.SET_METADATA: "write the claim",
-    protocol.ATTACH_DEVICE: "attach the device",
-    protocol.DETACH_DEVICE: "detach the device",
-    protocol.PLUG_DEVICE: "give the device to the running VM",
-    protocol.UNPLUG_DEVICE: "take the device from the running VM",
+    SET_METADATA: "write the claim",
+    ATTACH_DEVICE: "attach the device",
+    DETACH_DEVICE: "detach the device",
+    PLUG_DEVICE: "give the device to the running VM",
+    UNPLUG_DEVICE: "take the device from the running VM",
 }
 _RESET = "--gpu-reset"
 _UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN
@@ -50,41 +52,41 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
     kind, said = err["kind"], clean(err.get("message"))
     path, errno_name = clean(err.get("path")), clean(err.get("errno"))
     match kind:
-        case protocol.LOCKED:
+        case session.LOCKED:
             owner, mode = clean(err.get("owner")), clean(err.get("mode"))
             if mode and not owner:
                 return Busy(
                     host,
-                    f"locked by an unknown process; the lock file {protocol.LOCK_PATH} has mode {mode} there, "
+                    f"locked by an unknown process; the lock file {session.LOCK_PATH} has mode {mode} there, "
                     "so any user of that host can hold the lock",
-                    hint=f"on that host: chmod 700 {protocol.LOCK_PATH}, and `fuser -v {protocol.LOCK_PATH}` as root",
+                    hint=f"on that host: chmod 700 {session.LOCK_PATH}, and `fuser -v {session.LOCK_PATH}` as root",
                 )
             return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it has finished")
-        case protocol.NOT_LOCKED:
+        case session.NOT_LOCKED:
             return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
-        case protocol.CHANGED:
+        case session.CHANGED:
             return StalePlan(
                 said or "the host changed since it was observed", host=host, hint=_AGAIN, details=_found(err)
             )
-        case protocol.IN_USE:
+        case session.IN_USE:
             held = _lines(err.get("holders"))
             return InUse(
                 said or "the vGPU is in use", host=host, details=held, hint=_let_go(held, clean(err.get("vm")))
             )
-        case protocol.NOT_YET:
+        case session.NOT_YET:
             return StillEnding(
                 said or "the vGPU may still be held",
                 host=host,
                 details=_lines(err.get("waits_for")),
                 hint="nothing was written; once that has ended, run the same command again",
             )
-        case protocol.BLOCKED_WRITE:
+        case session.BLOCKED_WRITE:
             return BlockedWrite(
                 said or "an earlier write to this GPU has not returned",
                 host=host,
                 hint=f"`vgpumgr discover {host}` shows what holds it, and what to do",
             )
-        case protocol.SYSFS_REFUSED:
+        case session.SYSFS_REFUSED:
             likely = refusals.explain(path, errno_name, host)
             return SysfsRefused(
                 host,
@@ -94,26 +96,26 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 details=_ranked(likely.causes),
                 hint=likely.hint,
             )
-        case protocol.NVML_REFUSED | protocol.TOOL_REFUSED:
-            return (_nvml_refused if kind == protocol.NVML_REFUSED else _tool_refused)(host, said, err)
-        case protocol.LIBVIRT_REFUSED:
+        case session.NVML_REFUSED | session.TOOL_REFUSED:
+            return (_nvml_refused if kind == session.NVML_REFUSED else _tool_refused)(host, said, err)
+        case session.LIBVIRT_REFUSED:
             return _libvirt_refused(host, said, err)
-        case protocol.DEADLINE:
+        case session.DEADLINE:
             return HostDeadline(
                 host,
                 "program",
                 said or f"{path}: the write did not return in time",
                 hint=f"`vgpumgr discover {host}` shows what it waits for, and what to do",
             )
-        case protocol.LEDGER_BROKEN:
+        case session.LEDGER_BROKEN:
             return LedgerBroken(
                 host,
-                said or f"the ledger {path or protocol.LEDGER_PATH} cannot be read",
-                hint=f"nothing on this host is changed until {path or protocol.LEDGER_PATH} is repaired or restored",
+                said or f"the ledger {path or LEDGER_PATH} cannot be read",
+                hint=f"nothing on this host is changed until {path or LEDGER_PATH} is repaired or restored",
             )
-        case protocol.LEDGER_UNWRITABLE:
-            return unwritable(host, path or protocol.LEDGER_PATH, errno_name, said, written=err.get("written") is True)
-        case protocol.NOT_ROOT:
+        case session.LEDGER_UNWRITABLE:
+            return unwritable(host, path or LEDGER_PATH, errno_name, said, written=err.get("written") is True)
+        case session.NOT_ROOT:
             return ProgramFailed(
                 host,
                 said or "the host program does not run as root",
@@ -126,11 +128,11 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
 def _rare(host: HostName, kind: str, said: str, path: str, errno_name: str) -> VgpumgrError:
     """What installing on a host raises, and what no host program says."""
     match kind:
-        case protocol.PINNED_HERE:
+        case session.PINNED_HERE:
             return NotAllowed(f"{host}: {said}", hint="use a login with full rights on that host")
-        case protocol.UNWRITABLE:
+        case session.UNWRITABLE:
             return ProgramFailed(host, f"nothing can be installed there: {said}", hint=disk_hint(errno_name, path))
-        case protocol.INTERNAL | protocol.BAD_REQUEST:
+        case session.INTERNAL | session.BAD_REQUEST:
             return ProgramFailed(host, f"the host program answered {kind}: {said}", hint="this is a bug: report it")
         case _:
             return foreign(host, f"the host program answered {kind}: {said}")

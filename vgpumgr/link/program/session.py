@@ -10,23 +10,15 @@ import base64
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from vgpumgr.errors import HostDeadline, HostError, LeaseLost, ProgramFailed, Unreachable
-from vgpumgr.host import protocol
-from vgpumgr.host.protocol import (
-    AnyStep,
-    Hello,
-    InstallationFact,
-    Installed,
-    LibvirtFact,
-    LibvirtQuery,
-    Locked,
-    Observed,
-    PurgeFact,
-    SampleReport,
-    SchedulerFact,
-)
+from vgpumgr.host.protocol.installed import InstallationFact, Installed, PurgeFact
+from vgpumgr.host.protocol.libvirt import LibvirtFact, LibvirtQuery
+from vgpumgr.host.protocol.sample import SampleReport
+from vgpumgr.host.protocol.session import EXIT_LEASE, LEASE_S, Hello
+from vgpumgr.host.protocol.snapshot import Locked, Observed
+from vgpumgr.host.protocol.steps import AnyStep, Executed
 from vgpumgr.link import moments, stages
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 from vgpumgr.link.program import bootstrap, wire
@@ -49,13 +41,6 @@ _AGAIN = "run the same command again: it reads the host again and continues from
 T = TypeVar("T")
 _STDERR_LINES = 12
 _SETTLE_S = 0.3
-
-
-class ExecuteResult(TypedDict):
-    """The result of a step: a remark if there is one, and for set_scheduler the scheduler as read back."""
-
-    note: str | None
-    scheduler: SchedulerFact | None
 
 
 class ByteStream(Protocol):
@@ -167,18 +152,17 @@ class Program:
 
     def observe(self, *, wait_s: float, libvirt: LibvirtQuery | None = None) -> Observed:
         """The host's facts, read under the shared lock, and meanwhile what is asked of libvirt."""
-        ok = self._request("observe", {"wait_s": wait_s, "libvirt": libvirt}, wait_s + self._longest(libvirt))
-        return self._checked(ok, Observed, "snapshot")
+        fields = {"wait_s": wait_s, "libvirt": libvirt}
+        return self._checked("observe", fields, wait_s + self._longest(libvirt), Observed, "snapshot")
 
     def libvirt(self, libvirt: LibvirtQuery) -> LibvirtFact:
         """What is asked of libvirt, without the host's lock."""
-        ok = self._request("libvirt", {"libvirt": libvirt}, self._longest(libvirt))
-        return self._checked(ok, LibvirtFact, "libvirt")
+        return self._checked("libvirt", {"libvirt": libvirt}, self._longest(libvirt), LibvirtFact, "libvirt")
 
     def sample(self, *, since: Mapping[str, int], wait_s: float) -> SampleReport:
         """Which vGPUs run and what they used since those times (us, by GPU), read under the shared lock."""
-        ok = self._request("sample", {"wait_s": wait_s, "since": dict(since)}, wait_s + self._request_s)
-        return self._checked(ok, SampleReport, "sample")
+        fields = {"wait_s": wait_s, "since": dict(since)}
+        return self._checked("sample", fields, wait_s + self._request_s, SampleReport, "sample")
 
     def lock(self, *, by: str, wait_s: float, libvirt: LibvirtQuery | None = None) -> Locked:
         """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or close."""
@@ -187,41 +171,35 @@ class Program:
         self._locked = True
         self._stop_pinging = threading.Event()
         threading.Thread(target=self._keep_alive, args=(self._stop_pinging,), name="vgpumgr-ping", daemon=True).start()
-        return self._checked(ok, Locked, "snapshot")
+        return self._check(ok, Locked, "snapshot")
 
-    def execute(self, step: AnyStep, *, deadline_s: float) -> ExecuteResult:
+    def execute(self, step: AnyStep, *, deadline_s: float) -> Executed:
         """Carry out one step under the lock. The host program gives up at `deadline_s` and reports what may still happen."""
-        ok = self._request("execute", {"step": step, "deadline_s": deadline_s}, deadline_s + self._request_s)
-        return self._checked(ok, ExecuteResult, "result")
+        fields = {"step": step, "deadline_s": deadline_s}
+        return self._checked("execute", fields, deadline_s + self._request_s, Executed, "result")
 
     def unlock(self, gpus: Sequence[str], libvirt: LibvirtQuery | None = None) -> Observed:
         """The final facts of these GPUs (UUIDs), read under the lock, which is then released."""
         ok = self._request("unlock", {"gpu_uuids": list(gpus), "libvirt": libvirt}, self._longest(libvirt))
         self._stop()
-        return self._checked(ok, Observed, "snapshot")
+        return self._check(ok, Observed, "snapshot")
 
     def installed(self) -> InstallationFact:
         """What `host install` left there."""
-        return self._checked(self._request("installed", {}, self._request_s), Installed, "installation")["installation"]
+        return self._installed("installed", {})
 
     def install(self, dispatcher: str, programs: Sequence[bytes], *, pinned: bool) -> InstallationFact:
         """Put that there; what is there afterwards."""
-        fields = {
-            "dispatcher": dispatcher,
-            "programs": [base64.b64encode(program).decode() for program in programs],
-            "pinned": pinned,
-        }
-        return self._checked(self._request("install", fields, self._request_s), Installed, "installation")[
-            "installation"
-        ]
+        encoded = [base64.b64encode(program).decode() for program in programs]
+        return self._installed("install", {"dispatcher": dispatcher, "programs": encoded, "pinned": pinned})
 
     def uninstall(self) -> InstallationFact:
         """Remove it; what is there afterwards."""
-        return self._checked(self._request("uninstall", {}, self._request_s), Installed, "installation")["installation"]
+        return self._installed("uninstall", {})
 
     def purge(self, *, check: bool) -> PurgeFact:
         """Remove our files there, under the lock; with `check` only say which there are."""
-        return self._checked(self._request("purge", {"check": check}, self._request_s), PurgeFact, "files")
+        return self._checked("purge", {"check": check}, self._request_s, PurgeFact, "files")
 
     def ping(self, timeout_s: float | None = None) -> None:
         """Check that the program answers."""
@@ -339,8 +317,8 @@ class Program:
         settling = Deadline(_SETTLE_S if status is None else 0)
         while self._is_connected() and not settling.expired:
             time.sleep(0.01)
-        if self._locked and (silent_s > protocol.LEASE_S or status == protocol.EXIT_LEASE):
-            heard_s = max(silent_s, protocol.LEASE_S)
+        if self._locked and (silent_s > LEASE_S or status == EXIT_LEASE):
+            heard_s = max(silent_s, LEASE_S)
             self._lost = _no_longer_ours(f"the host program heard nothing for {heard_s:.0f} s and released the lock")
             self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)
         elif not self._is_connected():
@@ -393,7 +371,13 @@ class Program:
             hint=f"{'the host' if silent is None else silent} hangs or is overloaded{may_happen}; a larger --timeout waits longer",
         )
 
-    def _checked(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
+    def _installed(self, verb: str, fields: dict[str, Any]) -> InstallationFact:
+        return self._checked(verb, fields, self._request_s, Installed, "installation")["installation"]
+
+    def _checked(self, verb: str, fields: dict[str, Any], timeout_s: float, shape: type[T], what: str) -> T:
+        return self._check(self._request(verb, fields, timeout_s), shape, what)
+
+    def _check(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
         try:
             checked: T = wire.read(ok, shape, what)
         except wire.WireError as error:

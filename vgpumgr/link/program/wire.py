@@ -11,7 +11,7 @@ import json
 import types
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.session import MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
 from vgpumgr.link.program import sanity
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN_BYTES = 160
 _MOST_NOISE = 64 * 1024
-_MAGIC = protocol.MAGIC.encode()
+_MAGIC = MAGIC.encode()
 
 
 class WireError(Exception):
@@ -31,7 +31,7 @@ class Lines:
 
     __slots__ = ("_buffer", "_limit", "_searched")
 
-    def __init__(self, limit: int = protocol.MAX_LINE_BYTES) -> None:
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._buffer = bytearray()
         self._searched = 0
         self._limit = limit
@@ -79,7 +79,7 @@ class Greeting:
         """Whether more came before it than any login prints."""
         return len(self.noise) > _MOST_NOISE
 
-    def read(self) -> protocol.Hello | None:
+    def read(self) -> Hello | None:
         """None while it is incomplete. WireError if it is not of this version, or malformed."""
         while not self.is_drowned and (line := self._lines.take()) is not None:
             # Noise may end without a newline, as the title of a terminal's window does.
@@ -90,15 +90,15 @@ class Greeting:
         return None
 
 
-def _read_hello(text: bytes) -> protocol.Hello:
+def _read_hello(text: bytes) -> Hello:
     hello = _load(text)
     # The version first: the greeting of another version may have another shape.
-    if hello.get("protocol") != protocol.PROTOCOL:
+    if hello.get("protocol") != PROTOCOL:
         raise WireError(
-            f"it speaks protocol {hello.get('protocol')!r:.40}, but this vgpumgr speaks {protocol.PROTOCOL}: the program comes "
+            f"it speaks protocol {hello.get('protocol')!r:.40}, but this vgpumgr speaks {PROTOCOL}: the program comes "
             "from the controller, so the installation mixes two versions; install vgpumgr again"
         )
-    return check(hello, protocol.Hello, "greeting")  # type: ignore[no-any-return]
+    return check(hello, Hello, "greeting")  # type: ignore[no-any-return]
 
 
 def show(data: bytes) -> str:
@@ -108,7 +108,7 @@ def show(data: bytes) -> str:
 
 def render_request(number: int, verb: str, fields: dict[str, Any]) -> bytes:
     line = json.dumps({"id": number, "do": verb, **fields}, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-    if len(line) > protocol.MAX_LINE_BYTES:
+    if len(line) > MAX_LINE_BYTES:
         raise WireError("a request of more bytes than the protocol allows")
     return line
 

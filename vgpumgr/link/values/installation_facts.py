@@ -10,12 +10,12 @@ from vgpumgr.link.values.by_name import rows
 from vgpumgr.link.values.snapshot_facts import parse_cordon
 
 if TYPE_CHECKING:
-    from vgpumgr.host import protocol
+    from vgpumgr.host.protocol.installed import InstallationFact
     from vgpumgr.link.program.bootstrap import Installable
     from vgpumgr.names import HostName
 
 
-def parse(host: HostName, fact: protocol.InstallationFact, ours: Installable) -> Installation:
+def parse(host: HostName, fact: InstallationFact, ours: Installable) -> Installation:
     """`ours`: what this controller would install."""
     login = Login.DISPATCHER if fact["by_dispatcher"] else Login.SUDO if fact["user"] else Login.ROOT
     return Installation(
@@ -30,7 +30,7 @@ def parse(host: HostName, fact: protocol.InstallationFact, ours: Installable) ->
     )
 
 
-def _state(fact: protocol.InstallationFact, ours: Installable) -> State:
+def _state(fact: InstallationFact, ours: Installable) -> State:
     if fact["problems"]:
         return State.BROKEN
     there = {program["sha256"] for program in fact["programs"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump, SavedDump
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.libvirt import DomainFact, LibvirtFact, LibvirtQuery, SavedFact
 from vgpumgr.link.host_text import clean
 from vgpumgr.link.program import libvirt_refusals
 from vgpumgr.link.values.by_name import declare, render
@@ -15,28 +15,26 @@ if TYPE_CHECKING:
     from vgpumgr.link.domain_query import DomainQuery
     from vgpumgr.names import HostName
 
-declare(protocol.DomainFact, DomainDump)
-declare(
-    protocol.SavedFact, SavedDump, snapshots=lambda row: tuple((one["name"], one["xml"]) for one in row["snapshots"])
-)
+declare(DomainFact, DomainDump)
+declare(SavedFact, SavedDump, snapshots=lambda row: tuple((one["name"], one["xml"]) for one in row["snapshots"]))
 _parse_read = declare(
-    protocol.LibvirtFact,
+    LibvirtFact,
     LibvirtDump,
     version=lambda row: row["version"] or 0,
     names=lambda row: tuple((one["name"], one["uuid"]) for one in row["names"] or ()),
 )
 
 
-def render_query(query: DomainQuery, *, wait_s: float) -> protocol.LibvirtQuery:
+def render_query(query: DomainQuery, *, wait_s: float) -> LibvirtQuery:
     only = None if query.only is None else sorted(query.only)
-    return render(protocol.LibvirtQuery, query, names=False, only=only, wait_s=wait_s)
+    return render(LibvirtQuery, query, names=False, only=only, wait_s=wait_s)
 
 
-def render_names_query(*, wait_s: float) -> protocol.LibvirtQuery:
+def render_names_query(*, wait_s: float) -> LibvirtQuery:
     return {"names": True, "domains": False, "only": None, "saved": False, "wait_s": wait_s}
 
 
-def parse(host: HostName, fact: protocol.LibvirtFact) -> LibvirtDump | HostError:
+def parse(host: HostName, fact: LibvirtFact) -> LibvirtDump | HostError:
     """What was read; a part that was not asked for is empty, and None for `saved`."""
     failure = fact["failure"]
     if failure is not None:

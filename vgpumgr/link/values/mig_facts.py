@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver.mig import InstanceProfile
 from vgpumgr.core.model.mig import Instance, Mig, MigPlace, OurInstance
 from vgpumgr.core.model.vgpu import InstanceEntry
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol import ledger, mig
+from vgpumgr.host.protocol.mig import MigFact, MigInstanceFact, MigProfileFact
 from vgpumgr.link.values.by_name import declare, maybe, rows
 
 if TYPE_CHECKING:
@@ -17,21 +18,21 @@ if TYPE_CHECKING:
 _MOST_SLICES = 64  # memory slices of a GPU; the largest of today have 12
 _ID_END = 2**32
 
-declare(protocol.MigPlace, MigPlace)
-_parse_instance = declare(protocol.MigInstanceFact, Instance)
+declare(mig.MigPlace, MigPlace)
+_parse_instance = declare(MigInstanceFact, Instance)
 _parse_profile = declare(
-    protocol.MigProfileFact, InstanceProfile, maximum="max", starts=lambda row: tuple(sorted(row["starts"]))
+    MigProfileFact, InstanceProfile, maximum="max", starts=lambda row: tuple(sorted(row["starts"]))
 )
 _parse_mig = declare(
-    protocol.MigFact,
+    MigFact,
     Mig,
     profiles=lambda row: tuple(sorted(map(_parse_profile, row["profiles"]), key=attrgetter("id"))),
     instances=lambda row: maybe(rows(row["instances"], _parse_instance), _in_order),
 )
-parse_entry = declare(protocol.InstanceEntry, InstanceEntry, instance=declare(protocol.OurInstance, OurInstance))
+parse_entry = declare(ledger.InstanceEntry, InstanceEntry, instance=declare(mig.OurInstance, OurInstance))
 
 
-def parse(row: protocol.MigFact | None) -> Mig | None:
+def parse(row: MigFact | None) -> Mig | None:
     """None if that cannot be (why_impossible)."""
     return _parse_mig(row) if row is not None and why_impossible(row) is None else None
 
@@ -40,12 +41,12 @@ def _in_order(instances: Iterable[Instance]) -> tuple[Instance, ...]:
     return tuple(sorted(instances, key=attrgetter("start", "id")))
 
 
-def is_possible(row: protocol.InstanceEntry) -> bool:
+def is_possible(row: ledger.InstanceEntry) -> bool:
     """Whether there can be such an instance. One that is no instance is nothing that could be destroyed."""
     return _lies(row["start"], row["size"]) and _is_id(row["profile_id"])
 
 
-def why_impossible(row: protocol.MigFact) -> str | None:
+def why_impossible(row: MigFact) -> str | None:
     """What in it cannot be, if anything; None if all can."""
     for profile in row["profiles"]:
         places = all(_lies(start, profile["size"]) for start in profile["starts"])

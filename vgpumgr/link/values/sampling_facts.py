@@ -25,7 +25,7 @@ from vgpumgr.core.usage.readings import (
     VgpuReading,
     entitled_share,
 )
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.sample import GpuSampleFact, HolderFact, SampleReport, VgpuSampleFact
 from vgpumgr.link.values.by_name import declare, maybe, of_key, rows
 from vgpumgr.link.values.snapshot_facts import parse_entry, parse_type, parse_unknown
 from vgpumgr.names import PciAddress
@@ -80,7 +80,7 @@ class _Instance:
                 return self.uuid is None and self.vf_index is not None and self.vf_index == entry.vgpu.vf_index
 
 
-def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
+def parse(host: HostName, facts: SampleReport) -> HostReading:
     """Build the reading from the host program's answer.
 
     What no host can have is left out, and said: one of them must not fill the store with vGPUs that it invents.
@@ -99,7 +99,7 @@ def parse(host: HostName, facts: protocol.SampleReport) -> HostReading:
     )
 
 
-def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
+def _gpu(row: GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_us: int) -> GpuReading:
     vgpus = None if row["vgpus"] is None else row["vgpus"][:_MOST_OF_GPU]
     entries = None
     if ledger is not None:
@@ -121,7 +121,7 @@ def _gpu(row: protocol.GpuSampleFact, ledger: Sequence[LedgerEntry] | None, now_
     )
 
 
-def _instance(row: protocol.VgpuSampleFact, now_us: int) -> _Instance:
+def _instance(row: VgpuSampleFact, now_us: int) -> _Instance:
     at_us = row["at_us"]
     if at_us is not None and abs(at_us - now_us) > _YEAR_US:  # cannot be a sample's time, whatever the host's clock is
         at_us = None
@@ -143,22 +143,22 @@ def _each(read: Callable[[int | None], int | None], *keys: str) -> Any:
     return {key: of_key(key, read) for key in keys}
 
 
-_parse_load = declare(protocol.VgpuSampleFact, Load, **_each(_reported_percent, "sm", "memory", "encoder", "decoder"))
+_parse_load = declare(VgpuSampleFact, Load, **_each(_reported_percent, "sm", "memory", "encoder", "decoder"))
 _parse_instance = declare(
-    protocol.VgpuSampleFact, _Instance, "at_us", "load",
+    VgpuSampleFact, _Instance, "at_us", "load",
     number="instance",
     vm_name=lambda row: maybe(row["vm_name"], lambda name: name[:_LONGEST_NAME]),
     **_each(_reported, "framebuffer_used_bytes"),
 )  # fmt: skip
-_parse_holder = declare(protocol.HolderFact, Holder, "instance")
+_parse_holder = declare(HolderFact, Holder, "instance")
 _parse_gpu = declare(
-    protocol.GpuSampleFact, GpuReading, "holders", "vgpus", "listed",
+    GpuSampleFact, GpuReading, "holders", "vgpus", "listed",
     framebuffer_size_bytes=of_key("framebuffer_bytes", _reported),
     reported=lambda row: row["vgpus"] is not None,
     **_each(_reported, "framebuffer_used_bytes", "temperature_c", "power_mw"),
     **_each(_reported_percent, "sm", "memory"),
 )  # fmt: skip
-_parse_reading = declare(protocol.SampleReport, HostReading, "host", "gpus", "unknown")
+_parse_reading = declare(SampleReport, HostReading, "host", "gpus", "unknown")
 
 
 def _vgpus(

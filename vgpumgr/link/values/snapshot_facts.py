@@ -11,7 +11,27 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe, profiles, scheduler
 from vgpumgr.core.model import functions, snapshot, vgpu
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.gpu import (
+    EngineSchedulerFact,
+    GpuFact,
+    ParentFact,
+    PlacesFact,
+    SchedulerCapsFact,
+    SchedulerFact,
+    TypeFact,
+    VgpuFact,
+)
+from vgpumgr.host.protocol.ledger import BlockedWriteFact, CordonFact, FreedFact, LedgerEntry, OurVgpu
+from vgpumgr.host.protocol.snapshot import (
+    ActiveFact,
+    FabricFact,
+    HandleFact,
+    ModprobeFact,
+    ModuleFact,
+    QemuFact,
+    Snapshot,
+    UnknownFact,
+)
 from vgpumgr.link.host_text import clean
 from vgpumgr.link.values import mig_facts
 from vgpumgr.link.values.by_name import declare, maybe, of_key, rows
@@ -26,7 +46,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName
 
 
-def parse(host: HostName, facts: protocol.Snapshot, catalogue: Catalogue | None = None) -> HostSnapshot:
+def parse(host: HostName, facts: Snapshot, catalogue: Catalogue | None = None) -> HostSnapshot:
     """Build the snapshot from the host program's answer.
 
     If the host does not report a type's maximum (on a VF the driver's file has none, and NVML may be silent), the catalogue's
@@ -56,7 +76,7 @@ def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
     return replace(vgpu_type, max=catalogue.maximum(vgpu_type.board, vgpu_type.parsed), listed=True)
 
 
-def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
+def _gpu(row: GpuFact, catalogue: Catalogue | None) -> Gpu:
     vgpu_types = rows(row["types"], parse_type)
     if vgpu_types is not None:
         vgpu_types = tuple(sorted(vgpu_types, key=lambda vgpu_type: vgpu_type.id))
@@ -71,7 +91,7 @@ def _gpu(row: protocol.GpuFact, catalogue: Catalogue | None) -> Gpu:
     )
 
 
-def _parent(row: protocol.ParentFact, offers: Sequence[Mapping[int, int]]) -> functions.Parent:
+def _parent(row: ParentFact, offers: Sequence[Mapping[int, int]]) -> functions.Parent:
     """`creatable` is a position in the GPU's offers."""
     offer, of_function = row["creatable"], {"parent": row["pci"], "vf_index": row["vf_index"]}
     vgpus = [_parse_vgpu(one, **of_function) for one in row["vgpus"]]
@@ -86,48 +106,48 @@ def _parent_order(parent: functions.Parent) -> tuple[int, str]:
     return (-1 if parent.vf_index is None else parent.vf_index), parent.pci
 
 
-def _active_device(row: protocol.ActiveFact) -> Device | None:
+def _active_device(row: ActiveFact) -> Device | None:
     uuid = maybe(row["uuid"], MdevUuid)
     if row["vf"] is not None:
         return vgpu.device_of(uuid, PciAddress(row["vf"]))
     return maybe(uuid, vgpu.Mdev)
 
 
-def _last_word(row: protocol.VgpuFact | protocol.OurVgpu) -> str | None:
+def _last_word(row: VgpuFact | OurVgpu) -> str | None:
     return maybe(row["type_name"], profiles.last_word)
 
 
-declare(protocol.HandleFact, snapshot.Handle)
-declare(protocol.QemuFact, snapshot.Qemu)
-declare(protocol.ActiveFact, snapshot.Active, device=_active_device)
-declare(protocol.FreedFact, snapshot.Freed)
-declare(protocol.BlockedWriteFact, snapshot.BlockedWrite)
-declare(protocol.ModprobeFact, modprobe.ModprobeFile)
-declare(protocol.ModuleFact, modprobe.LoadedModule)
-declare(protocol.FabricFact, snapshot.Fabric)
-declare(protocol.SchedulerCapsFact, scheduler.Caps)
-_parse_engine = declare(protocol.EngineSchedulerFact, scheduler.EngineState)
+declare(HandleFact, snapshot.Handle)
+declare(QemuFact, snapshot.Qemu)
+declare(ActiveFact, snapshot.Active, device=_active_device)
+declare(FreedFact, snapshot.Freed)
+declare(BlockedWriteFact, snapshot.BlockedWrite)
+declare(ModprobeFact, modprobe.ModprobeFile)
+declare(ModuleFact, modprobe.LoadedModule)
+declare(FabricFact, snapshot.Fabric)
+declare(SchedulerCapsFact, scheduler.Caps)
+_parse_engine = declare(EngineSchedulerFact, scheduler.EngineState)
 parse_scheduler = declare(
-    protocol.SchedulerFact,
+    SchedulerFact,
     scheduler.SchedulerState,
     engines=lambda row: tuple(map(_parse_engine, sorted(row["engines"], key=itemgetter("engine")))),
 )
-parse_unknown = declare(protocol.UnknownFact, snapshot.Unknown)
+parse_unknown = declare(UnknownFact, snapshot.Unknown)
 parse_cordon = declare(  # with the texts cleaned: whoever can write the ledger is root there, and not here
-    protocol.CordonFact, snapshot.Cordon, **{key: of_key(key, clean) for key in ("reason", "by", "at")}
+    CordonFact, snapshot.Cordon, **{key: of_key(key, clean) for key in ("reason", "by", "at")}
 )
-_parse_spec = declare(protocol.OurVgpu, vgpu.VgpuSpec, vm="vm_uuid", type_name=_last_word)
-parse_entry = declare(protocol.LedgerEntry, vgpu.LedgerEntry, "renumbered", vgpu=_parse_spec)
+_parse_spec = declare(OurVgpu, vgpu.VgpuSpec, vm="vm_uuid", type_name=_last_word)
+parse_entry = declare(LedgerEntry, vgpu.LedgerEntry, "renumbered", vgpu=_parse_spec)
 parse_type = declare(
-    protocol.TypeFact,
+    TypeFact,
     snapshot.VgpuType,
     "listed",
     type_name=lambda row: profiles.last_word(row["name"]),
     parsed=lambda row: profiles.read_type_name(row["name"]),
     per_instance="max_per_instance",
 )
-_parse_places = declare(protocol.PlacesFact, snapshot.Places)
-_parse_vgpu = declare(protocol.VgpuFact, functions.Vgpu, "parent", "vf_index", type_name=_last_word)
-_parse_parent = declare(protocol.ParentFact, functions.Parent, "creatable", "vgpus")
-_parse_gpu = declare(protocol.GpuFact, snapshot.Gpu, "types", "parents", "places", mig=of_key("mig", mig_facts.parse))
-_parse_snapshot = declare(protocol.Snapshot, snapshot.HostSnapshot, "host", "gpus", "ledger", "instances", "unknown")
+_parse_places = declare(PlacesFact, snapshot.Places)
+_parse_vgpu = declare(VgpuFact, functions.Vgpu, "parent", "vf_index", type_name=_last_word)
+_parse_parent = declare(ParentFact, functions.Parent, "creatable", "vgpus")
+_parse_gpu = declare(GpuFact, snapshot.Gpu, "types", "parents", "places", mig=of_key("mig", mig_facts.parse))
+_parse_snapshot = declare(Snapshot, snapshot.HostSnapshot, "host", "gpus", "ledger", "instances", "unknown")

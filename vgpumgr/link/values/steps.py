@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import step as steps
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.ledger import CordonText
+from vgpumgr.host.protocol.steps import (
+    AnyStep,
+    CordonStep,
+    InstanceStep,
+    MigModeStep,
+    ModeStep,
+    ModprobeStep,
+    ResetStep,
+    SchedulerStep,
+    Step,
+    VfsStep,
+)
 from vgpumgr.link.values.by_name import render
 
 if TYPE_CHECKING:
@@ -15,33 +27,33 @@ if TYPE_CHECKING:
 _UNSAID = {"param": None, "replaces": None, "runs": False, "listed": False}
 
 
-def wire_step(step: steps.HostStep) -> protocol.AnyStep:
+def wire_step(step: steps.HostStep) -> AnyStep:
     match step:
         case steps.SetScheduler():
-            return render(protocol.SchedulerStep, step)
+            return render(SchedulerStep, step)
         case steps.SetMode():
-            return render(protocol.ModeStep, step, expect=step.before)
+            return render(ModeStep, step, expect=step.before)
         case steps.CreateInstance() | steps.DestroyInstance():
-            return render(protocol.InstanceStep, step.instance, verb=step.verb, expect=step.expect)
+            return render(InstanceStep, step.instance, verb=step.verb, expect=step.expect)
         case steps.SetVfs():
-            return render(protocol.VfsStep, step, expect=not step.on)
+            return render(VfsStep, step, expect=not step.on)
         case steps.SetMig():
-            return render(protocol.MigModeStep, step, expect=step.before)
+            return render(MigModeStep, step, expect=step.before)
         case steps.ResetGpu():
-            return render(protocol.ResetStep, step)
+            return render(ResetStep, step)
         case steps.WriteModprobe():
-            return render(protocol.ModprobeStep, step, expect=step.before)
+            return render(ModprobeStep, step, expect=step.before)
         case steps.SetCordon():
-            return render(protocol.CordonStep, step, expect=_cordon(step.before))
+            return render(CordonStep, step, expect=_cordon(step.before))
         case _:
             return _vgpu(step)
 
 
-def _cordon(cordon: Cordon | None) -> protocol.CordonText | None:
-    return None if cordon is None else render(protocol.CordonText, cordon)
+def _cordon(cordon: Cordon | None) -> CordonText | None:
+    return None if cordon is None else render(CordonText, cordon)
 
 
-def _vgpu(step: steps.VgpuStep) -> protocol.Step:
+def _vgpu(step: steps.VgpuStep) -> Step:
     verb = steps.CreateVgpu.verb if isinstance(step, steps.EnterVgpu) else step.verb
     said = {key: getattr(step, key, unsaid) for key, unsaid in _UNSAID.items()}
-    return render(protocol.Step, step.vgpu, verb=verb, vm_uuid=step.vgpu.vm, expect=step.expect, **said)
+    return render(Step, step.vgpu, verb=verb, vm_uuid=step.vgpu.vm, expect=step.expect, **said)

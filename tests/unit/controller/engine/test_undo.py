@@ -19,7 +19,7 @@ from vgpumgr import errors
 from vgpumgr.controller.engine.stale import judged
 from vgpumgr.host import files
 from vgpumgr.host.ledger import ledger
-from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.steps import steps
 from vgpumgr.host.steps.hardware import changed
 from vgpumgr.names import DEFAULT_SLOT

@@ -16,7 +16,7 @@ from vgpumgr.controller.hosts import locate, session
 from vgpumgr.controller.requests import apply_requests
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.slot.request import SlotRequest
-from vgpumgr.host.protocol import MDEV_VF
+from vgpumgr.host.protocol.gpu import MDEV_VF
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.timing import Timing
 

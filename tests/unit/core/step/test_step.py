@@ -18,7 +18,7 @@ from vgpumgr.names import VmUuid
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.host import protocol
+    from vgpumgr.host.protocol.snapshot import Observed
 
 GOLDEN = """\
 {"verb": "put_claim", "vm": "vm01", "slot": "vgpu0", "requested": "--profile 4Q", "asked_mib": 4096, "framebuffer_mib": 4096, "guest_mib": 3557, "waste_pct": 0.0, "inverse": "drop_claim"}
@@ -82,7 +82,7 @@ def test_what_is_there_is_not_taken_out_as_absent_nor_the_other_way_round() -> N
 
 def test_what_is_unknown_stays_unknown() -> None:
     facts = builders.facts_of(builders.host().snapshot)
-    blind: protocol.Observed = {
+    blind: Observed = {
         **facts,
         "handles": None,
         "qemus": None,

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.host.fakehost import GPU_A, MDEV, UUID_A, VENDOR, VM, make_entry, make_type
 from vgpumgr.core.usage import readings
 from vgpumgr.core.usage.readings import MEMORY_US, OFF, RUNNING, UNKNOWN, Cursor, HostReading, Measured, VgpuReading
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.sample import SampleReport
+from vgpumgr.host.protocol.session import PROTOCOL
 from vgpumgr.link.program import wire
 from vgpumgr.link.values import sampling_facts
 from vgpumgr.names import HostName
@@ -73,7 +74,7 @@ def reading(
         "vgpus": vgpus,
     }
     facts = {
-        "protocol": protocol.PROTOCOL,
+        "protocol": PROTOCOL,
         "boot": boot,
         "now_us": now_us,
         "driver": "570",
@@ -81,7 +82,7 @@ def reading(
         "ledger": ledger,
         "unknown": [],
     }
-    return sampling_facts.parse(HOST, wire.read(facts, protocol.SampleReport, "sample"))
+    return sampling_facts.parse(HOST, wire.read(facts, SampleReport, "sample"))
 
 
 def rows(

@@ -36,8 +36,10 @@ from tests.unit.host.fakehost import (
     why,
 )
 from tests.unit.host.fakenvml import FakeNvml
-from vgpumgr.host import protocol
 from vgpumgr.host.ledger.blocked_write import find_child
+from vgpumgr.host.protocol.gpu import CreatableFact, GpuFact, ParentFact, TypeFact, VgpuFact
+from vgpumgr.host.protocol.ledger import BlockedWriteFact, InstanceEntry, LedgerEntry
+from vgpumgr.host.protocol.snapshot import HandleFact, Observed, QemuFact, UnknownFact
 from vgpumgr.host.server import Server
 
 
@@ -90,18 +92,18 @@ def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
     assert snapshot["boot"] == BOOT
     gpu = snapshot["gpus"][0]
     pairs: list[tuple[dict[str, Any], Any]] = [
-        (snapshot, protocol.Observed),
-        (gpu, protocol.GpuFact),
-        (gpu["types"][0], protocol.TypeFact),
-        (gpu["parents"][0], protocol.ParentFact),
-        (gpu["offers"][1][0], protocol.CreatableFact),
-        (gpu["parents"][0]["vgpus"][0], protocol.VgpuFact),
-        (snapshot["handles"][0], protocol.HandleFact),
-        (snapshot["qemus"][0], protocol.QemuFact),
-        (snapshot["ledger"][0], protocol.LedgerEntry),
-        (snapshot["blocked_writes"][0], protocol.BlockedWriteFact),
-        (snapshot["instances"][0], protocol.InstanceEntry),
-        (snapshot["unknown"][0], protocol.UnknownFact),
+        (snapshot, Observed),
+        (gpu, GpuFact),
+        (gpu["types"][0], TypeFact),
+        (gpu["parents"][0], ParentFact),
+        (gpu["offers"][1][0], CreatableFact),
+        (gpu["parents"][0]["vgpus"][0], VgpuFact),
+        (snapshot["handles"][0], HandleFact),
+        (snapshot["qemus"][0], QemuFact),
+        (snapshot["ledger"][0], LedgerEntry),
+        (snapshot["blocked_writes"][0], BlockedWriteFact),
+        (snapshot["instances"][0], InstanceEntry),
+        (snapshot["unknown"][0], UnknownFact),
     ]
     for value, shape in pairs:
         assert set(value) == set(typing.get_type_hints(shape))

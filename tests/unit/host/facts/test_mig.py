@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.host.fakehost import GPU_A, HARDWARE, MDEV_VF, VENDOR, FakeHost, observe
 from tests.unit.host.fakemig import FakeMig
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.mig import MigFact, MigInstanceFact, MigProfileFact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,9 +54,9 @@ def test_profiles_and_instances_are_told_by_their_places(host: FakeHost) -> None
     ]
     assert not [what for what in unknown if "mig" in what]
     pairs: list[tuple[dict[str, Any], Any]] = [
-        (gpu["mig"], protocol.MigFact),
-        (gpu["mig"]["profiles"][0], protocol.MigProfileFact),
-        (gpu["mig"]["instances"][0], protocol.MigInstanceFact),
+        (gpu["mig"], MigFact),
+        (gpu["mig"]["profiles"][0], MigProfileFact),
+        (gpu["mig"]["instances"][0], MigInstanceFact),
     ]
     for value, shape in pairs:
         assert set(value) == set(typing.get_type_hints(shape))

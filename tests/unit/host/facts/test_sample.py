@@ -33,7 +33,7 @@ from vgpumgr.names import HostName
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vgpumgr.host.protocol import SampleReport
+    from vgpumgr.host.protocol.sample import SampleReport
 
 INSTANCE = 3251634213
 TWENTY_GB = 20 * (1 << 30) + 4096

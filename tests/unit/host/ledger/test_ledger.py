@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.host.fakehost import MDEV_VF, FakeHost, make_entry, make_instance, make_record
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import Ledger, parse_ledger, read_ledger, write_ledger
-from vgpumgr.host.protocol import LEDGER_BROKEN, LEDGER_VERSION
+from vgpumgr.host.protocol.ledger import LEDGER_VERSION
+from vgpumgr.host.protocol.session import LEDGER_BROKEN
 from vgpumgr.host.refusal import Refusal
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from vgpumgr.host.libvirt.service import Libvirt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vgpumgr.host.protocol import LibvirtQuery
+    from vgpumgr.host.protocol.libvirt import LibvirtQuery
 
 URI = "test:///default"
 DOMAIN = """<domain type='test'><name>vm{0}</name><uuid>6a1f0000-0000-0000-0000-00000000000{0}</uuid>

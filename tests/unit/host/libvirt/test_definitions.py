@@ -16,7 +16,7 @@ from vgpumgr.host.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.host.protocol import DefinitionStep, DeviceStep, MetadataStep
+    from vgpumgr.host.protocol.steps import DefinitionStep, DeviceStep, MetadataStep
 
 VM = "6a1f0000-0000-0000-0000-000000000001"
 ATTACH: DeviceStep = {"verb": "attach_device", "vm_uuid": VM, "xml": "<hostdev/>"}

@@ -14,7 +14,7 @@ from vgpumgr.host.libvirt.service import Libvirt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.host.protocol import DomainFact, LibvirtFact, LibvirtQuery
+    from vgpumgr.host.protocol.libvirt import DomainFact, LibvirtFact, LibvirtQuery
 
 ALL: LibvirtQuery = {"names": False, "domains": True, "only": None, "saved": True, "wait_s": 5}
 INACTIVE, LIVE, IMAGE, SNAPSHOTS = "inactive", "live", "image", "snapshots"

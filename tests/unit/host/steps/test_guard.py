@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from vgpumgr.host.protocol import HandleFact
+    from vgpumgr.host.protocol.snapshot import HandleFact
 
 each_hardware = pytest.mark.parametrize("framework", HARDWARE)
 QEMU = ("/usr/bin/qemu-system-x86_64", "-name", "guest=vm01,debug-threads=on", "-uuid", VM)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.host.fakehost import CONF, FakeHost, execute, make_entry, make_modprobe_step, make_step
 from vgpumgr.core.driver import modprobe
 from vgpumgr.core.driver.modprobe import ModprobeFile
-from vgpumgr.host.protocol import MDEV_VF, VENDOR_VFIO
+from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.steps.module_options import why_not
 from vgpumgr.names import PciAddress
 

@@ -31,7 +31,7 @@ from vgpumgr.host.timing import Timing
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vgpumgr.host.protocol import VfsStep
+    from vgpumgr.host.protocol.steps import VfsStep
 
 GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"

@@ -19,7 +19,7 @@ from tests.unit.host.fakehost import (
     make_scheduler_step,
     make_setting,
 )
-from vgpumgr.host.protocol import BAD_REQUEST
+from vgpumgr.host.protocol.session import BAD_REQUEST
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps.step import parse_step
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.session import MAGIC, PROTOCOL
 from vgpumgr.link.program import bootstrap
 from vgpumgr.link.program.package import Packages
 
@@ -51,9 +51,9 @@ def start(data: bytes, command: str = bootstrap.SERVE, shell: str = "/bin/sh") -
 def test_the_program_greets_and_ends_with_its_input(shell: str, *, far: bool) -> None:
     done = start(bootstrap.package(far=far), shell=shell)
     assert done.returncode == 0, done.stderr
-    magic = protocol.MAGIC.encode()
+    magic = MAGIC.encode()
     assert done.stdout.startswith(magic)
-    assert json.loads(done.stdout[len(magic) :])["protocol"] == protocol.PROTOCOL
+    assert json.loads(done.stdout[len(magic) :])["protocol"] == PROTOCOL
 
 
 def test_what_follows_the_package_is_the_programs() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.host.fakehost import VENDOR, make_scheduler_step, make_step, wait_until
 from vgpumgr import errors
 from vgpumgr.core.model.endpoint import Endpoint
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.ledger import LEDGER_PATH
+from vgpumgr.host.protocol.session import MAGIC, PROTOCOL
 from vgpumgr.link import deadlines
 from vgpumgr.link.deadlines import Deadline
 from vgpumgr.link.program.session import Program
@@ -24,12 +25,13 @@ from vgpumgr.timing import Deadlines, Timing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.host.protocol import SchedulerFact, SchedulerStep, Step
+    from vgpumgr.host.protocol.gpu import SchedulerFact
+    from vgpumgr.host.protocol.steps import SchedulerStep, Step
 
     Answer = Callable[[dict[str, Any]], bytes | None]
 
-HELLO = {"protocol": protocol.PROTOCOL, "pid": 7, "euid": 0, "python": "3.9.1", "boot": "b"}
-GREETING = protocol.MAGIC.encode() + json.dumps(HELLO).encode() + b"\n"
+HELLO = {"protocol": PROTOCOL, "pid": 7, "euid": 0, "python": "3.9.1", "boot": "b"}
+GREETING = MAGIC.encode() + json.dumps(HELLO).encode() + b"\n"
 SNAPSHOT: dict[str, Any] = {
     "libvirt": None,
     "protocol": 1,
@@ -177,7 +179,7 @@ def test_a_whole_session_is_four_requests_and_pings_do_not_count() -> None:
         (refuse("InUse", message="A40-4Q is in use"), errors.InUse, "A40-4Q is in use"),
         (refuse("Deadline", path="/sys/create"), errors.HostDeadline, "/sys/create"),
         (refuse("LedgerUnwritable", errno="EROFS", message="cannot be written"), errors.LedgerUnwritable, "written"),
-        (refuse("LedgerBroken"), errors.LedgerBroken, protocol.LEDGER_PATH),
+        (refuse("LedgerBroken"), errors.LedgerBroken, LEDGER_PATH),
         (refuse("NotRoot"), errors.ProgramFailed, "root"),
         (refuse("LibvirtRefused", why="refused", verb="set_metadata"), errors.HypervisorError, "write the claim"),
         (refuse("BadRequest", message="no such verb"), errors.ProgramFailed, "no such verb"),

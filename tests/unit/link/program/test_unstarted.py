@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vgpumgr.core.model.endpoint import Endpoint, JumpHost
 from vgpumgr.errors import HostDeadline, HostError, NotStarted, ProgramFailed
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.session import DISPATCHER_SAYS
 from vgpumgr.link.program.unstarted import Instead, failure, late
 from vgpumgr.names import HostName
 
@@ -54,7 +54,7 @@ def test_a_program_that_was_killed_or_failed_is_not_taken_for_another(instead: I
 
 
 def test_what_the_dispatcher_says_comes_before_what_is_said_of_its_forced_command() -> None:
-    instead = NOTHING._replace(said=(f"{protocol.DISPATCHER_SAYS}altered",), forced_by="/authorized_keys:1")
+    instead = NOTHING._replace(said=(f"{DISPATCHER_SAYS}altered",), forced_by="/authorized_keys:1")
     assert type(failure(ROOT, instead)) is ProgramFailed
 
 

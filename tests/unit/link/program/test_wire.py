@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.link.program.test_session import GREETING, HELLO, SNAPSHOT
-from vgpumgr.host import protocol
-from vgpumgr.host.protocol import Hello, Snapshot
+from vgpumgr.host.protocol.gpu import EngineSchedulerFact
+from vgpumgr.host.protocol.session import MAGIC, MAX_LINE_BYTES, PROTOCOL, Hello
+from vgpumgr.host.protocol.snapshot import Snapshot
 from vgpumgr.link.program import wire
 
 
-def make_lines(*chunks: bytes, limit: int = protocol.MAX_LINE_BYTES) -> wire.Lines:
+def make_lines(*chunks: bytes, limit: int = MAX_LINE_BYTES) -> wire.Lines:
     lines = wire.Lines(limit)
     for chunk in chunks:
         lines.feed(chunk)
@@ -53,7 +54,7 @@ def test_a_greeting_is_read_from_any_pieces() -> None:
     assert greeting.read() == HELLO
 
 
-@given(st.binary(max_size=300).filter(lambda noise: protocol.MAGIC.encode() not in noise), st.data())
+@given(st.binary(max_size=300).filter(lambda noise: MAGIC.encode() not in noise), st.data())
 def test_noise_before_the_greeting_is_kept_and_skipped_however_it_is_cut(noise: bytes, data: st.DataObject) -> None:
     lines = wire.Lines()
     greeting = wire.Greeting(lines)
@@ -72,9 +73,9 @@ def test_no_greeting_is_looked_for_behind_more_noise_than_a_login_prints() -> No
 
 
 def test_another_protocol_version_is_named() -> None:
-    text = protocol.MAGIC.encode() + b'{"protocol":1}\n'
+    text = MAGIC.encode() + b'{"protocol":1}\n'
     with pytest.raises(
-        wire.WireError, match=rf"protocol 1, but this vgpumgr speaks {protocol.PROTOCOL}: .*install vgpumgr again"
+        wire.WireError, match=rf"protocol 1, but this vgpumgr speaks {PROTOCOL}: .*install vgpumgr again"
     ):
         wire.Greeting(make_lines(text)).read()
 
@@ -163,8 +164,8 @@ def test_another_shape_is_refused_by_its_place(change: dict[str, Any], said: str
 def test_a_word_of_few_is_one_of_them() -> None:
     fact = {"engine": "graphics", "policy": "weighted", "arr": None, "averaging_factor": None, "time_slice_ns": None}
     with pytest.raises(wire.WireError, match=r"policy is 'weighted', not one of best-effort, equal-share, fixed-share"):
-        wire.check(fact, protocol.EngineSchedulerFact, "engine")
-    assert wire.check(fact | {"policy": None}, protocol.EngineSchedulerFact, "engine")["policy"] is None
+        wire.check(fact, EngineSchedulerFact, "engine")
+    assert wire.check(fact | {"policy": None}, EngineSchedulerFact, "engine")["policy"] is None
 
 
 @pytest.mark.parametrize("key", list(make_snapshot()))

@@ -12,7 +12,7 @@ from vgpumgr.link.values.installation_facts import parse
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
-    from vgpumgr.host.protocol import InstallationFact
+    from vgpumgr.host.protocol.installed import InstallationFact
 
 OURS = installable()
 

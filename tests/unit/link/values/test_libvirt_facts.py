@@ -15,13 +15,13 @@ from vgpumgr.link.values import libvirt_facts
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
-    from vgpumgr.host import protocol
+    from vgpumgr.host.protocol.libvirt import DomainFact, LibvirtFact, LibvirtFailure, LibvirtRefusal, SavedFact
 
 HOST = HostName("kvm01")
 
 
-def failed(kind: protocol.LibvirtRefusal, code: int = 0) -> protocol.LibvirtFact:
-    failure: protocol.LibvirtFailure = {"kind": kind, "message": "it said so", "code": code}
+def failed(kind: LibvirtRefusal, code: int = 0) -> LibvirtFact:
+    failure: LibvirtFailure = {"kind": kind, "message": "it said so", "code": code}
     return {"version": None, "names": None, "domains": None, "saved": None, "failure": failure}
 
 
@@ -35,9 +35,7 @@ def failed(kind: protocol.LibvirtRefusal, code: int = 0) -> protocol.LibvirtFact
         (failed("refused", libvirt_refusals.NO_DOMAIN), errors.HypervisorError, "run the same command again"),
     ],
 )
-def test_what_could_not_be_read_says_what_to_do(
-    fact: protocol.LibvirtFact, kind: type[errors.HostError], hint: str
-) -> None:
+def test_what_could_not_be_read_says_what_to_do(fact: LibvirtFact, kind: type[errors.HostError], hint: str) -> None:
     error = libvirt_facts.parse(HOST, fact)
     assert isinstance(error, kind)
     assert "it said so" in str(error)
@@ -51,7 +49,7 @@ def test_a_part_that_was_not_asked_for_is_empty_and_no_saved_states_are_none() -
 
 def test_each_fact_of_a_domain_and_of_what_is_saved_is_the_value_of_the_same_name() -> None:
     """Above all why a document could not be read: such a domain may hold any device."""
-    domain: protocol.DomainFact = {
+    domain: DomainFact = {
         "name": "vm01",
         "uuid": "6a1f",
         "active": True,
@@ -61,14 +59,14 @@ def test_each_fact_of_a_domain_and_of_what_is_saved_is_the_value_of_the_same_nam
         "live_xml": "<l/>",
         "unreadable": "why",
     }
-    saved: protocol.SavedFact = {
+    saved: SavedFact = {
         "uuid": "6a1f",
         "image_xml": "<s/>",
         "snapshots": [{"name": "monday", "xml": "<m/>"}],
         "image_unreadable": "why not",
         "snapshots_unreadable": "nor these",
     }
-    whole: protocol.LibvirtFact = {
+    whole: LibvirtFact = {
         **failed("closed"),
         "version": 1,
         "failure": None,

@@ -11,7 +11,7 @@ from tests.unit.core import builders
 from vgpumgr.core.driver.mig import InstanceProfile
 from vgpumgr.core.model.mig import Instance, Mig, MigPlace, OurInstance
 from vgpumgr.core.model.vgpu import MADE, InstanceEntry
-from vgpumgr.host import protocol
+from vgpumgr.host.protocol.snapshot import Snapshot
 from vgpumgr.link.program import wire
 from vgpumgr.link.values import snapshot_facts
 
@@ -50,7 +50,7 @@ def told(facts: HostSnapshot) -> Any:
 
 
 def parsed(facts: Any) -> HostSnapshot:
-    return snapshot_facts.parse(builders.HOST, wire.read(facts, protocol.Snapshot, "snapshot"), None)
+    return snapshot_facts.parse(builders.HOST, wire.read(facts, Snapshot, "snapshot"), None)
 
 
 @pytest.mark.parametrize(

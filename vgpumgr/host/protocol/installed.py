@@ -1,0 +1,40 @@
+"""The answers to `installed`, `install`, `uninstall` and `purge`."""
+
+from typing import List, Optional, TypedDict
+
+from .ledger import CordonFact
+
+
+class InstalledProgramFact(TypedDict):
+    """A host program below /opt/vgpumgr-host. `sha256` is its name; `intact`: also the hash of what it holds."""
+
+    sha256: str
+    intact: bool
+
+
+class InstallationFact(TypedDict):
+    """What `host install` left here. `dispatcher`: the SHA-256 of its text below the first line, null if there is none.
+
+    `by_dispatcher`: that was how this program was started; `user`: who called sudo, null for root's own login. `problems`:
+    what was altered, or can be by others than root. `cordons` is the ledger's, null if it cannot be read.
+    """
+
+    by_dispatcher: bool
+    user: Optional[str]
+    dispatcher: Optional[str]
+    pinned: bool
+    programs: List[InstalledProgramFact]
+    problems: List[str]
+    cordons: Optional[List[CordonFact]]
+
+
+class Installed(TypedDict):
+    """The answer to `installed`, `install` and `uninstall`."""
+
+    installation: InstallationFact
+
+
+class PurgeFact(TypedDict):
+    """The answer to `purge`: the files and folders of ours that went; with `check`, those that are there."""
+
+    files: List[str]

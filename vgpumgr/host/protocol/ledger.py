@@ -1,0 +1,104 @@
+"""What the ledger says is ours, and where nothing new is placed."""
+
+from typing import Final, List, Literal, Optional, TypedDict
+
+from .mig import MigPlace, OurInstance
+
+LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
+LEDGER_VERSION = 5
+# A ledger is written as the oldest version that says all of it, so that an older vgpumgr goes on with it. One that knows no GPU
+# instances would leave them behind, and one that knows no cordons would place vGPUs where nobody wants them: they have to refuse.
+LEDGER_VERSION_WITHOUT_INSTANCES = 4
+LEDGER_VERSION_WITHOUT_CORDONS = 3
+
+# states of a ledger entry: on disk before the hardware is created, while it exists, and before it is removed
+EntryState = Literal["planned", "made", "leaving"]
+PLANNED: Final = "planned"
+MADE: Final = "made"
+LEAVING: Final = "leaving"
+
+
+class OurVgpu(TypedDict):
+    """A vGPU of ours: its owner, place and type. `uuid` is null if it is a VF with a type set.
+
+    `placement_id`: where it is meant to lie on a GPU in mixed-size mode, null elsewhere; VgpuFact says where it lies. `mig`: null
+    if it is not MIG-backed; the ledger's file leaves it out then.
+    """
+
+    vm_uuid: str
+    vm_name: str
+    slot: str
+    generation: int
+    gpu_uuid: str
+    gpu: str
+    vf_index: Optional[int]
+    parent: str
+    uuid: Optional[str]
+    type_id: int
+    type_name: str
+    placement_id: Optional[int]
+    mig: Optional[MigPlace]
+
+
+class LedgerEntry(OurVgpu):
+    """Our ownership of one vGPU, written before the hardware is touched. state: planned, made or leaving."""
+
+    boot: str
+    state: EntryState
+
+
+class InstanceEntry(OurInstance):
+    """Our ownership of it, written before the hardware is touched, and gone once `boot` is over. state: planned, made or leaving."""
+
+    boot: str
+    state: EntryState
+
+
+class FreedFact(TypedDict):
+    """The vGPU of a slot and generation that was removed on purpose, and not re-created since."""
+
+    vm_uuid: str
+    slot: str
+    generation: int
+
+
+class CordonText(TypedDict):
+    """Why no new vGPU is placed somewhere, who said so, and when (RFC 3339, UTC)."""
+
+    reason: str
+    by: str
+    at: str
+
+
+class CordonFact(CordonText):
+    """Where that is: a GPU, or with both null the whole host. `gpu` is the GPU's address when it was said."""
+
+    gpu_uuid: Optional[str]
+    gpu: Optional[str]
+
+
+class BlockedWriteFact(TypedDict):
+    """A write to a file in /sys that was begun and has not returned: its GPU takes no more writes until it has.
+
+    `pid` and `start` (field 22 of /proc/PID/stat) identify the process that sleeps in it, `boot` the boot; `since` is when it
+    began (RFC 3339, UTC). `vfio` are the paths that a holder of the vGPU to be removed has open.
+    """
+
+    gpu_uuid: str
+    gpu: str
+    path: str
+    verb: str
+    vm_name: str
+    slot: str
+    vfio: List[str]
+    boot: str
+    pid: int
+    start: int
+    since: str
+
+
+class UnwritableFact(TypedDict):
+    """Why the ledger's folder cannot be written to: the folder that was tried, and the errno's name (ENOSPC, EROFS)."""
+
+    path: str
+    errno: str

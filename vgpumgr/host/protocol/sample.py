@@ -1,0 +1,76 @@
+"""The answer to `sample`."""
+
+from typing import List, Optional, TypedDict
+
+from .gpu import Mode, Policy, TypeFact
+from .ledger import LedgerEntry
+from .snapshot import UnknownFact
+
+
+class HolderFact(TypedDict):
+    """A process that runs a VM and has its vGPU open. `since_us`: its start, us since the epoch; null if that is unknown."""
+
+    pid: int
+    command: str
+    since_us: Optional[int]
+
+
+class VgpuSampleFact(TypedDict):
+    """A running vGPU: whose it is (as in ActiveFact; with the VF its index), its memory now, and the sample since `since`.
+
+    `at_us`: the sample's time, us since the epoch; null if there is no newer one, and then the four are null, too. They are
+    integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization). With MIG, of which NVML
+    has no such samples, it is the time of this reading, and the four are null. `holder`: null if no
+    process of the VM could be found.
+    """
+
+    instance: int
+    vm_uuid: Optional[str]
+    vm_name: Optional[str]
+    uuid: Optional[str]
+    vf: Optional[str]
+    vf_index: Optional[int]
+    type_id: Optional[int]
+    framebuffer_used_bytes: Optional[int]
+    at_us: Optional[int]
+    sm: Optional[int]
+    memory: Optional[int]
+    encoder: Optional[int]
+    decoder: Optional[int]
+    holder: Optional[HolderFact]
+
+
+class GpuSampleFact(TypedDict):
+    """A physical function. `sm` and `memory`: percent of time in the driver's last period (nvmlDeviceGetUtilizationRates).
+
+    `policy`: how the graphics engine is shared, null with MIG. `types`: those of its running vGPUs and of the ledger's entries. `made`:
+    how many vGPUs sysfs shows on it, running or not. `vgpus` null: it is unknown what runs. `temperature_c` (of the die) and
+    `power_mw` are null also on a board without that sensor, which is no failure.
+    """
+
+    pci: str
+    uuid: Optional[str]
+    name: Optional[str]
+    framebuffer_bytes: Optional[int]
+    framebuffer_used_bytes: Optional[int]
+    sm: Optional[int]
+    memory: Optional[int]
+    temperature_c: Optional[int]
+    power_mw: Optional[int]
+    policy: Optional[Policy]
+    mode: Optional[Mode]
+    types: List[TypeFact]
+    made: Optional[int]
+    vgpus: Optional[List[VgpuSampleFact]]
+
+
+class SampleReport(TypedDict):
+    """What runs and how much it uses. `now_us`: the host's clock, us since the epoch."""
+
+    protocol: int
+    boot: str
+    now_us: int
+    driver: Optional[str]
+    gpus: List[GpuSampleFact]
+    ledger: Optional[List[LedgerEntry]]
+    unknown: List[UnknownFact]

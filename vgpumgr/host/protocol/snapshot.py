@@ -1,0 +1,139 @@
+"""The answers to `observe`, `lock` and `unlock`."""
+
+from typing import Dict, List, Literal, Optional, TypedDict
+
+from .gpu import GpuFact
+from .ledger import BlockedWriteFact, CordonFact, FreedFact, InstanceEntry, LedgerEntry, UnwritableFact
+from .libvirt import LibvirtFact
+
+# Fabric Manager: its process runs, it is only installed, or not even that
+FabricManager = Literal["running", "stopped", "absent"]
+
+
+class HandleFact(TypedDict):
+    """A process that has a vGPU's device node open: a /dev/vfio path, or the driver's /dev/nvidia-vgpuN (the vGPU plugin).
+
+    The VM's name and uuid are those of its command line; `start` is as in QemuFact.
+    """
+
+    path: str
+    pid: int
+    start: int
+    command: str
+    vm_name: Optional[str]
+    vm_uuid: Optional[str]
+
+
+class QemuFact(TypedDict):
+    """A QEMU that is not gone, whatever its state: one that is exiting (or has no descriptor at all) may still have its vGPU.
+
+    `start`: clock ticks since boot (field 22 of /proc/PID/stat), which together with the pid identifies the process; `state` is
+    from the same file. Its VM's name and uuid are those of its command line; if that is gone, `machine` is libvirt's name for it
+    (qemu-3-vm01), from its control group. All three null: its VM is unknown. `uid`: its user; null if that cannot be read.
+    """
+
+    pid: int
+    start: int
+    state: str
+    command: str
+    ending: bool
+    vm_name: Optional[str]
+    vm_uuid: Optional[str]
+    machine: Optional[str]
+    uid: Optional[int]
+
+
+class ActiveFact(TypedDict):
+    """One row of NVML's active list (running VMs only). `gpu` is the PCI address.
+
+    `uuid` is the mdev's. NVML names no VF: `vf` is the one whose /dev/vfio path the VM has open, null if that is not one.
+    """
+
+    gpu: str
+    instance: int
+    vm_uuid: Optional[str]
+    vm_name: Optional[str]
+    uuid: Optional[str]
+    vf: Optional[str]
+    type_id: Optional[int]
+
+
+class ModprobeFact(TypedDict):
+    """The whole text of a file in /etc/modprobe.d with an `options nvidia` line, or of vgpumgr.conf, whatever it contains."""
+
+    path: str
+    text: str
+
+
+class ModuleFact(TypedDict):
+    """What the nvidia module was loaded with: two lines of /proc/driver/nvidia/params; empty if nothing was given."""
+
+    registry_dwords: str
+    registry_dwords_per_device: str
+
+
+class FabricFact(TypedDict):
+    """The host's NVSwitches as PCI functions (from Blackwell on there are none), and what is known of Fabric Manager.
+
+    `mode`: FABRIC_MODE in its configuration: 0 bare metal, 1 shared NVSwitch, 2 vGPU; null where it has no configuration, or none that says so.
+    """
+
+    switches: Optional[int]
+    manager: Optional[FabricManager]
+    mode: Optional[int]
+
+
+class UnknownFact(TypedDict):
+    """`what` could not be read: a fact of the GPU at that address, or of the host if that is null."""
+
+    gpu: Optional[str]
+    what: str
+    why: str
+
+
+class Snapshot(TypedDict):
+    """Facts about one host, read afresh. `handles` or `active` null means that use is unknown, so everything is in use.
+
+    `qemus` is read with `handles`, and null with it.
+    `silent`: the GPUs (PCI address) for which just NVML does not report what runs there, and why; everything there is in use.
+    `ledger` and `blocked_writes` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
+    `ledger` is empty, because we never created anything there or because the file was lost. `freed` is from that file, too:
+    the newest of what was freed; empty if `ledger` is null; so are `cordons` and `instances`. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
+    """
+
+    protocol: int
+    boot: str
+    machine: Optional[str]
+    hostname: str
+    versions: Dict[str, Optional[str]]
+    gpus: List[GpuFact]
+    handles: Optional[List[HandleFact]]
+    qemus: Optional[List[QemuFact]]
+    active: Optional[List[ActiveFact]]
+    silent: Dict[str, str]
+    ledger: Optional[List[LedgerEntry]]
+    freed: List[FreedFact]
+    cordons: List[CordonFact]
+    instances: List[InstanceEntry]
+    ledger_file: bool
+    blocked_writes: Optional[List[BlockedWriteFact]]
+    modprobe: Optional[List[ModprobeFact]]
+    module: Optional[ModuleFact]
+    vfio: Optional[bool]
+    fabric: FabricFact
+    unknown: List[UnknownFact]
+
+
+class Observed(Snapshot):
+    """A snapshot, and what was asked of libvirt, null if nothing was."""
+
+    libvirt: Optional[LibvirtFact]
+
+
+class Locked(Observed):
+    """The answer to `lock`: the facts under the lock, and why the ledger cannot be written, null if it can.
+
+    This is tried with a file that never has a name, so that a run that changes nothing leaves nothing behind.
+    """
+
+    unwritable: Optional[UnwritableFact]

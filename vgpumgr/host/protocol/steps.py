@@ -1,0 +1,182 @@
+"""The steps of `execute`."""
+
+from typing import Dict, Final, Literal, Optional, TypedDict, Union
+
+from .gpu import Policy, SchedulerFact, SizeMode
+from .ledger import CordonText, OurVgpu
+from .mig import OurInstance
+
+# what a step about a vGPU expects to find (Step)
+Expect = Literal["empty", "same", "present", "absent"]
+EMPTY: Final = "empty"
+SAME: Final = "same"
+PRESENT: Final = "present"
+ABSENT: Final = "absent"
+
+# verbs of steps
+CREATE_VGPU = "create_vgpu"
+DESTROY_VGPU = "destroy_vgpu"
+EVACUATE_VGPU = "evacuate_vgpu"
+SET_SCHEDULER = "set_scheduler"
+SET_MODE = "set_mode"
+WRITE_MODPROBE = "write_modprobe"
+SET_CORDON = "set_cordon"
+CREATE_INSTANCE = "create_instance"
+DESTROY_INSTANCE = "destroy_instance"
+SET_MIG = "set_mig"
+SET_VFS = "set_vfs"
+RESET_GPU = "reset_gpu"
+SET_METADATA: Final = "set_metadata"
+ATTACH_DEVICE: Final = "attach_device"
+DETACH_DEVICE: Final = "detach_device"
+PLUG_DEVICE: Final = "plug_device"
+UNPLUG_DEVICE: Final = "unplug_device"
+
+
+class Step(OurVgpu):
+    """One change of hardware and ledger: the entry's keys, and the state that must be found first.
+
+    verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
+    and must be entered as ours). Where `placement_id` is set, what was created is moved there, or the note says where it lies. verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
+    entry is left). verb evacuate_vgpu: expect "present"; the vGPU is removed, but its entry, which must be `made`, stays as it is.
+    `param`: plugin parameters that it gets; `replaces`: the generation of the same slot, or its own, whose other ones it keeps.
+    `runs`: the VM runs without this vGPU. `listed`: when this was planned, NVML listed it as active although its VM was off: it
+    must have left that list.
+    """
+
+    verb: str
+    expect: Expect
+    param: Optional[str]
+    replaces: Optional[int]
+    runs: bool
+    listed: bool
+
+
+class SchedulerSetting(TypedDict):
+    """The setting for NVML. Null: the driver's default. A time slice requires arr false; the other two, arr true or null."""
+
+    policy: Policy
+    arr: Optional[bool]
+    averaging_factor: Optional[int]
+    frequency_hz: Optional[int]
+    time_slice_ns: Optional[int]
+
+
+class GpuStep(TypedDict):
+    """A step that concerns a whole GPU."""
+
+    verb: str
+    gpu_uuid: str
+    gpu: str
+
+
+class SchedulerStep(GpuStep):
+    """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as read.
+
+    An engine that already has the wanted policy passes, too. Graphics must accept it; the answer's note names engines that do not.
+    """
+
+    api: int
+    setting: SchedulerSetting
+    expect: Dict[str, Optional[Policy]]
+
+
+class ModeStep(GpuStep):
+    """verb set_mode: mixed-size mode on or off. `expect`: the mode as read; a GPU that already has the wanted one passes, too."""
+
+    mode: SizeMode
+    expect: SizeMode
+
+
+class ModprobeStep(TypedDict):
+    """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it is removed); expect: its text before.
+
+    A file that already has the text passes, too. A symbolic link is refused (SysfsRefused, ELOOP).
+    """
+
+    verb: str
+    path: str
+    text: Optional[str]
+    expect: Optional[str]
+
+
+class CordonStep(TypedDict):
+    """verb set_cordon: the ledger's cordon of a GPU, or (both null) of the host; cordon null: none. expect: the one before.
+
+    A ledger that already says so passes, too. The GPU need not be there: it may have been taken out.
+    """
+
+    verb: str
+    gpu_uuid: Optional[str]
+    gpu: Optional[str]
+    cordon: Optional[CordonText]
+    expect: Optional[CordonText]
+
+
+class InstanceStep(OurInstance):
+    """verbs create_instance, destroy_instance: a GPU instance of ours, and its entry.
+
+    create_instance: expect "empty" (nothing lies in its memory slices) or "same" (just this instance is there, and is entered as
+    ours). It gets one compute instance of its whole size. destroy_instance: expect "present" (it is there and ours) or "absent"
+    (at most its entry is left).
+    """
+
+    verb: str
+    expect: Expect
+
+
+class MigModeStep(GpuStep):
+    """verb set_mig: MIG on or off, on a GPU without VFs and vGPUs. `expect`: as read; a GPU that is as wanted passes, too.
+
+    The answer's note says if the GPU's reset is needed before it takes effect.
+    """
+
+    on: bool
+    expect: bool
+
+
+class VfsStep(GpuStep):
+    """verb set_vfs: the GPU's VFs made or removed by NVIDIA's sriov-manage. `expect`: whether there were any; as wanted passes, too."""
+
+    on: bool
+    expect: bool
+
+
+class ResetStep(GpuStep):
+    """verb reset_gpu: a reset of this GPU alone, which has no VFs and no vGPUs."""
+
+
+class MetadataStep(TypedDict):
+    """verb set_metadata: that element (without prefix and xmlns) of the namespace `uri` into the VM's persistent definition.
+
+    `xml` null removes it; it need not be there.
+    """
+
+    verb: Literal["set_metadata"]
+    vm_uuid: str
+    xml: Optional[str]
+    key: str
+    uri: str
+
+
+class DeviceStep(TypedDict):
+    """verbs attach_device, detach_device: a device into the VM's persistent definition, or out of it.
+
+    verbs plug_device, unplug_device: into the VM while it runs; its guest is asked to release it.
+    """
+
+    verb: Literal["attach_device", "detach_device", "plug_device", "unplug_device"]
+    vm_uuid: str
+    xml: str
+
+
+DefinitionStep = Union[MetadataStep, DeviceStep]
+MigStep = Union[InstanceStep, MigModeStep, VfsStep, ResetStep]
+AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, MigStep, DefinitionStep]
+
+
+class Executed(TypedDict):
+    """The answer to `execute`: a remark if there is one, and for set_scheduler the scheduler as read back."""
+
+    note: Optional[str]
+    scheduler: Optional[SchedulerFact]
