@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid as uuid_module
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from vgpumgr import names
 from vgpumgr.core import simulate
@@ -34,20 +34,22 @@ from vgpumgr.core.model.view import HostView
 from vgpumgr.core.placing import free_places, resolve
 from vgpumgr.core.slot import attach, detach
 from vgpumgr.core.slot.request import AttachRequest
+from vgpumgr.host.protocol import ledger
+from vgpumgr.host.protocol.gpu import GpuFact, ParentFact, PlacesFact, TypeFact
+from vgpumgr.host.protocol.mig import MigFact, MigProfileFact
 from vgpumgr.host.protocol.session import PROTOCOL
-from vgpumgr.host.protocol.snapshot import Observed, Snapshot
+from vgpumgr.host.protocol.snapshot import ActiveFact, Observed, QemuFact, Snapshot
 from vgpumgr.lab.driver import boards, places
 from vgpumgr.link.program import wire
+from vgpumgr.link.values.by_name import render
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.slot.plan import Plan
-    from vgpumgr.host.protocol import ledger
-    from vgpumgr.host.protocol.mig import MigFact
     from vgpumgr.lab.driver.model import TypeSpec
 
 HOST = HostName("kvm01")
@@ -612,120 +614,64 @@ def give(view: HostView, vm: str, device: Hostdev) -> HostView:
 
 def facts_of(facts: HostSnapshot) -> Observed:
     """The snapshot as the host program would state it without libvirt: the inverse of snapshot_facts.parse."""
-    said: Observed = {
-        "libvirt": None,
-        "protocol": PROTOCOL,
-        "boot": facts.boot,
-        "machine": facts.machine,
-        "hostname": str(facts.host),
-        "versions": dict(facts.versions),
-        "gpus": [_gpu_fact(item) for item in facts.gpus],
-        "handles": _rows(facts.handles),
-        "qemus": _rows(facts.qemus),
-        "active": None if facts.active is None else [_active_fact(row) for row in facts.active],
-        "silent": {str(pci): why for pci, why in facts.silent.items()},
-        "ledger": None if facts.ledger is None else [entry_fact(entry) for entry in facts.ledger],
-        "freed": _rows(facts.freed),
-        "cordons": _rows(facts.cordons),
-        "instances": [_row(entry.instance, boot=entry.boot, state=entry.state) for entry in facts.instances],
-        "ledger_file": facts.ledger_file,
-        "blocked_writes": _rows(facts.blocked_writes, boot=facts.boot, start=0),
-        "modprobe": _rows(facts.modprobe),
-        "module": _row(facts.module),
-        "vfio": facts.vfio,
-        "fabric": _row(facts.fabric),
-        "unknown": _rows(facts.unknown),
-    }
+    said = render(
+        Observed,
+        facts,
+        libvirt=None,
+        protocol=PROTOCOL,
+        hostname=facts.host,
+        gpus=[_gpu_fact(item) for item in facts.gpus],
+        qemus=_many(facts.qemus, lambda qemu: render(QemuFact, qemu, uid=None)),
+        active=_many(facts.active, _active_fact),
+        ledger=_many(facts.ledger, entry_fact),
+        instances=[
+            render(ledger.InstanceEntry, entry.instance, boot=entry.boot, state=entry.state)
+            for entry in facts.instances
+        ],
+        blocked_writes=_many(
+            facts.blocked_writes, lambda write: render(ledger.BlockedWriteFact, write, boot=facts.boot, start=0)
+        ),
+    )
     wire.check(said, Snapshot, "facts")
     return said
 
 
 def entry_fact(entry: LedgerEntry) -> ledger.LedgerEntry:
     """An entry as the host program would state it."""
-    fact = _row(entry.vgpu, boot=entry.boot, state=entry.state)
-    fact["vm_uuid"] = fact.pop("vm")
-    return cast("ledger.LedgerEntry", fact)
+    return render(ledger.LedgerEntry, entry.vgpu, vm_uuid=entry.vgpu.vm, boot=entry.boot, state=entry.state)
 
 
-def _active_fact(row: snapshot.Active) -> Any:
-    return {
-        **_pick(row, "gpu", "vm_uuid", "vm_name"),
-        "instance": 0,
-        "uuid": row.device.uuid if isinstance(row.device, Mdev) else None,
-        "vf": row.device.pci if isinstance(row.device, Vf) else None,
-        "type_id": None,
-    }
+def _many(values: Iterable[Any] | None, read: Callable[[Any], object]) -> list[object] | None:
+    return None if values is None else [read(value) for value in values]
 
 
-def _rows(values: Sequence[Any] | None, **more: Any) -> Any:
-    return None if values is None else [_row(value, **more) for value in values]
+def _active_fact(row: snapshot.Active) -> ActiveFact:
+    uuid = row.device.uuid if isinstance(row.device, Mdev) else None
+    vf = row.device.pci if isinstance(row.device, Vf) else None
+    return render(ActiveFact, row, instance=0, uuid=uuid, vf=vf, type_id=None)
 
 
-def _row(value: Any, **more: Any) -> Any:
-    """A value as an object of JSON; `more` is what the host says beside it."""
-    return None if value is None else {**_plain(asdict(value)), **more}
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _plain(inner) for key, inner in value.items()}
-        case tuple():
-            return [_plain(inner) for inner in value]
-        case _:
-            return value
-
-
-def _gpu_fact(item: Gpu) -> Any:
-    own = (
-        "pci",
-        "uuid",
-        "name",
-        "pci_id",
-        "framework",
-        "problem",
-        "fault",
-        "fabric",
-        "mode",
-        "numa_node",
-        "framebuffer_mib",
-    )
-    of_type = ("id", "name", "max", "framebuffer_mib", "mig_profile")
-    of_vgpu = ("uuid", "type_id", "type_name", "placement_id", "gpu_instance")
-    return {
-        **_pick(item, *own),
-        "types": None
-        if item.types is None
-        else [{**_pick(one, *of_type), "max_per_instance": one.per_instance} for one in item.types.values()],
-        "offers": [
-            [{"id": key, "available": number} for key, number in (parent.creatable or {}).items()]
-            for parent in item.parents
-        ],
-        "parents": [
-            {
-                **_pick(parent, "pci", "vf_index", "vfio_dev", "iommu_group", "group"),
-                "creatable": None if parent.creatable is None else position,
-                "vgpus": [{**_pick(vgpu, *of_vgpu), "vfio": list(vgpu.vfio)} for vgpu in parent.vgpus],
-            }
+def _gpu_fact(item: Gpu) -> GpuFact:
+    offers = [parent.creatable or {} for parent in item.parents]
+    types = item.types and item.types.values()
+    places = item.places and item.places.values()
+    return render(
+        GpuFact,
+        item,
+        types=_many(types, lambda one: render(TypeFact, one, max_per_instance=one.per_instance)),
+        offers=[[{"id": key, "available": number} for key, number in offer.items()] for offer in offers],
+        parents=[
+            render(ParentFact, parent, creatable=None if parent.creatable is None else position)
             for position, parent in enumerate(item.parents)
         ],
-        "places": None if item.places is None else [_row(one) for one in item.places.values()],
-        "mig": None if item.mig is None else _mig_fact(item.mig),
-        "scheduler": _row(item.scheduler),
-    }
+        places=_many(places, lambda one: render(PlacesFact, one)),
+        mig=None if item.mig is None else _mig_fact(item.mig),
+    )
 
 
-def _pick(value: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in names}
-
-
-def _mig_fact(found: Mig) -> MigFact:
-    return {
-        "enabled": found.enabled,
-        "pending": found.pending,
-        "profiles": [_row(profile, max=profile.maximum) for profile in found.profiles],
-        "instances": _rows(found.instances),
-    }
+def _mig_fact(mig: Mig) -> MigFact:
+    profiles = [render(MigProfileFact, profile, max=profile.maximum) for profile in mig.profiles]
+    return render(MigFact, mig, profiles=profiles)
 
 
 def binding(number: int = 1) -> claims.Binding:

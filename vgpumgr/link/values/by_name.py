@@ -7,6 +7,7 @@ fact is declared: a key of another name, or how the field is made of the whole f
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -26,7 +27,7 @@ def declare(
     `given`: the fields that its caller passes by name. `differing`: the key that the field has in the fact, or a function of the
     whole fact. Every other field has a key of its name: TypeError, when the module is imported.
     """
-    hints = typing.get_type_hints(fact)
+    hints = fact.__annotations__
     fields = [field.name for field in dataclasses.fields(value) if field.name not in given]  # type: ignore[arg-type]  # a dataclass
     made = {name: make for name in fields if callable(make := differing.get(name))}
     keys = {name: str(differing.get(name, name)) for name in fields if name not in made}
@@ -76,27 +77,31 @@ def rows(facts: Iterable[Fact] | None, read: Callable[[Fact], Value]) -> tuple[V
 
 def render(fact: Callable[..., Fact], value: object, **differing: object) -> Fact:
     """The fact of a value. `differing`: the keys that no field has, or that a field has otherwise."""
-    hints = typing.get_type_hints(fact)
     return fact(
         **{
-            key: differing[key] if key in differing else _rendered(hint, getattr(value, key))
-            for key, hint in hints.items()
+            key: differing[key] if key in differing else write(getattr(value, key))
+            for key, write in _writers(fact).items()
         }
     )
 
 
-def _rendered(hint: Any, value: Any) -> Any:
-    inner = typing.get_args(hint)
-    if value is None:
-        return None
+@functools.cache
+def _writers(fact: Any) -> dict[str, Callable[[Any], Any]]:
+    return {key: _writer(hint) for key, hint in fact.__annotations__.items()}
+
+
+def _writer(hint: Any) -> Callable[[Any], Any]:
+    """What makes the key's value of a field."""
     if typing.is_typeddict(hint):
-        return render(hint, value)
-    match typing.get_origin(hint):
-        case typing.Union:
-            return _rendered(inner[0], value)
-        case kind if kind is list:
-            return [_rendered(inner[0], one) for one in value]
-        case kind if kind is dict:
-            return dict(value)
+        return lambda value: render(hint, value)
+    match typing.get_origin(hint), typing.get_args(hint):
+        case typing.Union, (inner, *_):
+            write = _writer(inner)
+            return lambda value: None if value is None else write(value)
+        case kind, (inner,) if kind is list:
+            write = _writer(inner)
+            return lambda values: [write(one) for one in values]
+        case kind, _ if kind is dict:
+            return dict
         case _:
-            return value
+            return lambda value: value

@@ -38,7 +38,7 @@ from vgpumgr.link.values.by_name import declare, maybe, of_key, rows
 from vgpumgr.names import MdevUuid, PciAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
@@ -82,7 +82,9 @@ def _gpu(row: GpuFact, catalogue: Catalogue | None) -> Gpu:
         vgpu_types = tuple(sorted(vgpu_types, key=lambda vgpu_type: vgpu_type.id))
         if catalogue is not None:
             vgpu_types = tuple(with_maximum(vgpu_type, catalogue) for vgpu_type in vgpu_types)
-    offers = [{kind["id"]: kind["available"] for kind in offer} for offer in row["offers"]]
+    offers: dict[int | None, dict[int, int]] = {
+        position: {kind["id"]: kind["available"] for kind in offer} for position, offer in enumerate(row["offers"])
+    }
     return _parse_gpu(
         row,
         types=maybe(vgpu_types, lambda types: {vgpu_type.id: vgpu_type for vgpu_type in types}),
@@ -91,15 +93,12 @@ def _gpu(row: GpuFact, catalogue: Catalogue | None) -> Gpu:
     )
 
 
-def _parent(row: ParentFact, offers: Sequence[Mapping[int, int]]) -> functions.Parent:
+def _parent(row: ParentFact, offers: Mapping[int | None, Mapping[int, int]]) -> functions.Parent:
     """`creatable` is a position in the GPU's offers."""
-    offer, of_function = row["creatable"], {"parent": row["pci"], "vf_index": row["vf_index"]}
-    vgpus = [_parse_vgpu(one, **of_function) for one in row["vgpus"]]
-    return _parse_parent(
-        row,
-        creatable=offers[offer] if offer is not None and 0 <= offer < len(offers) else None,
-        vgpus=tuple(sorted(vgpus, key=lambda one: one.uuid or "")),
-    )
+    pci, vf_index = row["pci"], row["vf_index"]
+    vgpus = [_parse_vgpu(one, parent=pci, vf_index=vf_index) for one in row["vgpus"]]
+    vgpus.sort(key=lambda one: one.uuid or "")
+    return _parse_parent(row, creatable=offers.get(row["creatable"]), vgpus=tuple(vgpus))
 
 
 def _parent_order(parent: functions.Parent) -> tuple[int, str]:
