@@ -119,7 +119,7 @@ class InventoryError(ConfigError):
 
 
 class TemplateError(ConfigError):
-    """A template is missing, broken, or lacks a value that it needs."""
+    """A template is missing, broken, or lacks a value that it needs; or libvirt refuses what was rendered."""
 
 
 class RequestError(VgpumgrError):

@@ -69,6 +69,7 @@ TABLE_OF_COMMANDS = {
     "detach": case("detach vm30 --yes --on kvm01", CHANGE),
     "attach (again)": case(ATTACH, UNCHANGED),
     "render": case("render vm02", HOST | TEMPLATE),
+    "render (--validate)": case("render vm02 --validate", HOST | TEMPLATE | {"libvirt-python"}),
     "adopt": case("adopt kvm01", HOST),  # there is nothing to adopt
     "cordon": case("cordon kvm01 --reason PSU --check", HOST, code=3),
     "uncordon": case("uncordon kvm01", HOST),  # there is none

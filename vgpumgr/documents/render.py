@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 SCHEMA = "vgpumgr.render/1"
 
 
-def document(vm: VmName, hostdevs: Iterable[tuple[Slot, str]]) -> dict[str, object]:
+def document(vm: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: str | None = None) -> dict[str, object]:
+    """`validated_by`: the version of the libvirt that accepts them all."""
     return {
         "schema": SCHEMA,
         **common.frame(),
         "vm": vm,
+        "validated_by": validated_by,
         "hostdevs": [{"slot": slot, "xml": xml} for slot, xml in hostdevs],
     }

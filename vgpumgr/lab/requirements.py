@@ -27,9 +27,12 @@ PROGRAMS = {
     "sshd": "openssh-server",
     "sudo": "sudo",
     "unshare": "util-linux",
-    "virsh": "libvirt-clients",
     "virtlogd": "libvirt-daemon-system",
 }
+# Module → the package of the extra `lab` that has it.
+MODULES = {"libvirt": "libvirt-python", "mfusepy": "mfusepy"}
+# There is no wheel of libvirt-python: pip builds it with these.
+_BUILD = ("gcc", "libc6-dev", "libvirt-dev", "pkg-config", "python3-dev")
 LIBRARY = "libfuse3.so.3"
 HOST_PYTHON = Path("/usr/bin/python3")
 
@@ -52,6 +55,8 @@ def check() -> None:
         missing.append(f"library {LIBRARY} (Debian package fuse3)")
         packages.add("fuse3")
     modules = _missing_modules()
+    if "libvirt-python" in modules:
+        packages.update(_BUILD)
     missing.extend(f"Python package {package}" for package in modules)
     if not missing:
         return
@@ -81,8 +86,8 @@ def _missing_layout() -> list[str]:
 
 
 def _missing_modules() -> list[str]:
-    """Packages of the extra `lab`: FUSE for Python, and NVIDIA's nvml.h."""
-    missing = [] if importlib.util.find_spec("mfusepy") else ["mfusepy"]
+    """Packages of the extra `lab`: libvirt and FUSE for Python, and NVIDIA's nvml.h."""
+    missing = [package for module, package in MODULES.items() if not importlib.util.find_spec(module)]
     try:
         find_header()
     except LabError:

@@ -106,18 +106,17 @@ def test_a_foreign_vgpu_stands_in_its_vms_definition() -> None:
 
 
 def test_what_is_missing_is_told_at_once_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No root, no libvirt, no FUSE module: one error, a line for each, one command."""
+    """No root, no libvirt, no Python package: one error, a line for each, one command, which also installs what builds a package."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(shutil, "which", lambda name, path: None if name == "libvirtd" else f"/usr/bin/{name}")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(LabError) as raised:
         requirements.check()
     text = "\n".join(raised.value.details)
-    for word in ("root", "libvirtd", "mfusepy"):
+    for word in ("root", "libvirtd", "mfusepy", "libvirt-python"):
         assert word in text
-    assert "apt-get install" in str(raised.value.hint)
-    assert "libvirt-daemon-system" in str(raised.value.hint)
-    assert "pip install" in str(raised.value.hint)
+    for word in ("apt-get install", "libvirt-daemon-system", "libvirt-dev", "pip install"):
+        assert word in str(raised.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -17,11 +19,12 @@ from vgpumgr.cli.text import output, unread_text
 from vgpumgr.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.validation import Accepted
 
 _PROFILE = ("profile", "framebuffer", "per_gpu", "fits_now")
 
@@ -190,23 +193,48 @@ def profiles_command(
 @click.argument("vm", shell_complete=candidates.vms)
 @click.option("--slot", metavar="NAME", shell_complete=candidates.slots, help="Only this slot.")
 @choosing.on("Where to look for the VM.")
+@click.option(
+    "--validate", "validated", is_flag=True, help="Hold it against libvirt's schema and parser on this machine."
+)
 @common_options
-def render(settings: Settings, *, vm: str, slot: str | None, on: str | None) -> int:
-    """The hostdev XML of VM's claims, exactly as it is passed to libvirt. Read-only."""
+def render(settings: Settings, *, vm: str, slot: str | None, on: str | None, validated: bool) -> int:
+    """The hostdev XML of VM's claims, exactly as it is passed to libvirt. Read-only.
+
+    With --validate, libvirt itself says whether it accepts each hostdev, and a domain with all of them. That needs libvirt-python
+    here, and counts for this machine's version of libvirt: the host may have another (`vgpumgr discover -o json`).
+    """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.documents import render as documents
 
+    validate = _validator() if validated else None
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
     hostdevs = report.render_slots(found, None if slot is None else names.parse_slot(slot))
+    accepted = validate(hostdevs) if validate else None
     if settings.for_people:
         for _, xml in hostdevs:
             output.block(xml)
+        if accepted:
+            for what in accepted.documents:
+                output.progress(settings, f"libvirt {accepted.version} accepts {what}")
         return 0
-    document = documents.document(found.domain.name, hostdevs)
+    document = documents.document(found.domain.name, hostdevs, validated_by=accepted.version if accepted else None)
     printing.print_rows(settings, HOSTDEVS, document)
     return 0
+
+
+def _validator() -> Callable[[Iterable[tuple[str, str]]], Accepted]:
+    try:
+        from vgpumgr.validation import validate
+    except ImportError as error:
+        raise UsageError(
+            "--validate needs libvirt-python, which cannot be imported here",
+            details=[str(error)],
+            hint="as root: apt-get install gcc libc6-dev libvirt-dev pkg-config python3-dev; "
+            f"then {shlex.quote(sys.executable)} -m pip install libvirt-python",
+        ) from error
+    return validate
 
 
 def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:

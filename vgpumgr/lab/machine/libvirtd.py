@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
+
+import libvirt
 
 from vgpumgr.errors import LabError
 from vgpumgr.lab.machine import emulator
 from vgpumgr.lab.machine.machine import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator
 
     from vgpumgr.lab.driver.model import ForeignSpec, VmSpec
     from vgpumgr.lab.machine.machine import Machine
     from vgpumgr.lab.machine.root import HostRoot
 
-log = logging.getLogger(__name__)
-
-_VIRSH = ("virsh", "-q", "-c", "qemu:///system")
+_URI = "qemu+unix:///system?socket=/proc/{}/root/run/libvirt/libvirt-sock"
 _PID_FILE = "/run/libvirtd.pid"
 _LOG_PID_FILE = "/run/virtlogd.pid"
-_ATTEMPTS = 3
+_RETRIES = 2
 # libudev refuses a /sys that is not a sysfs; libvirt's node devices come from there.
 _EXTRA = {"SYSTEMD_DEVICE_VERIFY_SYSFS": "0"}
 
@@ -41,6 +41,8 @@ unix_sock_rw_perms = "0700"
 log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
 """
 
+libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; libvirt need not print them as well
+
 
 def install(root: HostRoot) -> None:
     root.write(emulator.PATH, emulator.PROGRAM, mode=0o755)
@@ -55,7 +57,8 @@ def start(machine: Machine) -> None:
     for pid_file, program in ((_LOG_PID_FILE, "virtlogd"), (_PID_FILE, "libvirtd")):
         if machine.alive(pid_file) is None:
             machine.must([program, "--daemon"], extra=_EXTRA)
-    machine.must([*_VIRSH, "uri"])
+    with _connection(machine):
+        pass
 
 
 def stop(machine: Machine) -> None:
@@ -66,61 +69,65 @@ def stop(machine: Machine) -> None:
         wait_until(lambda: machine.alive(_PID_FILE) is None, "the end of libvirtd")
 
 
-def define(machine: Machine, root: HostRoot, documents: Iterable[str]) -> None:
-    """Define all these VMs with one virsh call. Raises LabError with what virsh said.
+def define(machine: Machine, documents: Iterable[str]) -> None:
+    """Define these VMs. Raises LabError with libvirt's words if one of them cannot be defined.
 
-    The first definition may make libvirtd start QEMU to learn its capabilities. If that QEMU is killed, for want of memory perhaps, only
-    this definition fails: the next one starts QEMU again. So all VMs are defined once more, which changes nothing about the others.
+    The first definition may make libvirtd start QEMU to learn its capabilities. If that QEMU is killed, for want of memory perhaps,
+    only this definition fails: the next one starts QEMU again.
     """
-    commands = []
-    for number, document in enumerate(documents):
-        root.write(f"tmp/define/{number}.xml", document, mode=0o600)
-        commands.append(f"define /tmp/define/{number}.xml")
-    if not commands:
-        return
-    left = _ATTEMPTS
-    while said := _failures(machine, commands):
-        left -= 1
-        if not left:
-            raise LabError("virsh did not define every VM of the host", details=said.splitlines())
-        log.warning("not every VM was defined: %s", said)
-    machine.must(["rm", "-rf", "/tmp/define"])
-
-
-def _failures(machine: Machine, commands: Sequence[str]) -> str:
-    """What virsh said of those of its commands that failed: its status is that of the last one alone, so stderr counts."""
-    done = machine.run([*_VIRSH, "; ".join(commands)])
-    said = done.stderr.strip()
-    return said or (f"virsh ended with {done.returncode}" if done.returncode else "")
-
-
-def inactive_xml(machine: Machine, name: str) -> str | None:
-    """A VM's definition; None if the host has no such VM."""
-    done = machine.run([*_VIRSH, "dumpxml", "--inactive", "--", name])
-    return done.stdout if done.returncode == 0 else None
+    with _connection(machine) as connection:
+        for document in documents:
+            for _ in range(_RETRIES):
+                with contextlib.suppress(libvirt.libvirtError):
+                    connection.defineXML(document)
+                    break
+            else:
+                connection.defineXML(document)
 
 
 def vm_names(machine: Machine) -> list[str]:
-    return machine.must([*_VIRSH, "list", "--all", "--name"]).split()
+    with _connection(machine) as connection:
+        return sorted(domain.name() for domain in connection.listAllDomains())
 
 
-def start_guest(machine: Machine, root: HostRoot, document: str) -> None:
+def inactive_xml(machine: Machine, name: str) -> str:
+    """A VM's definition."""
+    with _connection(machine) as connection:
+        return connection.lookupByName(name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+
+
+def start_guest(machine: Machine, document: str) -> None:
     """Start a VM, with its vGPUs, from its definition; that one stays as it is (virDomainCreateXML of a defined domain)."""
-    name = "run/lab-start.xml"
-    root.write(name, emulator.prepared(document), mode=0o600)
-    try:
-        machine.must([*_VIRSH, "create", f"/{name}"])
-    finally:
-        machine.run(["rm", "-f", f"/{name}"])
+    with _connection(machine) as connection:
+        connection.createXML(emulator.prepared(document))
 
 
 def runs(machine: Machine, name: str) -> bool:
-    return machine.run([*_VIRSH, "domid", "--", name]).stdout.strip().isdigit()
+    with _connection(machine) as connection:
+        return bool(connection.lookupByName(name).isActive())
 
 
 def destroy(machine: Machine, name: str) -> bool:
     """Power off a running VM at once; return whether it ran."""
-    return machine.run([*_VIRSH, "destroy", "--", name]).returncode == 0
+    with _connection(machine) as connection:
+        try:
+            connection.lookupByName(name).destroy()
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:
+                raise
+            return False
+        return True
+
+
+@contextlib.contextmanager
+def _connection(machine: Machine) -> Iterator[libvirt.virConnect]:
+    """A connection to the host's libvirtd, whose socket is reached through the host's root. Raises LabError with libvirt's words."""
+    try:
+        with contextlib.closing(libvirt.open(_URI.format(machine.first_process))) as connection:
+            yield connection
+    except libvirt.libvirtError as error:
+        said, *more = str(error).splitlines()
+        raise LabError(f"the host's libvirt: {said}", details=more) from error
 
 
 def domain_xml(vm: VmSpec, *, foreign: ForeignSpec | None = None) -> str:

@@ -141,11 +141,9 @@ class Supervisor:
         By then libvirtd has asked QEMU for its capabilities; its answer is kept in the folder `answers` for later hosts.
         """
         foreign = {item.vm: item for item in self._spec.foreign if item.vm is not None}
-        libvirtd.define(
-            self._machine,
-            self._root,
-            [libvirtd.domain_xml(vm, foreign=foreign.get(vm.name)) for vm in self._spec.vms],
-        )
+        documents = [libvirtd.domain_xml(vm, foreign=foreign.get(vm.name)) for vm in self._spec.vms]
+        if documents:  # a jump host has neither VMs nor libvirt
+            libvirtd.define(self._machine, documents)
         capabilities.keep(self._root, answers)
 
     def power_off(self) -> None:
@@ -244,9 +242,8 @@ class Supervisor:
             raise LabError(f"{name} already runs", hint=f"vgpumgr lab stop {name}")
         found = self._vgpus(guest)
         document = libvirtd.inactive_xml(self._machine, name)
-        assert document is not None
         with self._taking(guest, found, "start"):
-            libvirtd.start_guest(self._machine, self._root, document)
+            libvirtd.start_guest(self._machine, document)
             plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
         return {"devices": list(found)}
 
@@ -294,12 +291,11 @@ class Supervisor:
         return {"ended": ended or destroyed}
 
     def _guest(self, name: str) -> holder.Guest:
-        document = libvirtd.inactive_xml(self._machine, name)
-        if document is None:
-            names = libvirtd.vm_names(self._machine)
+        names = libvirtd.vm_names(self._machine)
+        if name not in names:
             near = nearest(name, names)
             raise UnknownVm(f"no VM {name!r}", hint=f"did you mean {near}?" if near else None, details=names)
-        return holder.read_guest(document)
+        return holder.read_guest(libvirtd.inactive_xml(self._machine, name))
 
     def _fault(self, name: str) -> dict[str, Any]:
         match name:
