@@ -319,6 +319,7 @@ def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float)
 def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, timeout_s: float) -> None:
     """Log in with that key, and its certificate if it has one. Nothing else is tried."""
     from paramiko import AuthenticationException, BadAuthenticationType
+    from paramiko.pkey import PublicBlob
     from paramiko.ssh_exception import PartialAuthentication
 
     path = chosen.path
@@ -331,7 +332,7 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
         certificate = user_certificate.find(endpoint, path, file, key.asbytes())
         if certificate.certificate is not None:
             key = copy.copy(key)
-            key.public_blob = user_certificate.Offered.of(certificate.certificate)
+            key.public_blob = PublicBlob(*certificate.certificate)
     done = threading.Event()
     started = now()
     transport.auth_publickey(endpoint.user, key, event=done)

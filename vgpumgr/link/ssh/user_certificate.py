@@ -6,9 +6,12 @@ if it does not, since the key may be enough: if it was not, the remark says so.
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from typing import TYPE_CHECKING, NamedTuple
+
+from cryptography.hazmat.primitives.serialization import SSHCertificateType
 
 from vgpumgr import files
 from vgpumgr.errors import AuthenticationFailed
@@ -18,45 +21,42 @@ from vgpumgr.link.ssh import key_files
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cryptography.hazmat.primitives.serialization import SSHCertificate
+
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.link.ssh.certificate import Certificate
 
-
-class Offered(NamedTuple):
-    """As paramiko takes what goes in a key's place."""
-
-    key_type: str
-    key_blob: bytes
-
-    @classmethod
-    def of(cls, certificate: Certificate) -> Offered:
-        size = int.from_bytes(certificate.blob[:4], "big")
-        return cls(certificate.blob[4 : 4 + size].decode(), certificate.blob)
+# A certificate's begin, up to its key, and its end, from its authority on, with keys that are nobody's.
+_HEAD = b"\0\0\0\x20ssh-ed25519-cert-v01@openssh.com" + bytes(4) + b"\0\0\0\x20" + bytes(32)
+_END = b"\0\0\0\x33\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(32) + b"\0\0\0\x13\0\0\0\x0bssh-ed25519" + bytes(4)
+_FIDO_AUTHORITY = re.compile(rb"\0\0..\0\0\0.sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com", re.DOTALL)
 
 
 class Found(NamedTuple):
-    """What is to be offered with the key, in words as well, or why nothing is. None and "": there is nothing."""
+    """What is to be offered in the key's place (its kind, and its bytes), in words as well, or why nothing is."""
 
-    certificate: Certificate | None
+    certificate: tuple[str, bytes] | None
     shown: str = ""
     remark: str = ""
 
 
 def find(endpoint: Endpoint, key: Path, path: Path, public: bytes) -> Found:
     """The certificate in that file, of that key. Raises AuthenticationFailed if it was named and does not hold."""
-    is_named = endpoint.certificate is not None
+    found, blob = None, b""
     try:
-        found = _read(path)
-        why = _why_not(found, key, public)
+        blob = _read(path)
+        if _fields(public) in blob:
+            found = certificates.read(_without_fido(blob, public))
+        why = _why_not(found, key)
     except OSError as error:
-        found, why = None, f"cannot be read: {error.strerror or error}"
+        why = f"cannot be read: {error.strerror or error}"
     except certificates.Malformed as error:
-        found, why = None, f"cannot be read: {error}"
+        why = f"cannot be read: {error}"
     if found is not None and why is None:
-        names = ", ".join(map(ascii, found.principals)) or "nobody"
-        return Found(found, f" with certificate {found.key_id!r} for {names}, valid until {found.valid_until},")
+        names = ", ".join(ascii(certificates.text(one)) for one in found.valid_principals) or "nobody"
+        shown = f"{certificates.text(found.key_id)!r} for {names}, valid until {certificates.date(found.valid_before)}"
+        return Found((certificates.text(certificates.first(blob)), blob), f" with certificate {shown},")
     text = f"certificate {path} {why}"
-    if not is_named:
+    if endpoint.certificate is None:
         return Found(None, "", text)
     user = shlex.quote(endpoint.user)
     sign = f"ssh-keygen -s CA -I {user} -n {user} -V +8h {shlex.quote(str(key).removesuffix('.pub'))}.pub"
@@ -64,21 +64,34 @@ def find(endpoint: Endpoint, key: Path, path: Path, public: bytes) -> Found:
     raise AuthenticationFailed(endpoint.host, "auth", text, hint=hint)
 
 
-def _read(path: Path) -> Certificate:
+def _read(path: Path) -> bytes:
     blob = key_files.read_public(files.read_bytes(path))
     if blob is None:
         raise certificates.Malformed("no line TYPE BASE64")
-    return certificates.parse(blob)
+    return blob
 
 
-def _why_not(found: Certificate, key: Path, public: bytes) -> str | None:
+def _without_fido(blob: bytes, public: bytes) -> bytes:
+    """The certificate with other keys in the places of FIDO keys, which cryptography does not read. Only sshd checks its signature."""
+    if blob[4:7] == b"sk-":
+        blob = _HEAD + blob.partition(_fields(public))[2]
+    authority = _FIDO_AUTHORITY.search(blob)
+    return blob if authority is None else blob[: authority.start()] + _END
+
+
+def _fields(public: bytes) -> bytes:
+    """What follows a key's kind; its certificates have the same."""
+    return public[4 + len(certificates.first(public)) :]
+
+
+def _why_not(found: SSHCertificate | None, key: Path) -> str | None:
     now = time.time()
-    if found.kind != certificates.USER:
-        return "is one of a host, not of a user"
-    if found.key != public:
+    if found is None:
         return f"is for another key than {key}"
+    if found.type != SSHCertificateType.USER:
+        return "is one of a host, not of a user"
     if now < found.valid_after:
-        return f"is not valid before {found.valid_from}"
+        return f"is not valid before {certificates.date(found.valid_after)}"
     if now >= found.valid_before:
-        return f"has expired: it was valid until {found.valid_until}"
+        return f"has expired: it was valid until {certificates.date(found.valid_before)}"
     return None

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,6 @@ from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     Add = Callable[[Path], None]
 
@@ -318,6 +318,34 @@ def fido(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str]
 
 def test_a_fido_key_works_by_an_agent(sshd: Sshd, fido: Callable[[str], str]) -> None:
     log_in(sshd, key_file=fido("signs"))
+
+
+def test_a_certificate_of_a_fido_key_is_judged_and_works(by_certificate: Sshd, fido: Callable[[str], str]) -> None:
+    key = fido("signs")
+    allow(by_certificate)
+    public = Path(key)
+    sign(public.with_suffix(""), "-n", "root", "-V", "20200101:20210101")
+    assert "has expired: it was valid until 202" in refuse(by_certificate, key_file=key).message
+    file = sign(public.with_suffix(""), "-n", "root")
+    log_in(by_certificate, key_file=key)
+    sign(make_key(by_certificate.folder / "other"), "-n", "root").replace(file)
+    assert "is for another key than" in refuse(by_certificate, key_file=key).message
+
+
+def test_a_certificate_of_an_authority_on_a_fido_key_is_judged_and_works(
+    sshd: Sshd, fido: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Path(fido("signs"))
+    allow(sshd)
+    (sshd.folder / "ca.pub").write_text(authority.read_text())
+    key = make_key(sshd.folder / "certified")
+    sign(key, "-U", "-n", "root", "-V", "20200101:20210101", ca=authority)
+    by_agent = os.environ["SSH_AUTH_SOCK"]
+    monkeypatch.delenv("SSH_AUTH_SOCK")
+    assert "has expired: it was valid until 202" in refuse(sshd, key_file=str(key)).message
+    monkeypatch.setenv("SSH_AUTH_SOCK", by_agent)
+    sign(key, "-U", "-n", "root", ca=authority)
+    log_in(sshd, key_file=str(key))
 
 
 @pytest.mark.parametrize(
