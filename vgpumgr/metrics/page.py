@@ -1,14 +1,14 @@
 """Families → the text that Prometheus reads. Only this module imports prometheus_client.
 
-A custom collector of current values in a separate registry: no series is remembered, so a removed one is absent from the
-next page; and nothing about this process (memory, file descriptors, garbage collection) is exported.
+A collector of current values without a registry: no series is remembered, so a removed one is absent from the next page;
+and nothing about this process (memory, file descriptors, garbage collection) is exported.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -23,19 +23,13 @@ if TYPE_CHECKING:
 
 def text(families: Sequence[Family]) -> bytes:
     """The text format (0.0.4), in UTF-8, ending with a line break; no timestamps."""
-    return generate_latest(_registry(families))
+    return generate_latest(_Families(families))
 
 
 def negotiated(families: Sequence[Family], accept: str) -> tuple[bytes, str]:
     """The page in the format that an Accept header prefers (text or OpenMetrics), and its Content-Type."""
     encode, content_type = choose_encoder(accept)
-    return encode(_registry(families)), content_type
-
-
-def _registry(families: Sequence[Family]) -> CollectorRegistry:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(families))
-    return registry
+    return encode(_Families(families)), content_type
 
 
 class _Families(Collector):

@@ -7,6 +7,7 @@ clients block nobody. The page is at most a second old; if it cannot be made, th
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 import logging
 import re
@@ -14,7 +15,6 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -33,51 +33,42 @@ if TYPE_CHECKING:
 PATH = "/metrics"
 _CLIENT_S = 10.0
 AT_ONCE = 32  # beyond that, the oldest client is dropped for a new one: a scrape takes milliseconds
-_FRESH_S = 1.0
+_FORMATS = 4  # Accept headers whose pages are kept: Prometheus sends one
 _NO_DESCRIPTOR_S = 0.2
 _INDEX = f'<!doctype html><title>vgpumgr</title><p>vgpumgr: <a href="{PATH}">metrics</a></p>\n'.encode()
 _PLAIN = "text/plain; charset=utf-8"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """An IP address and a TCP port; port 0: any free port."""
+def parse_address(text: str) -> tuple[str, int]:
+    """Parse `127.0.0.1:9836` or `[::1]:9836`; port 0: any free port.
 
-    ip: ipaddress.IPv4Address | ipaddress.IPv6Address
-    port: int
-
-    @property
-    def url(self) -> str:
-        host = f"[{self.ip}]" if self.ip.version == 6 else str(self.ip)
-        return f"http://{host}:{self.port}{PATH}"
-
-
-def parse_address(text: str) -> Address:
-    """Parse `127.0.0.1:9836` or `[::1]:9836`. Raises UsageError for a port alone: it would be open to everybody by default."""
+    Raises UsageError for a port alone: it would be open to everybody by default.
+    """
     found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([0-9.]+)):([0-9]{1,5})", text, re.IGNORECASE)
     with contextlib.suppress(ValueError):
         if found is not None and int(found[3]) < 2**16:
             ip = ipaddress.IPv6Address(found[1]) if found[1] else ipaddress.IPv4Address(found[2])
-            return Address(ip=ip, port=int(found[3]))
+            return str(ip), int(found[3])
     raise UsageError(
         f"not an address to listen on: {text!r}", hint="write ADDRESS:PORT, for example 127.0.0.1:9836 or [::1]:9836"
     )
 
 
 @contextmanager
-def on_address(address: Address) -> Iterator[tuple[socket.socket, str]]:
+def on_address(address: tuple[str, int]) -> Iterator[tuple[socket.socket, str]]:
     """A socket that listens there, and the page's URL. Raises ExportError."""
-    family = socket.AF_INET6 if address.ip.version == 6 else socket.AF_INET
+    ip, port = address
+    is_v6 = ":" in ip
     try:
-        listener = socket.create_server((str(address.ip), address.port), family=family)
+        listener = socket.create_server(address, family=socket.AF_INET6 if is_v6 else socket.AF_INET)
     except OSError as error:
         raise ExportError(
-            f"cannot listen on {address.ip} port {address.port}: {error.strerror}",
-            hint=f"`ss -ltnp 'sport = :{address.port}'` names who does; use --listen with another address or port",
+            f"cannot listen on {ip} port {port}: {error.strerror}",
+            hint=f"`ss -ltnp 'sport = :{port}'` names who does; use --listen with another address or port",
         ) from error
     with listener:
-        yield listener, Address(ip=address.ip, port=listener.getsockname()[1]).url
+        yield listener, f"http://{f'[{ip}]' if is_v6 else ip}:{listener.getsockname()[1]}{PATH}"
 
 
 @contextmanager
@@ -93,23 +84,16 @@ def serve(listener: socket.socket, page: Page, *, failed: Callable[[VgpumgrError
         server.serve_forever(poll_interval=0.2)
 
 
-class Fresh:
-    """A page that is made again once it is older than a second. Requests that come meanwhile wait for the new one."""
+def fresh(page: Page, *, clock: Callable[[], float] = time.monotonic) -> Page:
+    """The page, made at most once in a second; requests that come meanwhile wait for it. A failure is not cached."""
+    turn = threading.Lock()
+    made = functools.lru_cache(_FORMATS)(lambda accept, _second: page(accept))
 
-    def __init__(self, page: Page, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._page = page
-        self._clock = clock
-        self._turn = threading.Lock()
-        self._made: dict[str, tuple[float, tuple[bytes, str]]] = {}
+    def current(accept: str) -> tuple[bytes, str]:
+        with turn:
+            return made(accept, int(clock()))
 
-    def __call__(self, accept: str) -> tuple[bytes, str]:
-        """The page. Raises what making it raises; a failure is not cached."""
-        with self._turn:
-            now = self._clock()
-            self._made = {key: row for key, row in self._made.items() if now - row[0] < _FRESH_S}
-            if accept not in self._made:
-                self._made[accept] = (now, self._page(accept))
-            return self._made[accept][1]
+    return current
 
 
 class _Server(ThreadingHTTPServer):
@@ -119,7 +103,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("", 0), _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
-        self.page = Fresh(page)
+        self.page = fresh(page)
         self.failed = failed
         self._since: dict[socket.socket, float] = {}  # the oldest first
         self._turn = threading.Lock()

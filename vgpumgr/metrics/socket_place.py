@@ -40,8 +40,10 @@ def listening(path: Path) -> Iterator[socket.socket]:
                 _bind(server, path)
             ours = path.stat().st_ino
         except OSError as error:
+            # A path that is too long gives no errno from the kernel, only Python's words (sun_path holds 107 bytes).
+            why = error.strerror or str(error)
             raise ExportError(
-                f"the socket {path} cannot be created: {_why(error)}", hint="use --socket with another path"
+                f"the socket {path} cannot be created: {why}", hint="use --socket with another path"
             ) from error
         try:
             yield server
@@ -57,7 +59,10 @@ def _alone(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     until = time.monotonic() + _ALONE_S
     try:
-        while not _locked(descriptor):
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             if time.monotonic() >= until:
                 raise ExportError(
                     f"another process has locked the folder {folder} and does not release it",
@@ -67,14 +72,6 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _clear(path: Path) -> None:
@@ -103,8 +100,3 @@ def _bind(server: socket.socket, path: Path) -> None:
     finally:
         os.umask(before)
     server.listen(_BACKLOG)
-
-
-def _why(error: OSError) -> str:
-    # A path that is too long gives no errno from the kernel, only Python's words (sun_path holds 107 bytes).
-    return error.strerror or str(error)

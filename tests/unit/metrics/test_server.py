@@ -149,7 +149,7 @@ def test_a_page_is_made_once_a_second_for_all_who_ask_and_a_failure_is_not_kept(
             raise StoreError("no", hint="")
         return f"{len(made)}".encode(), accept
 
-    fresh = server.Fresh(page, clock=lambda: now[0])
+    fresh = server.fresh(page, clock=lambda: now[0])
     assert [fresh("a"), fresh("a"), fresh("b")] == [(b"1", "a"), (b"1", "a"), (b"2", "b")]
     for _ in range(2):
         with pytest.raises(StoreError):
