@@ -11,10 +11,11 @@ from vgpumgr.cli.text import output
 from vgpumgr.cli.text.words import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.cli.rows.cells import Row
     from vgpumgr.cli.rows.column import View
+    from vgpumgr.cli.rows.fit import Fitted
     from vgpumgr.cli.settings import Settings
 
 
@@ -61,38 +62,27 @@ def name(view: View, row: Row) -> str | None:
 
 
 def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
-    cells = layout.texts(columns, rows)
+    """-o wide and --columns leave nothing out, however narrow the terminal is."""
     gives_way = () if settings.columns is not None else view.gives_way
-    width = output.width() if is_fitted(settings) else None
-    fitted = fit.fit(columns, layout.natural(columns, cells, header=not settings.no_header), gives_way, width)
-    kept = [[cell for column, cell in zip(columns, row, strict=True) if column in fitted.columns] for row in cells]
-    output.write_long(settings, layout.lines(fitted, kept, header=not settings.no_header, paint=paint(settings)))
-    tell_left_out(settings, fitted.left_out)
-    tell_unknown(settings, kept)
-    return tuple(fitted.columns)
-
-
-def is_fitted(settings: Settings) -> bool:
-    """Whether a table is as wide as the terminal at most; -o wide and --columns leave nothing out."""
-    return settings.output == "table" and settings.columns is None
-
-
-def tell_left_out(settings: Settings, columns: Sequence[Column]) -> None:
-    """Say which columns the terminal has no room for."""
-    if columns:
-        heads = ", ".join(column.head for column in columns)
+    width = output.width() if settings.output == "table" and settings.columns is None else None
+    fitted = _write(settings, columns, layout.texts(columns, rows), gives_way, width)
+    if fitted.left_out:
+        heads = ", ".join(column.head for column in fitted.left_out)
         output.progress(settings, f"not shown: {heads}; -o wide or --columns shows them")
-
-
-def tell_unknown(settings: Settings, cells: Iterable[Sequence[str]]) -> None:
-    """Say on a terminal what a question mark is, below a table that has one."""
-    if output.is_terminal(sys.stdout) and any(UNKNOWN in row for row in cells):
+    if output.is_terminal(sys.stdout) and any(column.text(row) == UNKNOWN for column in fitted.columns for row in rows):
         output.progress(settings, "? = not known: it could not be read, or nothing reports it")
+    return fitted.columns
 
 
-def paint(settings: Settings) -> Callable[[str, str], str] | None:
-    """What puts colour on a cell; None where stdout has no colours."""
-    return output.coloured if output.wants_colour(settings, sys.stdout) else None
+def _write(
+    settings: Settings, columns: Sequence[Column], cells: list[list[str]], gives_way: Sequence[str], width: int | None
+) -> Fitted:
+    header = not settings.no_header
+    fitted = fit.fit(columns, layout.natural(columns, cells, header=header), gives_way, width)
+    shown = [[cell for column, cell in zip(columns, row, strict=True) if column in fitted.columns] for row in cells]
+    paint = output.coloured if output.wants_colour(settings, sys.stdout) else None
+    output.write_long(settings, layout.lines(fitted, shown, header=header, paint=paint))
+    return fitted
 
 
 def print_table(settings: Settings, rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> None:
@@ -100,5 +90,4 @@ def print_table(settings: Settings, rows: Sequence[Mapping[str, object]], keys: 
     zeros = {text: "dim" for row in rows for text in map(str, row.values()) if text.partition(" (")[0] == "0"}
     columns = [Column(key=str(at), head=output.head(key), colours=zeros) for at, key in enumerate(keys)]
     cells = [["?" if row.get(key) is None else one_line(str(row[key])) for key in keys] for row in rows]
-    fitted = fit.fit(columns, layout.natural(columns, cells, header=not settings.no_header), (), output.width())
-    output.write_long(settings, layout.lines(fitted, cells, header=not settings.no_header, paint=paint(settings)))
+    _write(settings, columns, cells, (), output.width())
