@@ -16,6 +16,8 @@ from vgpumgr.link.ssh.key_refusals import known_lines, nor, refused
 from vgpumgr.link.ssh.known_hosts import compute_fingerprint, render_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cryptography.hazmat.primitives.serialization import SSHCertificate
 
     from vgpumgr.core.model.endpoint import Endpoint
@@ -33,55 +35,47 @@ def authority(endpoint: Endpoint, certificate: bytes) -> tuple[str, bytes]:
 def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -> None:
     """Return if it vouches for that key of this host. HostKeyRefused otherwise."""
     found = _read(endpoint, certificate)
-    for what, hint, details in _reasons(endpoint, known, found, key):
-        text = f"the host's certificate {_short(certificates.text(found.key_id))!r} {what}"
-        raise refused(endpoint, text, hint=hint, details=details)
+    shown = f"the host's certificate {_short(certificates.text(found.key_id))!r}"
+    signer = certificates.wire(found.signature_key())
+    if all(one.blob != signer for one in known.authorities):
+        raise refused(
+            endpoint,
+            f"{shown} is signed by {compute_fingerprint(signer)}, which {endpoint.known_hosts} does not trust for it{nor(endpoint, 'does')}",
+            hint="compare it with the CA that you expect (ssh-keygen -lf CA.pub); if it is yours, add its key to known_hosts: "
+            f"@cert-authority {render_name(endpoint.address.lower(), endpoint.port)} KEY",
+            details=known_lines(known.authorities),
+        )
+    for what, hint in _reasons(endpoint, found, key):
+        raise refused(endpoint, f"{shown} {what}", hint=hint)
 
 
-def _reasons(
-    endpoint: Endpoint, known: Known, found: SSHCertificate, key: bytes
-) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Why it does not hold, the weightiest first: what is so, what to do, details."""
+def _reasons(endpoint: Endpoint, found: SSHCertificate, key: bytes) -> Iterator[tuple[str, str]]:
+    """Why it does not hold, the weightiest first: what is so, and what to do."""
     name = endpoint.address.lower()
     sign = (
         f"ssh-keygen -s CA -h -I {shlex.quote(name)} -n {shlex.quote(name)} -V +52w /etc/ssh/ssh_host_ed25519_key.pub"
     )
     again = f"sign the host's key again: {sign}, and restart sshd there"
-    signer = certificates.wire(found.signature_key())
-    fingerprint = compute_fingerprint(signer)
-    principals = [certificates.text(one) for one in found.valid_principals]
-    reasons: list[tuple[str, str, tuple[str, ...]]] = []
-    if all(one.blob != signer for one in known.authorities):
-        line = f"@cert-authority {render_name(name, endpoint.port)} KEY"
-        hint = f"compare it with the CA that you expect (ssh-keygen -lf CA.pub); if it is yours, add its key to known_hosts: {line}"
-        details = known_lines(known.authorities)
-        reasons.append(
-            (
-                f"is signed by {fingerprint}, which {endpoint.known_hosts} does not trust for it{nor(endpoint, 'does')}",
-                hint,
-                details,
-            )
-        )
     if certificates.wire(found.public_key()) != key or not certificates.is_signed(found):
-        hint = f"it is damaged or forged, or made by an algorithm that is not supported ({_short(certificates.algorithm(found))}); {again}"
-        reasons.append((f"has no valid signature of {fingerprint}", hint, ()))
+        made_by = _short(certificates.algorithm(found))
+        hint = f"it is damaged or forged, or made by an algorithm that is not supported ({made_by}); {again}"
+        yield f"has no valid signature of {compute_fingerprint(certificates.wire(found.signature_key()))}", hint
     if found.type != SSHCertificateType.HOST:
-        reasons.append(("is one of a user, not of a host", f"it was signed without -h; {again}", ()))
-    if not principals:
-        reasons.append(("names no host, and so would be valid for any", again, ()))
-    elif name not in principals:
-        names = _short(", ".join(map(ascii, principals)))
+        yield "is one of a user, not of a host", f"it was signed without -h; {again}"
+    names = [certificates.text(one) for one in found.valid_principals]
+    if not names:
+        yield "names no host, and so would be valid for any", again
+    elif name not in names:
         hint = f"write one of its names into ansible_host (or HostName), or {again}"
-        reasons.append((f"is for {names}, not for {name}", hint, ()))
+        yield f"is for {_short(', '.join(map(ascii, names)))}, not for {name}", hint
     now = time.time()
     if now < found.valid_after:
         hint = f"is this controller's clock right? Otherwise {again}"
-        reasons.append((f"is not valid before {certificates.date(found.valid_after)}", hint, ()))
+        yield f"is not valid before {certificates.date(found.valid_after)}", hint
     if now >= found.valid_before:
-        reasons.append((f"has expired: it was valid until {certificates.date(found.valid_before)}", again, ()))
+        yield f"has expired: it was valid until {certificates.date(found.valid_before)}", again
     if found.critical_options:
-        reasons.append(("has critical options, which no host certificate may have", again, ()))
-    return reasons
+        yield "has critical options, which no host certificate may have", again
 
 
 def _read(endpoint: Endpoint, certificate: bytes) -> SSHCertificate:

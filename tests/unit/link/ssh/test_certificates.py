@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.link.conftest import Sshd, make_key
 from vgpumgr import errors
 from vgpumgr.link.ssh import certificate as certificates
-from vgpumgr.link.ssh import client
+from vgpumgr.link.ssh import client, host_key
 from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
@@ -114,6 +114,23 @@ def test_a_certificate_that_does_not_hold_is_refused_with_its_reason(
     assert (said if said.startswith("kex: ") else f"kex: the host's certificate 'kvm01' {said}") in error.message
     assert fix in str(error.hint)
     assert (error.stage, error.exit_code, error.transient) == ("kex", 4, False)
+
+
+@pytest.mark.parametrize("is_of_key", [True, False])
+def test_a_certificate_that_is_forged_or_of_another_key_is_refused(sshd: Sshd, *, is_of_key: bool) -> None:
+    """An sshd offers neither, so none is asked."""
+    blob = blob_of(sign(make_key(sshd.folder / "offered"), *VALID))
+    key = certificates.wire(certificates.read(blob).public_key())
+    trust(sshd, CA)
+    known = host_key.find_known(sshd.endpoint)
+    host_key.check(sshd.endpoint, known, key_type="ssh-ed25519", blob=key, certificate=blob)
+    if is_of_key:
+        blob = blob[:-1] + bytes([blob[-1] ^ 1])
+    else:
+        key = key[:-1] + bytes([key[-1] ^ 1])
+    with pytest.raises(errors.HostKeyRefused, match="'kvm01' has no valid signature of SHA256:") as caught:
+        host_key.check(sshd.endpoint, known, key_type="ssh-ed25519", blob=key, certificate=blob)
+    assert "not supported (ssh-ed25519)" in str(caught.value.hint)
 
 
 def test_a_host_that_offers_no_certificate_is_told_so(sshd: Sshd) -> None:
