@@ -63,9 +63,8 @@ def name(view: View, row: Row) -> str | None:
 
 def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
     """-o wide and --columns leave nothing out, however narrow the terminal is."""
-    gives_way = () if settings.columns is not None else view.gives_way
     width = output.width() if settings.output == "table" and settings.columns is None else None
-    fitted = _write(settings, columns, layout.texts(columns, rows), gives_way, width)
+    fitted = _write(settings, columns, layout.texts(columns, rows), view.gives_way, width)
     if fitted.left_out:
         heads = ", ".join(column.head for column in fitted.left_out)
         output.progress(settings, f"not shown: {heads}; -o wide or --columns shows them")

@@ -13,6 +13,7 @@ from vgpumgr.cli.rows.gpus import DISCOVER
 from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS, PROFILES
 from vgpumgr.cli.rows.states import STATES
 from vgpumgr.cli.rows.usage import USAGE
+from vgpumgr.cli.rows.vgpus import LIST
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import output, wrapping
 from vgpumgr.errors import UsageError
@@ -109,6 +110,27 @@ def test_sentences_are_folded_before_a_column_goes_and_a_column_goes_before_a_na
     assert (wide.left_out, wide.widths) == ((), {"vm": 36, "gpu": 12, "why": 28})
     assert ([column.key for column in narrow.left_out], narrow.widths) == (["gpu"], {"vm": 36, "why": 37})
     assert narrower.widths == {"vm": 24, "why": 24}
+
+
+def test_columns_that_were_asked_for_stay_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "width", lambda _=None: 20)
+    for settings in (Settings(output="wide"), Settings(columns="host,gpu,vf,vm,slot")):
+        printing.print_rows(settings, LIST, {"vgpus": [{"vm": "vm01"}]})
+        said = capsys.readouterr()
+        assert ("SLOT" in said.out, "not shown" in said.err) == (True, False)
+
+
+def test_a_question_mark_is_explained_below_a_table_that_has_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    told = []
+    for host in (None, "kvm01"):
+        printing.print_rows(Settings(columns="host"), LIST, {"vgpus": [{"host": host}]})
+        told.append("? = not known" in capsys.readouterr().err)
+    assert told == [True, False]
 
 
 def test_zeros_are_grey_and_what_a_running_vm_uses_differs_from_what_waits_for_its_start(
