@@ -18,9 +18,9 @@ from vgpumgr import resources, templates
 from vgpumgr.controller.attach import attach, detach
 from vgpumgr.controller.context import Context
 from vgpumgr.controller.drain import DrainOptions, drain
+from vgpumgr.controller.gpu_setting import set_mode, set_scheduler
 from vgpumgr.controller.instances import GcOptions, give_back
 from vgpumgr.controller.maintenance import cordon
-from vgpumgr.controller.mode import set_mode
 from vgpumgr.controller.purge import purge
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import RequestsResult
@@ -36,7 +36,6 @@ from vgpumgr.controller.results import (
     PurgeResult,
     SchedulerResult,
 )
-from vgpumgr.controller.scheduler import set_scheduler
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver import catalogue
 from vgpumgr.core.driver.asking import SAME_SIZE
@@ -55,9 +54,9 @@ if TYPE_CHECKING:
 
     from tests.model.libvirt_double import Vm
     from vgpumgr.controller.context import Done, Progress
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.gpu.cordon_plan import CordonPlan
-    from vgpumgr.core.gpu.scheduler import GpuPlan
-    from vgpumgr.core.model.snapshot import Mode
+    from vgpumgr.core.gpu.scheduler import SchedulerPlan
     from vgpumgr.core.reconcile.purging import PurgePlan
     from vgpumgr.core.slot.plan import Plan
     from vgpumgr.core.step import Step
@@ -258,7 +257,9 @@ class Fleet:
         by: str = "anna@ctl1",
     ) -> Outcome:
         task = SetGpuScheduler(gpu_id=gpu, wish=SchedulerWish(policy=policy))
-        consent: Consent[Planned[GpuPlan]] = Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
+        consent: Consent[Planned[SchedulerPlan]] = Consent(
+            check=False, show=lambda _planned: None, ask=lambda _planned: None
+        )
         return self._run(lambda context, _end: set_scheduler(context, host, task, consent), trouble, by)
 
     def set_mode(

@@ -13,7 +13,7 @@ from tests.model.machine import GPUS
 from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
 from tests.model.story import Story, hosts, numbers, profiles, slots
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG
 from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:

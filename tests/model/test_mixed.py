@@ -15,7 +15,7 @@ from tests.model.plots import Plot, plots
 from tests.model.pool import POOL
 from tests.model.story import Story, hosts, numbers
 from tests.model.test_fleet import many
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,12 +23,10 @@ ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
     "vgpumgr.controller.of_board": "acceptance/test_of_board.py",
-    "vgpumgr.controller.scheduler": "acceptance/test_scheduler.py",
     "vgpumgr.core.evidence.cordons": "unit/core/gpu/test_cordons.py",
     "vgpumgr.core.evidence.ending": "unit/core/slot/test_detach.py",
     "vgpumgr.core.evidence.preflight": "unit/core/evidence/test_preflight.py",  # through the plans that ask it
     "vgpumgr.core.evidence.saved_states": "unit/core/slot/test_detach.py",
-    "vgpumgr.core.gpu.cached": "unit/core/placing/test_instances.py",
     "vgpumgr.core.model.endpoint": "unit/link/ssh/test_dial.py",
     "vgpumgr.core.slot.kept": "unit/controller/engine/test_kept_plan.py",
     "vgpumgr.core.report.schedulers": "unit/core/gpu/test_scheduler.py",

@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.controller import mode as modes
-from vgpumgr.controller import scheduler as schedulers
 from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run
+from vgpumgr.controller.gpu_setting import about_declaration
 from vgpumgr.core.reconcile import host_plan
-from vgpumgr.core.reconcile.tasks import SetGpuMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +18,9 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
-    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
-    from vgpumgr.core.reconcile.tasks import Author, SetGpuScheduler, Task
+    from vgpumgr.core.reconcile.tasks import Author, SetGpuMode, SetGpuScheduler, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ def set_on_board(context: Context, options: BoardOptions, consent: Consent[Fleet
 
     def plan(view: HostView, declared: HostDeclaration, todo: Sequence[Task], author: Author) -> HostPlan:
         found = host_plan.plan_work(view, declared, todo, author)
-        about = (one for gpu in _gpus(options, view) for one in _against_declaration(declared, gpu, options.task))
+        about = (one for gpu in _gpus(options, view) for one in about_declaration(declared, gpu, options.task))
         return replace(found, findings=(*found.findings, *about))
 
     work = Work(what=options.task.verb, todo=lambda view, _declared: _todo(options, view), plan=plan)
@@ -63,11 +61,3 @@ def _gpus(options: BoardOptions, view: HostView) -> tuple[Gpu, ...]:
 
 def _todo(options: BoardOptions, view: HostView) -> tuple[SetGpuMode | SetGpuScheduler, ...]:
     return tuple(replace(options.task, gpu_id=gpu.pci) for gpu in _gpus(options, view))
-
-
-def _against_declaration(
-    declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | SetGpuScheduler
-) -> tuple[Finding, ...]:
-    if isinstance(task, SetGpuMode):
-        return modes.about_declaration(declared, gpu, task.mode)
-    return schedulers.against_declaration(declared, gpu, task.wish)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from vgpumgr.core.gpu.mode_plan import ModePlan
-    from vgpumgr.core.gpu.scheduler import GpuPlan
+    from vgpumgr.core.gpu.scheduler import SchedulerPlan
     from vgpumgr.core.inventory import Finding as InventoryFinding
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.installation import Installation
@@ -119,7 +119,7 @@ class SchedulerHost:
 class SchedulerResult:
     """The result of setting a GPU's scheduler: done, unchanged or would_change. `row`: the GPU afterwards."""
 
-    planned: Planned[GpuPlan]
+    planned: Planned[SchedulerPlan]
     outcome: Success
     findings: tuple[Finding, ...]
     row: SchedulerRow

@@ -12,22 +12,25 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import mig as driver_mig
+from vgpumgr.core.driver import mig_order
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG
 from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.functions import Vgpu
 from vgpumgr.core.model.mig import Instance
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, Freed
+from vgpumgr.core.model.snapshot import Freed
 from vgpumgr.core.model.vgpu import MADE, InstanceEntry, LedgerEntry
 from vgpumgr.core.placing import division, free_places, instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.mig import Mig, OurInstance
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Places, SizeMode
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Places
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, VmUuid
@@ -148,7 +151,7 @@ def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnap
     """The GPU with one instance more or less, and the ledger with its entry or without."""
     ours = step.instance
     gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
-    if gpu is None or gpu.mig is None or gpu.mig.instances is None:
+    if not gpu or not gpu.mig or gpu.mig.instances is None:
         raise ImpossibleStepError("the GPU's instances are unknown")
     there = gpu.mig.instance_at(ours.profile_id, ours.start)
     if (there is None) != (step.expect in (steps.EMPTY, steps.ABSENT)):
@@ -163,7 +166,7 @@ def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnap
     else:
         if len(others) == len(snapshot.instances):
             raise ImpossibleStepError("the ledger names no such instance")
-        if there is not None and any(vgpu.gpu_instance in (None, there.id) for vgpu in gpu.vgpus):
+        if there and not mig_order.may_go(there.id, (vgpu.gpu_instance for vgpu in gpu.vgpus)):
             raise ImpossibleStepError("a vGPU is in that instance")
         snapshot = replace(snapshot, instances=others)
         found = tuple(one for one in found if one != there)
@@ -219,19 +222,11 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
 
 def _instance_for(gpu: Gpu, spec: VgpuSpec) -> int | None:
     """The instance that the driver takes for a vGPU, which must be the one that it is meant to be in."""
-    if gpu.mode != MIG:
+    if not gpu.rules.mig_backed:
         return None
-    vgpu_type = gpu.type_of(spec.type_id)
+    vgpu_type, place = gpu.type_of(spec.type_id), spec.mig
     chosen = instances.chosen_by_driver(gpu, vgpu_type) if vgpu_type is not None else None
-    if (
-        chosen is None
-        or spec.mig is None
-        or (chosen.profile.name, chosen.instance.start)
-        != (
-            spec.mig.profile,
-            spec.mig.start,
-        )
-    ):
+    if not chosen or not place or (chosen.profile.name, chosen.instance.start) != (place.profile, place.start):
         raise ImpossibleStepError(f"{gpu.pci} does not take {spec.type_name} in {spec.mig}")
     return chosen.instance.id
 
@@ -245,7 +240,7 @@ def _with_new(gpu: Gpu, parent: Parent, vgpu: Vgpu) -> Gpu:
 
 def _places_after(gpu: Gpu, vgpu: Vgpu) -> Mapping[int, Places] | None:
     """What is free of a GPU in mixed-size mode beside a new vGPU; what the driver offered before counts."""
-    if gpu.mode != MIXED_SIZE:
+    if not gpu.rules.has_places:
         return gpu.places
     offer = (gpu.places or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
     if gpu.places is None or offer is None or vgpu.placement_id not in offer.creatable:
@@ -295,46 +290,50 @@ def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
 def _divided(snapshot: HostSnapshot, step: steps.MigStep) -> HostSnapshot:
     """Between two steps a GPU without virtual functions keeps its parents here, which take nothing; a host shows none."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
-    if gpu is None or gpu.mig is None or gpu.vgpus:
-        raise ImpossibleStepError("the GPU knows no MIG, or has vGPUs")
-    if not isinstance(step, steps.SetVfs) and gpu.framework is not None:
-        raise ImpossibleStepError(f"{gpu.pci} has virtual functions")
+    if not gpu or not gpu.mig:
+        raise ImpossibleStepError("the GPU knows no MIG")
+    obstacle = mig_order.obstacle(step.move, vgpus=bool(gpu.vgpus), functions=gpu.framework is not None)
+    if obstacle is not None:
+        raise ImpossibleStepError(f"{gpu.pci} has {obstacle}")
     return replace(snapshot, gpus=_with_gpu(snapshot, _changed(gpu, gpu.mig, step)))
 
 
 def _changed(gpu: Gpu, mig: Mig, step: steps.MigStep) -> Gpu:
     match step:
         case steps.SetVfs(on=True):
-            return with_creatable(_bare(replace(gpu, framework=step.framework)))
+            return with_creatable(_bare(replace(gpu, framework=step.framework), mig))
         case steps.SetVfs():
             parents = tuple(replace(parent, creatable={}) for parent in gpu.parents)
-            return _bare(replace(gpu, framework=None, parents=parents, places=None))
+            return _bare(replace(gpu, framework=None, parents=parents, places=None), mig)
         case steps.SetMig():
-            pending = replace(gpu, mig=replace(mig, pending=step.on))
-            return pending if driver_mig.needs_reset(gpu.board_names) else _switched(pending, step.profiles)
+            pending = replace(mig, pending=step.on)
+            needs_reset = driver_mig.needs_reset(gpu.board_names)
+            return replace(gpu, mig=pending) if needs_reset else _switched(gpu, pending, step.profiles)
         case steps.ResetGpu():
-            return _switched(gpu, step.profiles)
+            return _switched(gpu, mig, step.profiles)
 
 
-def _bare(gpu: Gpu) -> Gpu:
+def _bare(gpu: Gpu, mig: Mig) -> Gpu:
     """A GPU after sriov-manage: without instances, and no longer in mixed-size mode."""
-    if gpu.mig is None or not gpu.mig.enabled:
-        return replace(gpu, mode=EQUAL_SIZE)
-    return replace(gpu, mig=replace(gpu.mig, instances=()))
+    return replace(gpu, mig=replace(mig, instances=())) if mig.enabled else replace(gpu, mode=EQUAL_SIZE)
 
 
-def _switched(gpu: Gpu, profiles: tuple[driver_mig.InstanceProfile, ...]) -> Gpu:
+def _switched(gpu: Gpu, mig: Mig, profiles: tuple[driver_mig.InstanceProfile, ...]) -> Gpu:
     """A GPU whose pending MIG mode has taken effect."""
-    assert gpu.mig is not None
-    on = gpu.mig.pending
-    divided = replace(gpu.mig, enabled=on, profiles=profiles if on else (), instances=())
+    on = mig.pending
+    divided = replace(mig, enabled=on, profiles=profiles if on else (), instances=())
     return replace(gpu, mig=divided, mode=MIG if on else EQUAL_SIZE)
 
 
-def in_mode(gpu: Gpu, mode: SizeMode) -> Gpu:
+def in_mode(gpu: Gpu, mode: Mode) -> Gpu:
     """An empty GPU in this mode."""
     empty = replace(gpu, mode=mode, parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents), places=None)
-    return with_creatable(replace(empty, places=free_places.computed(empty)) if mode == MIXED_SIZE else empty)
+    return with_creatable(_with_places(empty))
+
+
+def _with_places(gpu: Gpu) -> Gpu:
+    """The GPU with its free places, where its mode has such."""
+    return replace(gpu, places=free_places.computed(gpu)) if gpu.rules.has_places else gpu
 
 
 def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
@@ -383,9 +382,7 @@ def _without_vgpu(snapshot: HostSnapshot, gpu_uuid: GpuUuid, vgpu: Vgpu) -> Host
     position = [*map(id, parent.vgpus)].index(id(vgpu))
     shrunk = replace(parent, vgpus=(*parent.vgpus[:position], *parent.vgpus[position + 1 :]))
     parents = gpu.functions.without_vgpu(shrunk, vgpu)
-    freed = replace(gpu, parents=parents)
-    if gpu.mode == MIXED_SIZE:
-        freed = replace(freed, places=free_places.computed(freed))
+    freed = _with_places(replace(gpu, parents=parents))
     return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(freed)))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver.modes import MIG
 from vgpumgr.core.evidence import fabric
 from vgpumgr.core.evidence.preflight import version_text
-from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.placing import room
 from vgpumgr.core.report import instances
 from vgpumgr.documents import common, cordon

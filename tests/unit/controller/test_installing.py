@@ -1,4 +1,4 @@
-"""Use cases that hosts do not decide: what host install needs, what forget asks of the whole inventory, and what mode set says of it."""
+"""Use cases that hosts do not decide: what host install needs, and what forget asks of the whole inventory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from tests.unit.controller import nowhere
-from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from vgpumgr import errors
-from vgpumgr.controller import forget, installing, mode, report
+from vgpumgr.controller import forget, installing, report
 from vgpumgr.controller.results import Consent, Fleet, ForgetPlan
-from vgpumgr.core.inventory import GpuDeclaration, Inventory
-from vgpumgr.core.inventory.located import Location
+from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.inventory.model import Whose
 from vgpumgr.core.inventory.whose import VARIABLE
 from vgpumgr.core.model.installation import Installation, Login, State
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import HostInstallation
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.snapshot import Mode, SizeMode
 
 
 HOST = HostName("kvm01")
@@ -152,29 +149,3 @@ def test_a_declared_vm_is_refused_by_either_name(tmp_path: Path, monkeypatch: py
     views(monkeypatch, ("vm01", UUID))
     with pytest.raises(errors.RefusedPlan, match="vm01 is declared on kvm01"):
         forget.forget(inventory_of(vm01="4Q"), tmp_path / "store.sqlite", name, YES)
-
-
-class Declares:
-    """The part of a host's declaration that counts here."""
-
-    name = builders.HOST
-
-    def __init__(self, wanted: Mode | None) -> None:
-        where = Location(file="host_vars/kvm01.yml", line=3)
-        self.of_gpus = (GpuDeclaration(gpu_id=builders.gpu().pci, mode=wanted, scheduler=None, where=where),)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "declared", "said"),
-    [
-        ("mixed-size", None, ["lasts until the host's next boot"]),
-        ("equal-size", None, []),
-        ("mixed-size", "mixed-size", []),
-        ("equal-size", "mixed-size", ["the next reconcile will restore that"]),
-    ],
-)
-def test_a_mode_that_does_not_last_is_said(wanted: SizeMode, declared: Mode | None, said: list[str]) -> None:
-    host = cast("HostDeclaration", Declares(declared))
-    found = mode.about_declaration(host, builders.gpu(), wanted)
-    assert len(found) == len(said)
-    assert all(text in finding.text for text, finding in zip(said, found, strict=True))

@@ -10,7 +10,7 @@ from vgpumgr import names
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import asking as asking_of
-from vgpumgr.core.driver import mig, modprobe, profiles, scheduler
+from vgpumgr.core.driver import mig, modes, modprobe, profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
 from vgpumgr.core.inventory.located import Location
@@ -114,7 +114,7 @@ def gpu(
             name=spec.name,
             pci_id=f"{spec.pci_device_id:04x}",
             framework=framework,
-            mode=snapshot.EQUAL_SIZE,
+            mode=modes.EQUAL_SIZE,
             numa_node=0,
             framebuffer_mib=spec.framebuffer_mib,
             types=types(board),
@@ -154,9 +154,7 @@ def mig_gpu(board: str = "A100", pci: str = "0000:41:00.0", *, vfs: int = 8, fra
             for one in spec.mig.profiles
         ),
     )
-    return simulate.with_creatable(
-        replace(plain, mode=snapshot.MIG, types={**(plain.types or {}), **backed}, mig=divided)
-    )
+    return simulate.with_creatable(replace(plain, mode=modes.MIG, types={**(plain.types or {}), **backed}, mig=divided))
 
 
 def with_foreign_instance(view: HostView, profile: str, start: int, *, gpu_at: int = 0) -> HostView:
@@ -250,7 +248,7 @@ def host_of(
     """A host of one framework, with its usual board."""
     board = dict(FRAMEWORKS)[framework]
     cards = [gpu(framework, board, f"0000:{0x41 + 0x40 * at:02x}:00.0", vfs=vfs) for at in range(gpus)]
-    return host(*(simulate.in_mode(card, snapshot.MIXED_SIZE) if mixed else card for card in cards), vms=vms)
+    return host(*(simulate.in_mode(card, modes.MIXED_SIZE) if mixed else card for card in cards), vms=vms)
 
 
 def wish(profile: str) -> profiles.Wish:
@@ -503,7 +501,7 @@ def rebooted(view: HostView) -> HostView:
 
 
 def _in_first_mode(item: Gpu) -> Gpu:
-    return replace(item, mode=snapshot.EQUAL_SIZE, places=None) if item.mode == snapshot.MIXED_SIZE else item
+    return replace(item, mode=modes.EQUAL_SIZE, places=None) if item.mode == modes.MIXED_SIZE else item
 
 
 def _bare(item: Gpu) -> Gpu:
@@ -511,7 +509,7 @@ def _bare(item: Gpu) -> Gpu:
     bare = replace(item, parents=tuple(replace(parent, vgpus=()) for parent in item.parents))
     if item.mig is not None:
         return replace(bare, mig=replace(item.mig, instances=()))
-    return replace(bare, places=free_places.computed(bare)) if item.mode == snapshot.MIXED_SIZE else bare
+    return replace(bare, places=free_places.computed(bare)) if item.mode == modes.MIXED_SIZE else bare
 
 
 def with_blocked_writes(view: HostView, *, gpu_at: int = 0, vfio: tuple[str, ...] = ("/dev/vfio/77",)) -> HostView:

@@ -66,7 +66,7 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
         yield show.document(report)
         yield slot.definition(domain)
     facts = HostFacts(snapshot=view.snapshot, libvirt_version=9_007_000)
-    shared, odd = schedulers.rows(facts, ())
+    shared, odd = schedulers.rows(view.snapshot, ())
     yield discover.document(Fleet(views=(facts,), errors=()), found)
     yield vgpus.document(Fleet(views=(view,), errors=()), rows, found)
     yield scheduler.document(

@@ -16,9 +16,8 @@ from tests.unit.documents import published
 from vgpumgr import errors
 from vgpumgr.controller import install_files
 from vgpumgr.core import step as steps
-from vgpumgr.core.driver import asking, scheduler
+from vgpumgr.core.driver import asking, modes, scheduler
 from vgpumgr.core.gpu import scheduler as scheduler_plan
-from vgpumgr.core.inventory import model
 from vgpumgr.core.model import claims, snapshot, vgpu
 from vgpumgr.core.model import view as views
 from vgpumgr.core.reconcile import drift
@@ -200,7 +199,7 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     ]
     assert gpu["state"]["enum"] == [schedulers.OK, *difference["kind"]["enum"], schedulers.UNDECLARED, None]
     assert defined("framework", "enum") == [snapshot.MDEV_PF, snapshot.MDEV_VF, snapshot.VENDOR_VFIO, None]
-    assert defined("mode", "enum") == [*model.MODES, None]
+    assert defined("mode", "enum") == [*modes.MODES, None]
     assert defined("vgpu", "properties", "origin", "enum") == [*typing.get_args(vgpu.Whose), None]
     assert claim["state"]["enum"] == [claims.PENDING, claims.BOUND, claims.LEAVING]
     assert host["policy"]["enum"] == list(asking.PLACEMENTS)

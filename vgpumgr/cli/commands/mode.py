@@ -16,7 +16,7 @@ from vgpumgr.cli.text import mode_text, output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.model.snapshot import Mode
+    from vgpumgr.core.driver.modes import Mode
 
 
 @click.group()
@@ -32,7 +32,7 @@ def mode() -> None:
 def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The mode of every GPU, and whether it matches the inventory: STATE is ok, drift, or undeclared."""
     from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import mode as use_case
+    from vgpumgr.controller import gpu_setting as use_case
     from vgpumgr.documents import mode as documents
 
     fleet = use_case.show_modes(build_context(settings), hosts)
@@ -69,14 +69,13 @@ def set_command(
     slot that the new mode can serve a vGPU again (docs/mig.md). Move or detach the others first.
     """
     from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import mode as use_case
+    from vgpumgr.controller import gpu_setting as use_case
     from vgpumgr.controller.of_board import BoardOptions
     from vgpumgr.core.reconcile.tasks import SetGpuMode
     from vgpumgr.documents import common
-    from vgpumgr.names import parse_gpu_id
 
-    hosts = gpus.guard(on, gpu_id, board)
-    task = SetGpuMode(gpu_id="" if gpu_id is None else parse_gpu_id(gpu_id), mode=mode, reset=allow_reset)
+    hosts, gpu = gpus.guard(on, gpu_id, board)
+    task = SetGpuMode(gpu_id=gpu, mode=mode, reset=allow_reset)
     if board is not None:
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
     started = time.monotonic()

@@ -39,7 +39,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     with a question mark. STATE is ok, drift, pending_reboot, unverified, or undeclared.
     """
     from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import scheduler as use_case
+    from vgpumgr.controller import gpu_setting as use_case
     from vgpumgr.documents import scheduler as documents
 
     fleet = use_case.show_schedulers(build_context(settings), hosts)
@@ -86,12 +86,11 @@ def set_command(
     command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
     """
     from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import scheduler as use_case
+    from vgpumgr.controller import gpu_setting as use_case
     from vgpumgr.controller.of_board import BoardOptions
     from vgpumgr.core.driver import scheduler as core
     from vgpumgr.core.reconcile.tasks import SetGpuScheduler
     from vgpumgr.documents import scheduler as documents
-    from vgpumgr.names import parse_gpu_id
 
     wish = core.SchedulerWish(
         policy=policy,
@@ -100,8 +99,8 @@ def set_command(
         averaging_factor=averaging_factor,
     )
     core.check_together(wish)
-    hosts = gpus.guard(on, gpu_id, board)
-    task = SetGpuScheduler(gpu_id="" if gpu_id is None else parse_gpu_id(gpu_id), wish=wish)
+    hosts, gpu = gpus.guard(on, gpu_id, board)
+    task = SetGpuScheduler(gpu_id=gpu, wish=wish)
     if board is not None:
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
     started = time.monotonic()
@@ -113,5 +112,5 @@ def set_command(
     )
     result = use_case.set_scheduler(build_context(settings), hosts, task, consent)
     closing = scheduler_text.closing(result, time.monotonic() - started)
-    gpu = {"host": result.row.host, **documents.gpu(result.row)}
-    return change_result.print_rows(settings, result, closing, SCHEDULER, [gpu])
+    row = {"host": result.row.host, **documents.gpu(result.row)}
+    return change_result.print_rows(settings, result, closing, SCHEDULER, [row])

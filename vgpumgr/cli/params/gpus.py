@@ -21,9 +21,10 @@ def options(command: Command) -> Command:
     return choosing.on("The GPU's host; with --board one or more hosts.")(gpu(board(command)))
 
 
-def guard(on: str | None, gpu_id: str | None, board: str | None) -> str:
-    """The hosts. Raises UsageError unless there are some, and either a GPU or a board."""
+def guard(on: str | None, gpu_id: str | None, board: str | None) -> tuple[str, str]:
+    """The hosts, and the GPU, empty for those of a board. Raises BadName, and UsageError unless there are hosts, and one of the two."""
     from vgpumgr.errors import UsageError
+    from vgpumgr.names import parse_gpu_id
 
     if on is None:
         raise UsageError("missing option '--on'", hint="say on which host: --on kvm01")
@@ -32,4 +33,4 @@ def guard(on: str | None, gpu_id: str | None, board: str | None) -> str:
             "give either --gpu-id or --board",
             hint="`vgpumgr discover` shows the GPUs; --board A40 means all of a board",
         )
-    return on
+    return on, "" if gpu_id is None else parse_gpu_id(gpu_id)

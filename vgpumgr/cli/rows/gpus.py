@@ -82,7 +82,7 @@ def _seen_or_set(key: str, show: Read) -> Read:
     def read(value: Any, row: Row) -> str | None:
         if value is not None:
             return show(value, row)
-        if row.get("policy") == "best-effort" or row.get("mode") == "mig":
+        if row.get("policy") == "best-effort" or not _has_scheduler(row):
             return ABSENT
         kept = row["persistent"]
         if kept["policy"] is None or kept["policy"] != row.get("policy"):
@@ -92,6 +92,12 @@ def _seen_or_set(key: str, show: Read) -> Read:
         return ABSENT if key != "time_slice_ns" and kept["arr"] is False else None
 
     return read
+
+
+def _has_scheduler(row: Row) -> bool:
+    from vgpumgr.core.driver import modes
+
+    return modes.of(row.get("mode")).has_scheduler
 
 
 def _slice(value: int | None, row: Row) -> str | None:
@@ -106,7 +112,7 @@ def _slice(value: int | None, row: Row) -> str | None:
 
 
 def _policy(value: str | None, row: Row) -> str | None:
-    return ABSENT if value is None and row.get("mode") == "mig" else value
+    return ABSENT if value is None and not _has_scheduler(row) else value
 
 
 def _persistent(value: str | None, row: Row) -> str | None:

@@ -8,9 +8,10 @@ from vgpumgr.cli.text import cordon_text, mode_text, plan_text, scheduler_text, 
 from vgpumgr.cli.text.tally import is_good, tally
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.gpu.cordon_plan import CordonPlan
+from vgpumgr.core.gpu.gpu_plan import GpuPlan
 from vgpumgr.core.gpu.instance_plan import InstancePlan
 from vgpumgr.core.gpu.mode_plan import ModePlan
-from vgpumgr.core.gpu.scheduler import GpuPlan
+from vgpumgr.core.gpu.scheduler import SchedulerPlan
 from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode, SetGpuScheduler
 from vgpumgr.errors import Outcome
 
@@ -46,15 +47,16 @@ def host_lines(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | InstancePlan, *, diff: bool) -> Iterator[str]:
+def _steps(plan: Plan | GpuPlan | AdoptPlan | CordonPlan, *, diff: bool) -> Iterator[str]:
     if isinstance(plan, InstancePlan):
         return plan_text.instance_lines(plan)
     if isinstance(plan, CordonPlan):
         return cordon_text.step_lines(plan)
     if isinstance(plan, ModePlan):
         return mode_text.step_lines(plan)
-    if isinstance(plan, GpuPlan):
+    if isinstance(plan, SchedulerPlan):
         return scheduler_text.step_lines(plan, diff=diff)
+    assert not isinstance(plan, GpuPlan)
     return plan_text.step_lines(plan, diff=diff)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.text.plan_text import slices
-from vgpumgr.cli.text.vgpu_moves import move_line, place_text, vgpu_text
+from vgpumgr.cli.text.vgpu_moves import gpu_lines, move_line, place_text, vgpu_text
 from vgpumgr.core import step as steps
-from vgpumgr.core.model.snapshot import MIG
+from vgpumgr.core.driver import modes
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -19,15 +19,12 @@ if TYPE_CHECKING:
 
 def lines(planned: Planned[ModePlan]) -> Iterator[str]:
     """The head and one line per step."""
-    plan = planned.plan
-    yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), requested {planned.requested}"
-    for text in step_lines(plan):
-        yield f"  {text}"
+    return gpu_lines(planned, step_lines(planned.plan))
 
 
 def step_lines(plan: ModePlan) -> Iterator[str]:
     """One line per step."""
-    if plan.mode == MIG or any(isinstance(step, steps.MigStep) for step in plan.steps):
+    if modes.of(plan.mode).mig_backed or any(isinstance(step, steps.MigStep) for step in plan.steps):
         yield from (line for step in plan.steps if (line := _mig_line(step)) is not None)
         return
     for step in plan.steps:
@@ -66,7 +63,7 @@ def _mig_line(step: steps.Step) -> str | None:
 def closing(result: ModeResult, elapsed_s: float) -> str:
     """The last line."""
     plan = result.planned.plan
-    mode = f"{'MIG' if plan.mode == MIG else plan.mode} mode"
+    mode = f"{modes.of(plan.mode).words} mode"
     match result.outcome:
         case Outcome.UNCHANGED:
             return f"GPU {plan.gpu.pci} on {result.planned.host} is in {mode}. Nothing to do."

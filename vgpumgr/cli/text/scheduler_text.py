@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from vgpumgr.cli.text.vgpu_moves import move_line
+from vgpumgr.cli.text.vgpu_moves import gpu_lines, move_line
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.errors import Outcome
@@ -14,18 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.controller.results import Planned, SchedulerResult
-    from vgpumgr.core.gpu.scheduler import GpuPlan
+    from vgpumgr.core.gpu.scheduler import SchedulerPlan
 
 
-def lines(planned: Planned[GpuPlan], *, diff: bool) -> Iterator[str]:
+def lines(planned: Planned[SchedulerPlan], *, diff: bool) -> Iterator[str]:
     """The head and one line per step; with `diff` also the lines of the file that change."""
-    plan = planned.plan
-    yield f"GPU {plan.gpu.pci} on {planned.host} ({plan.gpu.board or plan.gpu.name or '?'}), requested {planned.requested}"
-    for text in step_lines(plan, diff=diff):
-        yield f"  {text}"
+    return gpu_lines(planned, step_lines(planned.plan, diff=diff))
 
 
-def step_lines(plan: GpuPlan, *, diff: bool) -> Iterator[str]:
+def step_lines(plan: SchedulerPlan, *, diff: bool) -> Iterator[str]:
     """One line per step; with `diff` also the lines of the file that change."""
     for step in plan.steps:
         yield _line(step, plan)
@@ -47,7 +44,7 @@ def closing(result: SchedulerResult, elapsed_s: float) -> str:
             return f"done in {elapsed_s:.1f} s. Granted: {plan.granted.text}."
 
 
-def _line(step: steps.Step, plan: GpuPlan) -> str:
+def _line(step: steps.Step, plan: SchedulerPlan) -> str:
     match step:
         case steps.SetScheduler():
             return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING
 from vgpumgr.core import step as steps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from vgpumgr.controller.results import Planned
+    from vgpumgr.core.gpu.mode_plan import ModePlan
+    from vgpumgr.core.gpu.scheduler import SchedulerPlan
     from vgpumgr.core.model.vgpu import VgpuSpec
+
+
+def gpu_lines(planned: Planned[SchedulerPlan] | Planned[ModePlan], steps: Iterable[str]) -> Iterator[str]:
+    """The head of a plan about a GPU, and the lines of its steps."""
+    gpu = planned.plan.gpu
+    yield f"GPU {gpu.pci} on {planned.host} ({gpu.board or gpu.name or '?'}), requested {planned.requested}"
+    yield from (f"  {text}" for text in steps)
 
 
 def move_line(step: steps.Step, plan: Sequence[steps.Step], *, maybe: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import step as plan_steps
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding, ...]:
     """One for each vGPU that steps remove and that something which ends by itself may still hold."""
     found: list[Finding] = []
-    for step in steps:
+    for step in chain.from_iterable(one.around if isinstance(one, plan_steps.GpuStep) else (one,) for one in steps):
         if not isinstance(step, plan_steps.DestroyVgpu | plan_steps.EvacuateVgpu):
             continue
         lines = _lines(view, step.vgpu)

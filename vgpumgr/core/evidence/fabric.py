@@ -84,4 +84,4 @@ def _is_whole(gpu: Gpu, target: VgpuSpec) -> bool:
     """Whether it is a type of the GPU's largest size, time-sliced; true if the size is unknown."""
     sizes = [one.size_mib for one in (gpu.types or {}).values() if one.size_mib is not None and one.mig_profile is None]
     size = gpu.size_of(target.type_id)
-    return target.mig is None and (size is None or size >= max(sizes, default=0))
+    return not target.mig and (size is None or size >= max(sizes, default=0))

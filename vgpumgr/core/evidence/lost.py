@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _count(places: int) -> str:
 
 
 def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
-    if gpu.mode not in (EQUAL_SIZE, None) or facts.blocked_write_on(gpu.uuid) is not None:
+    if not gpu.rules.one_size or facts.blocked_write_on(gpu.uuid) is not None:
         return
     offers = any(parent.creatable for parent in gpu.parents)
     for parent in gpu.parents:

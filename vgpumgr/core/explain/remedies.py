@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
 from vgpumgr.core.commands import command
+from vgpumgr.core.driver import modes as driver_modes
 from vgpumgr.core.driver import profiles
+from vgpumgr.core.driver.modes import MIG
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.gpu import mode_plan, modes
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model.claims import ATTACH, INVENTORY
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.placing import placement, room
 from vgpumgr.core.placing.no_place import Cause
 from vgpumgr.core.placing.placement import Placed
@@ -28,17 +29,17 @@ from vgpumgr.errors import NoCapacity, VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
-    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
 
 MOST_VGPUS: Final = 4
 """No remedy takes more vGPUs away."""
 
-_OTHER_SIZES: Final[Mapping[Mode | None, Mode]] = {EQUAL_SIZE: MIXED_SIZE, MIXED_SIZE: EQUAL_SIZE}
 _CROWDED = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
 
 
@@ -113,7 +114,7 @@ class _AnotherMode:
         return cls(mode=mode, placed=placed, resets=any(isinstance(step, steps.ResetGpu) for step in plan.steps))
 
     def in_words(self, shortage: Shortage) -> str:
-        pci, name = self.placed.gpu.pci, "MIG" if self.mode == MIG else self.mode
+        pci, name = self.placed.gpu.pci, driver_modes.of(self.mode).words
         options = ("--on", shortage.view.snapshot.host, "--gpu-id", pci, *(["--allow-reset"] if self.resets else []))
         return f"on {pci} in {name} mode{_granted_as(shortage, self.placed)}: `{_command('mode set', self.mode, *options)}`"
 
@@ -125,9 +126,9 @@ class AnotherSizeMode(_AnotherMode):
     def find(cls, shortage: Shortage) -> Self | None:
         # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
         crowded = [
-            gpu for gpu, cause in _refused(shortage, _CROWDED) if gpu.mode == MIXED_SIZE or cause is not Cause.FULL
+            gpu for gpu, cause in _refused(shortage, _CROWDED) if gpu.rules.has_places or cause is not Cause.FULL
         ]
-        found = (cls._on(shortage, gpu, _OTHER_SIZES[gpu.mode]) for gpu in crowded if gpu.mode in _OTHER_SIZES)
+        found = (cls._on(shortage, gpu, mode) for gpu in crowded if (mode := gpu.rules.other_sizes))
         return next((remedy for remedy in found if remedy is not None), None)
 
 
@@ -136,7 +137,7 @@ class MigMode(_AnotherMode):
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
-        undivided = [gpu for gpu, _ in _refused(shortage, {Cause.NEEDS_MIG}) if gpu.mig is not None]
+        undivided = [gpu for gpu, _ in _refused(shortage, {Cause.NEEDS_MIG}) if gpu.mig]
         found = (cls._on(shortage, gpu, MIG) for gpu in undivided)
         return next((remedy for remedy in found if remedy is not None), None)
 
@@ -277,7 +278,7 @@ def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[Led
     on_gpu = (entry for entries in facts.entries.on(gpu.uuid).values() for entry in entries)
     ours = [entry for entry in on_gpu if _may_go(shortage, entry)]
     ours.sort(key=lambda entry: (at.get(entry.vgpu.device, 0), entry.vgpu.vm_name, entry.vgpu.slot))
-    if gpu.mode == MIXED_SIZE:
+    if gpu.rules.has_places:
         lengths: Iterable[int] = range(1, min(MOST_VGPUS, len(ours)) + 1)
     elif cause is Cause.OTHER_SIZE:
         whole = len(ours) == room.count_allocated(facts, gpu) and len(ours) <= MOST_VGPUS

@@ -6,12 +6,13 @@ The ledger keeps their entries meanwhile, so a run that is killed in between lea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command
+from vgpumgr.core.evidence import blocked_write, ending
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import MADE, PLANNED, Vf
@@ -22,11 +23,11 @@ from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from vgpumgr.core.model.functions import Vgpu
     from vgpumgr.core.model.snapshot import Gpu
-    from vgpumgr.core.model.vgpu import LedgerEntry
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import HostView
 
 
@@ -61,16 +62,14 @@ def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
 
 def enter(view: HostView, ours: Iterable[Ours]) -> tuple[plan_steps.Step, ...]:
     """The steps that set entries of a killed run to made, if the hardware exists: only then can the vGPUs be moved."""
-    return tuple(
-        plan_steps.CreateVgpu(
-            host=view.snapshot.host,
-            vgpu=plans.spec_of_entry(view, one.entry),
-            expect=plan_steps.SAME,
-            runs=views.runs_without(view, one.entry.vgpu.vm),
-        )
-        for one in ours
-        if one.vgpu is not None and one.entry.state == PLANNED
-    )
+    planned = (one.entry for one in ours if one.vgpu is not None and one.entry.state == PLANNED)
+    return tuple(_create(view, plans.spec_of_entry(view, entry), plan_steps.SAME) for entry in planned)
+
+
+def _create(view: HostView, vgpu: VgpuSpec, expect: Literal["empty", "same"]) -> plan_steps.CreateVgpu:
+    """`again` where it is made: the ledger has its entry already."""
+    host, runs = view.snapshot.host, views.runs_without(view, vgpu.vm)
+    return plan_steps.CreateVgpu(host=host, vgpu=vgpu, expect=expect, again=expect == plan_steps.EMPTY, runs=runs)
 
 
 def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[plan_steps.EvacuateVgpu, ...]:
@@ -89,6 +88,23 @@ def idle(view: HostView, gpu: Gpu, ours: Iterable[Ours]) -> tuple[plan_steps.Eva
     )
 
 
+def around(
+    view: HostView,
+    gpu: Gpu,
+    ours: Sequence[Ours],
+    what: str,
+    change: Callable[[tuple[plan_steps.EvacuateVgpu, ...]], Iterable[plan_steps.Step]],
+) -> tuple[tuple[plan_steps.Step, ...], tuple[Finding, ...]]:
+    """The steps of a change that needs an empty GPU: `change` says them, given what would empty it.
+
+    Raises what guard_idle and `change` raise, and BlockedWrite. `what` is named where it stays as it is.
+    """
+    guard_idle(view, gpu, ours, f"the {what} of GPU {gpu.pci} of {view.snapshot.host} stays as it is")
+    steps = (*enter(view, ours), *change(idle(view, gpu, ours)))
+    blocked_write.guard(view.snapshot, steps)
+    return steps, ending.findings(view, steps)
+
+
 def make_again(
     view: HostView, gpu: Gpu, ours: Iterable[Ours]
 ) -> tuple[tuple[plan_steps.Step, ...], tuple[Finding, ...]]:
@@ -99,35 +115,25 @@ def make_again(
     for one in ours:
         if one.vgpu is not None or not one.whole:
             continue
-        card = now.snapshot.gpu_by_uuid(one.entry.vgpu.gpu_uuid)
+        vgpu, card = one.entry.vgpu, now.snapshot.gpu_by_uuid(one.entry.vgpu.gpu_uuid)
         assert card is not None
-        if isinstance(one.entry.vgpu.device, Vf) != (gpu.framework == snapshot.VENDOR_VFIO):
-            text = f"now offers {gpu.framework}, but the entry is of another framework"
-            reason: Refusal | None = Refusal(Cause.OTHER_FRAMEWORK, text)
-        else:
-            reason = takes.may_make_again(now.snapshot, card, one.entry.vgpu)
+        reason = _other_framework(gpu, vgpu) or takes.may_make_again(now.snapshot, card, vgpu)
         if reason is not None:
-            text = (
-                f"{one.entry.vgpu.type_name} of {one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot} is gone and cannot be re-created: "
-                f"GPU {gpu.pci} {reason}"
-            )
-            findings.append(
-                Finding(
-                    kind="gone", host=view.snapshot.host, vm=one.entry.vgpu.vm_name, slot=one.entry.vgpu.slot, text=text
-                )
-            )
+            gone = f"{vgpu.type_name} of {vgpu.vm_name} slot {vgpu.slot} is gone and cannot be re-created"
+            text, host = f"{gone}: GPU {gpu.pci} {reason}", view.snapshot.host
+            findings.append(Finding(kind="gone", host=host, vm=vgpu.vm_name, slot=vgpu.slot, text=text))
             continue
         spec = division.placed_again(now.snapshot, plans.spec_of_entry(view, one.entry))
-        step = plan_steps.CreateVgpu(
-            host=view.snapshot.host,
-            vgpu=spec,
-            expect=plan_steps.EMPTY,
-            again=True,
-            runs=views.runs_without(view, one.entry.vgpu.vm),
-        )
+        step = _create(view, spec, plan_steps.EMPTY)
         now = simulate.apply_one(now, step)
         steps.append(step)
     return tuple(steps), tuple(findings)
+
+
+def _other_framework(gpu: Gpu, vgpu: VgpuSpec) -> Refusal | None:
+    if isinstance(vgpu.device, Vf) == (gpu.framework == snapshot.VENDOR_VFIO):
+        return None
+    return Refusal(Cause.OTHER_FRAMEWORK, f"now offers {gpu.framework}, but the entry is of another framework")
 
 
 def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> None:

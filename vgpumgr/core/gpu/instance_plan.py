@@ -1,27 +1,44 @@
-"""A plan that makes or removes the GPU instances of one GPU."""
+"""The plans that make or remove the GPU instances of one GPU.
+
+A declared layout: what is there stays: vGPUs of other profiles, and their instances, are nobody's to move for it. Cached instances of
+ours that are not declared make room; what finds none all the same is `unmet`, beside the plan for the rest.
+
+Giving back: the instances of ours that hold no vGPU, and to which none comes back.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vgpumgr import errors
 from vgpumgr.core import step as steps
+from vgpumgr.core.driver import mig, mig_fit
+from vgpumgr.core.driver.mig import Blocked, Piece
+from vgpumgr.core.evidence import blocked_write
+from vgpumgr.core.gpu import gpu_choice, gpu_plan
+from vgpumgr.core.gpu.gpu_plan import GpuPlan
+from vgpumgr.core.placing import instances
+from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
 
 if TYPE_CHECKING:
-    from vgpumgr import errors
-    from vgpumgr.core.model.snapshot import Gpu
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.driver.mig import InstanceProfile
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import PciAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstancePlan(plans.AnyPlan):
+class InstancePlan(GpuPlan):
     """`in_use`: how many of the GPU's instances stay because they are ours and hold a vGPU; 0 in a plan that only makes some.
 
-    `unmet`: why not all that is declared is made.
+    `unmet`: why not all that is declared is made. Nobody is asked about an instance that holds nothing.
     """
 
-    gpu: Gpu
     in_use: int = 0
     unmet: errors.NoCapacity | None = None
 
@@ -30,8 +47,156 @@ class InstancePlan(plans.AnyPlan):
         return f"GPU instances of {self.gpu.pci}"
 
     @property
-    def gpus(self) -> tuple[str, ...]:
-        return tuple(sorted({step.instance.gpu_uuid for step in self.steps if isinstance(step, steps.InstanceStep)}))
+    def takes_away(self) -> tuple[()]:
+        return ()
 
     def rests_on(self, view: HostView) -> tuple[object, ...]:
         return plans.of_host(view)
+
+
+def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> InstancePlan:
+    """Plan what makes the missing ones. Raises UnknownGpu, LedgerBroken, BlockedWrite, Unsure if the instances cannot be read, RefusedPlan on
+    a GPU in another mode, and ProfileNotHere for a profile that the board does not have.
+    """
+    detach.guard_ledger(view)
+    facts = view.snapshot
+    gpu, _ = gpu_choice.find(facts, gpu_id)
+    _guard_divided(facts, gpu)
+    known = {profile.name: profile for profile in gpu.instance_profiles}
+    wanted = [_find(facts, gpu, known, name) for name in names]
+    found, lacking = _steps(facts, gpu, wanted)
+    blocked_write.guard(facts, found)
+    unmet = _unmet(facts, gpu, wanted, lacking) if lacking else None
+    return InstancePlan(gpu=gpu, steps=found, findings=(), unmet=unmet)
+
+
+def _guard_divided(facts: HostSnapshot, gpu: Gpu) -> None:
+    why = instances.why_unread(facts, gpu) or (None if gpu.mode is not None else "its mode is unknown")
+    if why is not None:
+        raise gpu_plan.unread(facts, gpu, "GPU instances", why)
+    if not gpu.rules.mig_backed:
+        why = f"is in {gpu.mode} mode, and has no GPU instances"
+        raise gpu_plan.refused(facts, gpu, why, "declare mode: mig beside its instances")
+
+
+def _unmet(
+    facts: HostSnapshot, gpu: Gpu, wanted: Sequence[InstanceProfile], lacking: Sequence[InstanceProfile]
+) -> errors.NoCapacity:
+    named = [
+        name if count == 1 else f"{count} x {name}" for name, count in Counter(one.name for one in lacking).items()
+    ]
+    what = f"GPU {gpu.pci} of {facts.host} has no room for {', '.join(named)}"
+    if isinstance(mig.arrange(wanted), Blocked):
+        return errors.NoCapacity(what, hint="even an empty GPU has no room for all that is declared: declare less")
+    ways = [
+        f"in its way: {mig_fit.where(one.piece)}{'' if one.ours else ', which is not ours'}"
+        for one in instances.held(facts, gpu)
+        if any(one.piece.overlaps(start, profile.size) for profile in lacking for start in profile.starts)
+    ]
+    hint = f"`vgpumgr mig show {facts.host}` shows whose they are: detach vGPUs, or declare less"
+    return errors.NoCapacity(what, details=ways, hint=hint)
+
+
+def _find(facts: HostSnapshot, gpu: Gpu, known: dict[str, InstanceProfile], name: str) -> InstanceProfile:
+    if name not in known:
+        raise errors.ProfileNotHere(
+            f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) has no MIG profile {name}",
+            hint=f"it has {', '.join(sorted(known))}",
+        )
+    return known[name]
+
+
+def _steps(
+    facts: HostSnapshot, gpu: Gpu, wanted: Sequence[InstanceProfile]
+) -> tuple[tuple[steps.InstanceStep, ...], tuple[InstanceProfile, ...]]:
+    """What makes those that are missing, and those that find no place."""
+    there = instances.held(facts, gpu)
+    left = Counter(profile.name for profile in wanted)
+    spare: list[Piece] = []
+    for one in sorted(there, key=lambda one: one.is_idle):
+        if one.ours and left[one.profile.name] > 0:
+            left[one.profile.name] -= 1
+        elif one.ours and one.is_idle:
+            spare.append(one.piece)
+    kept = [one.piece for one in there if one.piece not in spare]
+    kept += instances.reserved(facts, gpu)
+    for piece in instances.reserved(facts, gpu):  # comes back with its vGPU
+        left[piece.profile.name] = max(0, left[piece.profile.name] - 1)
+    named = {profile.name: profile for profile in wanted}
+    missing = sorted(
+        (named[name] for name, count in left.items() for _ in range(count)), key=lambda one: one.order, reverse=True
+    )
+    return _made(facts, gpu, missing, kept, spare)
+
+
+def _made(
+    facts: HostSnapshot, gpu: Gpu, missing: Sequence[InstanceProfile], kept: list[Piece], spare: list[Piece]
+) -> tuple[tuple[steps.InstanceStep, ...], tuple[InstanceProfile, ...]]:
+    whole = mig.arrange(missing, (*kept, *spare))
+    if not isinstance(whole, Blocked):
+        return tuple(_in(facts, gpu, piece) for piece in whole), ()
+    found: list[steps.InstanceStep] = []
+    lacking: list[InstanceProfile] = []
+    for profile in missing:
+        going = mig.evict(profile, kept, spare)
+        if going is None:
+            lacking.append(profile)
+            continue
+        found += [instances.removal(facts, gpu, piece) for piece in going]
+        spare = [piece for piece in spare if piece not in going]
+        start = mig.best_start(gpu.instance_profiles, profile, (*kept, *spare))
+        assert start is not None
+        kept.append(Piece(profile=profile, start=start))
+        found.append(_in(facts, gpu, kept[-1]))
+    return tuple(found), tuple(lacking)
+
+
+def _in(facts: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.CreateInstance:
+    made = instances.ours_at(gpu, piece.profile, piece.start)
+    return steps.CreateInstance(host=facts.host, instance=made, expect=steps.EMPTY)
+
+
+def gpus_of_ours(facts: HostSnapshot) -> tuple[PciAddress, ...]:
+    """The GPUs of the host on which the ledger has instances."""
+    return tuple(gpu.pci for gpu in facts.gpus if _has_entered(facts, gpu))
+
+
+def plan_giving_back(view: HostView, gpu_id: str) -> InstancePlan:
+    """Plan what removes a GPU's cached instances, and the entries of instances that are gone.
+
+    Raises UnknownGpu, LedgerBroken, Unsure, BlockedWrite.
+    """
+    detach.guard_ledger(view)
+    facts = view.snapshot
+    for gpu in facts.gpus:
+        if gpu_id in {gpu.pci, gpu.uuid}:
+            _guard_read(facts, gpu)
+    gpu, _ = gpu_choice.find(facts, gpu_id)
+    found = tuple(_of_gpu(facts, gpu))
+    blocked_write.guard(facts, found)
+    stay = sum(one.ours and not one.is_idle for one in instances.held(facts, gpu))
+    return InstancePlan(gpu=gpu, steps=found, findings=(), in_use=stay)
+
+
+def _has_entered(facts: HostSnapshot, gpu: Gpu) -> bool:
+    entered = (entry.instance for entry in facts.instances)
+    return any(one.gpu_uuid == gpu.uuid or (gpu.uuid is None and one.gpu == gpu.pci) for one in entered)
+
+
+def _guard_read(facts: HostSnapshot, gpu: Gpu) -> None:
+    """Where the ledger has no instance, none of ours can be cached, whatever cannot be read."""
+    why = instances.why_unread(facts, gpu)
+    if why is not None and _has_entered(facts, gpu):
+        raise gpu_plan.unread(facts, gpu, "GPU instances", why)
+
+
+def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[steps.DestroyInstance]:
+    there = {(one.profile.name, one.instance.start) for one in instances.held(facts, gpu) if one.ours}
+    for one in instances.cached(facts, gpu):
+        ours = instances.ours_at(gpu, one.profile, one.instance.start)
+        yield steps.DestroyInstance(host=facts.host, instance=ours, expect=steps.PRESENT)
+    wanted = instances.wanted_again(facts, gpu)
+    for entry in facts.instances:
+        ours = entry.instance
+        if ours.gpu_uuid == gpu.uuid and (ours.profile, ours.start) not in there | wanted:
+            yield steps.DestroyInstance(host=facts.host, instance=ours, expect=steps.ABSENT)

@@ -1,9 +1,8 @@
 """(wish, observed) → the steps that turn a GPU's MIG mode on or off, in the order that survives, or the guard that refuses.
 
-vGPUs and instances go out, the virtual functions go, the mode is set, the GPU is reset where its board needs that, the functions
-come back, and then what the other mode can hold: a slot that asked for memory or a share gets a vGPU of the other kind, one that
-asked for a type of this kind cannot. No other order works: sriov-manage refuses a GPU with vGPUs and ends its instances, and the driver
-takes the mode only without functions. The ledger keeps the entry of a vGPU that is out until its slot has the new one.
+vGPUs and instances go out, the mode changes in the driver's order (core/driver/mig_order.py), and then comes back what the other mode
+can hold: a slot that asked for memory or a share gets a vGPU of the other kind, one that asked for a type of this kind cannot. The
+ledger keeps the entry of a vGPU that is out until its slot has the new one.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command
-from vgpumgr.core.driver import mig, profiles
-from vgpumgr.core.evidence import blocked_write, ending
-from vgpumgr.core.gpu import evacuate
+from vgpumgr.core.driver import mig, mig_order, modes, profiles
+from vgpumgr.core.driver.mig_order import Move
+from vgpumgr.core.driver.modes import EQUAL_SIZE
+from vgpumgr.core.evidence import blocked_write
+from vgpumgr.core.gpu import evacuate, gpu_plan
 from vgpumgr.core.gpu.mode_plan import ModePlan, ModeRequest, find_gpu, guard_foreign
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.claims import BOUND, PENDING
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import instances
 from vgpumgr.core.slot import attach
@@ -51,36 +51,27 @@ class _Back:
 
 def is_about(view: HostView, gpu: Gpu, request: ModeRequest) -> bool:
     """Whether a request is about MIG: for it, or for a GPU that has to leave it first, or was left half way."""
-    if request.mode == MIG:
+    if modes.of(request.mode).mig_backed:
         return True
-    if gpu.mig is None:
+    if not gpu.mig:
         return False
     if gpu.mig.enabled or gpu.mig.pending or gpu.framework is None:
         return True
-    left_half_way = (claim.binding.mig_profile is not None or claim.state == PENDING for _, claim in _slots(view, gpu))
-    return gpu.mode == EQUAL_SIZE and any(left_half_way)
-
-
-def has_ended(view: HostView, gpu: Gpu) -> bool:
-    """Whether a board that loses MIG mode with a boot is no longer in it although a vGPU of ours was made in it, and is missing now."""
-    return (
-        gpu.mode == EQUAL_SIZE
-        and gpu.mig is not None
-        and not mig.needs_reset(gpu.board_names)
-        and any(
-            one.entry.vgpu.mig is not None and one.vgpu is None and one.whole for one in evacuate.entries(view, gpu)
-        )
+    left_half_way = (
+        modes.of(claim.binding.made_in).mig_backed or claim.state == PENDING for _, claim in _slots(view, gpu)
     )
+    return gpu.rules.is_default and any(left_half_way)
 
 
 def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
     """Plan the steps. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
     facts = view.snapshot
     gpu = find_gpu(view, request)
-    on = request.mode == MIG
+    on = modes.of(request.mode).mig_backed
     divided = _guard_board(facts, gpu, request)
     displaced = _slots(view, gpu)
-    if divided.enabled == divided.pending == on and gpu.framework is not None:
+    functions = gpu.framework is not None
+    if mig_order.is_done(enabled=divided.enabled, pending=divided.pending, on=on, functions=functions):
         if not request.again:
             return _plan(view, gpu, request, (), ())
         # What cannot come back keeps its entry, which takes room: so those that can are planned once more beside it.
@@ -92,15 +83,14 @@ def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
     guard_foreign(view, gpu, request.mode)
     _guard_instances(facts, gpu, request)
     ours = evacuate.entries(view, gpu)
-    evacuate.guard_idle(view, gpu, ours, f"the mode of GPU {gpu.pci} of {facts.host} stays as it is")
-    _guard_gone(facts, gpu, ours, view)
-    out = (*evacuate.enter(view, ours), *_out(facts, gpu, divided, evacuate.idle(view, gpu, ours)))
-    change = tuple(_change(facts, gpu, divided, on=on))
-    _guard_reset(facts, gpu, change, request)
-    first = (*out, *change)
-    blocked_write.guard(facts, first)
-    found = tuple(ending.findings(view, out))
-    if gpu.framework is None:  # which functions it will have is known once they are there
+
+    def change(idle: Sequence[plan_steps.EvacuateVgpu]) -> Iterator[plan_steps.Step]:
+        _guard_gone(facts, gpu, ours, view)
+        yield from _out(facts, gpu, divided, idle)
+        yield from _change(facts, gpu, divided, request, on=on)
+
+    first, found = evacuate.around(view, gpu, ours, "mode", change)
+    if not functions:  # which of them it will have is known once they are there
         return _plan(view, gpu, request, first, found, goes_on=bool(displaced))
     back = _back(simulate.apply(view, first), gpu, displaced)
     _guard_back(facts, gpu, request, back)
@@ -117,9 +107,7 @@ def _plan(
     goes_on: bool = False,
 ) -> ModePlan:
     return ModePlan(
-        host=view.snapshot.host,
         gpu=gpu,
-        gpu_uuid=request.gpu_uuid,
         mode=request.mode,
         steps=steps,
         findings=findings,
@@ -141,21 +129,15 @@ def _slots(view: HostView, gpu: Gpu) -> tuple[tuple[Domain, Claim], ...]:
 
 
 def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
-    if gpu.mig is None:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) has no MIG",
-            hint=f"vgpumgr mode show {facts.host} shows the modes of its GPUs",
-        )
-    if request.mode not in (MIG, EQUAL_SIZE):
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in MIG mode, and has to leave it before it can be set to {request.mode} mode",
-            hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
-        )
-    if gpu.mode == MIXED_SIZE:  # which ends with the functions: if a later step failed, undoing would not bring it back
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in {MIXED_SIZE} mode, and has to leave it before it can be set to MIG mode",
-            hint=f"first `{_command(facts, gpu, EQUAL_SIZE)}`",
-        )
+    if not gpu.mig:
+        hint = f"vgpumgr mode show {facts.host} shows the modes of its GPUs"
+        raise gpu_plan.refused(facts, gpu, f"({gpu.board or gpu.name or '?'}) has no MIG", hint)
+    # Mixed-size mode ends with the functions: if a later step failed, undoing would not bring it back.
+    wanted = modes.of(request.mode)
+    if wanted.has_places or gpu.rules.has_places:
+        now, then = ("MIG", request.mode) if wanted.has_places else (gpu.mode, "MIG")
+        why = f"is in {now} mode, and has to leave it before it can be set to {then} mode"
+        raise gpu_plan.refused(facts, gpu, why, f"first `{_command(facts, gpu, EQUAL_SIZE)}`")
     if gpu.mig.instances is None:
         raise errors.Unsure(
             f"the GPU instances of GPU {gpu.pci} of {facts.host} cannot be read, and changing its mode would remove them",
@@ -167,12 +149,12 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
 def _guard_instances(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> None:
     foreign = [one for one in instances.held(facts, gpu) if not one.ours]
     if foreign:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is not set to {request.mode} mode: it has GPU instances that are not ours",
-            details=[
-                f"{one.profile.name} at memory slice {one.instance.start} (id {one.instance.id})" for one in foreign
-            ],
-            hint="changing the mode would remove them, and vgpumgr never removes what is not its own",
+        raise gpu_plan.refused(
+            facts,
+            gpu,
+            f"is not set to {request.mode} mode: it has GPU instances that are not ours",
+            "changing the mode would remove them, and vgpumgr never removes what is not its own",
+            [f"{one.profile.name} at memory slice {one.instance.start} (id {one.instance.id})" for one in foreign],
         )
 
 
@@ -182,11 +164,9 @@ def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], vi
     loose = [one.entry.vgpu for one in ours if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in claimed]
     if loose:
         ways = dict.fromkeys(f"`{command('detach', vgpu.vm_name, slot=vgpu.slot)}`" for vgpu in loose)
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} has vGPUs whose VM or claim is gone, or is leaving",
-            details=[f"{vgpu.vm_name} slot {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}" for vgpu in loose],
-            hint=f"free them first: {', '.join(ways)}",
-        )
+        lines = [f"{vgpu.vm_name} slot {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}" for vgpu in loose]
+        why = "has vGPUs whose VM or claim is gone, or is leaving"
+        raise gpu_plan.refused(facts, gpu, why, f"free them first: {', '.join(ways)}", lines)
 
 
 def _out(
@@ -211,31 +191,34 @@ def _out(
         yield from rest
 
 
-def _change(facts: HostSnapshot, gpu: Gpu, divided: Mig, *, on: bool) -> Iterator[plan_steps.MigStep]:
-    assert gpu.uuid is not None
-    host, framework = facts.host, gpu.framework
+def _change(
+    facts: HostSnapshot, gpu: Gpu, divided: Mig, request: ModeRequest, *, on: bool
+) -> Iterator[plan_steps.MigStep]:
+    host, uuid, pci, framework = facts.host, request.gpu_uuid, gpu.pci, gpu.framework
     types = (gpu.types or {}).values()
     names = [kind.parsed for kind in types if kind.parsed is not None]
     known = mig.profiles_of_types(gpu.board, names) if on and gpu.board is not None else ()
-    if framework is not None:
-        yield plan_steps.SetVfs(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=False, framework=framework)
-    if divided.pending != on:
-        yield plan_steps.SetMig(
-            host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=on, before=divided.enabled, profiles=known
-        )
-    if divided.enabled != on and (divided.pending == on or mig.needs_reset(gpu.board_names)):
-        yield plan_steps.ResetGpu(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, profiles=known)
-    yield plan_steps.SetVfs(host=host, gpu_uuid=gpu.uuid, gpu=gpu.pci, on=True, framework=framework)
-
-
-def _guard_reset(facts: HostSnapshot, gpu: Gpu, change: Sequence[plan_steps.MigStep], request: ModeRequest) -> None:
-    if request.reset or not any(isinstance(step, plan_steps.ResetGpu) for step in change):
-        return
-    again = _command(facts, gpu, request.mode, "--allow-reset")
-    raise errors.RefusedPlan(
-        f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) changes its MIG mode only with a reset",
-        hint=f"`{again}` resets this GPU only; first stop whatever has it open, including monitoring",
-    )
+    for move in mig_order.moves(
+        enabled=divided.enabled,
+        pending=divided.pending,
+        on=on,
+        functions=framework is not None,
+        needs_reset=mig.needs_reset(gpu.board_names),
+    ):
+        match move:
+            case Move.TAKE_FUNCTIONS | Move.MAKE_FUNCTIONS:
+                made = move is Move.MAKE_FUNCTIONS
+                yield plan_steps.SetVfs(host=host, gpu_uuid=uuid, gpu=pci, on=made, framework=framework)
+            case Move.SET:
+                before = divided.enabled
+                yield plan_steps.SetMig(host=host, gpu_uuid=uuid, gpu=pci, on=on, before=before, profiles=known)
+            case Move.RESET if request.reset:
+                yield plan_steps.ResetGpu(host=host, gpu_uuid=uuid, gpu=pci, profiles=known)
+            case Move.RESET:
+                again = _command(facts, gpu, request.mode, "--allow-reset")
+                why = f"({gpu.board or gpu.name or '?'}) changes its MIG mode only with a reset"
+                hint = f"`{again}` resets this GPU only; first stop whatever has it open, including monitoring"
+                raise gpu_plan.refused(facts, gpu, why, hint)
 
 
 def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -> _Back:
@@ -270,11 +253,11 @@ def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -
 def _entries_out(view: HostView, gpu: Gpu, slots: Collection[tuple[VmUuid, Slot]]) -> Iterator[plan_steps.DestroyVgpu]:
     """These slots' entries of vGPUs that are gone, and that the GPU's mode does not take."""
     now = view.snapshot.gpu_by_uuid(gpu.uuid or "")
-    on = now is not None and now.mode == MIG
+    on = now is not None and now.rules.mig_backed
     for one in evacuate.entries(view, gpu):
         if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in slots:
             continue
-        if one.vgpu is None and one.whole and (one.entry.vgpu.mig is not None) != on:
+        if one.vgpu is None and one.whole and bool(one.entry.vgpu.mig) != on:
             yield plan_steps.DestroyVgpu(
                 host=view.snapshot.host,
                 vgpu=plans.spec_of_entry(view, one.entry),
@@ -289,12 +272,9 @@ def _reason(error: errors.VgpumgrError) -> str:
 
 def _guard_back(facts: HostSnapshot, gpu: Gpu, request: ModeRequest, back: _Back) -> None:
     if back.left_out:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is not set to {request.mode} mode: not all of its vGPUs could come back",
-            details=back.left_out,
-            hint=f"`{command('drain', facts.host, options=('--gpu-id', gpu.pci))}` moves them to other GPUs; "
-            "or detach them",
-        )
+        why = f"is not set to {request.mode} mode: not all of its vGPUs could come back"
+        drain = command("drain", facts.host, options=("--gpu-id", gpu.pci))
+        raise gpu_plan.refused(facts, gpu, why, f"`{drain}` moves them to other GPUs; or detach them", back.left_out)
 
 
 def _command(facts: HostSnapshot, gpu: Gpu, mode: str, *more: str) -> str:

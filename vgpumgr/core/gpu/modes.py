@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import mig
-from vgpumgr.core.gpu import mig_mode, mode_plan, size_mode
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
+from vgpumgr.core.driver import modes
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
+from vgpumgr.core.gpu import evacuate, mig_mode, mode_plan, size_mode
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.gpu.mode_plan import ModePlan, ModeRequest
-    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
 
 
 def ended(view: HostView, gpu: Gpu) -> Mode | None:
     """The mode that a GPU lost with a reboot, and that vGPUs of ours were made in that are missing now; None if there is none."""
-    if size_mode.has_ended(view, gpu):
-        return MIXED_SIZE
-    return MIG if mig_mode.has_ended(view, gpu) else None
+    if gpu.mode is None or not gpu.rules.is_default:
+        return None
+    others: tuple[Mode, ...] = (MIXED_SIZE, MIG) if gpu.mig else (MIXED_SIZE,)
+    lost = [mode for mode in others if modes.of(mode).ends_with_boot(gpu.board_names)]
+    if not any(entry.vgpu.made_in in lost for entry in view.snapshot.ledger or ()):  # so on most hosts
+        return None
+    missing = {one.entry.vgpu.made_in for one in evacuate.entries(view, gpu) if one.vgpu is None and one.whole}
+    return next((mode for mode in lost if mode in missing), None)
 
 
 def leaving(gpu: Gpu, on: str) -> str:
-    """The command that gives a GPU equal-size mode again. `on`: the options that name the GPU."""
-    reset = " --allow-reset" if outlasts_boot(gpu) else ""
+    """The command that gives a GPU the default mode again. `on`: the options that name the GPU."""
+    reset = "" if gpu.rules.ends_with_boot(gpu.board_names) else " --allow-reset"
     return f"vgpumgr mode set {EQUAL_SIZE} {on}{reset}"
-
-
-def outlasts_boot(gpu: Gpu) -> bool:
-    """Whether a GPU will be in its mode after the next boot: MIG mode on a board that changes it with a reset alone."""
-    return gpu.mode == MIG and mig.needs_reset(gpu.board_names)
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:

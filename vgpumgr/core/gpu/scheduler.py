@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr import errors
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver import modprobe, scheduler
-from vgpumgr.core.evidence import blocked_write, ending
-from vgpumgr.core.gpu import evacuate
+from vgpumgr.core.gpu import evacuate, gpu_plan
 from vgpumgr.core.model import view as views
-from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.model.view import Finding, FindingKind
-from vgpumgr.core.slot import detach
-from vgpumgr.core.slot import plan as plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.scheduler import Granted, SchedulerState, SchedulerWish, Setting
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import GpuUuid, HostName
+    from vgpumgr.names import GpuUuid
 
 GRAPHICS = "graphics"
 # states of the persistent layer
@@ -58,13 +55,6 @@ class Cause(StrEnum):
     CANNOT_TELL = "cannot tell"
 
 
-class Observed(Protocol):
-    """What was read of a host, with or without its VMs."""
-
-    @property
-    def snapshot(self) -> HostSnapshot: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRequest:
     """`again`: also re-create our missing vGPUs, to finish a run that was killed."""
@@ -75,26 +65,10 @@ class SchedulerRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPlan(plans.AnyPlan):
-    """A plan about one GPU. `granted`: the setting that the wish results in on this GPU."""
+class SchedulerPlan(gpu_plan.GpuPlan):
+    """`granted`: the setting that the wish results in on this GPU."""
 
-    host: HostName
-    gpu: Gpu
-    gpu_uuid: GpuUuid
     granted: Granted
-
-    @property
-    def about(self) -> str:
-        return f"GPU {self.gpu.pci}"
-
-    @property
-    def takes_away(self) -> tuple[plan_steps.Step, ...]:
-        """All steps that disturb something: everything except creating vGPUs."""
-        return tuple(step for step in self.steps if not isinstance(step, plan_steps.CreateVgpu))
-
-    @property
-    def gpus(self) -> tuple[str, ...]:
-        return (self.gpu_uuid,) if self.changed else ()
 
     def rests_on(self, view: HostView) -> tuple[object, ...]:
         facts = view.snapshot
@@ -130,60 +104,46 @@ class Difference:
     kind: DifferenceKind
 
 
-def plan_scheduler(view: HostView, request: SchedulerRequest) -> GpuPlan:
+def plan_scheduler(view: HostView, request: SchedulerRequest) -> SchedulerPlan:
     """Plan the steps that set both layers to the wish. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
-    detach.guard_ledger(view)
-    gpu = _gpu(view.snapshot, request.gpu_uuid)
-    _guard_mode(view.snapshot, gpu)
-    state = _state(view.snapshot, gpu)
-    granted = _grant(view.snapshot, gpu, request.wish, state)
-    files = _files(view.snapshot)
+    gpu, facts = gpu_plan.find(view, request.gpu_uuid), view.snapshot
+    _guard_mode(facts, gpu)
+    state = _state(facts, gpu)
+    granted = _grant(facts, gpu, request.wish, state)
+    files = _files(facts)
     value = scheduler.rm_pvmrl(granted.setting)
     keeps = modprobe.number(modprobe.read(files, gpu.pci)) == value
-    sets = not keeps or _differs(state, granted.setting)
     ours = evacuate.entries(view, gpu)
     steps: list[plan_steps.Step] = []
-    findings = [_finding(view, "granted", note) for note in granted.notes]
-    if sets:
-        what = f"the scheduler of GPU {gpu.pci} of {view.snapshot.host} stays as it is"
-        evacuate.guard_idle(view, gpu, ours, what)
-        evacuations = evacuate.idle(view, gpu, ours)
-        steps += evacuate.enter(view, ours)
-        steps.append(_set(view, request.gpu_uuid, gpu, state, granted.setting, around=evacuations))
-        blocked_write.guard(view.snapshot, steps)
-        findings += ending.findings(view, evacuations)
+    findings = [_finding(facts, "granted", note) for note in granted.notes]
     lost: tuple[Finding, ...] = ()
+    if not keeps or _differs(state, granted.setting):
+        change = partial(_change, facts, gpu, request, granted.setting)
+        made, ending = evacuate.around(view, gpu, ours, "scheduler", change)
+        steps += made
+        findings += ending
     if request.again:
         again, lost = evacuate.make_again(view, gpu, ours)
         steps += again
     if not keeps:
         edit = modprobe.merge(files, gpu.pci, value)
-        steps.append(
-            plan_steps.WriteModprobe(host=view.snapshot.host, path=edit.path, text=edit.text, before=edit.before)
-        )
-        findings += _persistent_findings(view, gpu, edit.path, files)
-    return GpuPlan(
-        host=view.snapshot.host,
-        gpu=gpu,
-        gpu_uuid=request.gpu_uuid,
-        granted=granted,
-        steps=tuple(steps),
-        findings=(*findings, *lost),
-    )
+        steps.append(plan_steps.WriteModprobe(host=facts.host, path=edit.path, text=edit.text, before=edit.before))
+        findings += _persistent_findings(facts, gpu, edit.path, files)
+    return SchedulerPlan(gpu=gpu, granted=granted, steps=tuple(steps), findings=(*findings, *lost))
 
 
-def drift(view: Observed, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
+def drift(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
     """How a GPU's two layers differ from a wish, and what cannot be read. Raises as plan_scheduler does, except InUse."""
-    _guard_mode(view.snapshot, gpu)
-    state = _state(view.snapshot, gpu)
-    setting = _grant(view.snapshot, gpu, wish, state).setting
+    _guard_mode(facts, gpu)
+    state = _state(facts, gpu)
+    setting = _grant(facts, gpu, wish, state).setting
     value = scheduler.rm_pvmrl(setting)
-    layer = persistent(view.snapshot, gpu)
+    layer = persistent(facts, gpu)
     keeps = modprobe.number(layer.found) == value
     found: list[Difference] = []
     if _differs(state, setting):
         now = state.policies[GRAPHICS] or "?"
-        cause = _cause(view.snapshot, gpu, now, layer, keeps=keeps)
+        cause = _cause(facts, gpu, now, layer, keeps=keeps)
         found.append(Difference(field="policy", wanted=setting.policy, found=now, cause=cause, kind=DRIFT))
     if not keeps:
         text = f"{modprobe.KEY}={layer.found.text}" if layer.found else "nothing"
@@ -222,42 +182,22 @@ def _api(gpu: Gpu) -> int:
     return gpu.scheduler.api if gpu.scheduler else 1
 
 
-def _gpu(facts: HostSnapshot, uuid: str) -> Gpu:
-    gpu = facts.gpu_by_uuid(uuid)
-    if gpu is None:
-        raise errors.Unsure(
-            f"{facts.host} now shows no GPU {uuid}; nothing is written to a GPU whose UUID cannot be read",
-            hint=f"vgpumgr discover {facts.host}",
-        )
-    return gpu
-
-
 def why_none(gpu: Gpu) -> str | None:
-    """Why a GPU has no scheduler to set, as a predicate; None if it has one, or that is unknown.
-
-    nvml.h: NOT_SUPPORTED "if the GPU is in MIG mode", for reading as for setting it.
-    """
-    if gpu.mode != MIG:
+    """Why a GPU has no scheduler to set, as a predicate; None if it has one, or that is unknown."""
+    if gpu.rules.has_scheduler:
         return None
-    return "is in MIG mode: its GPU instances do not take turns, so there is no scheduler to set"
+    return f"is in {gpu.rules.words} mode: its GPU instances do not take turns, so there is no scheduler to set"
 
 
 def _guard_mode(facts: HostSnapshot, gpu: Gpu) -> None:
     why = why_none(gpu)
     if why is not None:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} {why}",
-            hint=f"`vgpumgr discover {facts.host}` shows the mode of each GPU",
-        )
+        raise gpu_plan.refused(facts, gpu, why, f"`vgpumgr discover {facts.host}` shows the mode of each GPU")
 
 
 def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
     if gpu.scheduler is None:
-        why = views.why_unknown(facts, "scheduler", gpu.pci)
-        raise errors.Unsure(
-            f"the scheduler of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
-            hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
-        )
+        raise gpu_plan.unread(facts, gpu, "scheduler")
     return gpu.scheduler
 
 
@@ -277,11 +217,9 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
     except errors.BadSchedulerValue as error:
         message = f"GPU {gpu.pci} of {facts.host}: {error.message}"
         raise errors.BadSchedulerValue(message, hint=error.hint) from error
-    if gpu.mode == MIXED_SIZE and wish.policy == scheduler.FIXED_SHARE:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is in mixed-size mode, which does not combine with {scheduler.FIXED_SHARE}",
-            hint=f"--policy {scheduler.EQUAL_SHARE}",
-        )
+    if wish.policy not in gpu.rules.policies:
+        why = f"is in {gpu.rules.words} mode, which does not combine with {wish.policy}"
+        raise gpu_plan.refused(facts, gpu, why, f"--policy {scheduler.EQUAL_SHARE}")
     return granted
 
 
@@ -321,24 +259,23 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, layer: Persistent, *, keeps:
     return Cause.SET_OTHERWISE if layer.setting is not None and layer.setting.policy == now else Cause.CANNOT_TELL
 
 
-def _set(
-    view: HostView,
-    gpu_uuid: GpuUuid,
+def _change(
+    facts: HostSnapshot,
     gpu: Gpu,
-    state: SchedulerState,
+    request: SchedulerRequest,
     setting: Setting,
-    *,
-    around: tuple[plan_steps.EvacuateVgpu, ...],
-) -> plan_steps.Step:
-    return plan_steps.SetScheduler(
-        host=view.snapshot.host,
-        gpu_uuid=gpu_uuid,
+    idle: tuple[plan_steps.EvacuateVgpu, ...],
+) -> Iterator[plan_steps.SetScheduler]:
+    state = _state(facts, gpu)
+    yield plan_steps.SetScheduler(
+        host=facts.host,
+        gpu_uuid=request.gpu_uuid,
         gpu=gpu.pci,
         api=state.api,
         setting=setting,
-        before=_before(view.snapshot, gpu, state),
+        before=_before(facts, gpu, state),
         expect=state.policies,
-        around=around,
+        around=idle,
     )
 
 
@@ -354,14 +291,16 @@ def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
     return scheduler.Setting(policy=policy)
 
 
-def _persistent_findings(view: HostView, gpu: Gpu, path: str, files: Sequence[modprobe.ModprobeFile]) -> list[Finding]:
+def _persistent_findings(
+    facts: HostSnapshot, gpu: Gpu, path: str, files: Sequence[modprobe.ModprobeFile]
+) -> list[Finding]:
     initramfs = (
         f"{path} takes effect at the next load of the nvidia module; if the initramfs has the module, first run "
         "`update-initramfs -u` (or `dracut -f`)"
     )
-    warned = [_finding(view, "modprobe", text) for text in modprobe.warnings(files, gpu.pci)]
-    return [*warned, _finding(view, "initramfs", initramfs)]
+    warned = [_finding(facts, "modprobe", text) for text in modprobe.warnings(files, gpu.pci)]
+    return [*warned, _finding(facts, "initramfs", initramfs)]
 
 
-def _finding(view: HostView, kind: FindingKind, text: str) -> Finding:
-    return Finding(kind=kind, host=view.snapshot.host, text=f"{view.snapshot.host}: {text}")
+def _finding(facts: HostSnapshot, kind: FindingKind, text: str) -> Finding:
+    return Finding(kind=kind, host=facts.host, text=f"{facts.host}: {text}")

@@ -7,135 +7,112 @@ back, the largest first, in the same generation. A mode ends with the host's boo
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
-from vgpumgr.core.driver import admission, geometry, scheduler
-from vgpumgr.core.evidence import blocked_write, ending, ownership
-from vgpumgr.core.gpu import evacuate
+from vgpumgr.core.driver import admission, geometry, modes
+from vgpumgr.core.evidence import ownership
+from vgpumgr.core.gpu import evacuate, gpu_plan
 from vgpumgr.core.gpu import scheduler as scheduler_plan
-from vgpumgr.core.gpu.mode_plan import ModePlan, ModeRequest, find_gpu, guard_foreign
+from vgpumgr.core.gpu.mode_plan import ModePlan, find_gpu, guard_foreign
 from vgpumgr.core.model.claims import BOUND
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MIG, MIXED_SIZE
+from vgpumgr.core.model.snapshot import MDEV_PF
 from vgpumgr.core.placing import free_places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.gpu.evacuate import Ours
+    from vgpumgr.core.gpu.mode_plan import ModeRequest
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, SizeMode
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.names import Slot, VmUuid
 
+_T = TypeVar("_T")
 Key: TypeAlias = "tuple[VmUuid, Slot, int]"
 
-
 _FIRST_BRANCH = 550  # nvidia-smi's and NVML's change logs: the mode and its calls; user guide 17.0, new features
-
-
-def has_ended(view: HostView, gpu: Gpu) -> bool:
-    """Whether a GPU is no longer in mixed-size mode although a vGPU of ours was made in it, and is missing now: a reboot."""
-    return (
-        gpu.mode == EQUAL_SIZE
-        and any(entry.vgpu.placement_id is not None for entry in view.snapshot.ledger or ())  # on most hosts none
-        and any(
-            one.entry.vgpu.placement_id is not None and one.vgpu is None and one.whole
-            for one in evacuate.entries(view, gpu)
-        )
-    )
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
     """Plan the steps that set equal-size or mixed-size mode. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
     gpu = find_gpu(view, request)
-    facts = view.snapshot
-    assert request.mode != MIG
-    assert gpu.mode != MIG
-    assert gpu.mode is not None
-    before, wanted = gpu.mode, request.mode
-    ours = evacuate.entries(view, gpu) if before != wanted or request.again else ()
-    steps: list[plan_steps.Step] = []
-    findings: list[Finding] = []
-    now = view
-    if before != wanted:
-        _guard_board(facts, gpu, wanted)
-        guard_foreign(view, gpu, wanted)
-        evacuate.guard_idle(view, gpu, ours, f"the mode of GPU {gpu.pci} of {facts.host} stays as it is")
-        places = _room_again(facts, gpu, wanted, ours)
-        around = _largest_first(gpu, evacuate.idle(view, gpu, ours))
-        change = plan_steps.SetMode(
-            host=facts.host,
-            gpu_uuid=request.gpu_uuid,
-            gpu=gpu.pci,
-            mode=wanted,
-            before=before,
-            around=around,
-            back=tuple(_back(evacuation, places) for evacuation in around),
-        )
-        steps += [*evacuate.enter(view, ours), change]
-        blocked_write.guard(facts, steps)
-        findings += ending.findings(view, around)
-        try:
-            now = simulate.apply(view, steps)
-        except simulate.ImpossibleStepError as error:
-            raise errors.RefusedPlan(
-                f"GPU {gpu.pci} of {facts.host} cannot take back its vGPUs in {request.mode} mode: {error}",
-                hint="detach some of them first",
-            ) from error
+    steps: tuple[plan_steps.Step, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    changes = gpu.mode != request.mode
+    ours = evacuate.entries(view, gpu) if changes or request.again else ()
+    if changes:
+        _guard_board(view.snapshot, gpu, request.mode)
+        guard_foreign(view, gpu, request.mode)
+        steps, findings = evacuate.around(view, gpu, ours, "mode", partial(_change, view.snapshot, gpu, request, ours))
     elif request.again:
-        steps += evacuate.enter(view, [one for one in ours if _is_back(facts, one)])
-        now = simulate.apply(view, steps)
+        steps = evacuate.enter(view, [one for one in ours if _is_back(view.snapshot, one)])
+    now = _after(view, gpu, request, steps)
     if request.again:
         card = now.snapshot.gpu_by_uuid(request.gpu_uuid)
         assert card is not None
-        again, lost = evacuate.make_again(now, card, _by_size(gpu, ours))
-        steps += again
-        findings += lost
-        steps += _claims(simulate.apply(now, again), ours)
-    return ModePlan(
+        again, lost = evacuate.make_again(now, card, _largest_first(gpu, ours, lambda one: one.entry.vgpu))
+        steps = (*steps, *again, *_claims(simulate.apply(now, again), ours))
+        findings = (*findings, *lost)
+    documents = {domain.uuid: domain.claims for domain in _owners(view, ours)}
+    return ModePlan(gpu=gpu, mode=request.mode, steps=steps, findings=findings, documents=documents)
+
+
+def _change(
+    facts: HostSnapshot, gpu: Gpu, request: ModeRequest, ours: Sequence[Ours], idle: Sequence[plan_steps.EvacuateVgpu]
+) -> Iterator[plan_steps.SetMode]:
+    places = _room_again(facts, gpu, request.mode, ours)
+    around = _largest_first(gpu, idle, lambda step: step.vgpu)
+    yield plan_steps.SetMode(
         host=facts.host,
-        gpu=gpu,
         gpu_uuid=request.gpu_uuid,
+        gpu=gpu.pci,
         mode=request.mode,
-        steps=tuple(steps),
-        findings=tuple(findings),
-        documents={domain.uuid: domain.claims for domain in _owners(view, ours)},
+        before=gpu.rules.name,
+        around=around,
+        back=tuple(_back(evacuation, places) for evacuation in around),
     )
 
 
-def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: SizeMode) -> None:
+def _after(view: HostView, gpu: Gpu, request: ModeRequest, steps: Sequence[plan_steps.Step]) -> HostView:
+    try:
+        return simulate.apply(view, steps)
+    except simulate.ImpossibleStepError as error:
+        why = f"cannot take back its vGPUs in {request.mode} mode: {error}"
+        raise gpu_plan.refused(view.snapshot, gpu, why, "detach some of them first") from error
+
+
+def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: Mode) -> None:
     if gpu.framework is None:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} offers no vGPUs: {gpu.problem}",
-            hint="enable them first: enabling virtual functions ends mixed-size mode",
-        )
-    if mode == EQUAL_SIZE:
+        hint = "enable them first: enabling virtual functions ends mixed-size mode"
+        raise gpu_plan.refused(facts, gpu, f"offers no vGPUs: {gpu.problem}", hint)
+    if modes.of(mode).is_default:
         return
     if gpu.framework == MDEV_PF or (gpu.board is not None and not geometry.has_mixed_size(gpu.board)):
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) has no {MIXED_SIZE} mode",
-            hint="boards with SR-IOV have it, from driver R550 on",
-        )
+        why = f"({gpu.board or gpu.name or '?'}) has no {mode} mode"
+        raise gpu_plan.refused(facts, gpu, why, "boards with SR-IOV have it, from driver R550 on")
     branch = (facts.versions.get("driver") or "").partition(".")[0]
     if branch.isdecimal() and int(branch) < _FIRST_BRANCH:
         raise errors.RefusedPlan(
-            f"the driver of {facts.host}, {facts.versions.get('driver')}, has no {MIXED_SIZE} mode on KVM",
+            f"the driver of {facts.host}, {facts.versions.get('driver')}, has no {mode} mode on KVM",
             hint=f"R{_FIRST_BRANCH} (vGPU 17) and later have it",
         )
     now = gpu.scheduler.policies.get(scheduler_plan.GRAPHICS) if gpu.scheduler else None
     kept = scheduler_plan.persistent(facts, gpu).setting
-    if scheduler.FIXED_SHARE in (now, kept.policy if kept else None):
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} has the scheduler {scheduler.FIXED_SHARE}, which does not combine with "
-            f"{MIXED_SIZE} mode",
-            hint=f"vgpumgr scheduler set --on {facts.host} --gpu-id {gpu.pci} --policy equal-share",
-        )
+    for policy in filter(None, (now, kept.policy if kept else None)):
+        if policy not in modes.of(mode).policies:
+            why = f"has the scheduler {policy}, which does not combine with {mode} mode"
+            hint = f"vgpumgr scheduler set --on {facts.host} --gpu-id {gpu.pci} --policy equal-share"
+            raise gpu_plan.refused(facts, gpu, why, hint)
 
 
-def _room_again(facts: HostSnapshot, gpu: Gpu, mode: SizeMode, ours: Sequence[Ours]) -> Mapping[Key, int]:
+def _room_again(facts: HostSnapshot, gpu: Gpu, mode: Mode, ours: Sequence[Ours]) -> Mapping[Key, int]:
     """The placement id of each vGPU of ours in mixed-size mode: if possible, the one that it has.
 
     Raises RefusedPlan unless each finds its room again in the mode, those that are missing now, too.
@@ -143,7 +120,7 @@ def _room_again(facts: HostSnapshot, gpu: Gpu, mode: SizeMode, ours: Sequence[Ou
     type_ids = [one.entry.vgpu.type_id for one in ours]
     sizes = [gpu.size_of(type_id) for type_id in type_ids]
     places: Mapping[Key, int] = {}
-    if mode == MIXED_SIZE:
+    if modes.of(mode).has_places:
         wanted = [
             free_places.Returning(
                 one.entry.vgpu.type_id, one.vgpu.placement_id if one.vgpu is not None else one.entry.vgpu.placement_id
@@ -159,13 +136,9 @@ def _room_again(facts: HostSnapshot, gpu: Gpu, mode: SizeMode, ours: Sequence[Ou
             for at, type_id in enumerate(type_ids)
         )
     if not fits:
-        raise errors.RefusedPlan(
-            f"GPU {gpu.pci} of {facts.host} is not set to {mode} mode: its vGPUs would not all find room again",
-            details=[
-                f"{one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot}: {one.entry.vgpu.type_name}" for one in ours
-            ],
-            hint="detach some of them first",
-        )
+        why = f"is not set to {mode} mode: its vGPUs would not all find room again"
+        lines = [f"{one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot}: {one.entry.vgpu.type_name}" for one in ours]
+        raise gpu_plan.refused(facts, gpu, why, "detach some of them first", lines)
     return places
 
 
@@ -205,10 +178,6 @@ def _claims(after: HostView, ours: Sequence[Ours]) -> Iterator[plan_steps.PutCla
                 )
 
 
-def _largest_first(gpu: Gpu, around: Sequence[plan_steps.EvacuateVgpu]) -> tuple[plan_steps.EvacuateVgpu, ...]:
+def _largest_first(gpu: Gpu, of: Iterable[_T], spec: Callable[[_T], VgpuSpec]) -> tuple[_T, ...]:
     """The order in which they come back: so each finds its place."""
-    return tuple(sorted(around, key=lambda step: -(gpu.size_of(step.vgpu.type_id) or 0)))
-
-
-def _by_size(gpu: Gpu, ours: Sequence[Ours]) -> tuple[Ours, ...]:
-    return tuple(sorted(ours, key=lambda one: -(gpu.size_of(one.entry.vgpu.type_id) or 0)))
+    return tuple(sorted(of, key=lambda one: -(gpu.size_of(spec(one).type_id) or 0)))

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.driver import mig, scheduler
+from vgpumgr.core.driver import mig, modes, scheduler
 from vgpumgr.core.driver.asking import FgpuMemory
 from vgpumgr.core.driver.profiles import parse_memory
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.asks import read_gpu
-from vgpumgr.core.inventory.model import MODES, BoardDeclaration, GpuDeclaration, SchedulerDeclaration
+from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, SchedulerDeclaration
 from vgpumgr.errors import BadName
 from vgpumgr.names import nearest, parse_pci_address
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from vgpumgr.core.driver.asking import FgpuUnit
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.inventory.located import Location, Table, Value
     from vgpumgr.core.inventory.report import Report
-    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.names import PciAddress
 
 _EXAMPLE = '{"0000:41:00.0": {mode: equal-size}}'
@@ -96,19 +96,22 @@ def _check_known(board: str, where: Location, known: Collection[str], report: Re
 def _read_settings(
     settings: Table, what: str, report: Report
 ) -> tuple[Mode | None, SchedulerDeclaration | None, tuple[str, ...] | None]:
-    mode = reading.read_choice(settings["mode"].value, f"mode of {what}", MODES, report) if "mode" in settings else None
+    mode = (
+        reading.read_choice(settings["mode"].value, f"mode of {what}", modes.MODES, report)
+        if "mode" in settings
+        else None
+    )
     divided = settings.get("instances")
     layout = _read_instances(divided.value, f"instances of {what}", report) if divided else None
-    if divided and mode not in (None, "mig"):
+    if divided and mode is not None and not modes.of(mode).mig_backed:
         report.problem(divided.where, f"{what}: instances cannot be combined with mode {mode}", "write mode: mig")
     shared = settings.get("scheduler")
     declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
-    if shared and mode == "mig":
+    if shared and not modes.of(mode).has_scheduler:
         report.problem(shared.where, f"{what}: a GPU in MIG mode has no scheduler", "remove scheduler, or mode: mig")
-    if shared and declared and mode == "mixed-size" and declared.wish.policy == scheduler.FIXED_SHARE:
-        report.problem(
-            shared.where, f"{what}: {scheduler.FIXED_SHARE} cannot be combined with mode {mode}", "remove one of them"
-        )
+    elif shared and declared and declared.wish.policy not in modes.of(mode).policies:
+        text = f"{what}: {declared.wish.policy} cannot be combined with mode {mode}"
+        report.problem(shared.where, text, "remove one of them")
     return mode, declared, layout
 
 

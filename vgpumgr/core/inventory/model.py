@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.asking import FgpuUnits, Placement, Way
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
     from vgpumgr.core.inventory.located import Location
     from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.names import GpuUuid, PciAddress, Slot
-
-MODES: tuple[Mode, ...] = ("equal-size", "mixed-size", "mig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

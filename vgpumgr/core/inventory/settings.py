@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.inventory.model import BoardDeclaration
-from vgpumgr.core.model.snapshot import MIG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +36,7 @@ def of_board(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> BoardDec
 def _is_about(declared: GpuDeclaration | BoardDeclaration, gpu: Gpu, setting: Setting) -> bool:
     """A board's settings are for GPUs that have them: a card that is passed through whole has neither, one in MIG mode no scheduler."""
     if isinstance(declared, BoardDeclaration):
-        if setting == "scheduler" and gpu.mode == MIG:
+        if setting == "scheduler" and not gpu.rules.has_scheduler:
             return False
         return gpu.framework is not None and declared.board in gpu.board_names
     return declared.gpu_id in (gpu.pci, gpu.uuid)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from vgpumgr import names
-from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.driver import asking, modes, profiles
 from vgpumgr.core.model.vgpu import device_of
 from vgpumgr.errors import BadName
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmUuid
@@ -22,6 +22,7 @@ from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmUuid
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.vgpu import Device, VgpuSpec
 
 VERSION = 2
@@ -70,6 +71,11 @@ class Binding:
     def lies_at(self) -> tuple[int | None, str | None, int | None]:
         """Where in its GPU it is meant to be: what is not compared."""
         return self.placement_id, self.mig_profile, self.mig_start
+
+    @property
+    def made_in(self) -> Mode:
+        """The mode of its GPU when its place was chosen."""
+        return modes.made_in(self.placement_id, self.mig_profile)
 
     @property
     def device(self) -> Device:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from vgpumgr.core.driver import admission, profiles
+from vgpumgr.core.driver import admission, modes, profiles
 from vgpumgr.core.model.functions import Parent, Parents, Vgpu
 from vgpumgr.core.model.indexes import Ledger
 from vgpumgr.core.model.mig import MigPlace
@@ -17,6 +17,8 @@ from vgpumgr.names import PciAddress
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from vgpumgr.core.driver.mig import InstanceProfile
+    from vgpumgr.core.driver.modes import Mode, ModeRules
     from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
     from vgpumgr.core.driver.scheduler import SchedulerState
     from vgpumgr.core.model.mig import Mig
@@ -33,12 +35,6 @@ Fault = Literal["lost", "needs-reset", "no-driver"]
 
 FabricManager = Literal["running", "stopped", "absent"]
 
-Mode = Literal["equal-size", "mixed-size", "mig"]
-SizeMode = Literal["equal-size", "mixed-size"]
-EQUAL_SIZE: Final = "equal-size"
-MIXED_SIZE: Final = "mixed-size"
-SIZE_MODES: Final[tuple[SizeMode, ...]] = (EQUAL_SIZE, MIXED_SIZE)
-MIG: Final = "mig"
 _MEMORY_SLACK: Final = 1.1
 NO_TYPE: Final = 0
 """The type id of what cannot come back: no driver gives it (on vendor-VFIO it is that of a VF without a vGPU)."""
@@ -126,6 +122,11 @@ class Gpu:
         object.__setattr__(self, "parents", Parents.of(self.parents))
 
     @property
+    def rules(self) -> ModeRules:
+        """What its mode makes of it."""
+        return modes.of(self.mode)
+
+    @property
     def functions(self) -> Parents:
         """Its parents, to be found by what is on them."""
         return self.parents if isinstance(self.parents, Parents) else Parents(self.parents)
@@ -205,16 +206,19 @@ class Gpu:
         past = profiles.read_type_name(type_name)
         return bool(boards) and past is not None and past.board not in boards
 
+    @property
+    def instance_profiles(self) -> tuple[InstanceProfile, ...]:
+        """Of the GPU instances that it takes; none with MIG off."""
+        return self.mig.profiles if self.mig else ()
+
     def placement_of(self, vgpu: Vgpu) -> int | None:
         """Where a vGPU lies in mixed-size mode; None in other modes, whose places nobody chooses."""
-        return vgpu.placement_id if self.mode == MIXED_SIZE else None
+        return vgpu.placement_id if self.rules.has_places else None
 
     def mig_place_of(self, vgpu: Vgpu) -> MigPlace | None:
         """The GPU instance of a vGPU, as the driver says; None if it is in none, or that is unknown."""
-        instance = self.mig.instance_of(vgpu.gpu_instance) if self.mig is not None else None
-        if self.mig is None or instance is None:
-            return None
-        return MigPlace.of(self.mig.profile_behind(instance), instance.start)
+        instance = self.mig.instance_of(vgpu.gpu_instance) if self.mig else None
+        return MigPlace.of(self.mig.profile_behind(instance), instance.start) if self.mig and instance else None
 
     def creatable_now(self, type_id: int) -> int | None:
         """How many more of this type the driver would take on the whole GPU; None if unknown."""
@@ -222,7 +226,7 @@ class Gpu:
         if not offers or any(offer is None for offer in offers):
             return None
         offered = sum(offer.get(type_id, 0) for offer in offers if offer is not None)
-        if self.mode == MIXED_SIZE:
+        if self.rules.has_places:
             if self.places is None:
                 return None
             there = self.places.get(type_id)

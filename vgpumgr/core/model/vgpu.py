@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from vgpumgr.core.driver import modes
+
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.mig import MigPlace, OurInstance
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
@@ -98,6 +101,11 @@ class VgpuSpec:
     @property
     def device(self) -> Device:
         return device_of(self.uuid, self.parent)
+
+    @property
+    def made_in(self) -> Mode:
+        """The mode of its GPU when its place was chosen."""
+        return modes.made_in(self.placement_id, self.mig)
 
     @property
     def key(self) -> tuple[VmUuid, Slot, int]:

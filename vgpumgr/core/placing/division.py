@@ -2,77 +2,71 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver import admission
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.placing import free_places, instances, room
 from vgpumgr.core.placing.no_place import Cause, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.mig import MigPlace
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Mode, VgpuType
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.placing.instances import Home
     from vgpumgr.core.placing.room import Room
 
 
-class Division(Protocol):
-    """A GPU in one mode."""
+class Division(abc.ABC):
+    """A GPU in one mode, of which driver/modes.py says what the driver makes of it.
 
-    mig_backed: bool
-    """Whether it takes MIG-backed types, or time-sliced ones. Its types are listed in any mode."""
+    Unless a mode says otherwise, no type has a limit of its own, and nobody chooses where a vGPU lies.
+    """
 
-    one_size: bool
-    """Whether its first vGPU binds it to one size."""
-
+    @abc.abstractmethod
     def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
         """Why the GPU takes no more of a type, on any of its functions."""
 
-    def refusal_on(self, snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
+    def refusal_on(self, snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:  # noqa: ARG002 -- as Mig
         """Why a function that nobody has does not take the type, whose offers can be read."""
+        return _not_offered(there, parent, vgpu_type)
 
+    @abc.abstractmethod
     def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         """How many more of a type it takes. `offered`: how many its functions would take."""
 
-    def most(self, vgpu_type: VgpuType) -> int | None:
+    def most(self, vgpu_type: VgpuType) -> int | None:  # noqa: ARG002 -- as EqualSize
         """The limit of a type, where it is one of the GPU as a whole."""
+        return None
 
-    def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
+    def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:  # noqa: ARG002 -- as MixedSize
         """Where in the framebuffer one more vGPU lies: `before` if that is free. None where nobody chooses."""
+        return None
 
-    def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
+    def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:  # noqa: ARG002 -- as Mig
         """The GPU instance of one more vGPU: `before` if that is free. None without one."""
+        return None
 
+    @abc.abstractmethod
     def again(self, snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
         """A vGPU of ours whose hardware is gone, with the place at which it is re-created: its own, if that is free.
 
         If it is not, another one: if possible, none that another missing vGPU comes back to.
         """
 
+    @abc.abstractmethod
     def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...] | None:
         """What each of its functions would offer, by type id, in their order; None if that cannot be computed."""
 
 
-class _TimeSliced:
-    mig_backed = False
-    one_size = False
-
-    def refusal_on(self, _snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
-        return _not_offered(there, parent, vgpu_type)
-
-    def home(self, _snapshot: HostSnapshot, _gpu: Gpu, _type: VgpuType, *, before: MigPlace | None) -> None:  # noqa: ARG002 -- as Division
-        return None
-
-
-class EqualSize(_TimeSliced):
+class EqualSize(Division):
     """As many vGPUs of one size as the type's maximum says."""
-
-    one_size = True
 
     def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
         gpu = there.gpu
@@ -93,9 +87,6 @@ class EqualSize(_TimeSliced):
     def most(self, vgpu_type: VgpuType) -> int | None:
         return vgpu_type.max
 
-    def placement_id(self, _snapshot: HostSnapshot, _gpu: Gpu, _type: VgpuType, *, before: int | None) -> None:  # noqa: ARG002 -- as Division
-        return None
-
     def again(self, _snapshot: HostSnapshot, _gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
         return ours if ours.placement_id is None else replace(ours, placement_id=None)
 
@@ -112,7 +103,7 @@ class EqualSize(_TimeSliced):
         )
 
 
-class MixedSize(_TimeSliced):
+class MixedSize(Division):
     """Sizes side by side, each vGPU at a place of its own."""
 
     def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
@@ -125,9 +116,6 @@ class MixedSize(_TimeSliced):
 
     def left(self, _snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         return min(offered, free_places.count(there.free or {}, vgpu_type.id))
-
-    def most(self, _type: VgpuType) -> None:
-        return None
 
     def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
         return free_places.back(room.room_of(snapshot, gpu).free or {}, vgpu_type.id, before)
@@ -149,11 +137,8 @@ class MixedSize(_TimeSliced):
         return tuple(nothing if parent.vgpus else free for parent in gpu.functions)
 
 
-class Mig:
+class Mig(Division):
     """vGPUs in GPU instances, one or several in each."""
-
-    mig_backed = True
-    one_size = False
 
     def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
         home = instances.find_home(snapshot, there.gpu, vgpu_type)
@@ -169,12 +154,6 @@ class Mig:
 
     def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         return min(offered, instances.left(snapshot, there.gpu, vgpu_type))
-
-    def most(self, _type: VgpuType) -> None:
-        return None
-
-    def placement_id(self, _snapshot: HostSnapshot, _gpu: Gpu, _type: VgpuType, *, before: int | None) -> None:  # noqa: ARG002 -- as Division
-        return None
 
     def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
         home = instances.find_home(snapshot, gpu, vgpu_type, before=before)
@@ -199,8 +178,8 @@ _BY_MODE: Final[Mapping[Mode, Division]] = {EQUAL_SIZE: EqualSize(), MIXED_SIZE:
 
 
 def of(gpu: Gpu) -> Division:
-    """How the GPU is divided. A GPU that says nothing of its mode is in equal-size mode, the only one that older drivers have."""
-    return _BY_MODE[gpu.mode or EQUAL_SIZE]
+    """How the GPU is divided."""
+    return _BY_MODE[gpu.rules.name]
 
 
 def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:

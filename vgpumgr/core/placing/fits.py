@@ -41,13 +41,12 @@ def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sha
     """How many more of a type a GPU takes now, if nothing else comes between. The ledger must be readable."""
     if takes.passed_through(room.gpu, barred) or takes.of_type(snapshot, room, vgpu_type):
         return 0
-    divided = division.of(room.gpu)
     offered = sum(
-        1 if divided.mig_backed else _offered(parent, vgpu_type, room)
+        1 if room.gpu.rules.mig_backed else _offered(parent, vgpu_type, room)
         for parent in room.gpu.parents
         if takes.of_parent(snapshot, room, parent, vgpu_type, barred) is None
     )
-    return divided.left(snapshot, room, vgpu_type, offered)
+    return division.of(room.gpu).left(snapshot, room, vgpu_type, offered)
 
 
 def _offered(parent: Parent, vgpu_type: VgpuType, room: Room) -> int:

@@ -16,7 +16,6 @@ from vgpumgr.core import step as steps
 from vgpumgr.core.driver import mig
 from vgpumgr.core.driver.mig import InstanceProfile, Piece
 from vgpumgr.core.model.mig import MigPlace, OurInstance
-from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.model.vgpu import LEAVING, MADE
 from vgpumgr.core.placing.no_place import Cause, Refusal
 
@@ -94,9 +93,7 @@ def per_instance(vgpu_type: VgpuType) -> int:
 
 def profile_of(gpu: Gpu, vgpu_type: VgpuType) -> InstanceProfile | None:
     """The profile in whose instances a type lives on a GPU in MIG mode; None if the host does not say."""
-    if gpu.mig is None or vgpu_type.mig_profile is None:
-        return None
-    return gpu.mig.profile_of(vgpu_type.mig_profile)
+    return next((one for one in gpu.instance_profiles if one.id == vgpu_type.mig_profile), None)
 
 
 def held_by_driver(gpu: Gpu) -> tuple[Held, ...]:
@@ -120,7 +117,7 @@ def why_unread(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
     if gpu.mig is not None and gpu.mig.instances is not None:
         return None
     told = (row.why for row in snapshot.unknown if row.gpu == gpu.pci and row.what in _FACTS)
-    if gpu.mig is None and gpu.mode != MIG and gpu.fault is None:
+    if gpu.mig is None and not gpu.rules.mig_backed and gpu.fault is None:
         return next(told, None)
     return next(told, snapshot.silent.get(gpu.pci, "not read"))
 
@@ -269,13 +266,7 @@ def _awaited(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
     """The entries of MIG-backed vGPUs that are not there."""
     entered = snapshot.entries.on(gpu.uuid)
     missing = entered.keys() - gpu.functions.at.keys()
-    return tuple(
-        entry
-        for place, entries in entered.items()
-        if place in missing
-        for entry in entries
-        if entry.vgpu.mig is not None
-    )
+    return tuple(entry for place, entries in entered.items() if place in missing for entry in entries if entry.vgpu.mig)
 
 
 def _is_at(entry: LedgerEntry, profile: InstanceProfile, start: int) -> bool:
@@ -290,7 +281,7 @@ def _reserved(snapshot: HostSnapshot, gpu: Gpu, there: Iterable[Held], but: Ledg
     wanted = {
         (entry.vgpu.mig.profile_id, entry.vgpu.mig.start)
         for entry in _awaited(snapshot, gpu)
-        if entry != but and entry.vgpu.mig is not None
+        if entry != but and entry.vgpu.mig
         if (entry.vgpu.mig.profile, entry.vgpu.mig.start) not in existing
     }
     found = ((gpu.mig.profile_of(number), start) for number, start in sorted(wanted))

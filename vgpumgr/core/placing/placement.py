@@ -80,7 +80,7 @@ class Candidate:
 
     @property
     def takes_one_size(self) -> bool:
-        return division.of(self.gpu).one_size
+        return self.gpu.rules.one_size
 
     @property
     def keeps_its_size(self) -> bool:
@@ -201,7 +201,7 @@ def why_behind(best: Candidate, other: Candidate) -> str:
     if best.preferred and not other.preferred:
         return (
             "time-sliced, and MIG is preferred"
-            if division.of(best.gpu).mig_backed
+            if best.gpu.rules.mig_backed
             else "in MIG mode, and time-sliced is preferred"
         )
     if other.choice.excess != best.choice.excess:

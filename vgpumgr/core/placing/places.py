@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import geometry
-from vgpumgr.core.model.snapshot import MIXED_SIZE
 from vgpumgr.core.model.view import Finding
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def _elsewhere(facts: HostSnapshot) -> Iterator[Finding]:
 
 def differences(gpu: Gpu) -> Iterator[Difference]:
     """Types whose offered and computed ids differ; none where anything that this takes is unknown."""
-    if gpu.mode != MIXED_SIZE or not gpu.places or gpu.types is None:
+    if not gpu.rules.has_places or not gpu.places or gpu.types is None:
         return
     taken: list[tuple[int, int]] = []
     for vgpu in gpu.vgpus:

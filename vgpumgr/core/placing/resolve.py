@@ -13,9 +13,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.driver.asking import MIG, NO_CONDITIONS, SAME_SIZE, Conditions, FgpuMemory, Grant
+from vgpumgr.core.driver.asking import NO_CONDITIONS, SAME_SIZE, Conditions, FgpuMemory, Grant
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
-from vgpumgr.core.model.snapshot import MIG as MIG_MODE
 from vgpumgr.core.placing import instances
 from vgpumgr.core.placing.no_place import Cause, Refusal
 
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.profiles import Amount, Profile, TypeName, Wish
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
+
+
+_NEEDS_MIG = Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +81,13 @@ def choices(gpu: Gpu, ask: Ask) -> tuple[Choice, ...] | Refusal:
 
 def unmet(gpu: Gpu, conditions: Conditions) -> Refusal | None:
     """Why nothing on a GPU meets the conditions, whatever its type; None if something can."""
-    if conditions.only is not None and (conditions.only == MIG) != (gpu.mode == MIG_MODE):
-        if conditions.only == MIG:
-            return Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
-        return Refusal(Cause.OTHER_MODE, "is in MIG mode, not time-sliced")
+    if conditions.only not in (None, gpu.rules.way):
+        if gpu.rules.mig_backed:
+            return Refusal(Cause.OTHER_MODE, "is in MIG mode, not time-sliced")
+        return _NEEDS_MIG
     if conditions.compute is None:
         return None
-    if gpu.mode == MIG_MODE:
+    if not gpu.rules.has_scheduler:
         return Refusal(Cause.OTHER_POLICY, "is in MIG mode, in which no scheduler shares the whole GPU")
     policy = gpu.scheduler.policy if gpu.scheduler else None
     if policy == conditions.compute:
@@ -96,7 +98,7 @@ def unmet(gpu: Gpu, conditions: Conditions) -> Refusal | None:
 
 def is_preferred(gpu: Gpu, conditions: Conditions) -> bool:
     """Whether a GPU is divided as the conditions prefer; true where they prefer nothing."""
-    return conditions.prefer is None or (conditions.prefer == MIG) == (gpu.mode == MIG_MODE)
+    return conditions.prefer in (None, gpu.rules.way)
 
 
 def too_much_waste(choice: Choice, conditions: Conditions) -> Refusal | None:
@@ -185,9 +187,9 @@ def _of_profile(gpu: Gpu, profile: Profile) -> tuple[Choice, ...] | Refusal:
 
 def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
     """The types that fill an instance of exactly this profile; of several series the default one, else the others."""
-    if gpu.mode != MIG_MODE:
-        return Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
-    known = [profile.name for profile in gpu.mig.profiles] if gpu.mig is not None else []
+    if not gpu.rules.mig_backed:
+        return _NEEDS_MIG
+    known = [profile.name for profile in gpu.instance_profiles]
     found = [
         one for one in _served(gpu) if (profile := instances.profile_of(gpu, one)) is not None and profile.name == name
     ]
@@ -300,7 +302,7 @@ def _grant(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount | None, waste: Fraction
 
 def _served(gpu: Gpu) -> Iterable[VgpuType]:
     """The types that the GPU's mode allows: the MIG-backed ones in MIG mode, else the time-sliced ones."""
-    mig_backed = gpu.mode == MIG_MODE
+    mig_backed = gpu.rules.mig_backed
     return (
         one
         for one in (gpu.types or {}).values()

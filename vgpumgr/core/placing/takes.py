@@ -36,10 +36,9 @@ def of_type(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType) -> Refusal 
     problem = unfit(snapshot, room.gpu)
     if problem:
         return problem
-    divided = division.of(room.gpu)
-    if instances.is_mig_backed(vgpu_type) != divided.mig_backed:
+    if instances.is_mig_backed(vgpu_type) != room.gpu.rules.mig_backed:
         return other_division(room.gpu, vgpu_type)
-    return divided.refusal(snapshot, room, vgpu_type)
+    return division.of(room.gpu).refusal(snapshot, room, vgpu_type)
 
 
 def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
@@ -96,7 +95,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
     vgpu_type = (gpu.types or {}).get(ours.type_id)
     if vgpu_type is None:
         return Refusal(Cause.NO_SUCH_TYPE, f"does not offer {ours.type_name} any more")
-    if division.of(gpu).mig_backed and instances.is_mig_backed(vgpu_type):
+    if gpu.rules.mig_backed and instances.is_mig_backed(vgpu_type):
         entry = snapshot.entries.named(ours.key)
         home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
         return home if isinstance(home, Refusal) else None

@@ -19,12 +19,13 @@ from vgpumgr.core.model import claims
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.gpu.instance_plan import InstancePlan
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.plan import Plan
@@ -175,54 +176,33 @@ def _of_hostdevs(claim: Claim, plan: Plan, why_moved: Cause) -> Iterator[_Row]:
 
 def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
     """How a GPU's scheduler differs from its declaration; a difference that only waits for a reboot or a VM does not count."""
+    rows = scheduler_plan.drift(view.snapshot, gpu, wish)
     return tuple(
-        Drift(
-            host=view.snapshot.host,
-            vm=None,
-            slot=None,
-            gpu=gpu.pci,
-            field=f"scheduler.{row.field}",
-            wanted=row.wanted,
-            found=row.found,
-            cause=row.cause,
-        )
-        for row in scheduler_plan.drift(view, gpu, wish)
+        _at(view, gpu, f"scheduler.{row.field}", row.cause, wanted=row.wanted, found=row.found)
+        for row in rows
         if row.kind == scheduler_plan.DRIFT
     )
 
 
 def of_mode(view: HostView, gpu: Gpu, mode: Mode) -> tuple[Drift, ...]:
     """How a GPU's mode differs from the wanted one. The driver forgets a mode when the host boots."""
-    return (
-        Drift(
-            host=view.snapshot.host,
-            vm=None,
-            slot=None,
-            gpu=gpu.pci,
-            field="mode",
-            wanted=mode,
-            found=gpu.mode or "?",
-            cause=Cause.MODE_ENDED,
-        ),
-    )
+    return (_at(view, gpu, "mode", Cause.MODE_ENDED, wanted=mode, found=gpu.mode or "?"),)
 
 
 def of_layout(view: HostView, plan: InstancePlan) -> tuple[Drift, ...]:
     """The declared GPU instances that a GPU lacks."""
     lacking = Counter(step.instance.profile for step in plan.steps if isinstance(step, steps.CreateInstance))
+    found = "none" if not plan.gpu.mig or not plan.gpu.mig.instances else "too few"
     return tuple(
-        Drift(
-            host=view.snapshot.host,
-            vm=None,
-            slot=None,
-            gpu=plan.gpu.pci,
-            field=f"instances.{profile}",
-            wanted=f"{count} more",
-            found="none" if not plan.gpu.mig or not plan.gpu.mig.instances else "too few",
-            cause=Cause.INSTANCES_ENDED,
-        )
+        _at(view, plan.gpu, f"instances.{profile}", Cause.INSTANCES_ENDED, wanted=f"{count} more", found=found)
         for profile, count in lacking.items()
     )
+
+
+def _at(view: HostView, gpu: Gpu, field: str, cause: Cause | scheduler_plan.Cause, *, wanted: str, found: str) -> Drift:
+    """Of a GPU as a whole."""
+    host = view.snapshot.host
+    return Drift(host=host, vm=None, slot=None, gpu=gpu.pci, field=field, wanted=wanted, found=found, cause=cause)
 
 
 def why_gone(view: HostView, domain: Domain, entries: tuple[LedgerEntry, ...], claim: Claim) -> Cause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.gpu import cached
+from vgpumgr.core.gpu import instance_plan
 from vgpumgr.core.reconcile.tasks import FreeInstances
 
 if TYPE_CHECKING:
@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def todo(view: HostView, gpu_id: str | None = None) -> tuple[FreeInstances, ...]:
     """A task for each GPU that has instances of ours, or for the one that is requested."""
-    gpus = cached.gpus_of_ours(view.snapshot) if gpu_id is None else (gpu_id,)
+    gpus = instance_plan.gpus_of_ours(view.snapshot) if gpu_id is None else (gpu_id,)
     return tuple(FreeInstances(gpu_id=gpu) for gpu in gpus)

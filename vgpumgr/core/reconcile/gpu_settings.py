@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.gpu import gpu_choice, layout, mode_plan, modes
+from vgpumgr.core.driver import modes as driver_modes
+from vgpumgr.core.gpu import gpu_choice, instance_plan, mode_plan, modes
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
-from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import RECONCILE
@@ -27,11 +27,11 @@ def plan_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuSchedu
     """
     gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
     request = scheduler_plan.SchedulerRequest(gpu_uuid=gpu_uuid, wish=task.wish, again=task.where is None)
-    if task.where is None:
-        return PlannedTask(task=task, plan=scheduler_plan.plan_scheduler(view, request))
-    _guard_once(view, gpu, "scheduler", declared)
+    if task.where is not None:
+        _guard_once(view, gpu, "scheduler", declared)
     plan = scheduler_plan.plan_scheduler(view, request)
-    return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish) if plan.changed else ())
+    differs = plan.changed and task.where is not None
+    return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish) if differs else ())
 
 
 def plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> PlannedTask:
@@ -54,10 +54,11 @@ def plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) 
     gpu, _ = gpu_choice.find(view.snapshot, task.gpu_id)
     _guard_once(view, gpu, "instances", declared)
     decided = settings.deciding(gpu, declared.of_gpus, "mode")
-    if gpu.mode not in (MIG, None) and decided is not None and decided.mode == MIG:
+    declared_mig = decided is not None and driver_modes.of(decided.mode).mig_backed
+    if gpu.mode is not None and declared_mig and not gpu.rules.mig_backed:
         what = f"GPU {gpu.pci} of {view.snapshot.host} is not in MIG mode, which is declared for it"
         raise errors.InUse(what, until="its GPU is in MIG mode")
-    plan = layout.plan_layout(view, task.gpu_id, task.profiles)
+    plan = instance_plan.plan_layout(view, task.gpu_id, task.profiles)
     drift = drifts.of_layout(view, plan) if plan.changed else ()
     return PlannedTask(task=task, plan=plan, refused=plan.unmet, drift=drift)
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.gpu.instance_plan import InstancePlan
-from vgpumgr.core.gpu.mode_plan import ModePlan
-from vgpumgr.core.gpu.scheduler import GpuPlan
+from vgpumgr.core.gpu.gpu_plan import GpuPlan
 from vgpumgr.core.reconcile.tasks import RECONCILE, OfGpu
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | ModePlan | AdoptPlan | CordonPlan | InstancePlan | None = None
+    plan: Plan | GpuPlan | AdoptPlan | CordonPlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
     unverified: str | None = None
@@ -44,7 +42,7 @@ class PlannedTask:
     @property
     def gpu(self) -> str | None:
         """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
-        if isinstance(self.plan, GpuPlan | ModePlan | InstancePlan):
+        if isinstance(self.plan, GpuPlan):
             return self.plan.gpu.pci
         if isinstance(self.task, OfGpu) and not self.task.gpu_id.startswith("GPU-"):
             return self.task.gpu_id

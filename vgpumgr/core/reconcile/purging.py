@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe
 from vgpumgr.core.gpu import modes
-from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.reconcile import give_back, tasks
 from vgpumgr.core.report import listing
 from vgpumgr.core.slot.request import SlotRequest
@@ -84,13 +83,11 @@ def left(view: HostView, declared: HostDeclaration, *, has_dispatcher: bool) -> 
     if ours is not None:
         yield "the present schedulers, until the nvidia module is loaded again; the initramfs may have a copy of their file: update-initramfs -u, or dracut -f"
     for gpu in view.snapshot.gpus:
-        if gpu.mode in (MIXED_SIZE, MIG):
-            named, ends = (
-                "MIG" if gpu.mode == MIG else gpu.mode,
-                modes.leaving(gpu, f"--on {declared.name} --gpu-id {gpu.pci}"),
-            )
-            until = "also after the host reboots" if modes.outlasts_boot(gpu) else "until the host reboots"
-            yield f"{named} mode of GPU {gpu.pci}, {until}: `{ends}` ends it"
+        if not gpu.rules.is_default:
+            ends = modes.leaving(gpu, f"--on {declared.name} --gpu-id {gpu.pci}")
+            is_brief = gpu.rules.ends_with_boot(gpu.board_names)
+            until = "until the host reboots" if is_brief else "also after the host reboots"
+            yield f"{gpu.rules.words} mode of GPU {gpu.pci}, {until}: `{ends}` ends it"
     if has_dispatcher:
         yield "your lines in sudoers and authorized_keys (`vgpumgr docs logins`)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core.gpu import cached, cordon_plan
+from vgpumgr.core.gpu import cordon_plan, instance_plan
 from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import (
@@ -82,7 +82,7 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 )
                 return PlannedTask(task=task, plan=cordon_plan.plan_cordon(view, about))
             case FreeInstances():
-                return PlannedTask(task=task, plan=cached.plan_giving_back(view, task.gpu_id))
+                return PlannedTask(task=task, plan=instance_plan.plan_giving_back(view, task.gpu_id))
             case MoveSlot():
                 return PlannedTask(task=task, plan=requests.plan_move_slot(view, declared, task))
     except errors.VgpumgrError as error:

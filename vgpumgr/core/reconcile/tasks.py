@@ -23,11 +23,11 @@ from vgpumgr.core.slot.request import Replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration, OfGpus, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid

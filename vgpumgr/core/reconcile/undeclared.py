@@ -11,7 +11,6 @@ from vgpumgr.core.driver import scheduler
 from vgpumgr.core.gpu import modes
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import instances
 
@@ -42,7 +41,7 @@ def findings(facts: HostSnapshot, declared: HostDeclaration) -> Iterator[Finding
 
 
 def _scheduler(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iterator[tuple[str, str]]:
-    if gpu.mode == MIG or settings.deciding(gpu, declared.of_gpus, "scheduler") is not None:
+    if not gpu.rules.has_scheduler or settings.deciding(gpu, declared.of_gpus, "scheduler") is not None:
         return
     layer = scheduler_plan.persistent(facts, gpu)
     if layer.found is not None and layer.setting is not None and layer.setting.policy != scheduler.BEST_EFFORT:
@@ -51,9 +50,8 @@ def _scheduler(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iter
 
 
 def _mode(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iterator[tuple[str, str]]:
-    if gpu.mode in (None, EQUAL_SIZE) or settings.deciding(gpu, declared.of_gpus, "mode") is not None:
+    if gpu.rules.is_default or settings.deciding(gpu, declared.of_gpus, "mode") is not None:
         return
     idle = len(instances.cached(facts, gpu))
     beside = f", with {idle} cached GPU instance{'s' if idle > 1 else ''}" if idle else ""
-    named = "MIG" if gpu.mode == MIG else gpu.mode
-    yield f"{named} mode{beside}", modes.leaving(gpu, "{on}")
+    yield f"{gpu.rules.words} mode{beside}", modes.leaving(gpu, "{on}")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.placing import instances, resolve
 from vgpumgr.core.placing.no_place import Cause
 from vgpumgr.core.slot import how_many
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.catalogue import Catalogue
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.evidence.sharing import Barred
-    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.how_many import Granted
     from vgpumgr.errors import VgpumgrError
@@ -281,7 +281,7 @@ def _is_another_board(gpu: Gpu, wish: Wish, catalogue: Catalogue) -> bool:
 def _of_gpu(view: HostView, gpu: Gpu, barred: Barred) -> Iterator[BoardRow]:
     left = how_many.of_types(view, gpu, barred)
     for kind in (gpu.types or {}).values():
-        if kind.parsed is None or instances.is_mig_backed(kind) != (gpu.mode == MIG):
+        if kind.parsed is None or instances.is_mig_backed(kind) != gpu.rules.mig_backed:
             continue
         count = left[kind.id]
         yield BoardRow(

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.driver import profiles, scheduler
+from vgpumgr.core.driver import modes, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.mechanisms import MECHANISMS
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE
 from vgpumgr.core.placing import instances, placement, resolve, room
 
 if TYPE_CHECKING:
@@ -21,10 +20,11 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import Conditions, Grant
     from vgpumgr.core.driver.mechanisms import Key, Mechanism
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.evidence.sharing import Barred
-    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import HostName, PciAddress
 
@@ -131,7 +131,7 @@ def _why_not(key: Key, hosts: Sequence[HostAnswer]) -> str:
         return "no GPU can take it"
     if key == _SHARED_MIG:
         return "no GPU in MIG mode has more than one vGPU in an instance"
-    return "no GPU has this mode" if key in (MIXED_SIZE, MIG) else "no GPU has this policy"
+    return f"no GPU has this {'mode' if key in modes.MODES else 'policy'}"
 
 
 def _able(view: HostView, found: placement.Considered, at: int) -> GpuAnswer:
@@ -179,16 +179,15 @@ def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred
 
 def _is_set_to(gpu: Gpu, key: Key) -> bool:
     """Whether a GPU is divided by a mechanism, as far as its settings go."""
-    if key in scheduler.POLICIES:
-        return gpu.mode not in (MIXED_SIZE, MIG) and gpu.scheduler is not None and gpu.scheduler.policy == key
     if key == _SHARED_MIG:
-        return gpu.mode == MIG and any(instances.per_instance(one) > 1 for one in (gpu.types or {}).values())
-    return gpu.mode == key if key in (MIXED_SIZE, MIG) else key == "whole-gpu"
+        return gpu.rules.mig_backed and any(instances.per_instance(one) > 1 for one in (gpu.types or {}).values())
+    policy = gpu.scheduler.policy if gpu.scheduler else None
+    return key in ("whole-gpu", policy if gpu.rules.is_default else gpu.mode)
 
 
 def _of_mig(gpu: Gpu, *, shared: bool) -> Gpu:
     """A GPU in MIG mode, of which only those types can be asked for that share an instance, or that do not."""
-    if gpu.mode != MIG or gpu.types is None:
+    if not gpu.rules.mig_backed or gpu.types is None:
         return gpu
     kept = {
         one.id: one if (instances.per_instance(one) > 1) == shared else replace(one, parsed=None)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.driver import modes as driver_modes
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.evidence import blocked_write, cordons, fabric, lost, ownership, restart, sharing
 from vgpumgr.core.gpu import modes
 from vgpumgr.core.model import claims, domain_xml
-from vgpumgr.core.model.snapshot import MIG, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.model.view import SERVED, Finding, FindingKind
 from vgpumgr.core.placing import health, places, takes
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.step import Step
@@ -285,23 +285,15 @@ def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | 
         text += f"GPU {gpu.pci}: {unready}; once it is ready, `vgpumgr reconcile` makes it again"
         return _finding(view, domain.name, claim.slot, "gone", text)
     ended = modes.ended(view, gpu) if gpu is not None else None
-    if gpu is not None and ended is not None and ended == _made_in(claim):
+    if gpu is not None and ended is not None and ended == claim.binding.made_in:
         again = f"vgpumgr mode set {ended} --on {view.snapshot.host} --gpu-id {gpu.pci}"
-        named = "MIG" if ended == MIG else ended
-        text += f"GPU {gpu.pci} is no longer in {named} mode, in which it was made; `{again}` brings both back"
+        text += f"GPU {gpu.pci} is no longer in {driver_modes.of(ended).words} mode, in which it was made; `{again}` brings both back"
         return _finding(view, domain.name, claim.slot, "gone", text)
     if isinstance(steps, VgpumgrError):  # the same attach is refused: only what its refusal names helps
         text += f"{steps.message}; {steps.hint}" if steps.hint else steps.message
     else:
         text += f"`{_again(view, domain, claim)}`"
     return _finding(view, domain.name, claim.slot, "gone", text)
-
-
-def _made_in(claim: Claim) -> Mode | None:
-    """The mode that a claim's vGPU needs, if that is not equal-size mode."""
-    if claim.binding.mig_profile is not None:
-        return MIG
-    return MIXED_SIZE if claim.binding.placement_id is not None else None
 
 
 def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> list[Finding]:

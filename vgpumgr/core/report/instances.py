@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from vgpumgr.core.driver import mig
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.model import view as views
-from vgpumgr.core.model.snapshot import MIG
 from vgpumgr.core.placing import fits, instances
 from vgpumgr.core.placing.room import room_of
 
@@ -71,12 +70,12 @@ def of_host(view: HostView, gpu_id: GpuUuid | PciAddress | None = None) -> HostI
     """The GPUs in MIG mode of a host, by address, and those of which that is unknown. `gpu_id`: only this one."""
     facts = view.snapshot
     gpus = sorted((gpu for gpu in facts.gpus if gpu_id in (None, gpu.pci, gpu.uuid)), key=lambda gpu: gpu.pci)
-    shown = (gpu for gpu in gpus if gpu.mode == MIG or instances.why_unread(facts, gpu) is not None)
+    shown = (gpu for gpu in gpus if gpu.rules.mig_backed or instances.why_unread(facts, gpu) is not None)
     return HostInstances(host=facts.host, gpus=tuple(_of_gpu(view, gpu) for gpu in shown))
 
 
 def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
-    profiles = gpu.mig.profiles if gpu.mig is not None else ()
+    profiles = gpu.instance_profiles
     slices = max((max(profile.starts) + profile.size for profile in profiles), default=0)
     why = instances.why_unread(view.snapshot, gpu)
     if why is not None:

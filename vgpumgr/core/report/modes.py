@@ -10,8 +10,9 @@ from vgpumgr.core.inventory import settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.inventory import OfGpus
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Mode
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
 State = Literal["ok", "drift", "undeclared"]

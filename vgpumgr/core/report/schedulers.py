@@ -15,10 +15,11 @@ from vgpumgr.errors import VgpumgrError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.scheduler import Caps, EngineState, SchedulerWish
-    from vgpumgr.core.gpu.scheduler import Difference, Observed, Persistent
+    from vgpumgr.core.gpu.scheduler import Difference, Persistent
     from vgpumgr.core.inventory import OfGpus
-    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
 State = Literal["ok", "drift", "pending_reboot", "unverified", "undeclared"]
@@ -55,34 +56,34 @@ class SchedulerRow:
     differences: tuple[Difference, ...]
 
 
-def rows(view: Observed, declared: Sequence[OfGpus] = ()) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
+def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
     """Every GPU of a host, with findings: what cannot be read, and what the files set twice."""
     found: list[SchedulerRow] = []
     findings: list[Finding] = []
-    for gpu in view.snapshot.gpus:
-        row, problem = _row(view, gpu, declared)
+    for gpu in facts.gpus:
+        row, problem = _row(facts, gpu, declared)
         found.append(row)
-        texts = list(modprobe.warnings(view.snapshot.modprobe or (), gpu.pci))
+        texts = list(modprobe.warnings(facts.modprobe or (), gpu.pci))
         texts += [problem] if problem else []
-        findings += [_finding(view, text) for text in texts]
+        findings += [_finding(facts, text) for text in texts]
     return tuple(found), tuple(dict.fromkeys(findings))
 
 
-def row_of(view: Observed, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> SchedulerRow:
+def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> SchedulerRow:
     """One GPU."""
-    return _row(view, gpu, declared)[0]
+    return _row(facts, gpu, declared)[0]
 
 
-def _row(view: Observed, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[SchedulerRow, str | None]:
+def _row(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[SchedulerRow, str | None]:
     found = settings.deciding(gpu, declared, "scheduler")
     wish = found.scheduler.wish if found is not None and found.scheduler is not None else None
     state = gpu.scheduler
     active = state.active if state else None
     time_slice_ns = active.time_slice_ns if active else None
-    layer = scheduler_plan.persistent(view.snapshot, gpu)
-    differences, problem = _differences(view, gpu, wish)
+    layer = scheduler_plan.persistent(facts, gpu)
+    differences, problem = _differences(facts, gpu, wish)
     row = SchedulerRow(
-        host=view.snapshot.host,
+        host=facts.host,
         pci=gpu.pci,
         uuid=gpu.uuid,
         board=gpu.board,
@@ -105,17 +106,19 @@ def _row(view: Observed, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[Schedule
     return row, problem
 
 
-def _differences(view: Observed, gpu: Gpu, wish: SchedulerWish | None) -> tuple[tuple[Difference, ...], str | None]:
+def _differences(
+    facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish | None
+) -> tuple[tuple[Difference, ...], str | None]:
     if wish is None:
         none = scheduler_plan.why_none(gpu)
         if none is not None:
             return (), f"GPU {gpu.pci} {none}"
         if gpu.scheduler is None:
-            why = views.why_unknown(view.snapshot, "scheduler", gpu.pci)
+            why = views.why_unknown(facts, "scheduler", gpu.pci)
             return (), f"the scheduler of GPU {gpu.pci} cannot be read: {why}"
         return (), None
     try:
-        return scheduler_plan.drift(view, gpu, wish), None
+        return scheduler_plan.drift(facts, gpu, wish), None
     except VgpumgrError as error:
         return (), error.message
 
@@ -135,6 +138,5 @@ def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[D
     return layer.state if layer.state == scheduler_plan.PENDING_REBOOT else UNDECLARED
 
 
-def _finding(view: Observed, text: str) -> Finding:
-    host = view.snapshot.host
-    return Finding(kind="scheduler", host=host, text=f"{host}: {text}")
+def _finding(facts: HostSnapshot, text: str) -> Finding:
+    return Finding(kind="scheduler", host=facts.host, text=f"{facts.host}: {text}")

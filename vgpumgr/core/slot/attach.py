@@ -301,7 +301,7 @@ def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.Instan
     """What makes the GPU instance that a MIG-backed vGPU is to be in; nothing if it is there."""
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
     vgpu_type = gpu.type_of(target.type_id) if gpu is not None else None
-    if gpu is None or vgpu_type is None or target.mig is None:
+    if gpu is None or vgpu_type is None or not target.mig:
         return ()
     entry = view.snapshot.entries.named(target.key)
     home = instances.find_home(view.snapshot, gpu, vgpu_type, before=target.mig, but=entry)

@@ -1,6 +1,6 @@
 """The plan: a value that can be printed, compared and carried out step by step.
 
-Plan is about one VM, scheduler.GpuPlan about one GPU, adopt.AdoptPlan about one host; the code that carries a plan out knows
+Plan is about one VM, gpu_plan.GpuPlan about one GPU, adopt.AdoptPlan about one host; the code that carries a plan out knows
 only AnyPlan.
 """
 

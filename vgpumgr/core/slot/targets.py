@@ -9,7 +9,7 @@ from vgpumgr import errors, names
 from vgpumgr.core import step as steps
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import plugin_params, profiles
-from vgpumgr.core.driver.asking import MIG
+from vgpumgr.core.driver.asking import MIG, TIME_SLICED
 from vgpumgr.core.evidence import ownership, sharing
 from vgpumgr.core.model import claims, snapshot
 from vgpumgr.core.model.mig import MigPlace
@@ -61,7 +61,7 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
     if without is not None:
         return f"without {without}"
     mig_backed = profiles.parse_type_name(claim.binding.type_name).slices is not None
-    if conditions.only is None or (conditions.only == MIG) == mig_backed:
+    if conditions.only in (None, MIG if mig_backed else TIME_SLICED):
         return None
     return "a MIG-backed vGPU" if mig_backed else "a time-sliced vGPU"
 
@@ -356,8 +356,7 @@ def _same_again(
 
 def _mig_place(gpu: Gpu, binding: claims.Binding) -> MigPlace | None:
     """Where a claim says that its MIG-backed vGPU is; None where the GPU has no such profile now."""
-    known = gpu.mig.profiles if gpu.mig is not None else ()
-    profile = next((one for one in known if one.name == binding.mig_profile), None)
+    profile = next((one for one in gpu.instance_profiles if one.name == binding.mig_profile), None)
     if profile is None or binding.mig_start is None:
         return None
     return MigPlace(profile=profile.name, profile_id=profile.id, start=binding.mig_start)

@@ -15,14 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.mig_order import Move
 from vgpumgr.core.step.base import AnyStep, OfGpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from vgpumgr.core.driver.mig import InstanceProfile
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.scheduler import Policy, Setting
-    from vgpumgr.core.model.snapshot import Cordon, FrameworkName, SizeMode
+    from vgpumgr.core.model.snapshot import Cordon, FrameworkName
     from vgpumgr.core.step.vgpu import CreateVgpu, EvacuateVgpu
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
@@ -80,8 +82,8 @@ class SetScheduler(OfGpu):
 class SetMode(OfGpu):
     """`before` is the mode as read, which an undo restores. `around`: see SetScheduler; `back` re-creates them in the new mode."""
 
-    mode: SizeMode
-    before: SizeMode
+    mode: Mode
+    before: Mode
     around: tuple[EvacuateVgpu, ...] = ()
     back: tuple[CreateVgpu, ...] = ()
 
@@ -112,6 +114,10 @@ class SetVfs(OfGpu):
 
     verb = "set_vfs"
 
+    @property
+    def move(self) -> Move:
+        return Move.MAKE_FUNCTIONS if self.on else Move.TAKE_FUNCTIONS
+
     def inverse(self) -> SetVfs:
         return replace(self, on=not self.on)
 
@@ -131,6 +137,7 @@ class SetMig(OfGpu):
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
 
     verb = "set_mig"
+    move = Move.SET
 
     def inverse(self) -> SetMig:
         return replace(self, on=self.before, before=self.on)
@@ -146,6 +153,7 @@ class ResetGpu(OfGpu):
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
 
     verb = "reset_gpu"
+    move = Move.RESET
     is_final = True
 
     def inverse(self) -> ResetGpu:

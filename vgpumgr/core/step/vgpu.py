@@ -42,7 +42,7 @@ class _OfVgpu(AnyStep):
             "type_name": vgpu.type_name,
             "uuid": vgpu.uuid,
             "placement_id": vgpu.placement_id,
-            "mig": None if vgpu.mig is None else {"profile": vgpu.mig.profile, "start": vgpu.mig.start},
+            "mig": {"profile": vgpu.mig.profile, "start": vgpu.mig.start} if vgpu.mig else None,
         }
 
 

@@ -16,7 +16,8 @@ from vgpumgr.core.driver.scheduler import EQUAL_SHARE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from vgpumgr.core.model.snapshot import Mode, Unknown, VgpuType
+    from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.model.snapshot import Unknown, VgpuType
     from vgpumgr.core.model.vgpu import Whose
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import GpuUuid, HostName, MdevUuid, PciAddress, Slot, VmUuid

@@ -13,8 +13,8 @@ from vgpumgr.cli.rows import cells, written
 from vgpumgr.cli.rows.column import Column
 from vgpumgr.cli.rows.gpus import EXPLAIN, MODE, SCHEDULER
 from vgpumgr.cli.rows.vgpus import LIST
+from vgpumgr.core.driver.modes import MIXED_SIZE
 from vgpumgr.core.inventory import BoardDeclaration, Location
-from vgpumgr.core.model.snapshot import MIXED_SIZE
 from vgpumgr.core.report import modes
 from vgpumgr.documents import common
 

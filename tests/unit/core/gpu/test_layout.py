@@ -17,7 +17,7 @@ from tests.unit.core.placing.test_instances import layout as instances_of
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
-from vgpumgr.core.gpu import layout
+from vgpumgr.core.gpu import instance_plan
 
 if TYPE_CHECKING:
     from vgpumgr.core.gpu.instance_plan import InstancePlan
@@ -28,7 +28,7 @@ PROFILES = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "
 
 
 def kept(view: HostView, *names: str) -> tuple[HostView, InstancePlan]:
-    made = layout.plan_layout(view, GPU, names)
+    made = instance_plan.plan_layout(view, GPU, names)
     return simulate.apply(view, made.steps), made
 
 
@@ -51,6 +51,7 @@ def test_cached_instances_that_are_not_declared_make_room_and_others_never() -> 
     view = builders.detached(given_to(a100(), "vm01", mig_profile="7g.40gb"), "vm01")
     _, made = kept(view, "3g.20gb")
     assert [step.verb for step in made.steps] == ["destroy_instance", "create_instance"]
+    assert made.takes_away == ()  # it held nothing, so nobody is asked
     used = given_to(a100(), "vm01", mig_profile="4g.20gb")
     after, made = kept(used, "7g.40gb", "1g.5gb")
     assert [step.verb for step in made.steps] == ["create_instance"]

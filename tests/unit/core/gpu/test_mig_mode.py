@@ -12,15 +12,17 @@ from tests.unit.core.placing.test_instances import given_to
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.explain import remedies
 from vgpumgr.core.gpu import mode_plan, modes
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.placing import instances
 from vgpumgr.core.report import findings
 from vgpumgr.core.slot import attach
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.snapshot import Gpu, Mode
+    from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
 
 CHANGE_A100 = ["set_vfs", "set_mig", "reset_gpu", "set_vfs"]
@@ -233,6 +235,8 @@ def test_a_board_that_lost_mig_with_a_boot_gets_it_back_with_the_vgpus_that_were
     bare = replace(gpu, parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents))
     rebooted = builders.with_snapshot(view, gpus=(off(bare),))
     assert modes.ended(view, gpu) is None
+    assert modes.ended(builders.with_snapshot(view, gpus=(bare,)), bare) is None  # still in it
+    assert modes.ended(rebooted, replace(rebooted.snapshot.gpus[0], mode=None)) is None
     assert modes.ended(rebooted, rebooted.snapshot.gpus[0]) == MIG
     made = plan(rebooted, again=False)
     assert verbs(made) == ["destroy_instance", *CHANGE_H100, "create_instance", "create_vgpu"]

@@ -19,13 +19,14 @@ from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE,
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
-from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Handle, Mode
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Handle
 from vgpumgr.core.report import schedulers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.core.gpu.scheduler import GpuPlan
+    from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.gpu.scheduler import SchedulerPlan
     from vgpumgr.core.model.view import HostView
 
 MS = scheduler.NS_PER_MS
@@ -43,12 +44,12 @@ wishes = st.one_of(
 )
 
 
-def plan(view: HostView, wish: SchedulerWish = FIXED) -> GpuPlan:
+def plan(view: HostView, wish: SchedulerWish = FIXED) -> SchedulerPlan:
     request = scheduler_plan.SchedulerRequest(gpu_uuid=builders.gpu_uuid(PCI), wish=wish)
     return scheduler_plan.plan_scheduler(view, request)
 
 
-def verbs(made: GpuPlan) -> list[str]:
+def verbs(made: SchedulerPlan) -> list[str]:
     return [step.verb for step in made.steps]
 
 
@@ -75,7 +76,7 @@ def refused(view: HostView, kind: type[errors.VgpumgrError], wish: SchedulerWish
 # What is done
 
 
-def refused_for_idle(made: scheduler_plan.GpuPlan, code: int = 19) -> list[plan_steps.Step]:
+def refused_for_idle(made: scheduler_plan.SchedulerPlan, code: int = 19) -> list[plan_steps.Step]:
     """The steps that are done where the driver refuses because of idle vGPUs."""
     return [other for step in made.steps for other in builders.instead(step, code) or (step,)]
 
@@ -116,7 +117,7 @@ def test_killed_after_any_step_or_whole_the_same_request_again_ends_with_the_sam
     assert vgpus == as_before
     assert set(after.snapshot.ledger or ()) == set(before.snapshot.ledger or ())
     assert after.domains == before.domains
-    drift = scheduler_plan.drift(after, after.snapshot.gpus[0], wish)
+    drift = scheduler_plan.drift(after.snapshot, after.snapshot.gpus[0], wish)
     assert not [row for row in drift if row.kind == scheduler_plan.DRIFT]
 
 
@@ -353,7 +354,9 @@ def test_a_value_out_of_range_is_refused_with_the_gpu_and_the_range() -> None:
 
 
 def kinds(view: HostView, wish: SchedulerWish = FIXED) -> list[tuple[str, str, str]]:
-    return [(row.field, row.kind, row.cause) for row in scheduler_plan.drift(view, view.snapshot.gpus[0], wish)]
+    return [
+        (row.field, row.kind, row.cause) for row in scheduler_plan.drift(view.snapshot, view.snapshot.gpus[0], wish)
+    ]
 
 
 def loaded(view: HostView, value: int) -> HostView:
@@ -424,7 +427,7 @@ def test_a_slice_is_verified_once_a_vgpu_is_active_and_never_drift() -> None:
 def test_a_row_says_in_one_word_how_both_layers_stand(make: Callable[[], HostView], declared: bool, state: str) -> None:
     view = make()
     gpu = view.snapshot.gpus[0]
-    row = schedulers.row_of(view, gpu, [builders.declared_scheduler(gpu, FIXED)] if declared else [])
+    row = schedulers.row_of(view.snapshot, gpu, [builders.declared_scheduler(gpu, FIXED)] if declared else [])
     assert row.state == state
 
 
@@ -432,7 +435,7 @@ def test_a_row_says_in_one_word_how_both_layers_stand(make: Callable[[], HostVie
 def test_a_gpu_in_mig_mode_has_no_scheduler_and_the_report_says_why(declared: bool, state: str | None) -> None:
     view = in_mig()
     gpu = view.snapshot.gpus[0]
-    (row,), (finding,) = schedulers.rows(view, [builders.declared_scheduler(gpu, FIXED)] if declared else [])
+    (row,), (finding,) = schedulers.rows(view.snapshot, [builders.declared_scheduler(gpu, FIXED)] if declared else [])
     assert (row.state, row.policy, row.mode) == (state, None, "mig")
     assert "is in MIG mode" in finding.text
     assert "read" not in finding.text
@@ -440,6 +443,6 @@ def test_a_gpu_in_mig_mode_has_no_scheduler_and_the_report_says_why(declared: bo
 
 def test_a_row_of_a_gpu_that_does_not_tell_is_unknown_with_its_reason() -> None:
     view = builders.change_gpus(busy(vms=0), lambda gpu: replace(gpu, scheduler=None))
-    (row,), (finding,) = schedulers.rows(view, [builders.declared_scheduler(view.snapshot.gpus[0], FIXED)])
+    (row,), (finding,) = schedulers.rows(view.snapshot, [builders.declared_scheduler(view.snapshot.gpus[0], FIXED)])
     assert (row.state, row.policy, row.caps) == (None, None, None)
     assert "cannot be read" in finding.text

@@ -16,18 +16,20 @@ from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver import scheduler
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.gpu import mode_plan, size_mode
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.driver import places as lab_places
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.snapshot import FrameworkName, SizeMode
+    from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.model.snapshot import FrameworkName
     from vgpumgr.core.model.view import HostView
 
 
-def plan(view: HostView, wanted: SizeMode = MIXED_SIZE) -> mode_plan.ModePlan:
+def plan(view: HostView, wanted: Mode = MIXED_SIZE) -> mode_plan.ModePlan:
     uuid = view.snapshot.gpus[0].uuid
     assert uuid is not None
     return size_mode.plan_mode(view, mode_plan.ModeRequest(gpu_uuid=uuid, mode=wanted))
@@ -92,7 +94,7 @@ def test_a_board_without_the_mode_an_unread_mode_and_what_could_not_come_back_re
     mixed = simulate.apply(one := busy(VENDOR_VFIO, "24Q"), plan(one).steps)
     stays = r"the mode of GPU 0000:41:00\.0 of kvm01 stays as it is"
     off = builders.change_gpus(view, lambda gpu: replace(gpu, framework=None, problem="SR-IOV is off"))
-    cases: list[tuple[HostView, SizeMode, type[errors.VgpumgrError], str]] = [
+    cases: list[tuple[HostView, Mode, type[errors.VgpumgrError], str]] = [
         (busy(MDEV_PF), MIXED_SIZE, errors.RefusedPlan, "has no mixed-size mode"),
         (builders.change_gpus(view, lambda gpu: replace(gpu, mode=None)), MIXED_SIZE, errors.Unsure, "the mode of GPU"),
         (off, MIXED_SIZE, errors.RefusedPlan, "offers no vGPUs: SR-IOV is off"),

@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.core import builders
 from vgpumgr import names
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.driver.scheduler import BEST_EFFORT, EQUAL_SHARE, FIXED_SHARE, Policy, SchedulerWish
 from vgpumgr.core.inventory import BoardDeclaration, GpuDeclaration, Location, SchedulerDeclaration, settings
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIG, MIXED_SIZE
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.inventory import OfGpus
-    from vgpumgr.core.model.snapshot import Mode
 
 GPU = builders.gpu()
 HERE = Location(file="group_vars/all.yml", line=2)

@@ -16,8 +16,9 @@ from tests.dose import dose
 from tests.unit.core import builders
 from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import SAME_SIZE
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 from vgpumgr.core.evidence import lost
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO, FrameworkName, Places
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName, Places
 from vgpumgr.core.placing import fits, free_places, places
 from vgpumgr.core.reconcile import adopt
 from vgpumgr.core.report import findings

@@ -15,7 +15,7 @@ from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import asking, profiles
-from vgpumgr.core.gpu import cached
+from vgpumgr.core.gpu import instance_plan
 from vgpumgr.core.model.snapshot import Unknown
 from vgpumgr.core.placing import fits, instances, takes
 from vgpumgr.core.reconcile import give_back
@@ -350,20 +350,20 @@ def test_giving_back_removes_what_is_cached_and_nothing_else() -> None:
     view = builders.with_foreign_instance(a100(), "3g.20gb", 4)
     view = given_to(given_to(view, "vm01", mig_profile="1g.5gb"), "vm02", mig_profile="2g.10gb")
     view = builders.detached(view, "vm02")
-    free = cached.plan_giving_back(view, GPU)
+    free = instance_plan.plan_giving_back(view, GPU)
     assert [(step.verb, step.instance.profile) for step in free.steps if isinstance(step, steps.InstanceStep)] == [
         ("destroy_instance", "2g.10gb")
     ]
     assert (free.in_use, free.about, len(free.gpus)) == (1, f"GPU instances of {GPU}", 1)
     after = simulate.apply(view, free.steps)
     assert [(name, state) for name, _, state in layout(after)] == [("1g.5gb", "used"), ("3g.20gb", "foreign")]
-    assert cached.plan_giving_back(after, GPU).steps == ()
+    assert instance_plan.plan_giving_back(after, GPU).steps == ()
 
 
 def test_after_a_reboot_the_entries_of_cached_instances_go_and_those_of_missing_vgpus_stay() -> None:
     view = given_to(given_to(a100(), "vm01", mig_profile="1g.5gb"), "vm02", mig_profile="2g.10gb")
     rebooted = builders.rebooted(builders.detached(view, "vm02"))
-    found = cached.plan_giving_back(rebooted, GPU).steps
+    found = instance_plan.plan_giving_back(rebooted, GPU).steps
     assert [(step.instance.profile, step.expect) for step in found if isinstance(step, steps.DestroyInstance)] == [
         ("2g.10gb", "absent")
     ]
@@ -407,7 +407,7 @@ def test_instances_of_ours_that_cannot_be_read_are_not_taken_for_gone_and_giving
 ) -> None:
     view = builders.detached(given_to(a100(), "vm01", mig_profile="2g.10gb"), "vm01")
     with pytest.raises(errors.Unsure, match=r"0000:41:00\.0 of kvm01 cannot be read: NVML: Unknown Error"):
-        cached.plan_giving_back(blinded(view, unread, what), GPU)
+        instance_plan.plan_giving_back(blinded(view, unread, what), GPU)
 
 
 @BLIND
@@ -415,8 +415,10 @@ def test_where_the_ledger_has_no_instance_nothing_is_cached_though_nothing_can_b
     unread: Callable[[Gpu], Gpu], what: str
 ) -> None:
     view = blinded(a100(), unread, what)
-    assert cached.gpus_of_ours(view.snapshot) == ()
-    assert [step for task in give_back.todo(view) for step in cached.plan_giving_back(view, task.gpu_id).steps] == []
+    assert instance_plan.gpus_of_ours(view.snapshot) == ()
+    assert [
+        step for task in give_back.todo(view) for step in instance_plan.plan_giving_back(view, task.gpu_id).steps
+    ] == []
 
 
 def test_a_gpu_without_mig_has_no_instances_and_that_is_known() -> None:

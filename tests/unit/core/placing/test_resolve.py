@@ -18,7 +18,8 @@ from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking, profiles, scheduler
 from vgpumgr.core.driver.asking import Conditions, FgpuMemory
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
-from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, MIXED_SIZE, VENDOR_VFIO
+from vgpumgr.core.driver.modes import MIXED_SIZE
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.core.placing import fits, placement, resolve
 from vgpumgr.core.placing.no_place import Cause
 from vgpumgr.core.slot import attach
@@ -203,6 +204,8 @@ def test_conditions_that_the_vgpu_does_not_meet_are_a_conflict() -> None:
         plan(view, gpu="0.2", max_waste="10")
     with pytest.raises(errors.ConflictingClaim, match="a GPU whose scheduler is best-effort, not fixed-share"):
         plan(view, gpu="0.2", compute="fixed-share")
+    with pytest.raises(errors.ConflictingClaim, match="a time-sliced vGPU"):
+        plan(view, gpu="0.2", only="mig")
     assert [step.verb for step in plan(view, gpu="0.2", max_waste="25").steps] == ["put_claim", "bind_claim"]
     kept = served(view, gpu="0.2", max_waste="25")
     assert builders.entry_of(kept) == builders.entry_of(view)

@@ -11,18 +11,19 @@ from tests.unit.core.reconcile.host_plans import RUN, after, plan, unit, verbs, 
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.inventory import Location
 from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, SchedulerDeclaration
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MDEV_PF, MDEV_VF, MIXED_SIZE
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.names import PciAddress, VmName
 
 if TYPE_CHECKING:
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.model.snapshot import Mode
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
 

@@ -13,10 +13,10 @@ from tests.unit.core.gpu.test_mig_mode import time_sliced
 from tests.unit.core.placing.test_instances import a100, given_to
 from tests.unit.core.reconcile.host_plans import after
 from vgpumgr.core import simulate
+from vgpumgr.core.driver.modes import MIXED_SIZE
 from vgpumgr.core.driver.scheduler import SchedulerWish
 from vgpumgr.core.gpu import scheduler
 from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, SchedulerDeclaration
-from vgpumgr.core.model.snapshot import MIXED_SIZE
 from vgpumgr.core.model.view import STANDING
 from vgpumgr.core.reconcile import host_plan, undeclared
 from vgpumgr.core.reconcile.tasks import Author

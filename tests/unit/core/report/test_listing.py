@@ -15,23 +15,13 @@ from tests.unit.core.law import LAW
 from tests.unit.core.placing.test_instances import BLIND, a100, blinded, given_to
 from vgpumgr import errors
 from vgpumgr.core import simulate
-from vgpumgr.core.gpu import cached
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE, Mode
+from vgpumgr.core.gpu import instance_plan
 from vgpumgr.core.inventory import GpuDeclaration
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import Hostdev, SavedStates
-from vgpumgr.core.model.snapshot import (
-    EQUAL_SIZE,
-    MDEV_PF,
-    MDEV_VF,
-    MIXED_SIZE,
-    VENDOR_VFIO,
-    Active,
-    FrameworkName,
-    Handle,
-    Mode,
-    Unknown,
-)
+from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, Active, FrameworkName, Handle, Unknown
 from vgpumgr.core.model.vgpu import Mdev
 from vgpumgr.core.model.view import why_unknown
 from vgpumgr.core.placing import fits, room
@@ -698,7 +688,7 @@ def test_an_instance_to_which_a_missing_vgpu_comes_back_is_used_since_nothing_gi
     view = builders.change_gpus(view, without_vgpus)
     (gpu,) = instances.of_host(view).gpus
     assert [(one.profile, one.state, one.vms) for one in gpu.instances] == [("3g.20gb", "used", ("vm01",))]
-    assert cached.plan_giving_back(view, gpu.pci).steps == ()
+    assert instance_plan.plan_giving_back(view, gpu.pci).steps == ()
 
 
 def without_vgpus(gpu: Gpu) -> Gpu:

@@ -16,8 +16,9 @@ from tests.unit.core.slot.test_laws import PROFILE, story
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking
+from vgpumgr.core.driver.modes import MIXED_SIZE
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.model.snapshot import MDEV_PF, MIXED_SIZE, VENDOR_VFIO, Unknown
+from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO, Unknown
 from vgpumgr.core.placing import resolve
 from vgpumgr.core.placing.no_place import Cause
 from vgpumgr.core.slot import attach, how_many

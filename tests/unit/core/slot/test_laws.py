@@ -14,6 +14,7 @@ from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
+from vgpumgr.core.driver import modes
 from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.model import snapshot
 from vgpumgr.core.placing import fits, placement, room
@@ -105,7 +106,7 @@ def check_capacity(view: HostView) -> None:
     """No GPU holds, or is bound to hold again, more than its types allow; no place is used twice."""
     for gpu in view.snapshot.gpus:
         there = room.occupants(view.snapshot, gpu)
-        if gpu.mode == snapshot.MIXED_SIZE:
+        if gpu.mode == modes.MIXED_SIZE:
             assert builders.overlaps(gpu) == []
             assert room.room_of(view.snapshot, gpu).free is not None, "what is gone does not all come back"
         else:
@@ -235,8 +236,8 @@ def kills(view: HostView, plan: Plan) -> Iterator[HostView]:
 def mode_again(now: HostView, before: HostView) -> HostView:
     """Mixed-size mode, which ended with the boot, as reconcile restores it before anything else."""
     for gpu in before.snapshot.gpus:
-        if gpu.mode == snapshot.MIXED_SIZE and gpu.uuid is not None:
-            request = mode_plan.ModeRequest(gpu_uuid=gpu.uuid, mode=snapshot.MIXED_SIZE, again=False)
+        if gpu.mode == modes.MIXED_SIZE and gpu.uuid is not None:
+            request = mode_plan.ModeRequest(gpu_uuid=gpu.uuid, mode=modes.MIXED_SIZE, again=False)
             now = simulate.apply(now, size_mode.plan_mode(now, request).steps)
     return now
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.core import builders
-from vgpumgr.core.model.snapshot import MIXED_SIZE, Places
+from vgpumgr.core.driver.modes import MIXED_SIZE
+from vgpumgr.core.model.snapshot import Places
 from vgpumgr.link.values import snapshot_facts
 
 

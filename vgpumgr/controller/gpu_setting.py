@@ -1,0 +1,111 @@
+"""mode and scheduler, show and set: how the GPUs of the hosts are divided, and how they share their time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from vgpumgr.controller.engine.change import change_host
+from vgpumgr.controller.hosts.fan_out import read_fleet
+from vgpumgr.controller.hosts.session import open_session
+from vgpumgr.controller.results import ModeHost, ModeResult, SchedulerHost, SchedulerResult
+from vgpumgr.core.driver import modes as driver_modes
+from vgpumgr.core.gpu.gpu_plan import GpuPlan
+from vgpumgr.core.gpu.mode_plan import ModePlan
+from vgpumgr.core.gpu.scheduler import SchedulerPlan
+from vgpumgr.core.inventory import settings
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
+from vgpumgr.core.report import modes, schedulers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import ChangeResult, Consent, Fleet, Planned, View
+    from vgpumgr.core.inventory import HostDeclaration, OfGpus
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+
+GpuPlanT = TypeVar("GpuPlanT", bound=GpuPlan)
+
+
+def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
+    """Read hosts (all if none is named) in bounded parallel, without libvirt. Raises UnknownHost."""
+
+    def rows(declared: HostDeclaration, facts: HostSnapshot) -> ModeHost:
+        return ModeHost(host=declared.name, rows=modes.rows(facts, declared.of_gpus))
+
+    return _show(context, hosts, rows)
+
+
+def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[SchedulerHost]:
+    """As show_modes."""
+
+    def rows(declared: HostDeclaration, facts: HostSnapshot) -> SchedulerHost:
+        found, findings = schedulers.rows(facts, declared.of_gpus)
+        return SchedulerHost(host=declared.name, rows=found, findings=findings)
+
+    return _show(context, hosts, rows)
+
+
+def _show(context: Context, hosts: Sequence[str], rows: Callable[[HostDeclaration, HostSnapshot], View]) -> Fleet[View]:
+    def read(declared: HostDeclaration) -> tuple[View, None]:
+        with open_session(context, declared) as session:
+            return rows(declared, session.link.observe(wait_s=context.timing.lock_wait_s).snapshot), None
+
+    return read_fleet(context.inventory.chosen(hosts), read, context)
+
+
+def set_mode(context: Context, host: str, task: SetGpuMode, consent: Consent[Planned[ModePlan]]) -> ModeResult:
+    """Set the mode of one GPU of the host of that name. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    declared, gpu, done = _set(context, host, task, consent, ModePlan)
+    row = modes.row_of(done.view.snapshot, gpu, declared.of_gpus)
+    return ModeResult(planned=done.planned, outcome=done.outcome, findings=done.findings, row=row)
+
+
+def set_scheduler(
+    context: Context, host: str, task: SetGpuScheduler, consent: Consent[Planned[SchedulerPlan]]
+) -> SchedulerResult:
+    """Set one GPU's policy. As set_mode."""
+    declared, gpu, done = _set(context, host, task, consent, SchedulerPlan)
+    row = schedulers.row_of(done.view.snapshot, gpu, declared.of_gpus)
+    return SchedulerResult(planned=done.planned, outcome=done.outcome, findings=done.findings, row=row)
+
+
+def _set(
+    context: Context,
+    host: str,
+    task: SetGpuMode | SetGpuScheduler,
+    consent: Consent[Planned[GpuPlanT]],
+    makes: type[GpuPlanT],
+) -> tuple[HostDeclaration, Gpu, ChangeResult[GpuPlanT]]:
+    """The host's declaration, the GPU afterwards, and how it came to that."""
+    declared = context.inventory.host(host)
+    done = change_host(context, host, task, consent, makes, asks=True, name=task.gpu_id)
+    gpu = next(gpu for gpu in done.view.snapshot.gpus if gpu.uuid == done.planned.plan.gpu.uuid)
+    return declared, gpu, replace(done, findings=done.findings + about_declaration(declared, gpu, task))
+
+
+def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | SetGpuScheduler) -> tuple[Finding, ...]:
+    """What is set otherwise than declared does not outlast a reconcile, and a mode that is not declared may not outlast a boot."""
+    found = settings.deciding(gpu, declared.of_gpus, "mode" if isinstance(task, SetGpuMode) else "scheduler")
+    text = None
+    if found is not None:
+        otherwise = _otherwise(found, task)
+        restored = f"for GPU {gpu.pci} ({found.origin}), and the next reconcile will restore that"
+        text = otherwise and f"the inventory declares {otherwise} {restored}"
+    elif isinstance(task, SetGpuMode) and driver_modes.of(task.mode).ends_with_boot(gpu.board_names):
+        text = (
+            f"the mode of GPU {gpu.pci} lasts until the host's next boot, and reconcile restores it only for vGPUs that were made "
+            f'in it; to keep it in any case, declare it: vgpumgr_gpus: {{"{gpu.pci}": {{mode: {task.mode}}}}}'
+        )
+    if text is None:
+        return ()
+    return (Finding(kind="declared", host=declared.name, text=f"{declared.name}: {text}"),)
+
+
+def _otherwise(found: OfGpus, task: SetGpuMode | SetGpuScheduler) -> str | None:
+    """What is declared, where that is not what the task sets."""
+    if isinstance(task, SetGpuMode):
+        return None if found.mode == task.mode else found.mode
+    return None if found.scheduler is None or found.scheduler.wish == task.wish else "another scheduler"

@@ -1,0 +1,66 @@
+"""What the plans about a GPU have in common: the GPU that they are about, what they ask of it first, and how they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.model import view as views
+from vgpumgr.core.slot import detach
+from vgpumgr.core.slot import plan as plans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.view import HostView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPlan(plans.AnyPlan):
+    """A plan about one GPU as a whole: its mode, its scheduler or its GPU instances."""
+
+    gpu: Gpu
+
+    @property
+    def about(self) -> str:
+        return f"GPU {self.gpu.pci}"
+
+    @property
+    def takes_away(self) -> tuple[plan_steps.Step, ...]:
+        """All steps that disturb something: everything except creating vGPUs, and what claims and definitions say of them."""
+        harmless = plan_steps.CreateVgpu | plan_steps.CreateInstance | plan_steps.PutClaim | plan_steps.AttachHostdev
+        return tuple(step for step in self.steps if not isinstance(step, harmless))
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        return (self.gpu.uuid,) if self.gpu.uuid is not None and self.changed else ()
+
+
+def find(view: HostView, gpu_uuid: str) -> Gpu:
+    """The GPU of a request, on a host whose ledger can be read. Raises Unsure or LedgerBroken."""
+    detach.guard_ledger(view)
+    gpu = view.snapshot.gpu_by_uuid(gpu_uuid)
+    if gpu is None:
+        host = view.snapshot.host
+        raise errors.Unsure(
+            f"{host} now shows no GPU {gpu_uuid}; nothing is written to a GPU whose UUID cannot be read",
+            hint=f"vgpumgr discover {host}",
+        )
+    return gpu
+
+
+def unread(facts: HostSnapshot, gpu: Gpu, what: str, why: str | None = None) -> errors.Unsure:
+    """`what` of the GPU is unknown. `why` None: a fact of that name, of which the snapshot says why."""
+    why = why or views.why_unknown(facts, what, gpu.pci)
+    return errors.Unsure(
+        f"the {what} of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
+        hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
+    )
+
+
+def refused(facts: HostSnapshot, gpu: Gpu, why: str, hint: str, details: Iterable[str] = ()) -> errors.RefusedPlan:
+    """`why` continues a line that begins with the GPU."""
+    return errors.RefusedPlan(f"GPU {gpu.pci} of {facts.host} {why}", details=[*details], hint=hint)
