@@ -31,11 +31,7 @@ GpuPlanT = TypeVar("GpuPlanT", bound=GpuPlan)
 
 def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
     """Read hosts (all if none is named) in bounded parallel, without libvirt. Raises UnknownHost."""
-
-    def rows(declared: HostDeclaration, facts: HostSnapshot) -> ModeHost:
-        return ModeHost(host=declared.name, rows=modes.rows(facts, declared.of_gpus))
-
-    return _show(context, hosts, rows)
+    return _show(context, hosts, lambda one, facts: ModeHost(host=one.name, rows=modes.rows(facts, one.of_gpus)))
 
 
 def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[SchedulerHost]:

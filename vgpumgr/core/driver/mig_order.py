@@ -5,9 +5,9 @@ functions come back. No other order works:
 
 * `sriov-manage` rebinds the GPU to its driver, which ends every vGPU and GPU instance and mixed-size mode (NVIDIA's script; seen on
   hardware, host/steps/vfs_step.py). So a virtual function with a vGPU may not be removed, and nothing tells the ledger of the instances.
-* nvmlDeviceSetMigMode takes the mode on a GPU without virtual functions only (vGPU user guide, "Configuring a GPU for MIG-Backed vGPUs").
-* The driver takes the mode at once, or with a reset (`mig.needs_reset`); a reset is taken by a GPU that nothing has open.
-* nvmlGpuInstanceDestroy: IN_USE while anything is in the instance (nvml.h). So an instance goes after its vGPUs.
+* nvmlDeviceSetMigMode takes the mode on a GPU without virtual functions and vGPUs only, as seen on hosts with MIG-backed vGPUs.
+* The mode takes effect at once, or with a reset (`mig.needs_reset`), which nvidia-smi refuses while anything has the GPU open (its manual).
+* nvmlGpuInstanceDestroy: IN_USE while anything is active in the instance (nvml.h). So an instance goes after its vGPUs.
 """
 
 from __future__ import annotations

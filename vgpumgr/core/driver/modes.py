@@ -1,6 +1,6 @@
 """A GPU's modes: what the driver makes of a GPU in each of them. Where a vGPU goes in one of them is said by core/placing/division.py.
 
-Sources: the vGPU user guide (mixed-size vGPUs; MIG-backed vGPUs), nvml.h (schedulers), the MIG user guide (what a reboot leaves).
+Sources: NVIDIA's guides on mixed-size mode (docs/ways-to-divide.md), nvml.h (schedulers), the MIG user guide (what a reboot leaves).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EqualSize(ModeRules):
 
 
 class MixedSize(ModeRules):
-    """vGPUs of several sizes, which fixed-share cannot serve (vGPU user guide)."""
+    """vGPUs of several sizes, which does not combine with fixed-share (NVIDIA's guide on mixed-size mode)."""
 
     name = MIXED_SIZE
     has_places = True
