@@ -73,6 +73,14 @@ def test_what_was_done_is_told_wherever_the_host_was_lost(pool: Pool) -> None:
     assert finished
 
 
+def test_a_host_without_work_is_only_read(pool: Pool) -> None:
+    fleet = fleet_of(pool, 1, "kvm01", "kvm02")
+    del fleet.declared["kvm02", "2vm01"]
+    told = fleet.reconcile().told
+    verbs = Counter(json.loads(line)["do"] for line in told)
+    assert (verbs["observe"], verbs["lock"], verbs["unlock"]) == (2, 1, 1)
+
+
 def test_what_would_be_taken_away_beyond_what_was_agreed_stays_and_the_rest_is_done(pool: Pool) -> None:
     """1vm02 runs while the plan is made, so nothing of it goes; it stops before the host is locked, and nobody was asked."""
     fleet = fleet_of(pool, 3, "kvm01")

@@ -156,6 +156,7 @@ def test_unknown_names_are_all_named(fleet: Fleet, *, partial: bool, served: int
     assert [type(error) for error in ran.result.problems] == [errors.UnknownVm] * 2
     assert {"1vm99", "nosuch"} <= {word.strip("'") for error in ran.result.problems for word in error.message.split()}
     assert (ran.exit_codes, sum(map(len, made(fleet).values()))) == ({2}, served)
+    assert ran.verbs()["lock"] == served  # nothing is to be done where one holds back all
 
 
 def test_each_kind_gets_its_card_where_spread_would_take_both_for_the_first(fleet: Fleet) -> None:
