@@ -18,7 +18,6 @@ from tests.sources import PRODUCT, ROOT
 
 HERE = Path(__file__)
 # Module → the test, elsewhere, that proves it. The list may only get shorter.
-SCHEMAS = "acceptance/test_schemas.py"  # prints each document and holds it against its schema
 ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
@@ -31,20 +30,7 @@ ELSEWHERE = {
     "vgpumgr.core.slot.kept": "unit/controller/engine/test_kept_plan.py",
     "vgpumgr.core.report.schedulers": "unit/core/gpu/test_scheduler.py",
     "vgpumgr.core.usage.live": "unit/cli/top/test_frames.py",
-    "vgpumgr.documents.cordons": SCHEMAS,
-    "vgpumgr.documents.drain": SCHEMAS,
-    "vgpumgr.documents.purge": SCHEMAS,
-    "vgpumgr.documents.forget": SCHEMAS,
-    "vgpumgr.documents.collect": "acceptance/test_collect.py",
-    "vgpumgr.documents.history": "unit/cli/commands/test_history.py",
-    "vgpumgr.documents.install": "unit/cli/commands/test_nightly.py",
     "vgpumgr.documents.inventory": "unit/cli/commands/test_inventory.py",
-    "vgpumgr.documents.lab": SCHEMAS,
-    "vgpumgr.documents.mig_fit": SCHEMAS,
-    "vgpumgr.documents.mig_show": SCHEMAS,
-    "vgpumgr.documents.profiles": SCHEMAS,
-    "vgpumgr.documents.render": SCHEMAS,
-    "vgpumgr.documents.top": "acceptance/test_top.py",
     "vgpumgr.documents.usage": "unit/cli/commands/test_usage.py",
     "vgpumgr.metrics.page": "unit/core/usage/test_metrics.py",
     "vgpumgr.metrics.textfile": "unit/cli/commands/test_export.py",

@@ -1,20 +1,22 @@
-"""The parts that the schemas share: common-1.json."""
+"""What the schemas share: the frame of every document, and how values become JSON's types (common-1.json)."""
 
 from __future__ import annotations
 
 import datetime
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.documents import error as errors
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from fractions import Fraction
 
-    from vgpumgr.core.driver.asking import Grant
+    from vgpumgr.controller.results import Fleet, View
+    from vgpumgr.core.model.snapshot import Cordon
     from vgpumgr.core.model.view import Finding
     from vgpumgr.errors import VgpumgrError
 
@@ -34,13 +36,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-def pick(value: object, *names: str) -> dict[str, object]:
-    """These fields or properties of a value, each under its own name."""
-    return {name: plain(getattr(value, name)) for name in names}
+def pick(value: object, /, *names: str, **renamed: str) -> dict[str, object]:
+    """These fields or properties of a value, each under its own name, then others under new ones; all null where the value is None.
 
-
-def findings(found: Iterable[Finding]) -> list[dict[str, object]]:
-    return [plain(one) for one in found]
+    A dot leads into a value: `profile="profile.name"`.
+    """
+    found = {**{name: name for name in names}, **renamed}
+    return {key: None if value is None else plain(attrgetter(name)(value)) for key, name in found.items()}
 
 
 def frame(
@@ -49,24 +51,52 @@ def frame(
     unread: Iterable[tuple[str, VgpumgrError]] = (),
     found: Iterable[Finding] = (),
 ) -> dict[str, object]:
-    """The keys that every document has, whatever else it says: what it came to, which hosts were not read, what is odd."""
+    """The keys that every document has, whatever else it says: its outcomes, the hosts that were not read, the findings."""
     return {
         "outcomes": plain([*dict.fromkeys(outcomes)]),
         "unreached": [{"host": host, **errors.document(error)} for host, error in unread],
-        "findings": findings(found),
+        "findings": plain([*found]),
     }
 
 
-def reached(
+def document(
+    schema: str,
+    keys: Mapping[str, object],
+    outcomes: Iterable[Outcome] = (Outcome.DONE,),
+    *,
+    changed: bool | None = None,
+    unread: Iterable[tuple[str, VgpumgrError]] = (),
+    found: Iterable[Finding] = (),
+) -> dict[str, object]:
+    """A command's object: the schema's name, the frame, and `keys`. `changed`: for what can change something."""
+    says = {} if changed is None else {"changed": changed}
+    return {"schema": schema, **says, **frame(outcomes, unread=unread, found=found), **keys}
+
+
+def of_hosts(
+    schema: str,
     unread: Sequence[tuple[str, VgpumgrError]],
+    keys: Mapping[str, object],
     *,
     any_read: bool,
     found: Iterable[Finding] = (),
     also: Iterable[Outcome] = (),
 ) -> dict[str, object]:
-    """The same of a command that reads several hosts. `also`: outcomes beside those of the hosts."""
+    """The object of a command that reads several hosts. `also`: outcomes beside those of the hosts."""
     outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set()) | {*also}
-    return frame(sorted(outcomes), unread=unread, found=found)
+    return document(schema, keys, sorted(outcomes), unread=unread, found=found)
+
+
+def of_fleet(
+    schema: str,
+    fleet: Fleet[View],
+    keys: Mapping[str, object],
+    *,
+    found: Iterable[Finding] = (),
+    also: Iterable[Outcome] = (),
+) -> dict[str, object]:
+    """The same where a use case gave the hosts."""
+    return of_hosts(schema, fleet.errors, keys, any_read=bool(fleet.views), found=found, also=also)
 
 
 def fell_away(failed: Iterable[tuple[str | None, VgpumgrError]]) -> list[tuple[str, VgpumgrError]]:
@@ -74,9 +104,9 @@ def fell_away(failed: Iterable[tuple[str | None, VgpumgrError]]) -> list[tuple[s
     return [(host, error) for host, error in failed if host is not None and error.outcome == Outcome.UNREACHED]
 
 
-def granted(grant: Grant | None) -> dict[str, object]:
-    """What a wish came to; null where that is not known."""
-    return dict.fromkeys(GRANT) if grant is None else pick(grant, *GRANT)
+def cordon(value: Cordon | None) -> dict[str, object] | None:
+    """Why, who, when; None where there is none."""
+    return None if value is None else pick(value, "reason", "by", "at")
 
 
 def percent(share: float | Fraction | None) -> float | None:

@@ -19,21 +19,22 @@ if TYPE_CHECKING:
         VmDeclaration,
     )
 
-SCHEMA = "vgpumgr.inventory/1"
 _WAYS = ("profile", "mig_profile", "gpu_memory_mib", "gpu", "fgpu", "series")
 
 
 def document(found: Inventory) -> dict[str, object]:
-    return {
-        "schema": SCHEMA,
-        **common.frame(),
-        "root": found.root,
-        "whose": {**common.pick(found.whose, "by", "group", "named_by"), "left_out": list(found.whose.left_out)},
-        "hosts": [_host(host) for host in found.hosts.values()],
-        "findings": [
-            {"where": str(finding.where) if finding.where else None, "text": finding.text} for finding in found.findings
-        ],
-    }
+    return common.document(
+        "vgpumgr.inventory/1",
+        {
+            "root": found.root,
+            "whose": common.pick(found.whose, "by", "group", "named_by", "left_out"),
+            "hosts": [_host(host) for host in found.hosts.values()],
+            "findings": [
+                {"where": str(finding.where) if finding.where else None, "text": finding.text}
+                for finding in found.findings
+            ],
+        },
+    )
 
 
 def _host(host: HostDeclaration) -> dict[str, object]:
@@ -62,13 +63,13 @@ def _settings(declared: OfGpus) -> dict[str, object]:
     return {
         "mode": common.plain(declared.mode),
         "scheduler": {
-            "policy": common.plain(scheduler.policy),
+            **common.pick(scheduler, "policy"),
             "time_slice_ms": scheduler.time_slice_ns // 1_000_000 if scheduler.time_slice_ns else None,
             **common.pick(scheduler, "frequency_hz", "averaging_factor"),
         }
         if scheduler
         else None,
-        "instances": None if declared.instances is None else list(declared.instances),
+        "instances": common.plain(declared.instances),
     }
 
 

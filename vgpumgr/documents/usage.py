@@ -1,35 +1,129 @@
-"""usage-1.json: what every vGPU actually used."""
+"""What was measured: top, collect and usage."""
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.usage import metrics, readings
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from vgpumgr.controller.usage import UsageReport
+    from vgpumgr.core.usage.live import Row
+    from vgpumgr.core.usage.readings import GpuReading, Round
     from vgpumgr.core.usage.usage_rows import UsageRow
 
-SCHEMA = "vgpumgr.usage/1"
+
+def top(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
+    """Live GPU usage by VM."""
+    hosts = [
+        {
+            "name": one.host,
+            "at": _utc_ms(one.at),
+            "driver": one.reading.driver,
+            "gpus": [_gpu(gpu) for gpu in one.reading.gpus],
+            "unknown": common.plain(one.reading.unknown),
+        }
+        for one in rounds
+        if one.reading is not None
+    ]
+    return _of_rounds("vgpumgr.top/1", rounds, {"hosts": hosts, "vgpus": [_load(row) for row in rows]})
 
 
-def document(report: UsageReport, store: Path) -> dict[str, object]:
+def _gpu(gpu: GpuReading) -> dict[str, object]:
     return {
-        "schema": SCHEMA,
-        **common.frame(found=report.findings),
-        "store": str(store),
-        "from": _utc(report.window.since_us),
-        "to": _utc(report.window.until_us),
-        "step_s": report.window.step_s,
-        "every_s": report.every_s,
-        "vgpus": [_vgpu(row) for row in report.rows],
-        "not_judged": None if report.not_judged is None else [_not_judged(row) for row in report.not_judged],
+        **common.pick(gpu, "pci", "uuid", "name", "policy", "mode", sm_percent="sm", memory_percent="memory"),
+        **common.pick(gpu, "framebuffer_used_bytes", "framebuffer_size_bytes", temperature_celsius="temperature_c"),
+        "power_watts": None if gpu.power_mw is None else gpu.power_mw / 1000,
     }
 
 
-def _vgpu(row: UsageRow) -> dict[str, object]:
+def _load(row: Row) -> dict[str, object]:
+    """Unknown values are null."""
+    vgpu = row.vgpu
+    return {
+        **common.pick(vgpu, "vm", "slot"),
+        "host": row.host,
+        **common.pick(row.load, sm_percent="sm"),
+        **common.pick(vgpu, "framebuffer_used_bytes", "framebuffer_size_bytes"),
+        "entitled_percent": common.percent(vgpu.entitled),
+        **common.pick(row.load, memory_percent="memory", encoder_percent="encoder", decoder_percent="decoder"),
+        "gpu": row.gpu.pci,
+        **common.pick(vgpu, "type_name", "state"),
+        "sampled_at": None if vgpu.at_us is None else _utc_ms(vgpu.at_us / 1e6),
+        **common.pick(vgpu, "origin", "type_id", "uuid", "vf", "vm_uuid"),
+        **common.pick(row.holder, holder_pid="pid"),
+        "held_since": None if row.holder is None or row.holder.since_us is None else _utc_ms(row.holder.since_us / 1e6),
+    }
+
+
+def collect(rounds: Sequence[Round], store: Path) -> dict[str, object]:
+    """What `collect` read of each host."""
+    hosts = [
+        {
+            "name": one.host,
+            "at": common.utc(one.at),
+            "seconds": round(one.seconds, 3),
+            "running": running(one),
+            "measured": measured(one),
+            "error": one.error,
+            "silent": None if one.reading is None else readings.incomplete_reason(one.reading),
+        }
+        for one in rounds
+    ]
+    return _of_rounds("vgpumgr.collect/1", rounds, {"store": str(store), "hosts": hosts})
+
+
+def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
+    """One for each host that answered, but not all that it was asked."""
+    for one in rounds:
+        why = None if one.reading is None else readings.incomplete_reason(one.reading)
+        if why is not None:
+            yield Finding(kind="silent", host=one.host, text=f"{one.host}: {why}")
+
+
+def running(one: Round) -> int | None:
+    """None: the host was not read, or NVML does not report it."""
+    if one.reading is None:
+        return None
+    counts = [metrics.running(gpu) for gpu in one.reading.gpus]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def measured(one: Round) -> int:
+    """The number of distinct vGPUs."""
+    return len({(row.gpu, instance) for row in one.measured for instance in row.vgpu.instances})
+
+
+def _of_rounds(schema: str, rounds: Sequence[Round], keys: Mapping[str, object]) -> dict[str, object]:
+    unread = [(one.host, one.failure) for one in rounds if one.failure is not None]
+    any_read = any(one.reading for one in rounds)
+    return common.of_hosts(schema, unread, keys, any_read=any_read, found=silent(rounds))
+
+
+def usage(report: UsageReport, store: Path) -> dict[str, object]:
+    """What every vGPU actually used."""
+    return common.document(
+        "vgpumgr.usage/1",
+        {
+            "store": str(store),
+            "from": _utc(report.window.since_us),
+            "to": _utc(report.window.until_us),
+            "step_s": report.window.step_s,
+            "every_s": report.every_s,
+            "vgpus": [_used(row) for row in report.rows],
+            "not_judged": None if report.not_judged is None else [_not_judged(row) for row in report.not_judged],
+        },
+        found=report.findings,
+    )
+
+
+def _used(row: UsageRow) -> dict[str, object]:
     """Null means unknown."""
     engines = {
         name: {
@@ -68,3 +162,9 @@ def _rounded(value: float | None) -> float | None:
 
 def _utc(microseconds: int) -> str:
     return common.utc(microseconds // 1_000_000)
+
+
+def _utc_ms(seconds: float) -> str:
+    """RFC 3339, to the millisecond."""
+    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

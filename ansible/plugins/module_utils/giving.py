@@ -14,7 +14,7 @@ def vgpu(run):
     """Module vgpu."""
     from vgpumgr.controller.requests import apply_requests
     from vgpumgr.core.slot.request import SlotRequest
-    from vgpumgr.documents import slot as documents
+    from vgpumgr.documents import change as documents
 
     one = run.params["name"] is not None
     asked = [_wanted(run.params, run.params)] if one else entries.read(run.params, run.mistakes, _wanted)
@@ -110,7 +110,7 @@ def _summary(slots, *, check):
 
 def _definitions(slots):
     """The definition before and after, once for every VM that changes; and a line for each slot that failed and did not."""
-    from vgpumgr.documents.slot import definition
+    from vgpumgr.documents.vms import definition
 
     pairs, left = {}, []
     for slot in slots:

@@ -9,8 +9,9 @@ def vgpu_info(run):
     """Module vgpu_info."""
     from vgpumgr.controller import report
     from vgpumgr.core.report import listing
-    from vgpumgr.documents import common, show
-    from vgpumgr.documents import error as documents
+    from vgpumgr.documents import common
+    from vgpumgr.documents import vms as documents
+    from vgpumgr.documents.error import document, text
 
     context = run.context()
     name, host = run.params["name"], run.params["host"]
@@ -23,7 +24,7 @@ def vgpu_info(run):
         seen, errors = [(view, view.domains) for view in fleet.views], list(fleet.errors)
     rows = {view.snapshot.host: listing.rows(view) for view, _domains in seen}
     vms = [
-        show.vm(host, domain, [row for row in rows[host] if row.vm_uuid == domain.uuid])
+        documents.vm(host, domain, [row for row in rows[host] if row.vm_uuid == domain.uuid])
         for host, domains in ((view.snapshot.host, domains) for view, domains in seen)
         for domain in domains
     ]
@@ -33,8 +34,8 @@ def vgpu_info(run):
         "failed": bool(errors),
         "vms": vms if name is not None else [vm for vm in vms if vm["claims"] or vm["vgpus"]],
         "vgpus": [common.plain(row) for part in rows.values() for row in part if name is None or row.vm_uuid in only],
-        "unread": [{"host": host, **documents.document(error)} for host, error in errors],
+        "unread": [{"host": host, **document(error)} for host, error in errors],
     }
     if errors:
-        result["msg"] = "\n".join(documents.text(error) for _host, error in errors)
+        result["msg"] = "\n".join(text(error) for _host, error in errors)
     return result

@@ -23,27 +23,9 @@ from vgpumgr.core.driver import asking, catalogue, known_types
 from vgpumgr.core.evidence import restart
 from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.core.model.snapshot import Cordon
-from vgpumgr.core.report import capacity as fitting
-from vgpumgr.core.report import explained, findings, listing, schedulers
+from vgpumgr.core.report import capacity, explained, findings, listing, schedulers
 from vgpumgr.core.report import units as readings
-from vgpumgr.documents import (
-    capacity,
-    change,
-    common,
-    discover,
-    docs,
-    error,
-    explain,
-    host,
-    restarts,
-    scheduler,
-    show,
-    slot,
-    types,
-    units,
-    version,
-)
-from vgpumgr.documents import list as vgpus
+from vgpumgr.documents import change, common, error, fitting, hosts, offline, vms
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -63,31 +45,29 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     yield change.document(result, check=False)
     for domain in view.domains:
         report = VmReport(view=view, domain=domain, rows=tuple(rows), findings=found)
-        yield show.document(report)
-        yield slot.definition(domain)
+        yield vms.show(report)
+        yield vms.definition(domain)
     facts = HostFacts(snapshot=view.snapshot, libvirt_version=9_007_000)
     shared, odd = schedulers.rows(view.snapshot, ())
-    yield discover.document(Fleet(views=(facts,), errors=()), found)
-    yield vgpus.document(Fleet(views=(view,), errors=()), rows, found)
-    yield scheduler.document(
-        Fleet(views=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=())
-    )
-    yield types.document(known_types.known_types(catalogue.parse(resources.catalogue_text()), "A100"))
+    yield hosts.discover(Fleet(views=(facts,), errors=()), found)
+    yield vms.vgpus(Fleet(views=(view,), errors=()), rows, found)
+    yield hosts.schedulers(Fleet(views=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=()))
+    yield offline.types(known_types.known_types(catalogue.parse(resources.catalogue_text()), "A100"))
     ran = builders.attached(builders.running(view, "vm02"), "vm02")
-    yield restarts.document(Fleet(views=(ran,), errors=()), restart.waiting(ran))
+    yield vms.restarts(Fleet(views=(ran,), errors=()), restart.waiting(ran))
     asked = explained.Asked(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
     answer = explained.of_host(view, asked)
-    yield explain.document(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))
-    question = fitting.Question(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
+    yield fitting.explain(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))
+    question = capacity.Question(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
     unread = (HostName("kvm02"), errors.HostError("kvm02", "gone"))
-    of_host = fitting.of_host(view, [question], catalogue.parse(resources.catalogue_text()))
-    yield capacity.answers(
-        Fleet(views=(of_host,), errors=(unread,)), fitting.answers([of_host], [unread], [question]), ()
+    of_host = capacity.of_host(view, [question], catalogue.parse(resources.catalogue_text()))
+    yield fitting.answers(
+        Fleet(views=(of_host,), errors=(unread,)), capacity.answers([of_host], [unread], [question]), ()
     )
-    every = fitting.overview(view)
-    yield capacity.overview(Fleet(views=(every,), errors=()), every, fitting.totals(every, unread=True), ())
+    every = capacity.overview(view)
+    yield fitting.overview(Fleet(views=(every,), errors=()), every, capacity.totals(every, unread=True), ())
     board = readings.of_host(view)
-    yield units.document(Fleet(views=(board,), errors=()), readings.together([board], board))
+    yield fitting.units(Fleet(views=(board,), errors=()), readings.together([board], board))
     installed = Installation(
         host=view.snapshot.host,
         login=Login.SUDO,
@@ -99,10 +79,10 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
         cordons=(Cordon(gpu_uuid=None, gpu=None, reason="ECC errors", by="anna@ctl1", at="2026-11-22T12:00:00Z"),),
     )
     there = HostInstallation(installation=installed, outcome=errors.Outcome.DONE)
-    yield host.document(Fleet(views=(there,), errors=()))
+    yield hosts.installations(Fleet(views=(there,), errors=()))
     yield from (step.record() for step in plan.steps)
     yield error.document(errors.NoCapacity("full", hint="more", details=("a", "b")))
-    yield common.reached([("kvm01", errors.HostError("kvm01", "gone"))], any_read=True)
+    yield common.of_hosts("vgpumgr.list/1", [("kvm01", errors.HostError("kvm01", "gone"))], {}, any_read=True)
 
 
 def others(value: Any) -> set[type]:
@@ -124,12 +104,12 @@ def test_documents_are_made_of_jsons_own_types(framework: FrameworkName, board: 
 
 def test_a_list_of_pages_has_no_texts_and_a_page_has_its_own() -> None:
     page = {"name": "words", "title": "Words"}
-    document = docs.document([page, {**page, "text": "# Words\n"}])
+    document = offline.docs([page, {**page, "text": "# Words\n"}])
     assert document["topics"] == [{**page, "text": None}, {**page, "text": "# Words\n"}]
     assert published.problems("docs", document) == []
 
 
 def test_versions_are_by_name() -> None:
-    document = version.document({"vgpumgr": "0.1.0", "protocol": "5", "python": "3.11.2"})
+    document = offline.version({"vgpumgr": "0.1.0", "protocol": "5", "python": "3.11.2"})
     assert document["versions"] == {"vgpumgr": "0.1.0", "protocol": "5", "python": "3.11.2"}
     assert published.problems("version", document) == []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vgpumgr import errors
-from vgpumgr.documents import history
+from vgpumgr.documents import offline
 from vgpumgr.errors import StoreError
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
@@ -194,7 +194,7 @@ def test_a_bad_row_hides_only_itself(journal: Journal, column: str, value: str) 
     connection.close()
     newest, bad, oldest = journal.runs(ALL)
     assert newest.intent == oldest.intent == ENTRY
-    document = json.loads(json.dumps(history.run(bad)))
+    (document,) = json.loads(json.dumps(offline.history(journal.path, [bad])))["runs"]
     assert (document["id"], document["host"]) == (2, ENTRY.host)
     unread = "the steps of this row cannot be read"
     assert (document["steps"], document["message"]) == ([], unread) if column == "steps" else document["steps"]

@@ -111,7 +111,7 @@ def collect(
 
 def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Retention) -> int:
     from vgpumgr.controller import collect as use_case
-    from vgpumgr.documents.collect import silent
+    from vgpumgr.documents.usage import silent
 
     rounds = sampler.round()
     use_case.keep(store, rounds, retention)
@@ -121,9 +121,9 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
             for line in _lines(rounds):
                 output.echo(line)
     else:
-        from vgpumgr.documents import collect as documents
+        from vgpumgr.documents import usage as documents
 
-        printing.print_rows(settings, COLLECT, documents.document(rounds, store.path))
+        printing.print_rows(settings, COLLECT, documents.collect(rounds, store.path))
     output.print_findings(settings, silent(rounds))
     return output.print_errors(settings, failed)
 
@@ -142,7 +142,7 @@ class _Listener:
 
 
 def _lines(rounds: Sequence[Round]) -> list[str]:
-    from vgpumgr.documents import collect as documents
+    from vgpumgr.documents import usage as documents
 
     width = max((len(one.host) for one in rounds), default=0)
     lines = []

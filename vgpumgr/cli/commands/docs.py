@@ -31,16 +31,16 @@ def docs(settings: Settings, *, topic: str | None) -> int:
     On a terminal the page is drawn and shown by $PAGER; elsewhere it is Markdown, as in docs/.
     """
     from vgpumgr import resources
-    from vgpumgr.documents import docs as documents
+    from vgpumgr.documents import offline as documents
 
     if topic is None:
         rows = [{"name": name, "title": title(text)} for name, text in resources.pages().items()]
-        printing.print_rows(settings, TOPICS, documents.document(rows))
+        printing.print_rows(settings, TOPICS, documents.docs(rows))
         return 0
     name, text = _page(resources.pages(), topic)
     if settings.output not in (None, "table", "wide"):
         row = {"name": name, "title": title(text), "text": text}
-        printing.print_rows(settings, TOPICS, documents.document([row]))
+        printing.print_rows(settings, TOPICS, documents.docs([row]))
     elif output.is_terminal(sys.stdout):
         from vgpumgr.cli.text import pages
 
@@ -60,9 +60,9 @@ def version(settings: Settings) -> int:
       vgpumgr version -o json
     """
     from vgpumgr.cli.wiring import versions
-    from vgpumgr.documents import version as documents
+    from vgpumgr.documents import offline as documents
 
-    printing.print_rows(settings, VERSIONS, documents.document(versions()))
+    printing.print_rows(settings, VERSIONS, documents.version(versions()))
     return 0
 
 

@@ -41,7 +41,7 @@ def explain(
     from vgpumgr.controller import report
     from vgpumgr.core.driver import asking
     from vgpumgr.core.report import explained
-    from vgpumgr.documents import explain as documents
+    from vgpumgr.documents import fitting as documents
 
     wish, conditions = wishes.read("explain", asked)
     wanted = explained.Asked(
@@ -51,7 +51,7 @@ def explain(
         build_context(settings), () if on is None else (on,), lambda view: explained.of_host(view, wanted)
     )
     compared = explained.compare(fleet.views) if compare else None
-    document = documents.document(fleet, asking.describe(wish, conditions), compared)
+    document = documents.explain(fleet, asking.describe(wish, conditions), compared)
     if not settings.for_people:
         printing.print_rows(settings, MECHANISMS if compare else EXPLAIN, document)
     elif fleet.views:

@@ -35,13 +35,13 @@ def forget(settings: Settings, *, name: str) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import environment
     from vgpumgr.controller import forget as use_case
-    from vgpumgr.documents import forget as documents
+    from vgpumgr.documents import offline as documents
 
     result = use_case.forget(build_context(settings), environment.store_path(), name, _consent(settings))
     if settings.for_people:
         output.echo(forget_text.closing(result))
     else:
-        printing.print_rows(settings, FORGOTTEN, documents.document(result))
+        printing.print_rows(settings, FORGOTTEN, documents.forget(result))
     return 3 if result.outcome is Outcome.WOULD_CHANGE else 0
 
 

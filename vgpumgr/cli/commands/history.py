@@ -76,7 +76,7 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
     The journal is history only: deleting it does not change the desired state.
     """
     from vgpumgr.controller import environment
-    from vgpumgr.documents import history as documents
+    from vgpumgr.documents import offline as documents
     from vgpumgr.store.journal_entry import Question
 
     journal = environment.open_journal(lambda text: output.print_warning(settings, text))
@@ -91,7 +91,7 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
             f"no run{about}{later} in {journal.path}" if journal.path.exists() else f"no journal yet ({journal.path})"
         )
         return 0
-    printing.print_rows(settings, HISTORY, documents.document(journal.path, runs))
+    printing.print_rows(settings, HISTORY, documents.history(journal.path, runs))
     if more:
         output.progress(settings, f"newest {limit}; `--limit` shows more")
     return 0

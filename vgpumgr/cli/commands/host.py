@@ -158,10 +158,10 @@ def _print(
     view: View = INSTALL,
     faults: Sequence[VgpumgrError] = (),
 ) -> int:
-    from vgpumgr.documents import host as documents
+    from vgpumgr.documents import hosts as documents
     from vgpumgr.errors import Outcome
 
-    printing.print_rows(settings, view, documents.document(fleet))
+    printing.print_rows(settings, view, documents.installations(fleet))
     would = any(one.outcome is Outcome.WOULD_CHANGE for one in fleet.views)
     errors = [*(error for _, error in fleet.errors), *faults]
     return worst_exit([3 if would else 0, output.print_errors(settings, errors)])

@@ -37,9 +37,9 @@ def run(settings: Settings, paths: Sequence[Path]) -> int:
     if settings.for_people:
         _tell(settings, files, ours, outcome)
     else:
-        from vgpumgr.documents import install as documents
+        from vgpumgr.documents import offline as documents
 
-        printing.print_rows(settings, FILES, documents.removal(files, outcome))
+        printing.print_rows(settings, FILES, documents.install(files, outcome))
     return 3 if outcome == Outcome.WOULD_CHANGE else 0
 
 

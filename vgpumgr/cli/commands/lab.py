@@ -98,7 +98,7 @@ def down(layout: Layout, *, quiet: bool) -> None:
 @click.option("-o", "--output", type=click.Choice(FORMATS), help="Output format (default: table).")
 def status(layout: Layout, output: str | None) -> None:
     """Show what is running."""
-    from vgpumgr.documents import lab as documents
+    from vgpumgr.documents import offline as documents
     from vgpumgr.lab import fleet
 
     record = fleet.read(layout)
@@ -107,7 +107,7 @@ def status(layout: Layout, output: str | None) -> None:
     settings = replace(settings, output=output or settings.output)
     if settings.for_people:
         click.echo(f"{record.spec} in {layout.folder}")
-    printing.print_rows(settings, LAB, documents.document(layout.folder, record.spec, found))
+    printing.print_rows(settings, LAB, documents.lab(layout.folder, record.spec, found))
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

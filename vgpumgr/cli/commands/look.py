@@ -47,7 +47,7 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None)
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.inventory import choice
-    from vgpumgr.documents import list as documents
+    from vgpumgr.documents import vms as documents
 
     context = build_context(settings)
     meant = choice.choose(context.inventory, chosen, on)
@@ -66,7 +66,7 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None)
         elif not unknown:
             output.echo(f"no vGPUs of {' '.join(one.text for one in meant.shown.adds)}")
     else:
-        printing.print_rows(settings, LIST, documents.document(fleet, found, findings))
+        printing.print_rows(settings, LIST, documents.vgpus(fleet, found, findings))
     output.print_findings(settings, findings)
     return output.print_errors(settings, [*unknown, *unread])
 
@@ -83,7 +83,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.model import claims as claims_of
-    from vgpumgr.documents import show as documents
+    from vgpumgr.documents import vms as documents
 
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
     claims = found.domain.claims.claims if found.domain.claims else ()
@@ -99,7 +99,7 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
         if not found.rows:
             output.echo("  no vGPU")
     if found.rows or not settings.for_people:
-        printing.print_rows(settings, SHOW, documents.document(found))
+        printing.print_rows(settings, SHOW, documents.show(found))
     output.print_findings(settings, found.findings)
     return output.print_errors(settings, found.errors)
 
@@ -115,7 +115,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> i
     from vgpumgr.controller import report
     from vgpumgr.core.evidence import blocked_write, cordons, fabric, lost
     from vgpumgr.core.placing import health, places
-    from vgpumgr.documents import discover as documents
+    from vgpumgr.documents import hosts as documents
 
     hosts = choosing.either(hosts, () if on is None else (on,), "--on")
     fleet = report.discover_fleet(build_context(settings), hosts)
@@ -129,7 +129,7 @@ def discover(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> i
     if settings.for_people and not any(view.snapshot.gpus for view in fleet.views):
         output.say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
     else:
-        printing.print_rows(settings, DISCOVER, documents.document(fleet, findings))
+        printing.print_rows(settings, DISCOVER, documents.discover(fleet, findings))
     if settings.for_people:
         for view in fleet.views:
             for line in unread_text.unread(view.snapshot):
@@ -166,14 +166,14 @@ def profiles_command(
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity
-    from vgpumgr.documents import profiles as documents
+    from vgpumgr.documents import fitting as documents
 
     context = build_context(settings)
     _not_profiles(hosts, context.inventory.hosts)
     if settings.output != "table" or settings.columns or settings.sorted_by:
         fleet = report.look_over(context, hosts, lambda view: _profile_rows(view, fits=fits))
         of_gpus = [row for found in fleet.views for row in found]
-        printing.print_rows(settings, PROFILES, documents.document(fleet, of_gpus))
+        printing.print_rows(settings, PROFILES, documents.profiles(fleet, of_gpus))
         return _finish(settings, fleet, ())
     from vgpumgr.cli.text import capacity_text
 
@@ -206,7 +206,7 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None, val
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.documents import render as documents
+    from vgpumgr.documents import vms as documents
 
     validate = _validator() if validated else None
     found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
@@ -219,7 +219,7 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None, val
             for what in accepted.documents:
                 output.progress(settings, f"libvirt {accepted.version} accepts {what}")
         return 0
-    document = documents.document(found.domain.name, hostdevs, validated_by=accepted.version if accepted else None)
+    document = documents.render(found.domain.name, hostdevs, validated_by=accepted.version if accepted else None)
     printing.print_rows(settings, HOSTDEVS, document)
     return 0
 
@@ -240,7 +240,7 @@ def _validator() -> Callable[[Iterable[tuple[str, str]]], Accepted]:
 def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
     from vgpumgr.core.evidence import sharing
     from vgpumgr.core.slot import how_many
-    from vgpumgr.documents import profiles as documents
+    from vgpumgr.documents import fitting as documents
 
     barred = sharing.barred_functions(view)
     found: list[dict[str, object]] = []
@@ -248,7 +248,7 @@ def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
         left = how_many.of_types(view, gpu, barred)
         kinds = sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short))
         found += [
-            documents.row(view.snapshot.host, gpu, kind, left[kind.id])
+            documents.profile(view.snapshot.host, gpu, kind, left[kind.id])
             for kind in kinds
             if left[kind.id] != 0 or not fits
         ]
@@ -273,12 +273,12 @@ def _not_profiles(texts: Iterable[str], hosts: Container[str]) -> None:
 def _known_types(settings: Settings, board: str | None, *, asked_of_hosts: bool) -> int:
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue, known_types
-    from vgpumgr.documents import types as documents
+    from vgpumgr.documents import offline as documents
 
     if asked_of_hosts:
         raise UsageError("--offline contacts no host: it combines with neither HOST nor --fits")
     found = known_types.known_types(catalogue.parse(resources.catalogue_text()), board)
-    printing.print_rows(settings, TYPES, documents.document(found))
+    printing.print_rows(settings, TYPES, documents.types(found))
     return 0
 
 

@@ -92,7 +92,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import drain as use_case
     from vgpumgr.core.gpu.cordon_plan import parse_reason
-    from vgpumgr.documents import drain as documents
+    from vgpumgr.documents import change as documents
     from vgpumgr.names import parse_gpu_id
 
     options = use_case.DrainOptions(
@@ -102,7 +102,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     result = use_case.drain(build_context(settings), options, _consent(settings))
     output.print_findings(settings, result.findings)
     if result.rows or not settings.for_people:
-        printing.print_rows(settings, DRAIN, documents.document(result))
+        printing.print_rows(settings, DRAIN, documents.drain(result))
     codes = [3 if settings.check and result.fleet.changed else 0]
     if result.error is not None:
         output.print_error(settings, drain_text.beside_rows(result.error) if settings.for_people else result.error)
@@ -135,13 +135,13 @@ def _list(settings: Settings) -> int:
     from vgpumgr.cli.rows.gpus import CORDONS
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import maintenance as use_case
-    from vgpumgr.documents import cordons as documents
+    from vgpumgr.documents import hosts as documents
 
     fleet = use_case.cordons(build_context(settings))
     if settings.for_people and not any(host.cordons for host in fleet.views):
         output.say_none([host.host for host in fleet.views], "no cordon on")
     else:
-        printing.print_rows(settings, CORDONS, documents.document(fleet))
+        printing.print_rows(settings, CORDONS, documents.cordons(fleet))
     return output.print_errors(settings, [error for _, error in fleet.errors])
 
 

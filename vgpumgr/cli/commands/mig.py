@@ -43,7 +43,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | No
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.report import instances
-    from vgpumgr.documents import mig_show as documents
+    from vgpumgr.documents import hosts as documents
 
     only = None if gpu_id is None else names.parse_gpu_id(gpu_id)
     fleet = report.look_over(build_context(settings), hosts, lambda view: instances.of_host(view, only))
@@ -54,7 +54,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | No
             ascii_only = sparkline.bars_of_stdout() == sparkline.ASCII
             output.write_lines(mig_text.show_lines(fleet.views, output.width(), nothing, ascii_only=ascii_only))
     else:
-        printing.print_rows(settings, MIG_SHOW, documents.document(fleet))
+        printing.print_rows(settings, MIG_SHOW, documents.mig_show(fleet))
     return output.print_errors(settings, [error for _, error in fleet.errors])
 
 
@@ -75,14 +75,14 @@ def fit_command(settings: Settings, *, board: str, profiles: tuple[str, ...]) ->
     """
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue, mig_fit
-    from vgpumgr.documents import mig_fit as documents
+    from vgpumgr.documents import offline as documents
 
     answer = mig_fit.fit(catalogue.parse(resources.catalogue_text()), board, profiles)
     if settings.for_people and not (settings.columns or settings.sorted_by):
         ascii_only = sparkline.bars_of_stdout() == sparkline.ASCII
         output.write_lines(mig_text.fit_lines(answer, output.width(), ascii_only=ascii_only))
     else:
-        printing.print_rows(settings, MIG_FIT, documents.document(answer))
+        printing.print_rows(settings, MIG_FIT, documents.mig_fit(answer))
     refusal = mig_fit.refusal(answer)
     return output.print_errors(settings, [] if refusal is None else [refusal])
 

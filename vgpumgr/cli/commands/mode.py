@@ -33,13 +33,13 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """The mode of every GPU, and whether it matches the inventory: STATE is ok, drift, or undeclared."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import gpu_setting as use_case
-    from vgpumgr.documents import mode as documents
+    from vgpumgr.documents import hosts as documents
 
     fleet = use_case.show_modes(build_context(settings), hosts)
     if settings.for_people and not any(host.rows for host in fleet.views):
         output.echo("no NVIDIA GPU found")
     else:
-        printing.print_rows(settings, MODE, documents.document(fleet))
+        printing.print_rows(settings, MODE, documents.modes(fleet))
     return output.print_errors(settings, [error for _, error in fleet.errors])
 
 

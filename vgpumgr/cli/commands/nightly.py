@@ -317,9 +317,9 @@ def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, th
             output.echo(f"written: {', '.join(str(file.path) for file in changing)}")
             output.echo(then)
     if not settings.for_people:
-        from vgpumgr.documents import install as documents
+        from vgpumgr.documents import offline as documents
 
-        printing.print_rows(settings, FILES, documents.document(files, outcome))
+        printing.print_rows(settings, FILES, documents.install(files, outcome))
     return 3 if outcome == errors.Outcome.WOULD_CHANGE else 0
 
 

@@ -34,14 +34,14 @@ def purge_command(settings: Settings, *, name: str) -> int:
     from vgpumgr.cli.text import purge_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import purge as use_case
-    from vgpumgr.documents import purge as documents
+    from vgpumgr.documents import change as documents
     from vgpumgr.errors import Outcome, worst_exit
 
     started = time.monotonic()
     result = use_case.purge(build_context(settings), name, _consent(settings))
     output.print_findings(settings, result.findings)
     if not settings.for_people:
-        printing.print_rows(settings, PURGED, documents.document(result))
+        printing.print_rows(settings, PURGED, documents.purge(result))
     codes = [3 if result.outcome is Outcome.WOULD_CHANGE else 0, output.print_errors(settings, result.errors)]
     if settings.for_people and not result.errors:
         output.echo(purge_text.closing(result, time.monotonic() - started))

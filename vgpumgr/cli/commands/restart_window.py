@@ -18,13 +18,13 @@ def show(settings: Settings, hosts: Sequence[str]) -> int:
     """Read these hosts (all, if none is named), and print their VMs. Returns the exit code."""
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.documents import restarts as documents
+    from vgpumgr.documents import vms as documents
 
     context = build_context(settings)
     fleet = report.waiting_for_restart(context, hosts)
     found = [row for rows in fleet.views for row in rows]
     if found or not settings.for_people:
-        printing.print_rows(settings, RESTARTS, documents.document(fleet, found))
+        printing.print_rows(settings, RESTARTS, documents.restarts(fleet, found))
     elif fleet.views and not settings.quiet:
         output.echo("no VM waits for a restart, or keeps anything waiting")
     return output.print_errors(settings, [error for _, error in fleet.errors])

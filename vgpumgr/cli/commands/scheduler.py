@@ -40,14 +40,14 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import gpu_setting as use_case
-    from vgpumgr.documents import scheduler as documents
+    from vgpumgr.documents import hosts as documents
 
     fleet = use_case.show_schedulers(build_context(settings), hosts)
     findings = [finding for host in fleet.views for finding in host.findings]
     if settings.for_people and not any(host.rows for host in fleet.views):
         output.echo("no NVIDIA GPU found")
     else:
-        printing.print_rows(settings, SCHEDULER, documents.document(fleet))
+        printing.print_rows(settings, SCHEDULER, documents.schedulers(fleet))
     output.print_findings(settings, findings)
     return output.print_errors(settings, [error for _, error in fleet.errors])
 
@@ -90,7 +90,8 @@ def set_command(
     from vgpumgr.controller.of_board import BoardOptions
     from vgpumgr.core.driver import scheduler as core
     from vgpumgr.core.reconcile.tasks import SetGpuScheduler
-    from vgpumgr.documents import scheduler as documents
+    from vgpumgr.documents import hosts as documents
+    from vgpumgr.names import parse_gpu_id
 
     wish = core.SchedulerWish(
         policy=policy,
@@ -112,5 +113,5 @@ def set_command(
     )
     result = use_case.set_scheduler(build_context(settings), hosts, task, consent)
     closing = scheduler_text.closing(result, time.monotonic() - started)
-    row = {"host": result.row.host, **documents.gpu(result.row)}
-    return change_result.print_rows(settings, result, closing, SCHEDULER, [row])
+    gpu = {"host": result.row.host, **documents.scheduler(result.row)}
+    return change_result.print_rows(settings, result, closing, SCHEDULER, [gpu])

@@ -124,9 +124,9 @@ def _run(
 
 
 def _document(settings: Settings, result: RequestsResult) -> dict[str, object]:
-    from vgpumgr.documents import slot
+    from vgpumgr.documents import change
 
-    return slot.together(result, check=settings.check)
+    return change.together(result, check=settings.check)
 
 
 def _print(settings: Settings, result: RequestsResult, document: dict[str, object]) -> None:

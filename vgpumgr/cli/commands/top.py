@@ -126,13 +126,13 @@ def _of_choice(
 
 def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Choice, sort: str) -> int:
     from vgpumgr.core.usage import live
-    from vgpumgr.documents import top as documents
+    from vgpumgr.documents import usage as documents
 
     output.progress(settings, f"reading {counted(len(meant.hosts), 'host')} …")
     rounds, unknown = _of_choice(inventory, sampler.round(), meant)
     errors = [*unknown, *(one.failure for one in rounds if one.failure is not None)]
     found = table.arranged(live.rows(rounds), sort)
-    document = documents.document(rounds, found)
+    document = documents.top(rounds, found)
     if settings.for_people:
         for line in frames.heads([total for total in table.totals(rounds) if total.error is None]):
             output.echo(line.text)

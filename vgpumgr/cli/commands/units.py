@@ -37,7 +37,7 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
     from vgpumgr.controller import report
     from vgpumgr.controller.results import Fleet
     from vgpumgr.core.report import units as readings
-    from vgpumgr.documents import units as documents
+    from vgpumgr.documents import fitting as documents
 
     context = build_context(settings)
     found = readings.on_paper(context.inventory.chosen(hosts), context.catalogue)
@@ -49,7 +49,7 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
         if offline or fleet.views:
             output.echo("no board" if not offline else "the inventory has no unit: vgpumgr_fgpu_per_gpu is not set")
     else:
-        printing.print_rows(settings, UNITS, documents.document(fleet, found))
+        printing.print_rows(settings, UNITS, documents.units(fleet, found))
         if settings.for_people and all(board.unit is None for board in found.boards):
             output.progress(settings, "no site unit is set; set vgpumgr_fgpu_per_gpu (see `vgpumgr docs asking`)")
     if settings.for_people:

@@ -115,7 +115,7 @@ def usage(
         of_one = one is not None and not report.is_of_host
         _print(settings, view, report, store, of_one=of_one, asked=asked)
     else:
-        printing.print_rows(settings, view, documents.document(report, store.path))
+        printing.print_rows(settings, view, documents.usage(report, store.path))
     output.print_findings(settings, report.findings)
     return 0
 
@@ -192,7 +192,7 @@ def _print(settings: Settings, view: View, report: UsageReport, store: Samples, 
             if plots:
                 output.write_lines(["", *plots])
     else:
-        shown = printing.print_rows(settings, view, documents.document(report, store.path))
+        shown = printing.print_rows(settings, view, documents.usage(report, store.path))
         has_bars = any(column.key == _BARS for column in shown)
     for line in usage_text.not_judged(report):
         output.progress(settings, line)

@@ -178,6 +178,6 @@ def fit_lines(answer: Fit, width: int | None, *, ascii_only: bool) -> Iterator[s
         for piece in answer.placed
     ]
     yield from drawing(answer.slices, instances, width or IN_A_PIPE, ascii_only=ascii_only)
-    if not answer.is_blocked:
+    if answer.blocked is None:
         taken = sum(one.size for one in instances)
         yield f"fits on {answer.board}: {taken} of {counted(answer.slices, 'memory slice')} taken"

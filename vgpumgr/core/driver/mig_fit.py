@@ -31,8 +31,9 @@ class Fit:
         return max(start + one.size for one in self.profiles for start in one.starts)
 
     @property
-    def is_blocked(self) -> bool:
-        return isinstance(self.found, Blocked)
+    def blocked(self) -> Blocked | None:
+        """What finds no place; None if all do."""
+        return self.found if isinstance(self.found, Blocked) else None
 
     @property
     def placed(self) -> tuple[Piece, ...]:
@@ -72,8 +73,8 @@ def boards(catalogue: Catalogue) -> tuple[str, ...]:
 
 def refusal(answer: Fit) -> NoCapacity | None:
     """The answer no as an error: what is in the way, and what would fit instead; None if all fit."""
-    blocked = answer.found
-    if not isinstance(blocked, Blocked):
+    blocked = answer.blocked
+    if blocked is None:
         return None
     profile, board = blocked.profile, answer.board
     instead = ", ".join(one.name for one in answer.would_fit)

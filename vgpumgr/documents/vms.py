@@ -1,0 +1,101 @@
+"""VMs and their vGPUs: list, show, render and restarts; and the definitions that the diff of Ansible's module vgpu compares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.model.vgpu import Mdev
+from vgpumgr.documents import common
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vgpumgr.controller.results import Fleet, View, VmReport
+    from vgpumgr.core.evidence.restart import Waiting
+    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.report.listing import VgpuRow
+    from vgpumgr.names import Slot, VmName
+
+
+def vgpus(fleet: Fleet[View], rows: Iterable[VgpuRow], findings: Iterable[Finding]) -> dict[str, object]:
+    """list-1.json: every vGPU of several hosts."""
+    return common.of_fleet("vgpumgr.list/1", fleet, {"vgpus": common.plain([*rows])}, found=findings)
+
+
+def show(report: VmReport) -> dict[str, object]:
+    host = report.view.snapshot.host
+    unread = [*report.unread, *((host, error) for error in report.errors)]
+    outcomes = sorted({Outcome.DONE, *(error.outcome for _, error in unread)})
+    about = vm(host, report.domain, report.rows)
+    return common.document("vgpumgr.show/1", {"vm": about}, outcomes, unread=unread, found=report.findings)
+
+
+def vm(host: str, domain: Domain, rows: Iterable[VgpuRow]) -> dict[str, object]:
+    """A VM with its claims and vGPUs."""
+    return {
+        **common.pick(domain, "name", "uuid"),
+        "host": host,
+        "state": domain.condition,
+        "claims": _claims(domain),
+        "vgpus": common.plain([*rows]),
+    }
+
+
+def _claims(domain: Domain) -> list[dict[str, object]]:
+    return [_claim(claim) for claim in (domain.claims.claims if domain.claims else ())]
+
+
+def _claim(claim: Claim) -> dict[str, object]:
+    return {
+        **common.pick(claim, "slot", "generation"),
+        "from": common.plain(claim.origin),
+        **common.pick(claim, "site", "declared", "state", "by", "at", requested="asked"),
+        **common.pick(claim.grant, *common.GRANT),
+        **common.pick(claim.binding, "type_name", "gpu_uuid", "parent", "uuid"),
+    }
+
+
+def definition(domain: Domain | None) -> dict[str, object]:
+    """A VM's definition as far as vGPUs are concerned, without empty values, and without who wrote it and when."""
+    if domain is None:
+        return {"claims": {}, "hostdevs": []}
+    return {
+        "claims": {
+            str(claim["slot"]): {
+                key: value for key, value in claim.items() if key not in ("slot", "by", "at") and value is not None
+            }
+            for claim in _claims(domain)
+        },
+        "hostdevs": [_hostdev(device) for device in domain.inactive],
+    }
+
+
+def _hostdev(device: Hostdev) -> dict[str, object]:
+    named = {"mdev" if isinstance(device.source, Mdev) else "pci": str(device.source)}
+    return {**named, **({} if device.alias is None else {"alias": device.alias})}
+
+
+def render(
+    name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: str | None = None
+) -> dict[str, object]:
+    """The hostdev XML of a VM's claims. `validated_by`: the version of the libvirt that accepts all of it."""
+    rows = [{"slot": slot, "xml": xml} for slot, xml in hostdevs]
+    return common.document("vgpumgr.render/1", {"vm": name, "validated_by": validated_by, "hostdevs": rows})
+
+
+def restarts(fleet: Fleet[View], rows: Iterable[Waiting]) -> dict[str, object]:
+    """VMs whose next start changes their vGPUs, or for whose end something waits. `device`: the mdev's UUID, or the VF's address."""
+    vms = [
+        {
+            **common.pick(row, "vm", "vm_uuid", "host"),
+            "slots": [
+                {**common.pick(change, "slot", "does", "type_name", "parent", "waits"), "device": str(change.device)}
+                for change in row.slots
+            ],
+        }
+        for row in rows
+    ]
+    return common.of_fleet("vgpumgr.restarts/1", fleet, {"vms": vms})
