@@ -8,8 +8,9 @@ from vgpumgr import errors, names, templates
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import HostFacts, HostVgpus, VmReport
+from vgpumgr.controller.results import HostFacts, HostVgpus, VgpuList, VmReport
 from vgpumgr.core.evidence import sharing
+from vgpumgr.core.inventory import choice
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.vgpu import OURS
 from vgpumgr.core.reconcile import tasks, window
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.evidence import restart
     from vgpumgr.core.inventory import HostDeclaration
-    from vgpumgr.core.inventory.choice import Choice, Shown
+    from vgpumgr.core.inventory.choice import Shown
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import Slot, VmUuid
 
@@ -35,9 +36,17 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView
     return look_over(context, hosts, lambda view: view)
 
 
-def list_fleet(context: Context, choice: Choice) -> Fleet[HostVgpus]:
-    """The vGPUs that are chosen."""
-    return look_over(context, [host.name for host in choice.hosts], lambda view: _vgpus(view, choice.shown))
+def list_vgpus(context: Context, texts: Sequence[str] = (), on: str | None = None) -> VgpuList:
+    """The vGPUs of the VMs and hosts that the texts mean (all without any), and of these what is on the hosts of `on`.
+
+    Raises BadName and UnknownHost before anything is read.
+    """
+    meant = choice.choose(context.inventory, texts, on)
+    shown = meant.shown
+    fleet = look_over(context, [host.name for host in meant.hosts], lambda view: _vgpus(view, shown))
+    vms = [vm for host in fleet.views for vm in host.vms]
+    unknown = choice.unknown_vms(shown, context.inventory, vms, unread=len(fleet.errors))
+    return VgpuList(fleet=fleet, named=tuple(one.text for one in shown.adds), unknown=unknown)
 
 
 def look_over(

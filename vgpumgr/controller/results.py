@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.slot.kept import KeptPlan
     from vgpumgr.core.slot.plan import AnyPlan
     from vgpumgr.core.step import Step
-    from vgpumgr.errors import Success, VgpumgrError
+    from vgpumgr.errors import Success, UnknownVm, VgpumgrError
     from vgpumgr.names import HostName, PciAddress
     from vgpumgr.store.sql.forgetting import Kind, Trace
 
@@ -162,6 +162,23 @@ class HostVgpus:
     rows: tuple[VgpuRow, ...]
     findings: tuple[Finding, ...]
     vms: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VgpuList:
+    """The vGPUs that were asked for. `named`: the arguments that mean VMs; `unknown`: an error for each that nothing is called by."""
+
+    fleet: Fleet[HostVgpus]
+    named: tuple[str, ...]
+    unknown: tuple[UnknownVm, ...]
+
+    @property
+    def rows(self) -> tuple[VgpuRow, ...]:
+        return tuple(row for host in self.fleet.views for row in host.rows)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for host in self.fleet.views for finding in host.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,18 +11,17 @@ from vgpumgr.errors import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.results import Fleet, View, VmReport
+    from vgpumgr.controller.results import Fleet, VgpuList, View, VmReport
     from vgpumgr.core.evidence.restart import Waiting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
-    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.names import Slot, VmName
 
 
-def vgpus(fleet: Fleet[View], rows: Iterable[VgpuRow], findings: Iterable[Finding]) -> dict[str, object]:
-    """list-1.json: every vGPU of several hosts."""
-    return common.of_fleet("vgpumgr.list/1", fleet, {"vgpus": common.plain([*rows])}, found=findings)
+def vgpus(found: VgpuList) -> dict[str, object]:
+    """list-1.json: the vGPUs of several hosts."""
+    return common.of_fleet("vgpumgr.list/1", found.fleet, {"vgpus": common.plain(found.rows)}, found=found.findings)
 
 
 def show(report: VmReport) -> dict[str, object]:

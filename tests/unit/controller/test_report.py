@@ -13,7 +13,6 @@ from tests.unit.controller import nowhere
 from tests.unit.core import builders
 from vgpumgr.controller import report
 from vgpumgr.controller.hosts.fan_out import MAX_WORKERS
-from vgpumgr.core.inventory.choice import choose
 from vgpumgr.core.model.snapshot import HostSnapshot
 
 if TYPE_CHECKING:
@@ -79,8 +78,19 @@ def test_a_list_of_many_hosts_keeps_their_rows_and_drops_their_answers(monkeypat
 
     rows_of = report._vgpus
     monkeypatch.setattr(report, "_vgpus", see)
-    fleet = report.list_fleet(context, choose(context.inventory, ()))
-    assert [host.host for host in fleet.views] == names
+    found = report.list_vgpus(context)
+    assert [host.host for host in found.fleet.views] == names
     assert sorted(came) == names
     assert max(kept) <= MAX_WORKERS
     assert read_now() == before
+
+
+def test_a_list_says_which_of_its_arguments_nothing_is_called_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are VMs are named, so that a list without rows can say of whom."""
+    monkeypatch.setattr(report, "open_session", open_session)
+    context = nowhere.context("kvm001")
+    found = report.list_vgpus(context, ["vm01", "vm99"])
+    assert (found.rows, found.named) == ((), ("vm01", "vm99"))
+    assert [error.message for error in found.unknown] == ["no host and no VM 'vm99'"]
+    whole = report.list_vgpus(context, ["kvm001"])
+    assert (whole.named, whole.unknown) == ((), ())

@@ -15,8 +15,10 @@ from vgpumgr.controller.results import (
     Fleet,
     HostFacts,
     HostInstallation,
+    HostVgpus,
     Planned,
     SchedulerHost,
+    VgpuList,
     VmReport,
 )
 from vgpumgr.core.driver import asking, catalogue, known_types
@@ -50,7 +52,8 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     facts = HostFacts(snapshot=view.snapshot, libvirt_version=9_007_000)
     shared, odd = schedulers.rows(view.snapshot, ())
     yield hosts.discover(Fleet(views=(facts,), errors=()), found)
-    yield vms.vgpus(Fleet(views=(view,), errors=()), rows, found)
+    of_host = HostVgpus(host=view.snapshot.host, rows=tuple(rows), findings=found)
+    yield vms.vgpus(VgpuList(fleet=Fleet(views=(of_host,), errors=()), named=(), unknown=()))
     yield hosts.schedulers(Fleet(views=(SchedulerHost(host=view.snapshot.host, rows=shared, findings=odd),), errors=()))
     yield offline.types(known_types.known_types(catalogue.parse(resources.catalogue_text()), "A100"))
     ran = builders.attached(builders.running(view, "vm02"), "vm02")
@@ -60,9 +63,9 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     yield fitting.explain(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))
     question = capacity.Question(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
     unread = (HostName("kvm02"), errors.HostError("kvm02", "gone"))
-    of_host = capacity.of_host(view, [question], catalogue.parse(resources.catalogue_text()))
+    answered = capacity.of_host(view, [question], catalogue.parse(resources.catalogue_text()))
     yield fitting.answers(
-        Fleet(views=(of_host,), errors=(unread,)), capacity.answers([of_host], [unread], [question]), ()
+        Fleet(views=(answered,), errors=(unread,)), capacity.answers([answered], [unread], [question]), ()
     )
     every = capacity.overview(view)
     yield fitting.overview(Fleet(views=(every,), errors=()), every, capacity.totals(every, unread=True), ())

@@ -13,14 +13,13 @@ from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.capacity import Question
-    from vgpumgr.errors import VgpumgrError
 
 
 @click.command()
@@ -108,7 +107,7 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     if settings.for_people:
         for one in found.closed:
             output.echo(capacity_text.closed(one))
-    return _finish(settings, [error for _, error in fleet.errors], findings)
+    return output.end(settings, fleet, findings)
 
 
 def _answer(
@@ -143,7 +142,7 @@ def _answer(
         fitting = [row for row in ANSWERS.rows(document) if settings.output != "name" or row["host"] in able]
         printing.print_rows(settings, ANSWERS, document, fitting)
     short = [lack for one in known if count and (lack := core.short_of(one, count)) is not None]
-    return _finish(settings, [*unknown, *short, *(error for _, error in fleet.errors)], findings)
+    return output.end(settings, fleet, findings, [*unknown, *short])
 
 
 def _findings(facts: HostSnapshot) -> list[Finding]:
@@ -152,8 +151,3 @@ def _findings(facts: HostSnapshot) -> list[Finding]:
     from vgpumgr.core.placing import places
 
     return [*blocked_write.findings(facts), *lost.findings(facts), *places.findings(facts)]
-
-
-def _finish(settings: Settings, errors: Sequence[VgpumgrError], findings: Iterable[Finding]) -> int:
-    output.print_findings(settings, findings)
-    return output.print_errors(settings, errors)

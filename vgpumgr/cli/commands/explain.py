@@ -64,4 +64,4 @@ def explain(
         if compared:
             output.echo()
             printing.print_rows(settings, MECHANISMS, document)
-    return output.print_errors(settings, [error for _, error in fleet.errors])
+    return output.end(settings, fleet)

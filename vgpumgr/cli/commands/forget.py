@@ -13,7 +13,6 @@ from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Consent, ForgetPlan
 
 
 @click.command()
@@ -37,24 +36,10 @@ def forget(settings: Settings, *, name: str) -> int:
     from vgpumgr.controller import forget as use_case
     from vgpumgr.documents import offline as documents
 
-    result = use_case.forget(build_context(settings), environment.store_path(), name, _consent(settings))
+    consent = asking.consent_to(settings, forget_text.lines, forget_text.question, given=settings.yes)
+    result = use_case.forget(build_context(settings), environment.store_path(), name, consent)
     if settings.for_people:
         output.echo(forget_text.closing(result))
     else:
         printing.print_rows(settings, FORGOTTEN, documents.forget(result))
     return 3 if result.outcome is Outcome.WOULD_CHANGE else 0
-
-
-def _consent(settings: Settings) -> Consent[ForgetPlan]:
-    from vgpumgr.cli.text import forget_text
-    from vgpumgr.controller.results import Consent
-
-    def show(plan: ForgetPlan) -> None:
-        if settings.for_people:
-            output.plan_lines(settings, forget_text.lines(plan))
-
-    def ask(plan: ForgetPlan) -> None:
-        what = forget_text.question(plan)
-        asking.confirm(settings, f"remove {what}?", why=f"forget removes {what}", hint=asking.SEE_FIRST)
-
-    return Consent(check=settings.check, show=show, ask=ask, given=settings.yes)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Fleet, View
-    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.validation import Accepted
 
 _PROFILE = ("profile", "framebuffer", "per_gpu", "fits_now")
@@ -46,29 +45,15 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None)
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
-    from vgpumgr.core.inventory import choice
     from vgpumgr.documents import vms as documents
 
-    context = build_context(settings)
-    meant = choice.choose(context.inventory, chosen, on)
-    fleet = report.list_fleet(context, meant)
-    found = [row for host in fleet.views for row in host.rows]
-    findings = [finding for host in fleet.views for finding in host.findings]
-    vms = [vm for host in fleet.views for vm in host.vms]
-    unread = [error for _, error in fleet.errors]
-    seen = {name for name, _ in vms}
-    unknown = [
-        choice.unknown_vm(one, context.inventory, seen, unread=len(unread)) for one in meant.shown.unmatched(vms)
-    ]
-    if not found and settings.for_people:
-        if not meant.shown.adds:
-            output.say_none([host.host for host in fleet.views], "no vGPUs on")
-        elif not unknown:
-            output.echo(f"no vGPUs of {' '.join(one.text for one in meant.shown.adds)}")
+    found = report.list_vgpus(build_context(settings), chosen, on)
+    if found.named:
+        none = "" if found.unknown else f"no vGPUs of {' '.join(found.named)}"
     else:
-        printing.print_rows(settings, LIST, documents.vgpus(fleet, found, findings))
-    output.print_findings(settings, findings)
-    return output.print_errors(settings, [*unknown, *unread])
+        none = output.none_on("no vGPUs", [host.host for host in found.fleet.views])
+    printing.print_rows(settings, LIST, documents.vgpus(found), none=none)
+    return output.end(settings, found.fleet, found.findings, found.unknown)
 
 
 @click.command()
@@ -126,15 +111,13 @@ def discover(settings: Settings, *, hosts: tuple[str, ...], on: str | None) -> i
         for finding in part.findings(view.snapshot)
     ]
     findings += [finding for view in fleet.views for finding in view.shared]
-    if settings.for_people and not any(view.snapshot.gpus for view in fleet.views):
-        output.say_none([view.snapshot.host for view in fleet.views], "no NVIDIA GPU on")
-    else:
-        printing.print_rows(settings, DISCOVER, documents.discover(fleet, findings))
+    none = output.none_on("no NVIDIA GPU", [view.snapshot.host for view in fleet.views])
+    printing.print_rows(settings, DISCOVER, documents.discover(fleet, findings), none=none)
     if settings.for_people:
         for view in fleet.views:
             for line in unread_text.unread(view.snapshot):
                 output.progress(settings, line)
-    return _finish(settings, fleet, findings)
+    return output.end(settings, fleet, findings)
 
 
 @click.command("profiles")
@@ -174,7 +157,7 @@ def profiles_command(
         fleet = report.look_over(context, hosts, lambda view: _profile_rows(view, fits=fits))
         of_gpus = [row for found in fleet.views for row in found]
         printing.print_rows(settings, PROFILES, documents.profiles(fleet, of_gpus))
-        return _finish(settings, fleet, ())
+        return output.end(settings, fleet)
     from vgpumgr.cli.text import capacity_text
 
     overviews = report.look_over(context, hosts, capacity.overview)
@@ -186,7 +169,7 @@ def profiles_command(
         output.echo("nothing fits now" if fits else "no vGPU type could be read")
     for one in found.closed:
         output.progress(settings, capacity_text.closed(one), host=one.host)
-    return _finish(settings, overviews, ())
+    return output.end(settings, overviews)
 
 
 @click.command()
@@ -280,9 +263,3 @@ def _known_types(settings: Settings, board: str | None, *, asked_of_hosts: bool)
     found = known_types.known_types(catalogue.parse(resources.catalogue_text()), board)
     printing.print_rows(settings, TYPES, documents.types(found))
     return 0
-
-
-def _finish(settings: Settings, fleet: Fleet[View], findings: Iterable[Finding]) -> int:
-    """Print findings and unreached hosts on stderr; the result is the exit code."""
-    output.print_findings(settings, findings)
-    return output.print_errors(settings, [error for _, error in fleet.errors])

@@ -138,11 +138,9 @@ def _list(settings: Settings) -> int:
     from vgpumgr.documents import hosts as documents
 
     fleet = use_case.cordons(build_context(settings))
-    if settings.for_people and not any(host.cordons for host in fleet.views):
-        output.say_none([host.host for host in fleet.views], "no cordon on")
-    else:
-        printing.print_rows(settings, CORDONS, documents.cordons(fleet))
-    return output.print_errors(settings, [error for _, error in fleet.errors])
+    none = output.none_on("no cordon", [host.host for host in fleet.views])
+    printing.print_rows(settings, CORDONS, documents.cordons(fleet), none=none)
+    return output.end(settings, fleet)
 
 
 def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, choosing, rows
+from vgpumgr.cli.params import asking, candidates, choosing, rows
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import fleet_result, printing
 from vgpumgr.cli.rows.mig import GC, MIG_FIT, MIG_SHOW
@@ -15,7 +15,6 @@ from vgpumgr.cli.text import mig_text, output, sparkline
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Consent, FleetPlan
 
 
 @click.group()
@@ -55,7 +54,7 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | No
             output.write_lines(mig_text.show_lines(fleet.views, output.width(), nothing, ascii_only=ascii_only))
     else:
         printing.print_rows(settings, MIG_SHOW, documents.mig_show(fleet))
-    return output.print_errors(settings, [error for _, error in fleet.errors])
+    return output.end(settings, fleet)
 
 
 @mig.command("fit")
@@ -113,24 +112,8 @@ def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
         raise errors.UsageError("--gpu-id needs --on HOST", hint="it names a GPU of one host")
     options = use_case.GcOptions(on=on, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id))
     started = time.monotonic()
-    result = use_case.give_back(build_context(settings), options, _consent(settings))
-    if settings.for_people:
-        output.print_findings(settings, result.findings)
-        fleet_result.print_problems(settings, result)
-        for line in gc_text.closing(result, time.monotonic() - started):
-            output.echo(line)
-    else:
-        fleet_result.print_rows(settings, result, GC, what="hosts or GPUs still have cached GPU instances")
-    return result.exit_code
-
-
-def _consent(settings: Settings) -> Consent[FleetPlan]:
-    """Nothing of a plan needs a yes."""
-    from vgpumgr.cli.text import gc_text
-    from vgpumgr.controller.results import Consent
-
-    def show(fleet: FleetPlan) -> None:
-        if settings.for_people:
-            output.plan_lines(settings, gc_text.lines(fleet))
-
-    return Consent(check=settings.check, show=show, ask=lambda _fleet: None)
+    consent = asking.consent_to(settings, gc_text.lines, None)
+    result = use_case.give_back(build_context(settings), options, consent)
+    closing = gc_text.closing(result, time.monotonic() - started)
+    what = "hosts or GPUs still have cached GPU instances"
+    return fleet_result.print_result(settings, result, GC, closing, what=what, findings=(result.findings,))

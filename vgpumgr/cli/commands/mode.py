@@ -36,11 +36,8 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.documents import hosts as documents
 
     fleet = use_case.show_modes(build_context(settings), hosts)
-    if settings.for_people and not any(host.rows for host in fleet.views):
-        output.echo("no NVIDIA GPU found")
-    else:
-        printing.print_rows(settings, MODE, documents.modes(fleet))
-    return output.print_errors(settings, [error for _, error in fleet.errors])
+    printing.print_rows(settings, MODE, documents.modes(fleet), none="no NVIDIA GPU found")
+    return output.end(settings, fleet)
 
 
 @mode.command("set")

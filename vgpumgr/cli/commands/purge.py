@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,8 +14,6 @@ from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.results import Consent
-    from vgpumgr.core.reconcile.purging import PurgePlan
 
 
 @click.command("purge")
@@ -38,7 +37,9 @@ def purge_command(settings: Settings, *, name: str) -> int:
     from vgpumgr.errors import Outcome, worst_exit
 
     started = time.monotonic()
-    result = use_case.purge(build_context(settings), name, _consent(settings))
+    lines = partial(purge_text.lines, diff=settings.diff)
+    consent = asking.consent_to(settings, lines, purge_text.question, given=settings.yes)
+    result = use_case.purge(build_context(settings), name, consent)
     output.print_findings(settings, result.findings)
     if not settings.for_people:
         printing.print_rows(settings, PURGED, documents.purge(result))
@@ -46,18 +47,3 @@ def purge_command(settings: Settings, *, name: str) -> int:
     if settings.for_people and not result.errors:
         output.echo(purge_text.closing(result, time.monotonic() - started))
     return worst_exit(codes)
-
-
-def _consent(settings: Settings) -> Consent[PurgePlan]:
-    from vgpumgr.cli.text import purge_text
-    from vgpumgr.controller.results import Consent
-
-    def show(plan: PurgePlan) -> None:
-        if settings.for_people:
-            output.plan_lines(settings, purge_text.lines(plan, diff=settings.diff))
-
-    def ask(plan: PurgePlan) -> None:
-        what = f"{purge_text.question(plan)} of {plan.host}"
-        asking.confirm(settings, f"remove {what}?", why=f"purge removes {what}", hint=asking.SEE_FIRST)
-
-    return Consent(check=settings.check, show=show, ask=ask, given=settings.yes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,16 +14,17 @@ from vgpumgr import errors
 from vgpumgr.cli.params import asking, choosing, plan_files
 from vgpumgr.cli.params.durations import Seconds
 from vgpumgr.cli.params.options import common_options
-from vgpumgr.cli.rows import fleet_result
-from vgpumgr.cli.rows.runs import RECONCILE
+from vgpumgr.cli.rows import fleet_result, printing
+from vgpumgr.cli.rows.runs import RECONCILE, RESTARTS
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.reconcile import ReconcileOptions
-    from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
+    from vgpumgr.controller.results import FleetPlan, FleetResult
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.slot.kept import KeptPlan
     from vgpumgr.core.usage.runs import Kind
 
@@ -144,7 +146,9 @@ def reconcile(
 
 
 def _restart_window(settings: Settings, chosen: tuple[str, ...], *, others: Mapping[str, object]) -> int:
-    from vgpumgr.cli.commands import restart_window
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+    from vgpumgr.documents import vms as documents
 
     given = [name for name, value in others.items() if value is not None]
     if given:
@@ -152,7 +156,11 @@ def _restart_window(settings: Settings, chosen: tuple[str, ...], *, others: Mapp
             f"--restart-window and {given[0]} cannot be combined",
             hint="--restart-window only prints",
         )
-    return restart_window.show(settings, chosen)
+    fleet = report.waiting_for_restart(build_context(settings), chosen)
+    document = documents.restarts(fleet, [row for rows in fleet.views for row in rows])
+    none = "no VM waits for a restart, or keeps anything waiting" if fleet.views and not settings.quiet else ""
+    printing.print_rows(settings, RESTARTS, document, none=none)
+    return output.end(settings, fleet)
 
 
 def _options(chosen: tuple[str, ...], deadline: int, confirm_destroys: int | None, *, strict: bool) -> ReconcileOptions:
@@ -171,13 +179,18 @@ def _run(
     then: str | None = None,
 ) -> int:
     """`then`: the command that carries out what is only planned here."""
+    from vgpumgr.cli.text import fleet_text  # not for --help: it brings the plans along
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
     from vgpumgr.controller.recording import Recording
 
+    def sentences(fleet: FleetPlan) -> tuple[str, str]:
+        return f"{fleet_text.counted(fleet)}: continue?", fleet_text.disturbs(fleet)
+
     started = time.monotonic()
+    consent = asking.consent_to(settings, partial(fleet_text.lines, diff=settings.diff), sentences, kept=kept)
     with Recording(record, whole=not options.limit).begun() as recording:
-        result = use_case.reconcile(build_context(settings), options, _consent(settings, kept))
+        result = use_case.reconcile(build_context(settings), options, consent)
     unrecorded = recording.keep(result)
     if unrecorded is not None:
         output.print_warning(settings, unrecorded)
@@ -185,52 +198,23 @@ def _run(
         from vgpumgr.documents import change
 
         plan_files.write(out, change.of_fleet(result))
-    _print(settings, result, time.monotonic() - started, then)
-    return result.exit_code
+    quiet = settings.quiet and not result.problems and not result.fleet.changed
+    for note in () if quiet else result.fleet.findings:
+        output.print_warning(settings, str(note))
+    closing = () if quiet else fleet_text.closing(result, time.monotonic() - started, then)
+    findings = (_findings(result, quiet=quiet), result.waiting)
+    what = "hosts or VMs are not in sync"
+    return fleet_result.print_result(settings, result, RECONCILE, closing, what=what, findings=findings)
 
 
-def _consent(settings: Settings, kept: KeptPlan | None) -> Consent[FleetPlan]:
-    from vgpumgr.cli.text import fleet_text  # not for --help: it brings the plans along
-    from vgpumgr.controller.results import Consent
-
-    def show(fleet: FleetPlan) -> None:
-        if settings.for_people:
-            output.plan_lines(settings, fleet_text.lines(fleet, diff=settings.diff))
-
-    def ask(fleet: FleetPlan) -> None:
-        counted = fleet_text.counted(fleet)
-        why = fleet_text.disturbs(fleet)
-        asking.confirm(settings, f"{counted}: continue?", why=why, hint=asking.SEE_FIRST)
-
-    return Consent(check=settings.check, show=show, ask=ask, kept=kept)
-
-
-def _print(settings: Settings, result: FleetResult, elapsed_s: float, then: str | None) -> None:
-    if settings.for_people:
-        _print_for_people(settings, result, elapsed_s, then)
-        return
-    fleet_result.print_rows(settings, result, RECONCILE, what="hosts or VMs are not in sync")
-
-
-def _print_for_people(settings: Settings, result: FleetResult, elapsed_s: float, then: str | None) -> None:
-    from vgpumgr.cli.text import fleet_text
+def _findings(result: FleetResult, *, quiet: bool) -> Iterator[Finding]:
+    """For people; in a quiet run that has nothing to do without what stands there every night."""
     from vgpumgr.core.model.view import STANDING
 
-    quiet = settings.quiet and not result.problems and not result.fleet.changed
-    if not quiet:
-        for note in result.fleet.findings:
-            output.print_warning(settings, str(note))
     # An error says itself that its vGPU is gone, and why.
     refused = {(host, one.planned.task.subject) for host, one in result.failed}
-    found = [
-        one
-        for plan in result.fleet.plans
-        for one in plan.findings
-        if not (one.kind == "gone" and (one.host, f"{one.vm} {one.slot}") in refused)
-    ]
-    output.print_findings(settings, (one for one in found if not (quiet and one.kind in STANDING)))
-    output.print_findings(settings, result.waiting)
-    fleet_result.print_problems(settings, result)
-    if not quiet:
-        for line in fleet_text.closing(result, elapsed_s, then):
-            output.echo(line)
+    for plan in result.fleet.plans:
+        for one in plan.findings:
+            is_told = one.kind == "gone" and (one.host, f"{one.vm} {one.slot}") in refused
+            if not is_told and not (quiet and one.kind in STANDING):
+                yield one

@@ -43,13 +43,8 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.documents import hosts as documents
 
     fleet = use_case.show_schedulers(build_context(settings), hosts)
-    findings = [finding for host in fleet.views for finding in host.findings]
-    if settings.for_people and not any(host.rows for host in fleet.views):
-        output.echo("no NVIDIA GPU found")
-    else:
-        printing.print_rows(settings, SCHEDULER, documents.schedulers(fleet))
-    output.print_findings(settings, findings)
-    return output.print_errors(settings, [error for _, error in fleet.errors])
+    printing.print_rows(settings, SCHEDULER, documents.schedulers(fleet), none="no NVIDIA GPU found")
+    return output.end(settings, fleet, [finding for host in fleet.views for finding in host.findings])
 
 
 @scheduler.command("set")

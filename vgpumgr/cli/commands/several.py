@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import replace
+from functools import partial as bound
 from typing import TYPE_CHECKING
 
 from vgpumgr.cli.params import asking, plan_files, several, wishes
-from vgpumgr.cli.rows import printing, vgpus
-from vgpumgr.cli.text import fleet_text, output, several_text, words
+from vgpumgr.cli.rows import fleet_result, printing, vgpus
+from vgpumgr.cli.text import fleet_text, output, several_text
 from vgpumgr.cli.wiring import build_context
 from vgpumgr.controller import together
-from vgpumgr.controller.results import Consent
 from vgpumgr.core.slot.request import Replace
 from vgpumgr.errors import Outcome, VmNotSeen, worst_exit
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.requests import RequestsResult
-    from vgpumgr.controller.results import FleetPlan
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.slot.request import SlotRequest
 
@@ -102,7 +101,9 @@ def _run(
 ) -> int:
     """`words_again`: how a command names the same VMs again; None: it cannot."""
     plan_files.guard_out(settings, out)
-    consent = _consent(settings, verb, plan_file)
+    lines = bound(fleet_text.lines, diff=settings.diff)
+    sentences, kept = bound(several_text.question, verb), plan_files.read(plan_file)
+    consent = asking.consent_to(settings, lines, sentences, kept=kept, given=settings.yes)
     started = time.monotonic()
     result = together.serve_together(context or build_context(settings), options, consent)
     document = _document(settings, result) if out is not None or not settings.for_people else {}
@@ -136,9 +137,10 @@ def _print(settings: Settings, result: RequestsResult, document: dict[str, objec
     for one in result.slots:
         rows += [common.plain(row) for row in one.rows] or [{"vm": one.vm, "host": one.host}]
     printing.print_rows(settings, vgpus.CHANGE, document, rows)
-    told = "the details name each; `errors` and `result` on stdout are complete"
     after = ", so nothing was changed" if result.is_held_back else ""
-    output.print_errors(settings, result.problems, what=f"VMs or hosts cannot be served{after}", hint=told)
+    output.print_errors(
+        settings, result.problems, what=f"VMs or hosts cannot be served{after}", hint=fleet_result.COMPLETE
+    )
 
 
 def _findings(result: RequestsResult) -> list[Finding]:
@@ -170,18 +172,3 @@ def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
     dashed = words_again[0] != "-f" and any(word.startswith("-") for word in words_again)
     named = [*options, "--", *words_again] if dashed else [*words_again, *options]
     return shlex.join(["vgpumgr", "detach", *named])
-
-
-def _consent(settings: Settings, verb: str, plan_file: str | None) -> Consent[FleetPlan]:
-    def show(fleet: FleetPlan) -> None:
-        if settings.for_people:
-            output.plan_lines(settings, fleet_text.lines(fleet, diff=settings.diff))
-
-    def ask(fleet: FleetPlan) -> None:
-        changed = [plan for plan in fleet.plans if plan.changed]
-        vms = words.counted(len({one.task.vm for plan in changed for one in plan.tasks if one.steps}), "VM")
-        about = f"{vms} on {words.counted(len(changed), 'host')}"
-        asking.confirm(settings, f"{verb} {about}?", why=f"{verb} of {about} needs confirmation", hint=asking.SEE_FIRST)
-
-    kept = plan_files.read(plan_file)
-    return Consent(check=settings.check, show=show, ask=ask, kept=kept, given=settings.yes)

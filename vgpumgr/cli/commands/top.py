@@ -108,20 +108,16 @@ def _past() -> Past | None:
 
 def _of_choice(
     inventory: Inventory, rounds: Sequence[Round], meant: Choice
-) -> tuple[Sequence[Round], list[VgpumgrError]]:
+) -> tuple[Sequence[Round], Sequence[VgpumgrError]]:
     """The rounds with only what is meant, and an error for each argument that nothing is called by."""
     from vgpumgr.core.inventory import choice
     from vgpumgr.core.usage import live
 
     if not meant.shown.vms:
-        return rounds, []
+        return rounds, ()
     vms = [(row.vm, row.vgpu.vm_uuid) for row in live.rows(rounds)]
-    seen = {name for name, _ in vms}
     unread = sum(one.failure is not None for one in rounds)
-    unknown: list[VgpumgrError] = [
-        choice.unknown_vm(one, inventory, seen, unread=unread) for one in meant.shown.unmatched(vms)
-    ]
-    return live.only(rounds, meant.shown.shows), unknown
+    return live.only(rounds, meant.shown.shows), choice.unknown_vms(meant.shown, inventory, vms, unread=unread)
 
 
 def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Choice, sort: str) -> int:

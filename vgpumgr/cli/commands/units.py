@@ -55,4 +55,4 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
     if settings.for_people:
         for one in found.earlier:
             output.echo(units_text.both_readings(one))
-    return output.print_errors(settings, [error for _, error in fleet.errors])
+    return output.end(settings, fleet)

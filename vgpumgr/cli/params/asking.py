@@ -9,7 +9,7 @@ import click
 
 from vgpumgr import errors
 from vgpumgr.cli.text import output
-from vgpumgr.controller.results import Consent, Planned, PlanT
+from vgpumgr.controller.results import Consent, Planned, PlanT, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,19 +35,39 @@ def consent(
     Asking raises UsageError without a terminal, Declined on a no.
     """
 
-    def show(planned: Planned[PlanT]) -> None:
-        if settings.for_people and planned.plan.changed:
-            output.plan_lines(settings, lines(planned))
+    def sentences(planned: Planned[PlanT]) -> tuple[str, str]:
+        about = planned.plan.about
+        return question.format(about=about, host=planned.host), f"{what} of {about} needs confirmation"
 
-    def ask(planned: Planned[PlanT]) -> None:
-        confirm(
-            settings,
-            question.format(about=planned.plan.about, host=planned.host),
-            why=f"{what} of {planned.plan.about} needs confirmation",
-            hint=SEE_FIRST,
-        )
+    return consent_to(
+        settings,
+        lambda planned: lines(planned) if planned.plan.changed else (),
+        sentences,
+        kept=kept,
+        given=settings.yes,
+    )
 
-    return Consent(check=settings.check, show=show, ask=ask, kept=kept, given=settings.yes)
+
+def consent_to(
+    settings: Settings,
+    lines: Callable[[Shown], Iterable[str]],
+    sentences: Callable[[Shown], tuple[str, str]] | None,
+    *,
+    kept: KeptPlan | None = None,
+    given: bool = False,
+) -> Consent[Shown]:
+    """The consent for any plan. `sentences`: the question, and why, for where nobody can answer; None: nothing needs a yes."""
+
+    def show(plan: Shown) -> None:
+        if settings.for_people:
+            output.plan_lines(settings, lines(plan))
+
+    def ask(plan: Shown) -> None:
+        if sentences is not None:
+            question, why = sentences(plan)
+            confirm(settings, question, why=why, hint=SEE_FIRST)
+
+    return Consent(check=settings.check, show=show, ask=ask, kept=kept, given=given)
 
 
 def confirm(settings: Settings, question: str, *, why: str, hint: str, after_no: str = "nothing was changed") -> None:

@@ -8,29 +8,44 @@ from vgpumgr.cli.rows import printing
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from vgpumgr.cli.rows.column import View
     from vgpumgr.cli.settings import Settings
     from vgpumgr.cli.text.alike import Failed
     from vgpumgr.controller.results import FleetResult
+    from vgpumgr.core.model.view import Finding
+
+COMPLETE = "the details name each; `errors` and `result` on stdout are complete"
 
 
-def print_rows(settings: Settings, result: FleetResult, view: View, *, what: str) -> None:
-    """For programs: the document or its rows, and the errors. `what` names the errors if there are several."""
-    from vgpumgr.documents import change
+def print_result(
+    settings: Settings,
+    result: FleetResult,
+    view: View,
+    closing: Iterable[str],
+    *,
+    what: str,
+    findings: Iterable[Iterable[Finding]],
+) -> int:
+    """For people groups of findings, what failed, each with its host and subject, and the last lines, `closing`; for programs the
+    document or its rows, and the errors, which `what` names if there are several. Returns the exit code.
+    """
+    if settings.for_people:
+        for group in findings:
+            output.print_findings(settings, group)
+        output.print_failed(settings, _failed(result))
+        output.print_errors(settings, [error for _, error in result.errors])
+        if result.guard is not None:
+            output.print_error(settings, result.guard)
+        for line in closing:
+            output.echo(line)
+    else:
+        from vgpumgr.documents import change
 
-    printing.print_rows(settings, view, change.of_fleet(result))
-    told = "the details name each; `errors` and `result` on stdout are complete"
-    output.print_errors(settings, result.problems, what=what, hint=told)
-
-
-def print_problems(settings: Settings, result: FleetResult) -> None:
-    """For people: what failed, each with its host and subject."""
-    output.print_failed(settings, _failed(result))
-    output.print_errors(settings, [error for _, error in result.errors])
-    if result.guard is not None:
-        output.print_error(settings, result.guard)
+        printing.print_rows(settings, view, change.of_fleet(result))
+        output.print_errors(settings, result.problems, what=what, hint=COMPLETE)
+    return result.exit_code
 
 
 def _failed(result: FleetResult) -> Iterator[Failed]:

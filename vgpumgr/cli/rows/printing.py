@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
 
 
-def print_rows(settings: Settings, view: View, document: Row, rows: Sequence[Row] | None = None) -> tuple[Column, ...]:
+def print_rows(
+    settings: Settings, view: View, document: Row, rows: Sequence[Row] | None = None, *, none: str | None = None
+) -> tuple[Column, ...]:
     """Print the document as json or yaml, or its rows. `rows`: others than the view finds in the document.
 
-    Returns the columns that a table shows, none without a table.
+    `none`: what people see in place of a table without rows; by default its head. Returns the columns that a table shows,
+    none without a table.
     """
     if settings.output in ("json", "yaml"):
         if settings.sorted_by is not None:
@@ -30,6 +33,10 @@ def print_rows(settings: Settings, view: View, document: Row, rows: Sequence[Row
         output.print_document(settings, document)
         return ()
     found = view.rows(document) if rows is None else [*rows]
+    if settings.for_people and none is not None and not found:
+        if none:
+            output.echo(none)
+        return ()
     if settings.sorted_by is not None:
         keys = [(column.value, is_reverse) for column, is_reverse in chosen.sort_keys(view, settings.sorted_by)]
         found = chosen.in_order(found, keys)

@@ -22,9 +22,10 @@ def lines(plan: ForgetPlan) -> Iterator[str]:
                 yield f"  - {trace.rows} {trace.what}"
 
 
-def question(plan: ForgetPlan) -> str:
-    """What goes."""
-    return f"{words.counted(sum(trace.rows for trace in plan.traces), 'record')} about {plan.name}"
+def question(plan: ForgetPlan) -> tuple[str, str]:
+    """What is asked, and why."""
+    what = f"{words.counted(sum(trace.rows for trace in plan.traces), 'record')} about {plan.name}"
+    return f"remove {what}?", f"forget removes {what}"
 
 
 def closing(result: ForgetResult) -> str:

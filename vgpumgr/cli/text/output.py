@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.cli.text.alike import Failed
+    from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.model.view import Finding
     from vgpumgr.errors import VgpumgrError
 
@@ -236,6 +237,14 @@ def print_errors(
     return worst_exit(error.exit_code for error in errors)
 
 
+def end(
+    settings: Settings, fleet: Fleet[View], findings: Iterable[Finding] = (), more: Sequence[VgpumgrError] = ()
+) -> int:
+    """What stands on stderr once the rows are printed: findings, `more` errors, one for each host not read. Returns the exit code."""
+    print_findings(settings, findings)
+    return print_errors(settings, [*more, *(error for _, error in fleet.errors)])
+
+
 def _print_grouped(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
     """What many hosts have alike is told once; a log has one line for each all the same."""
     from vgpumgr.cli.text import alike
@@ -273,10 +282,9 @@ def coloured(text: str, colour: str) -> str:
     return click.style(text, **({colour: True} if colour in ("bold", "dim") else {"fg": colour}))
 
 
-def say_none(hosts: Sequence[str], what: str) -> None:
-    """Printed instead of an empty table of these hosts. If no host was read, nothing is known and nothing is printed."""
-    if hosts:
-        echo(f"{what} {hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'}")
+def none_on(what: str, hosts: Sequence[str]) -> str:
+    """Printed instead of an empty table of these hosts. Empty if no host was read, since nothing is known."""
+    return f"{what} on {hosts[0] if len(hosts) == 1 else f'{len(hosts)} hosts'}" if hosts else ""
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -32,15 +32,11 @@ def stays(plan: PurgePlan) -> Iterator[str]:
         yield f"    {text}"
 
 
-def question(plan: PurgePlan) -> str:
-    """What goes, counted."""
-    vgpus = sum(step.destroys for step in plan.work.steps)
-    return (
-        " and ".join(
-            words.counted(number, noun) for number, noun in ((vgpus, "vGPU"), (len(plan.files), "file")) if number
-        )
-        or "all of it"
-    )
+def question(plan: PurgePlan) -> tuple[str, str]:
+    """What is asked, and why: what goes, counted."""
+    numbers = ((sum(step.destroys for step in plan.work.steps), "vGPU"), (len(plan.files), "file"))
+    what = " and ".join(words.counted(number, noun) for number, noun in numbers if number) or "all of it"
+    return f"remove {what} of {plan.host}?", f"purge removes {what} of {plan.host}"
 
 
 def closing(result: PurgeResult, elapsed_s: float) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from vgpumgr.controller.requests import RequestsResult, SlotResult
+    from vgpumgr.controller.results import FleetPlan
 
 PARTIAL = "--partial"
 
@@ -61,6 +62,14 @@ def _one_of_kind(slots: Sequence[SlotResult], of_all: str) -> errors.VgpumgrErro
 
 def _joined(vms: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(vms))
+
+
+def question(verb: str, fleet: FleetPlan) -> tuple[str, str]:
+    """What is asked, and why."""
+    changed = [plan for plan in fleet.plans if plan.changed]
+    vms = words.counted(len({one.task.vm for plan in changed for one in plan.tasks if one.steps}), "VM")
+    about = f"{vms} on {words.counted(len(changed), 'host')}"
+    return f"{verb} {about}?", f"{verb} of {about} needs confirmation"
 
 
 def closing(result: RequestsResult, elapsed_s: float, *, verb: str, check: bool, undo: str | None) -> str:

@@ -192,8 +192,15 @@ def is_wild(text: str) -> bool:
     return text[:1] in {"~", "!", "&"} or not _WILD.isdisjoint(text)
 
 
-def unknown_vm(pattern: VmPattern, inventory: Inventory, seen: Collection[str], *, unread: int) -> UnknownVm:
-    """The error for an argument that nothing matches; `seen`: the VMs of the hosts that were read, all but `unread`."""
+def unknown_vms(
+    shown: Shown, inventory: Inventory, vms: Sequence[tuple[str, str | None]], *, unread: int
+) -> tuple[UnknownVm, ...]:
+    """An error for each argument that nothing matches; `vms`: names and UUIDs on the hosts that were read, all but `unread`."""
+    seen = {name for name, _ in vms}
+    return tuple(_unknown(one, inventory, seen, unread=unread) for one in shown.unmatched(vms))
+
+
+def _unknown(pattern: VmPattern, inventory: Inventory, seen: Collection[str], *, unread: int) -> UnknownVm:
     said = f"no host and no VM {pattern.text!r}"
     if unread:
         return VmNotSeen(

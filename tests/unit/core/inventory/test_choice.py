@@ -108,12 +108,13 @@ def test_a_vm_may_be_named_by_its_uuid(site: Inventory) -> None:
 
 def test_what_matches_nothing_is_named_with_what_is_near(site: Inventory) -> None:
     meant = choice.choose(site, ("web*", "vm1", "!nobody"))
-    missed = meant.shown.unmatched((name, None) for names in VMS.values() for name in names)
-    assert [one.text for one in missed] == ["vm1", "nobody"]
-    error = choice.unknown_vm(missed[0], site, {"vm01", "vm31"}, unread=0)
+    vms = [(name, None) for names in VMS.values() for name in names]
+    error, other = choice.unknown_vms(meant.shown, site, vms, unread=0)
     assert (type(error), error.message, error.hint) == (UnknownVm, "no host and no VM 'vm1'", "did you mean vm01?")
-    assert choice.unknown_vm(choice.vm_pattern("kvm1"), site, {"vm01"}, unread=0).hint == "did you mean kvm01?"
-    assert isinstance(choice.unknown_vm(missed[0], site, {"vm01"}, unread=3), VmNotSeen)
+    assert other.message == "no host and no VM 'nobody'"
+    (near_a_host,) = choice.unknown_vms(choice.choose(site, ("kvm1",)).shown, site, vms, unread=0)
+    assert near_a_host.hint == "did you mean kvm01?"
+    assert {type(one) for one in choice.unknown_vms(meant.shown, site, vms, unread=3)} == {VmNotSeen}
 
 
 @pytest.mark.parametrize(
