@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # Some containers forbid compiled files. Without them each worker compiles all tests, and each process of a test all of vgpumgr.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo check test test-suite test-all test-shuffled coverage test-laws test-lab test-docs sessions pictures test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
+.PHONY: install demo check test test-suite test-all test-shuffled coverage test-laws test-lab test-docs sessions pictures schemas test-crash test-collection test-sanity test-kernel test-kernel-commit kernel-images kernel-images-commit test-kills test-gpu soak lint docs bench lock clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install.sh
@@ -114,6 +114,10 @@ kernel-images-commit: install
 # docs/cli.md from the commands' own texts; a test fails where it is not what they say.
 docs: install
 	$(PY) tools/cli_reference.py
+
+# The examples of docs/schemas, from what the commands print (tests/acceptance/examples.py); a test fails where they are other.
+schemas: install
+	PYTHONPATH=. $(PY) -m tests.acceptance.examples
 
 # What is a repetition, in full doses: every operation broken off at every moment in every way (tests/crash/matrix), real processes
 # killed (tests/crash), random stories (tests/model). How many kills there were stands at the end.
