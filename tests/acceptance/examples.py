@@ -284,8 +284,8 @@ def _measured(folder: Path) -> Iterator[Example]:
     one = replace(one, reading=replace(one.reading, unknown=(_UNKNOWN,)))
     rounds = [one, samples_of.failed_round(at_us=now, host="kvm03")]
     store.add(rounds, every_s=10)
-    yield "top", usage.top(rounds, live.rows(rounds))
-    yield "collect", usage.collect(rounds, store.path)
+    yield "top", usage.top(rounds, live.rows(rounds), live.silent(rounds))
+    yield "collect", usage.collect(rounds, store.path, live.silent(rounds))
     only = partial(selection.idle, most=1)
     yield "usage", usage.usage(measured.report(store, now_s=now / SECOND, since_s=1800), store.path)
     yield "usage", usage.usage(measured.report(store, now_s=now / SECOND, since_s=1800, only=only), store.path)

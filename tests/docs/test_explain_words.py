@@ -16,7 +16,7 @@ from vgpumgr.core.driver import asking
 from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.model.snapshot import MDEV_VF
 from vgpumgr.core.report import explained
-from vgpumgr.documents import fitting
+from vgpumgr.documents import offer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _printed() -> Iterator[str]:
         for given in WISHES:
             wish, conditions = asking.read(given, about="explain", spelt=str)
             answer = explained.of_host(view, explained.Asked(wish=wish, conditions=conditions))
-            document = fitting.explain(Fleet(views=(answer,), errors=()), "", explained.compare([answer]))
+            document = offer.explain(Fleet(views=(answer,), errors=()), "", explained.compare([answer]))
             for view_of, columns in ((EXPLAIN, EXPLAIN.columns), (MECHANISMS, MECHANISMS.table)):
                 yield from (column.text(row) for row in view_of.rows(document) for column in columns)
 

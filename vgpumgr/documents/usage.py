@@ -5,21 +5,20 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.model.view import Finding
-from vgpumgr.core.usage import metrics, readings
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from vgpumgr.controller.usage import UsageReport
+    from vgpumgr.core.model.view import Finding
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import GpuReading, Round
     from vgpumgr.core.usage.usage_rows import UsageRow
 
 
-def top(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
+def top(rounds: Sequence[Round], rows: Iterable[Row], findings: Iterable[Finding]) -> dict[str, object]:
     """Live GPU usage by VM."""
     hosts = [
         {
@@ -32,7 +31,7 @@ def top(rounds: Sequence[Round], rows: Iterable[Row]) -> dict[str, object]:
         for one in rounds
         if one.reading is not None
     ]
-    return _of_rounds("vgpumgr.top/1", rounds, {"hosts": hosts, "vgpus": [_load(row) for row in rows]})
+    return _of_rounds("vgpumgr.top/1", rounds, findings, {"hosts": hosts, "vgpus": [_load(row) for row in rows]})
 
 
 def _gpu(gpu: GpuReading) -> dict[str, object]:
@@ -62,48 +61,26 @@ def _load(row: Row) -> dict[str, object]:
     }
 
 
-def collect(rounds: Sequence[Round], store: Path) -> dict[str, object]:
+def collect(rounds: Sequence[Round], store: Path, findings: Iterable[Finding]) -> dict[str, object]:
     """What `collect` read of each host."""
     hosts = [
         {
             "name": one.host,
             "at": common.utc(one.at),
             "seconds": round(one.seconds, 3),
-            "running": running(one),
-            "measured": measured(one),
-            "error": one.error,
-            "silent": None if one.reading is None else readings.incomplete_reason(one.reading),
+            **common.pick(one, running="running", measured="distinct", error="error", silent="silent"),
         }
         for one in rounds
     ]
-    return _of_rounds("vgpumgr.collect/1", rounds, {"store": str(store), "hosts": hosts})
+    return _of_rounds("vgpumgr.collect/1", rounds, findings, {"store": str(store), "hosts": hosts})
 
 
-def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
-    """One for each host that answered, but not all that it was asked."""
-    for one in rounds:
-        why = None if one.reading is None else readings.incomplete_reason(one.reading)
-        if why is not None:
-            yield Finding(kind="silent", host=one.host, text=f"{one.host}: {why}")
-
-
-def running(one: Round) -> int | None:
-    """None: the host was not read, or NVML does not report it."""
-    if one.reading is None:
-        return None
-    counts = [metrics.running(gpu) for gpu in one.reading.gpus]
-    return None if None in counts else sum(count for count in counts if count is not None)
-
-
-def measured(one: Round) -> int:
-    """The number of distinct vGPUs."""
-    return len({(row.gpu, instance) for row in one.measured for instance in row.vgpu.instances})
-
-
-def _of_rounds(schema: str, rounds: Sequence[Round], keys: Mapping[str, object]) -> dict[str, object]:
+def _of_rounds(
+    schema: str, rounds: Sequence[Round], findings: Iterable[Finding], keys: Mapping[str, object]
+) -> dict[str, object]:
     unread = [(one.host, one.failure) for one in rounds if one.failure is not None]
     any_read = any(one.reading for one in rounds)
-    return common.of_hosts(schema, unread, keys, any_read=any_read, found=silent(rounds))
+    return common.of_hosts(schema, unread, keys, any_read=any_read, found=findings)
 
 
 def usage(report: UsageReport, store: Path) -> dict[str, object]:

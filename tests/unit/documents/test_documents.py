@@ -27,7 +27,8 @@ from vgpumgr.core.model.installation import Installation, Login, State
 from vgpumgr.core.model.snapshot import Cordon
 from vgpumgr.core.report import capacity, explained, findings, listing, schedulers
 from vgpumgr.core.report import units as readings
-from vgpumgr.documents import change, common, error, fitting, hosts, offline, vms
+from vgpumgr.documents import capacity as documents
+from vgpumgr.documents import change, common, error, hosts, offer, offline, vms
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
@@ -60,17 +61,17 @@ def made(view: HostView) -> Iterator[dict[str, Any]]:
     yield vms.restarts(Fleet(views=(ran,), errors=()), restart.waiting(ran))
     asked = explained.Asked(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
     answer = explained.of_host(view, asked)
-    yield fitting.explain(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))
+    yield offer.explain(Fleet(views=(answer,), errors=()), "--profile 4Q", explained.compare([answer]))
     question = capacity.Question(wish=builders.wish("4Q"), conditions=asking.NO_CONDITIONS)
     unread = (HostName("kvm02"), errors.HostError("kvm02", "gone"))
     answered = capacity.of_host(view, [question], catalogue.parse(resources.catalogue_text()))
-    yield fitting.answers(
+    yield documents.answers(
         Fleet(views=(answered,), errors=(unread,)), capacity.answers([answered], [unread], [question]), ()
     )
     every = capacity.overview(view)
-    yield fitting.overview(Fleet(views=(every,), errors=()), every, capacity.totals(every, unread=True), ())
+    yield documents.overview(Fleet(views=(every,), errors=()), every, capacity.totals(every, unread=True), ())
     board = readings.of_host(view)
-    yield fitting.units(Fleet(views=(board,), errors=()), readings.together([board], board))
+    yield offer.units(Fleet(views=(board,), errors=()), readings.together([board], board))
     installed = Installation(
         host=view.snapshot.host,
         login=Login.SUDO,

@@ -85,7 +85,7 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     from vgpumgr.cli.text import capacity_text
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity as core
-    from vgpumgr.documents import fitting as documents
+    from vgpumgr.documents import capacity as documents
 
     fleet = report.look_over(context, hosts, lambda view: (core.overview(view), _findings(view.snapshot)))
     found = core.together(overview for overview, _ in fleet.views)
@@ -116,7 +116,7 @@ def _answer(
     from vgpumgr.cli.text import capacity_text
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity as core
-    from vgpumgr.documents import fitting as documents
+    from vgpumgr.documents import capacity as documents
 
     fleet = report.look_over(
         context, hosts, lambda view: (core.of_host(view, questions, context.catalogue), _findings(view.snapshot))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr import errors
-from vgpumgr.cli.params import asking, candidates, choosing, plan_files, several, wishes
+from vgpumgr.cli.params import asking, candidates, choosing, gpus, plan_files, several, wishes
 from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.names import DEFAULT_SLOT
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     help="Replace the slot's vGPU. Creates the new one before it removes the old one, if there is room. Asks first.",
 )
 @choosing.on("Where to look for the VM. A vGPU is only ever made on its VM's own host.")
-@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Use only this GPU of the host.")
+@gpus.one("Use only this GPU of the host.")
 @click.option(
     "--even-if-it-will-not-start",
     is_flag=True,

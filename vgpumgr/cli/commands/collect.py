@@ -111,11 +111,12 @@ def collect(
 
 def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Retention) -> int:
     from vgpumgr.controller import collect as use_case
-    from vgpumgr.documents.usage import silent
+    from vgpumgr.core.usage import live
 
     rounds = sampler.round()
     use_case.keep(store, rounds, retention)
     failed = [one.failure for one in rounds if one.failure is not None]
+    findings = [*live.silent(rounds)]
     if settings.for_people:
         if not settings.quiet:
             for line in _lines(rounds):
@@ -123,8 +124,8 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
     else:
         from vgpumgr.documents import usage as documents
 
-        printing.print_rows(settings, COLLECT, documents.collect(rounds, store.path))
-    output.print_findings(settings, silent(rounds))
+        printing.print_rows(settings, COLLECT, documents.collect(rounds, store.path, findings))
+    output.print_findings(settings, findings)
     return output.print_errors(settings, failed)
 
 
@@ -142,15 +143,11 @@ class _Listener:
 
 
 def _lines(rounds: Sequence[Round]) -> list[str]:
-    from vgpumgr.documents import usage as documents
-
     width = max((len(one.host) for one in rounds), default=0)
     lines = []
     for one in rounds:
-        if one.reading is None:
-            told = "not read"
-        else:
-            running = documents.running(one)
-            told = f"{'?' if running is None else running} running, {documents.measured(one)} measured"
+        told = "not read"
+        if one.reading is not None:
+            told = f"{'?' if one.running is None else one.running} running, {one.distinct} measured"
         lines.append(f"{one.host:<{width}}  {told}, {one.seconds:.1f} s")
     return lines

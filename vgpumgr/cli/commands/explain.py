@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import candidates, choosing, rows, wishes
+from vgpumgr.cli.params import choosing, gpus, rows, wishes
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.gpus import EXPLAIN, MECHANISMS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @wishes.options
 @choosing.on("Only these hosts' GPUs (default: all hosts).")
-@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU.")
+@gpus.one("Only this GPU.")
 @click.option("--compare", is_flag=True, help="Also compare the ways to divide a GPU, with what fits now.")
 @rows.options(EXPLAIN, MECHANISMS)
 @common_options
@@ -36,17 +36,14 @@ def explain(
     A vGPU is only ever made on its VM's own host: there, attach takes the GPU that is first. GPUs without ORDER cannot serve the
     wish; WHY says what is in the way.
     """
-    from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.driver import asking
     from vgpumgr.core.report import explained
-    from vgpumgr.documents import fitting as documents
+    from vgpumgr.documents import offer as documents
 
     wish, conditions = wishes.read("explain", asked)
-    wanted = explained.Asked(
-        wish=wish, conditions=conditions, gpu_id=None if gpu_id is None else names.parse_gpu_id(gpu_id)
-    )
+    wanted = explained.Asked(wish=wish, conditions=conditions, gpu_id=gpus.parsed(gpu_id))
     fleet = report.look_over(
         build_context(settings), () if on is None else (on,), lambda view: explained.of_host(view, wanted)
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.install_files import InstalledFile
+    from vgpumgr.controller.install_files import InstalledFile, InstallFile
 
 
 def run(settings: Settings, paths: Sequence[Path]) -> int:
@@ -30,7 +30,7 @@ def run(settings: Settings, paths: Sequence[Path]) -> int:
         outcome = Outcome.WOULD_CHANGE
     elif ours:
         if edited:
-            _ask(settings, edited)
+            ask(settings, edited, "Remove", hint="--yes removes it", after_no="nothing was removed")
         for file in ours:
             install_files.remove(file)
         outcome = Outcome.DONE
@@ -43,15 +43,12 @@ def run(settings: Settings, paths: Sequence[Path]) -> int:
     return 3 if outcome == Outcome.WOULD_CHANGE else 0
 
 
-def _ask(settings: Settings, edited: Sequence[InstalledFile]) -> None:
-    names = ", ".join(str(file.path) for file in edited)
-    asking.confirm(
-        settings,
-        f"{names} was edited by hand. Remove it?",
-        why=f"{names} was edited by hand",
-        hint="--yes removes it",
-        after_no="nothing was removed",
-    )
+def ask(
+    settings: Settings, edited: Sequence[InstallFile | InstalledFile], verb: str, *, hint: str, after_no: str
+) -> None:
+    """Ask before what somebody wrote by hand is lost."""
+    why = f"{', '.join(str(file.path) for file in edited)} was edited by hand"
+    asking.confirm(settings, f"{why}. {verb} it?", why=why, hint=hint, after_no=after_no)
 
 
 def _tell(settings: Settings, files: Sequence[InstalledFile], ours: Sequence[InstalledFile], outcome: Outcome) -> None:

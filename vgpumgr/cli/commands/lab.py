@@ -145,12 +145,9 @@ def start(layout: Layout, vm: str) -> None:
 
     libvirt refuses a VM with a virtual function where it is older than 9.7, as on a real host; `lab hold` is for those.
     """
-    from vgpumgr.lab import fleet
-
-    host = fleet.find_vm_host(layout, vm)
-    answer = _ask(layout, host.name, "start", vm=vm)
+    host, answer = _ask_of_vm(layout, vm, "start")
     has = f"with {', '.join(answer['devices'])}" if answer["devices"] else "without a vGPU"
-    click.echo(f"{vm} on {host.name} runs {has}", err=True)
+    click.echo(f"{vm} on {host} runs {has}", err=True)
 
 
 @lab.command()
@@ -158,11 +155,8 @@ def start(layout: Layout, vm: str) -> None:
 @click.argument("vm")
 def hold(layout: Layout, vm: str) -> None:
     """Hold VM's vGPUs as if it ran: a process of its name has /dev/vfio open, and NVML lists it."""
-    from vgpumgr.lab import fleet
-
-    host = fleet.find_vm_host(layout, vm)
-    answer = _ask(layout, host.name, "hold", vm=vm)
-    click.echo(f"{vm} on {host.name} holds {', '.join(answer['devices'])}", err=True)
+    host, answer = _ask_of_vm(layout, vm, "hold")
+    click.echo(f"{vm} on {host} holds {', '.join(answer['devices'])}", err=True)
 
 
 @lab.command()
@@ -184,13 +178,10 @@ def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> 
 
     A load lasts until the next one, `lab stop`, or a reboot. Engines that are not named are 0, so `--sm 0` alone ends it.
     """
-    from vgpumgr.lab import fleet
-
     named = {name: str(value) for name, value in wants.items() if value is not None}
     if not named:
         raise UsageError("say what the guest wants", hint=f"vgpumgr lab load {vm} --sm 60 --fb 2G")
-    host = fleet.find_vm_host(layout, vm)
-    answer = _ask(layout, host.name, "load", vm=vm, **named, **({"device": device} if device else {}))
+    host, answer = _ask_of_vm(layout, vm, "load", **named, **({"device": device} if device else {}))
     for one in answer["loads"]:
         parts = [
             f"{one['gets'][name]:.3g} of {value:g} % {'SM' if name == 'sm' else name}"
@@ -199,7 +190,7 @@ def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> 
         ]
         parts += [f"{one['framebuffer'] / (1 << 30):.3g} GiB framebuffer"] if one["framebuffer"] else []
         said = f"gets {', '.join(parts)} ({one['policy']})" if parts else "is idle"
-        click.echo(f"{vm} on {host.name}: {one['type']} {one['device']} {said}", err=True)
+        click.echo(f"{vm} on {host}: {one['type']} {one['device']} {said}", err=True)
 
 
 @lab.command()
@@ -207,11 +198,8 @@ def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> 
 @click.argument("vm")
 def stop(layout: Layout, vm: str) -> None:
     """End the processes that hold VM's vGPUs, and the VM if it runs."""
-    from vgpumgr.lab import fleet
-
-    host = fleet.find_vm_host(layout, vm)
-    answer = _ask(layout, host.name, "release", vm=vm)
-    click.echo(f"{vm} on {host.name} {'is stopped' if answer['ended'] else 'did not run'}", err=True)
+    host, answer = _ask_of_vm(layout, vm, "release")
+    click.echo(f"{vm} on {host} {'is stopped' if answer['ended'] else 'did not run'}", err=True)
 
 
 @lab.command()
@@ -241,6 +229,14 @@ def fault(layout: Layout, host: str, name: str) -> None:
         _ask(layout, host, "clear")
     else:
         _ask(layout, host, "fault", name=name)
+
+
+def _ask_of_vm(layout: Layout, vm: str, op: str, **fields: str) -> tuple[str, dict[str, Any]]:
+    """The host that has the VM, and its answer."""
+    from vgpumgr.lab import fleet
+
+    host = fleet.find_vm_host(layout, vm).name
+    return host, _ask(layout, host, op, vm=vm, **fields)
 
 
 def _ask(layout: Layout, host: str, op: str, **fields: str) -> dict[str, Any]:

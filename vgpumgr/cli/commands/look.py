@@ -149,7 +149,7 @@ def profiles_command(
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity
-    from vgpumgr.documents import fitting as documents
+    from vgpumgr.documents import offer as documents
 
     context = build_context(settings)
     _not_profiles(hosts, context.inventory.hosts)
@@ -223,7 +223,7 @@ def _validator() -> Callable[[Iterable[tuple[str, str]]], Accepted]:
 def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
     from vgpumgr.core.evidence import sharing
     from vgpumgr.core.slot import how_many
-    from vgpumgr.documents import fitting as documents
+    from vgpumgr.documents import offer as documents
 
     barred = sharing.barred_functions(view)
     found: list[dict[str, object]] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates
+from vgpumgr.cli.params import asking, candidates, gpus
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.text import output
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Consent, FleetPlan
 
 _HOST = click.argument("host", shell_complete=candidates.host)
-_GPU = click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU of the host.")
+_GPU = gpus.one("Only this GPU of the host.")
 
 
 @click.command()
@@ -93,11 +93,8 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     from vgpumgr.controller import drain as use_case
     from vgpumgr.core.gpu.cordon_plan import parse_reason
     from vgpumgr.documents import change as documents
-    from vgpumgr.names import parse_gpu_id
 
-    options = use_case.DrainOptions(
-        host=host, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=parse_reason(reason), wait_s=wait
-    )
+    options = use_case.DrainOptions(host=host, gpu_id=gpus.parsed(gpu_id), reason=parse_reason(reason), wait_s=wait)
     started = time.monotonic()
     result = use_case.drain(build_context(settings), options, _consent(settings))
     output.print_findings(settings, result.findings)
@@ -150,9 +147,8 @@ def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) 
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import maintenance as use_case
     from vgpumgr.core.reconcile.tasks import SetCordon
-    from vgpumgr.names import parse_gpu_id
 
-    task = SetCordon(gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id), reason=reason)
+    task = SetCordon(gpu_id=gpus.parsed(gpu_id), reason=reason)
     started = time.monotonic()
     verb = "uncordon" if reason is None else "cordon"
     consent = asking.consent(settings, verb, cordon_text.lines, question=f"{verb.capitalize()} {{about}} on {{host}}?")

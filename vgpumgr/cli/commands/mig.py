@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpumgr.cli.params import asking, candidates, choosing, rows
+from vgpumgr.cli.params import candidates, choosing, gpus, rows
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import fleet_result, printing
 from vgpumgr.cli.rows.mig import GC, MIG_FIT, MIG_SHOW
@@ -25,7 +25,7 @@ def mig() -> None:
 
 @mig.command("show")
 @choosing.hosts()
-@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU.")
+@gpus.one("Only this GPU.")
 @rows.options(MIG_SHOW)
 @common_options
 def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | None) -> int:
@@ -38,13 +38,12 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | No
     used: vGPUs are in it. cached: vgpumgr made it, and nothing is in it; the next vGPU that fits takes it, a larger one evicts it, and
     vgpumgr gc gives it back. foreign: somebody else made it, and it is never changed. unknown: what the GPU has cannot be read.
     """
-    from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.report import instances
     from vgpumgr.documents import hosts as documents
 
-    only = None if gpu_id is None else names.parse_gpu_id(gpu_id)
+    only = gpus.parsed(gpu_id)
     fleet = report.look_over(build_context(settings), hosts, lambda view: instances.of_host(view, only))
     if settings.for_people and not (settings.columns or settings.sorted_by):
         if fleet.views:
@@ -88,7 +87,7 @@ def fit_command(settings: Settings, *, board: str, profiles: tuple[str, ...]) ->
 
 @click.command()
 @click.option("--on", metavar="HOST", shell_complete=candidates.host, help="Only this host.")
-@click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="Only this GPU of the host.")
+@gpus.one("Only this GPU of the host.")
 @common_options
 def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
     """Give back the GPU instances that vgpumgr made and that hold no vGPU now, on every host.
@@ -103,14 +102,14 @@ def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
     declares are made again by the next reconcile. gc removes no vGPU, so it does not ask.
     """
     from vgpumgr import errors
+    from vgpumgr.cli.params import asking
     from vgpumgr.cli.text import gc_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import instances as use_case
-    from vgpumgr.names import parse_gpu_id
 
     if gpu_id is not None and on is None:
         raise errors.UsageError("--gpu-id needs --on HOST", hint="it names a GPU of one host")
-    options = use_case.GcOptions(on=on, gpu_id=None if gpu_id is None else parse_gpu_id(gpu_id))
+    options = use_case.GcOptions(on=on, gpu_id=gpus.parsed(gpu_id))
     started = time.monotonic()
     consent = asking.consent_to(settings, gc_text.lines, None)
     result = use_case.give_back(build_context(settings), options, consent)

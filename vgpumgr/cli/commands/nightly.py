@@ -8,12 +8,11 @@ import pwd
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from vgpumgr import errors, files
-from vgpumgr.cli.params import asking
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options, root_options
 from vgpumgr.cli.rows import printing
@@ -29,9 +28,13 @@ if TYPE_CHECKING:
 
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
-UNIT = "vgpumgr-reconcile"
-COLLECTOR = "vgpumgr-collect"
-EXPORTER = "vgpumgr-export"
+FILES_OF: Final = {
+    "cron": (CRON_DIR, ("vgpumgr",)),
+    "timer": (UNIT_DIR, ("vgpumgr-reconcile.service", "vgpumgr-reconcile.timer")),
+    "collect": (UNIT_DIR, ("vgpumgr-collect.service",)),
+    "export": (UNIT_DIR, ("vgpumgr-export.service",)),
+}
+"""Where the files of each job go, and their names; the last one is what systemd starts."""
 _RUNTIME = "vgpumgr"
 _WRITE = click.option("--write", is_flag=True, help="Install the files instead of printing them; needs root.")
 _AT = click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time.")
@@ -87,16 +90,13 @@ def cron(
       vgpumgr install cron --write --plan-only
     """
     from vgpumgr import templates
-    from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
     if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
         raise errors.UsageError(f"not a mail address: {mailto!r}")
     schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
     text = templates.render_cron(schedule, command=nightly.cron_command(schedule, mailto=mailto), mailto=mailto)
-    path = (folder or Path(CRON_DIR)) / "vgpumgr"
-    then = f"next: put it into {CRON_DIR}, where cron reads it" if folder else "cron reads it within a minute"
-    return _finish(settings, [install_files.look(path, text)], write=write, then=then)
+    return _finish(settings, "cron", folder, text, write=write)
 
 
 @install.command()
@@ -112,17 +112,13 @@ def timer(
       vgpumgr install timer --write && systemctl daemon-reload && systemctl enable --now vgpumgr-reconcile.timer
     """
     from vgpumgr import templates
-    from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
     schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
-    service, starts = templates.render_units(
+    texts = templates.render_units(
         schedule, command=nightly.systemd_command(schedule.words), confined=_confined(settings, schedule.user)
     )
-    base = folder or Path(UNIT_DIR)
-    files = [install_files.look(base / f"{UNIT}.service", service), install_files.look(base / f"{UNIT}.timer", starts)]
-    then = _next(folder, f"{UNIT}.timer")
-    return _finish(settings, files, write=write, then=then)
+    return _finish(settings, "timer", folder, *texts, write=write)
 
 
 @install.command()
@@ -138,16 +134,13 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
       vgpumgr install collect --write && systemctl daemon-reload && systemctl enable --now vgpumgr-collect.service
     """
     from vgpumgr import templates
-    from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
     words = _words(settings, "collect", "--every", f"{every:.15g}s")
     text = templates.render_collector(
         nightly.parse_user(user), command=nightly.systemd_command(words), confined=_confined(settings, user)
     )
-    path = (folder or Path(UNIT_DIR)) / f"{COLLECTOR}.service"
-    then = _next(folder, f"{COLLECTOR}.service")
-    return _finish(settings, [install_files.look(path, text)], write=write, then=then)
+    return _finish(settings, "collect", folder, text, write=write)
 
 
 @install.command()
@@ -164,7 +157,6 @@ def export(settings: Settings, *, write: bool, listen: str | None, user: str, fo
       vgpumgr install export --listen 127.0.0.1:9836 --write
     """
     from vgpumgr import templates
-    from vgpumgr.controller import install_files
     from vgpumgr.core.reconcile import nightly
 
     where = ("--listen", listen) if listen else ("--socket", f"/run/{_RUNTIME}/metrics.sock")
@@ -173,9 +165,7 @@ def export(settings: Settings, *, write: bool, listen: str | None, user: str, fo
     text = templates.render_exporter(
         nightly.parse_user(user), command=nightly.systemd_command(words), confined=confined
     )
-    path = (folder or Path(UNIT_DIR)) / f"{EXPORTER}.service"
-    then = _next(folder, f"{EXPORTER}.service")
-    return _finish(settings, [install_files.look(path, text)], write=write, then=then)
+    return _finish(settings, "export", folder, text, write=write)
 
 
 def _confined(settings: Settings, user: str) -> Confined:
@@ -224,14 +214,9 @@ def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) ->
     """
     from vgpumgr.cli.commands import install_remove
 
-    cron, units = folder or Path(CRON_DIR), folder or Path(UNIT_DIR)
-    places = {
-        "cron": (cron / "vgpumgr",),
-        "timer": (units / f"{UNIT}.service", units / f"{UNIT}.timer"),
-        "collect": (units / f"{COLLECTOR}.service",),
-        "export": (units / f"{EXPORTER}.service",),
-    }
-    return install_remove.run(settings, [path for job in dict.fromkeys(jobs or places) for path in places[job]])
+    return install_remove.run(
+        settings, [path for job in dict.fromkeys(jobs or FILES_OF) for path in _paths(job, folder)]
+    )
 
 
 def _job(settings: Settings, *, plan_only: bool, at: str, jitter: int, user: str) -> Schedule:
@@ -282,17 +267,25 @@ def _program() -> tuple[str, ...]:
     return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
 
 
-def _next(folder: Path | None, unit: str) -> str:
-    """What makes systemd run a unit that was written. Of a directory that the user named, systemd may know nothing."""
-    if folder is not None:
-        return f"next: put the units into {UNIT_DIR}, then systemctl daemon-reload && systemctl enable --now {unit}"
-    return f"next: systemctl daemon-reload && systemctl enable --now {unit}"
+def _paths(job: str, folder: Path | None) -> list[Path]:
+    usual, names = FILES_OF[job]
+    return [(folder or Path(usual)) / name for name in names]
 
 
-def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, then: str) -> int:
-    """Print the files, report what would change, or write them."""
+def _next(job: str, folder: Path | None) -> str:
+    """What makes cron or systemd run the job that was written. Of a directory that the user named, both may know nothing."""
+    if job == "cron":
+        return f"next: put it into {CRON_DIR}, where cron reads it" if folder else "cron reads it within a minute"
+    put = f"put the units into {UNIT_DIR}, then " if folder else ""
+    return f"next: {put}systemctl daemon-reload && systemctl enable --now {FILES_OF[job][1][-1]}"
+
+
+def _finish(settings: Settings, job: str, folder: Path | None, *texts: str, write: bool) -> int:
+    """Print the job's files, report what would change, or write them."""
+    from vgpumgr.cli.commands import install_remove
     from vgpumgr.controller import install_files
 
+    files = [install_files.look(path, text) for path, text in zip(_paths(job, folder), texts, strict=True)]
     changing = [file for file in files if file.state != install_files.FileState.SAME]
     edited = [file for file in changing if file.state == install_files.FileState.EDITED]
     if write:
@@ -310,12 +303,13 @@ def _finish(settings: Settings, files: Sequence[InstallFile], *, write: bool, th
         outcome = errors.Outcome.DONE
         _tell(settings, (), changing, edited)
         if edited:
-            _ask(settings, edited)
+            hint = "--yes overwrites it, --dir writes elsewhere"
+            install_remove.ask(settings, edited, "Overwrite", hint=hint, after_no="nothing was written")
         for file in changing:
             install_files.write(file)
         if settings.for_people and not settings.quiet:
             output.echo(f"written: {', '.join(str(file.path) for file in changing)}")
-            output.echo(then)
+            output.echo(_next(job, folder))
     if not settings.for_people:
         from vgpumgr.documents import offline as documents
 
@@ -367,14 +361,3 @@ def _told(state: FileState) -> str:
             return "would be rewritten"
         case FileState.EDITED | FileState.FOREIGN:
             return "was edited by hand: overwritten only with --yes"
-
-
-def _ask(settings: Settings, edited: Sequence[InstallFile]) -> None:
-    names = ", ".join(str(file.path) for file in edited)
-    asking.confirm(
-        settings,
-        f"{names} was edited by hand. Overwrite it?",
-        why=f"{names} was edited by hand",
-        hint="--yes overwrites it, --dir writes elsewhere",
-        after_no="nothing was written",
-    )

@@ -128,7 +128,7 @@ def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Ch
     rounds, unknown = _of_choice(inventory, sampler.round(), meant)
     errors = [*unknown, *(one.failure for one in rounds if one.failure is not None)]
     found = table.arranged(live.rows(rounds), sort)
-    document = documents.top(rounds, found)
+    document = documents.top(rounds, found, live.silent(rounds))
     if settings.for_people:
         for line in frames.heads([total for total in table.totals(rounds) if total.error is None]):
             output.echo(line.text)

@@ -37,7 +37,7 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
     from vgpumgr.controller import report
     from vgpumgr.controller.results import Fleet
     from vgpumgr.core.report import units as readings
-    from vgpumgr.documents import fitting as documents
+    from vgpumgr.documents import offer as documents
 
     context = build_context(settings)
     found = readings.on_paper(context.inventory.chosen(hosts), context.catalogue)

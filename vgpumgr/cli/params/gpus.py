@@ -11,14 +11,27 @@ from vgpumgr.cli.params import candidates, choosing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from vgpumgr.names import GpuUuid, PciAddress
+
     Command = Callable[..., Any]
+
+
+def one(text: str) -> Callable[[Command], Command]:
+    """--gpu-id; the command gets `gpu_id`, which `parsed` reads."""
+    return click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help=text)
+
+
+def parsed(gpu_id: str | None) -> PciAddress | GpuUuid | None:
+    """Raises BadName."""
+    from vgpumgr.names import parse_gpu_id
+
+    return None if gpu_id is None else parse_gpu_id(gpu_id)
 
 
 def options(command: Command) -> Command:
     """Add them, with --on; the command gets `on`, `gpu_id` and `board`, of which `guard` makes sure."""
     board = click.option("--board", metavar="BOARD", shell_complete=candidates.boards, help="All GPUs of this board.")
-    gpu = click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help="The GPU.")
-    return choosing.on("The GPU's host; with --board one or more hosts.")(gpu(board(command)))
+    return choosing.on("The GPU's host; with --board one or more hosts.")(one("The GPU.")(board(command)))
 
 
 def guard(on: str | None, gpu_id: str | None, board: str | None) -> tuple[str, str]:

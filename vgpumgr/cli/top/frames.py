@@ -15,7 +15,6 @@ from vgpumgr.cli.top.grid import Head, Plot
 from vgpumgr.cli.top.history import History, key_of, key_of_gpu
 from vgpumgr.cli.top.view_state import KEYS, View, shown_from
 from vgpumgr.core.usage import live
-from vgpumgr.core.usage.metrics import running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,7 +218,7 @@ def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
         Cell(gpu.pci),
         Cell(f"{bar(gpu.sm, ascii_only=ascii_only)} {percent(gpu.sm):>4}", level(gpu.sm)),
         Cell(f"{bar(used, ascii_only=ascii_only)} {size:>9}", level(used)),
-        Cell(f"{output.cell(running(gpu))}/{output.cell(gpu.made)}"),
+        Cell(f"{output.cell(gpu.running)}/{output.cell(gpu.made)}"),
         Cell(one_line((gpu.name or "?").removeprefix("NVIDIA "))),
         Cell(gpu.policy or "?"),
         Cell(celsius(gpu.temperature_c)),

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from vgpumgr.core.usage.metrics import running
-from vgpumgr.core.usage.readings import incomplete_reason
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from fractions import Fraction
@@ -52,11 +49,11 @@ def _total(one: Round) -> Total:
     return Total(
         host=one.host,
         error=None if one.reading else _why(one),
-        silent=None if one.reading is None else incomplete_reason(one.reading),
+        silent=one.silent,
         gpus=len(gpus),
         others=len(every) - len(gpus),
         vgpus=_sum([gpu.made for gpu in gpus]),
-        running=_sum([running(gpu) for gpu in gpus]),
+        running=_sum([gpu.running for gpu in gpus]),
         sm=None if sm is None else sm / len(gpus),
         framebuffer_used_bytes=_sum([gpu.framebuffer_used_bytes for gpu in gpus]),
         framebuffer_size_bytes=_sum([gpu.framebuffer_size_bytes for gpu in gpus]),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.model.view import Finding
 from vgpumgr.core.usage.readings import OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from vgpumgr.core.usage.readings import GpuReading, Holder, HostReading, Load, Round, VgpuReading
     from vgpumgr.names import HostName
@@ -35,6 +36,13 @@ class Row:
     @property
     def off(self) -> bool:
         return self.vgpu.state == OFF
+
+
+def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
+    """One for each host that answered, but not all that it was asked."""
+    for one in rounds:
+        if one.silent is not None:
+            yield Finding(kind="silent", host=one.host, text=f"{one.host}: {one.silent}")
 
 
 def rows(rounds: Iterable[Round]) -> list[Row]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.core.usage import metric_table as table
-from vgpumgr.core.usage.readings import OFF, RUNNING, UNKNOWN, key_of
+from vgpumgr.core.usage.readings import OFF, RUNNING, key_of
 from vgpumgr.core.usage.runs import NO_RUNS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from vgpumgr.core.usage.metric_table import Metric
-    from vgpumgr.core.usage.readings import Counters, GpuReading, HostReading, LatestHost, Load, VgpuKey, VgpuReading
+    from vgpumgr.core.usage.readings import Counters, HostReading, LatestHost, Load, VgpuKey, VgpuReading
     from vgpumgr.core.usage.runs import LastRuns
 
 _US = 1e6
@@ -146,19 +146,7 @@ def _of_gpus(reading: HostReading) -> Iterator[_Row]:
         yield _Row(table.GPU_FRAMEBUFFER_USED, labels, gpu.framebuffer_used_bytes)
         yield _Row(table.GPU_FRAMEBUFFER_SIZE, labels, gpu.framebuffer_size_bytes)
         yield _Row(table.GPU_VGPUS, labels, gpu.made)
-        yield _Row(table.GPU_RUNNING, labels, running(gpu))
-
-
-def running(gpu: GpuReading) -> int | None:
-    """How many of its vGPUs have a running VM; None if that is unknown for any of them."""
-    if not gpu.reported or UNKNOWN in {vgpu.state for vgpu in gpu.vgpus}:
-        return None
-    return sum(_number_of(vgpu) for vgpu in gpu.vgpus if vgpu.state == RUNNING)
-
-
-def _number_of(vgpu: VgpuReading) -> int:
-    """One, or the number of vGPUs that were added up."""
-    return max(1, len(vgpu.instances))
+        yield _Row(table.GPU_RUNNING, labels, gpu.running)
 
 
 def _of_vgpus(host: LatestHost, reading: HostReading) -> Iterator[_Row]:

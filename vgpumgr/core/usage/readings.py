@@ -110,6 +110,14 @@ class GpuReading:
     mode: Mode | None = None
     holders: tuple[Holder, ...] = ()
 
+    @property
+    def running(self) -> int | None:
+        """How many of its vGPUs have a running VM; None if that is unknown for any of them."""
+        if not self.reported or UNKNOWN in {vgpu.state for vgpu in self.vgpus}:
+            return None
+        # A reading may stand for several vGPUs that were added up.
+        return sum(max(1, len(vgpu.instances)) for vgpu in self.vgpus if vgpu.state == RUNNING)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReading:
@@ -174,6 +182,24 @@ class Round:
     cursor: Cursor
     error: str | None = None
     failure: VgpumgrError | None = None
+
+    @property
+    def running(self) -> int | None:
+        """How many vGPUs have a running VM. None: the host was not read, or NVML does not report it."""
+        if self.reading is None:
+            return None
+        counts = [gpu.running for gpu in self.reading.gpus]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def distinct(self) -> int:
+        """How many vGPUs were measured."""
+        return len({(row.gpu, instance) for row in self.measured for instance in row.vgpu.instances})
+
+    @property
+    def silent(self) -> str | None:
+        """What a host that answered did not say of all that it was asked; None: nothing is missing, or it did not answer."""
+        return None if self.reading is None else incomplete_reason(self.reading)
 
 
 class VgpuKey(NamedTuple):
