@@ -86,7 +86,6 @@ def set_command(
     from vgpumgr.core.driver import scheduler as core
     from vgpumgr.core.reconcile.tasks import SetGpuScheduler
     from vgpumgr.documents import hosts as documents
-    from vgpumgr.names import parse_gpu_id
 
     wish = core.SchedulerWish(
         policy=policy,
@@ -95,8 +94,8 @@ def set_command(
         averaging_factor=averaging_factor,
     )
     core.check_together(wish)
-    hosts, gpu = gpus.guard(on, gpu_id, board)
-    task = SetGpuScheduler(gpu_id=gpu, wish=wish)
+    hosts = gpus.guard(on, gpu_id, board)
+    task = SetGpuScheduler(gpu_id=gpus.parsed(gpu_id) or "", wish=wish)
     if board is not None:
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
     started = time.monotonic()
