@@ -28,12 +28,11 @@ from vgpumgr.controller import environment
 from vgpumgr.controller import usage as measured
 from vgpumgr.controller.install_files import InstallFile
 from vgpumgr.core.driver import catalogue, known_types
-from vgpumgr.core.model.snapshot import Unknown
+from vgpumgr.core.model.snapshot import VENDOR_VFIO, Unknown
 from vgpumgr.core.reconcile import nightly
 from vgpumgr.core.usage import live, selection
 from vgpumgr.documents import offline, usage
 from vgpumgr.errors import Outcome
-from vgpumgr.host.protocol import VENDOR_VFIO
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.fleet import HostStatus
 from vgpumgr.lab.layout import HostRecord

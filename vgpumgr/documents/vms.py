@@ -77,9 +77,7 @@ def _hostdev(device: Hostdev) -> dict[str, object]:
     return {**named, **({} if device.alias is None else {"alias": device.alias})}
 
 
-def render(
-    name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: str | None = None
-) -> dict[str, object]:
+def render(name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: str | None = None) -> dict[str, object]:
     """The hostdev XML of a VM's claims. `validated_by`: the version of the libvirt that accepts all of it."""
     rows = [{"slot": slot, "xml": xml} for slot, xml in hostdevs]
     return common.document("vgpumgr.render/1", {"vm": name, "validated_by": validated_by, "hostdevs": rows})
