@@ -71,8 +71,8 @@ def set_command(
     from vgpumgr.core.reconcile.tasks import SetGpuMode
     from vgpumgr.documents import common
 
-    hosts = gpus.guard(on, gpu_id, board)
-    task = SetGpuMode(gpu_id=gpus.parsed(gpu_id) or "", mode=mode, reset=allow_reset)
+    hosts, gpu = gpus.guard(on, gpu_id, board)
+    task = SetGpuMode(gpu_id=gpu, mode=mode, reset=allow_reset)
     if board is not None:
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
     started = time.monotonic()

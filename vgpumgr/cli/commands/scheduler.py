@@ -94,8 +94,8 @@ def set_command(
         averaging_factor=averaging_factor,
     )
     core.check_together(wish)
-    hosts = gpus.guard(on, gpu_id, board)
-    task = SetGpuScheduler(gpu_id=gpus.parsed(gpu_id) or "", wish=wish)
+    hosts, gpu = gpus.guard(on, gpu_id, board)
+    task = SetGpuScheduler(gpu_id=gpu, wish=wish)
     if board is not None:
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
     started = time.monotonic()

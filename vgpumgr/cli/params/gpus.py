@@ -37,7 +37,6 @@ def options(command: Command) -> Command:
 def guard(on: str | None, gpu_id: str | None, board: str | None) -> tuple[str, str]:
     """The hosts, and the GPU, empty for those of a board. Raises BadName, and UsageError unless there are hosts, and one of the two."""
     from vgpumgr.errors import UsageError
-    from vgpumgr.names import parse_gpu_id
 
     if on is None:
         raise UsageError("missing option '--on'", hint="say on which host: --on kvm01")
@@ -46,4 +45,4 @@ def guard(on: str | None, gpu_id: str | None, board: str | None) -> tuple[str, s
             "give either --gpu-id or --board",
             hint="`vgpumgr discover` shows the GPUs; --board A40 means all of a board",
         )
-    return on, "" if gpu_id is None else parse_gpu_id(gpu_id)
+    return on, parsed(gpu_id) or ""
