@@ -107,5 +107,5 @@ def set_command(
     )
     result = use_case.set_scheduler(build_context(settings), hosts, task, consent)
     closing = scheduler_text.closing(result, time.monotonic() - started)
-    gpu = {"host": result.row.host, **documents.scheduler(result.row)}
-    return change_result.print_rows(settings, result, closing, SCHEDULER, [gpu])
+    row = {"host": result.row.host, **documents.scheduler(result.row)}
+    return change_result.print_rows(settings, result, closing, SCHEDULER, [row])
