@@ -90,10 +90,15 @@ def differences(gpu: Gpu) -> Iterator[Difference]:
 
 def geometry_of(gpu: Gpu, vgpu_type: VgpuType | None) -> Geometry | None:
     """What is computed of a time-sliced type on this GPU; None for other types, and where its board or sizes are unknown."""
-    sizes = [one.parsed.size_gb for one in (gpu.types or {}).values() if one.parsed and one.parsed.slices is None]
     if vgpu_type is None or vgpu_type.parsed is None or vgpu_type.parsed.slices is not None or gpu.board is None:
         return None
-    return geometry.of_type(gpu.board, max(sizes), vgpu_type.parsed.size_gb, vgpu_type.max)
+    # The type of which a GPU takes one says the region; a driver may list only smaller ones, of which that many fill it.
+    region = max(
+        one.parsed.size_gb * (one.max or 1)
+        for one in (gpu.types or {}).values()
+        if one.parsed and one.parsed.slices is None
+    )
+    return geometry.of_type(gpu.board, region, vgpu_type.parsed.size_gb, vgpu_type.max)
 
 
 def _ids(ids: tuple[int, ...]) -> str:
