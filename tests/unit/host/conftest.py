@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.host import program_runner
+from tests.unit.host.fakehost import FakeHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,3 +167,9 @@ def run_program(running: list[Program]) -> Callable[..., Program]:
         return program
 
     return start
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FakeHost:
+    """A host with one GPU, whose VFs are mdev parents."""
+    return FakeHost.build(tmp_path)

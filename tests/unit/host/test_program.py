@@ -76,8 +76,7 @@ def test_not_as_root_it_says_so(loaded: Program) -> None:
     assert loaded.ask("observe", wait_s=0)["err"]["kind"] == "NotRoot"
 
 
-def test_it_greets_with_the_hosts_boot_and_answers_in_order(tmp_path: Path, launch: Callable[..., Program]) -> None:
-    host = FakeHost.build(tmp_path)
+def test_it_greets_with_the_hosts_boot_and_answers_in_order(host: FakeHost, launch: Callable[..., Program]) -> None:
     program = launch("-m", "tests.unit.host.program_runner", host.root)
     assert json.loads(program.read_line()[len(MAGIC) :])["boot"] == BOOT
     program.send(b"".join(b'{"id":%d,"do":"ping"}\n' % number for number in range(50)))
@@ -147,8 +146,7 @@ def test_no_line_ends_the_program(line: bytes) -> None:
     assert set(json.loads(server.answer(line))) == {"id", "err"}
 
 
-def test_what_nobody_thought_of_is_told_as_internal(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_what_nobody_thought_of_is_told_as_internal(host: FakeHost) -> None:
     host.path("/root").rmdir()
     error = json.loads(Server(host.root, nvml=no_nvml).answer(b'{"id":1,"do":"observe","wait_s":0}'))["err"]
     assert error["kind"] == "Internal"

@@ -20,8 +20,7 @@ def test_a_plain_host_has_none(tmp_path: Path) -> None:
     assert [one["fabric"] for one in facts["gpus"]] == [False]
 
 
-def test_switches_are_bridges_of_nvidia_and_the_last_mode_of_the_configuration_counts(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_switches_are_bridges_of_nvidia_and_the_last_mode_of_the_configuration_counts(host: FakeHost) -> None:
     host.add_function("0000:07:00.0", kind="0x068000")
     host.add_function("0000:08:00.0", kind="0x068000")
     host.add_function("0000:09:00.0", kind="0x068000", vendor="0x15b3")
@@ -34,14 +33,12 @@ def test_switches_are_bridges_of_nvidia_and_the_last_mode_of_the_configuration_c
 
 
 @pytest.mark.parametrize("text", ["", "FABRIC_MODE=\n", "FABRIC_MODE=two\n", "FABRIC_MODE=99999\n"])
-def test_a_configuration_without_a_mode_says_none(tmp_path: Path, text: str) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_configuration_without_a_mode_says_none(host: FakeHost, text: str) -> None:
     host.put(fabric.CONFIGURATION, text)
     assert observe(host)["fabric"]["mode"] is None
 
 
-def test_where_the_processes_cannot_be_read_it_is_unknown_whether_it_runs(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_where_the_processes_cannot_be_read_it_is_unknown_whether_it_runs(host: FakeHost) -> None:
     (host.path("/proc/9")).mkdir()
     host.put("/proc/9/stat", "9 (x) S " + "1 " * 30)
     host.put("/proc/9/fd", "no folder")

@@ -79,8 +79,7 @@ def test_what_a_start_needs_is_told_where_it_is_missing(tmp_path: Path) -> None:
     ]
 
 
-def test_every_key_of_the_protocol_is_there(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_every_key_of_the_protocol_is_there(host: FakeHost) -> None:
     host.make_mdev("0000:41:00.4", 560, MDEV)
     host.add_process(5, "/dev/vfio/77")
     me = find_child(os.getpid())
@@ -225,8 +224,7 @@ def test_a_pci_domain_other_than_0000_works(tmp_path: Path) -> None:
     assert gpus[1]["parents"][0]["pci"] == "10000:41:00.4"
 
 
-def test_what_is_no_nvidia_gpu_is_left_out(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_what_is_no_nvidia_gpu_is_left_out(host: FakeHost) -> None:
     host.add_function("0000:01:00.0", vendor="0x8086")
     host.add_function("0000:41:00.1", kind="0x040300")  # the card's sound function
     assert [gpu["pci"] for gpu in observe(host)["gpus"]] == [GPU_A]
@@ -246,8 +244,7 @@ def test_nvml_that_is_missing_is_unknown_and_never_empty(tmp_path: Path) -> None
         assert "no pynvml here" in why(snapshot, what, gpu)
 
 
-def test_handles_carry_the_vm_of_their_command_line(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_handles_carry_the_vm_of_their_command_line(host: FakeHost) -> None:
     command = ("/usr/bin/qemu-system-x86_64", "-name", "guest=vm01,debug-threads=on", "-uuid", VM)
     host.add_process(41, "/dev/vfio/vfio", "/dev/vfio/77", "socket:[1]", command=command)
     host.add_process(42, "/dev/vfio/devices/vfio3", command=("holder",), name="holder", start=7)
@@ -273,8 +270,7 @@ def test_handles_carry_the_vm_of_their_command_line(tmp_path: Path) -> None:
     assert [(qemu["pid"], qemu["vm_name"], qemu["vm_uuid"]) for qemu in found["qemus"]] == [(41, "vm01", VM)]
 
 
-def test_a_descriptor_counts_by_what_it_is_and_never_by_its_name(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_descriptor_counts_by_what_it_is_and_never_by_its_name(host: FakeHost) -> None:
     own = host.node("/run/qemu/vm01.dev/vfio/77")  # QEMU's own /dev has the same node
     host.path("/dev/vfio").mkdir(parents=True, exist_ok=True)
     os.link(own, host.path("/dev/vfio/77"))
@@ -285,10 +281,9 @@ def test_a_descriptor_counts_by_what_it_is_and_never_by_its_name(tmp_path: Path)
 
 @pytest.mark.parametrize(("number", "path"), [("chr", "/dev/vfio/77"), ("major", "/dev/vfio/78")])
 def test_a_character_device_counts_by_its_number_wherever_its_node_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str, path: str
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, number: str, path: str
 ) -> None:
     """Also one that has gone from /dev since: then its driver's number in /proc/devices tells it."""
-    host = FakeHost.build(tmp_path)
     host.put("/proc/devices", "Character devices:\n  1 mem\n511 vfio\n")
     host.node("/dev/vfio/77")
     host.add_process(41, "/elsewhere/dev/vfio/78")
@@ -309,8 +304,7 @@ def test_a_character_device_counts_by_its_number_wherever_its_node_lies(
     assert [(handle["pid"], handle["path"]) for handle in observe(host)["handles"]] == [(41, path)]
 
 
-def test_a_vgpu_plugin_is_seen_by_the_drivers_own_node(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_vgpu_plugin_is_seen_by_the_drivers_own_node(host: FakeHost) -> None:
     host.add_process(50, "/dev/nvidia-vgpu3", "/dev/nvidia-vgpuctl", command=("/usr/bin/nvidia-vgpu-mgr",), name="vgpu")
     found = observe(host)
     assert [(handle["path"], handle["command"]) for handle in found["handles"]] == [
@@ -325,9 +319,8 @@ def qemus(host: FakeHost) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("ending", [False, True])
-def test_a_process_that_only_says_that_it_is_a_qemu_is_none(tmp_path: Path, *, ending: bool) -> None:
+def test_a_process_that_only_says_that_it_is_a_qemu_is_none(host: FakeHost, *, ending: bool) -> None:
     """Anybody can run a program of that name with that command line: its user, or libvirt's machine, decides (found: breaker F4)."""
-    host = FakeHost.build(tmp_path)
     host.put(
         "/etc/passwd",
         "root:x:0:0::/root:/bin/sh\nlibvirt-qemu:x:64055:994::/var/lib/libvirt:/usr/sbin/nologin\nme:x:1000:1000::/:/bin/sh",
@@ -350,8 +343,7 @@ def test_a_process_that_only_says_that_it_is_a_qemu_is_none(tmp_path: Path, *, e
     assert [(row["pid"], row["uid"]) for row in observe(host)["qemus"]] == [(43, 64055), (44, 1000), (45, 0)]
 
 
-def test_a_qemu_that_is_ending_is_seen_without_descriptors_and_told_by_its_control_group(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_qemu_that_is_ending_is_seen_without_descriptors_and_told_by_its_control_group(host: FakeHost) -> None:
     scope = r"/machine.slice/machine-qemu\x2d3\x2dvm01.scope/libvirt/emulator"
     host.add_process(41, command=(), state="D", ending=True, group=scope)
     host.add_process(42, command=(), state="D", ending=True, group="/machine/qemu-4-vm02.libvirt-qemu")
@@ -364,8 +356,7 @@ def test_a_qemu_that_is_ending_is_seen_without_descriptors_and_told_by_its_contr
     ]
 
 
-def test_a_qemu_whose_first_thread_has_ended_lives_as_long_as_another_and_has_its_descriptors(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_qemu_whose_first_thread_has_ended_lives_as_long_as_another_and_has_its_descriptors(host: FakeHost) -> None:
     host.add_process(41, state="Z", command=())
     assert qemus(host) == []
     host.put("/proc/41/task/41/stat", stat_line(41, "qemu-system-x86", "Z"))
@@ -378,9 +369,8 @@ def test_a_qemu_whose_first_thread_has_ended_lives_as_long_as_another_and_has_it
 
 
 def test_descriptors_that_cannot_be_listed_make_all_handles_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = FakeHost.build(tmp_path)
     host.add_process(41, "/dev/vfio/77")
     host.path("/proc/42").mkdir()  # ended meanwhile: has no descriptors any more
     assert len(observe(host)["handles"]) == 1
@@ -421,8 +411,7 @@ def test_a_vf_that_is_not_up_yet_offers_unknown_and_the_others_theirs(tmp_path: 
     assert "ENOENT" in why(snapshot, "parents[0000:41:00.4].creatable", GPU_A)
 
 
-def test_mediated_devices_that_cannot_be_listed_leave_no_parent_that_looks_empty(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_mediated_devices_that_cannot_be_listed_leave_no_parent_that_looks_empty(host: FakeHost) -> None:
     bus = host.path("/sys/bus/mdev/devices")
     bus.rmdir()
     bus.write_text("")
@@ -459,8 +448,7 @@ def test_observing_writes_nothing_anywhere_and_leaves_nothing_open(tmp_path: Pat
     assert len(list(Path("/proc/self/fd").iterdir())) == opened
 
 
-def test_a_broken_ledger_is_null_with_its_reason_and_stays_as_it_is(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_broken_ledger_is_null_with_its_reason_and_stays_as_it_is(host: FakeHost) -> None:
     host.put("/var/lib/vgpumgr/ledger.json", "{")
     snapshot = observe(host)
     assert (snapshot["ledger"], snapshot["blocked_writes"]) == (None, None)

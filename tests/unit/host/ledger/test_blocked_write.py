@@ -244,8 +244,7 @@ def test_the_other_gpus_and_the_files_go_on(shut: Callable[..., tuple[FakeHost, 
     assert "ok" in next_run.execute(make_modprobe_step())
 
 
-def test_a_scheduler_is_not_set_while_the_ledger_cannot_be_read(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_scheduler_is_not_set_while_the_ledger_cannot_be_read(host: FakeHost) -> None:
     host.put("/var/lib/vgpumgr/ledger.json", "{")
     nvml = FakeNvml(api=1, host=host, video_takes=True)
     before = nvml.state(GPU_A, 1)
@@ -274,10 +273,9 @@ def test_once_it_has_returned_the_gpu_takes_writes_again_and_the_record_goes(
 
 @pytest.mark.parametrize("over", ["boot", "start", "pid"])
 def test_a_record_of_another_boot_or_process_stops_nothing_and_is_dropped_at_the_next_write_only(
-    tmp_path: Path, over: str
+    host: FakeHost, over: str
 ) -> None:
     """What a later version put into the records that stay is kept."""
-    host = FakeHost.build(tmp_path)
     mine = me()
     ended: dict[str, Any] = (
         {"boot": EARLIER} if over == "boot" else {"start": 1} if over == "start" else {"pid": 2**22 + 1}

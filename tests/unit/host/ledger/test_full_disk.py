@@ -52,8 +52,7 @@ def test_lock_says_that_a_disk_is_full_or_read_only_and_leaves_no_file_there(sma
     )
 
 
-def test_to_look_asks_nothing_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = FakeHost.build(tmp_path)
+def test_to_look_asks_nothing_of_the_disk(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def no_write(*_: object) -> None:
         raise AssertionError("written to")
@@ -63,9 +62,8 @@ def test_to_look_asks_nothing_of_the_disk(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_without_the_ledgers_folder_the_nearest_one_above_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = FakeHost.build(tmp_path)
     before, tried = host.tree(), list[str]()
     real = ledger._try_folder
 
@@ -81,9 +79,8 @@ def test_without_the_ledgers_folder_the_nearest_one_above_is_tried(
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
 def test_a_file_system_without_nameless_files_is_judged_by_its_numbers_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    host = FakeHost.build(tmp_path)
     real = os.open
 
     def refuse(path: Any, flags: int, *more: Any, **keys: Any) -> int:
@@ -99,9 +96,8 @@ def test_a_file_system_without_nameless_files_is_judged_by_its_numbers_alone(
 @pytest.mark.parametrize("verb", ["create", "destroy"])
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_ledger_that_cannot_be_written_is_named_and_it_is_said_whether_the_hardware_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, verb: str, at: int
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, number: int, verb: str, at: int
 ) -> None:
-    host = FakeHost.build(tmp_path)
     step = make_step(MDEV_VF) if verb == "create" else make_destroy(MDEV_VF)
     if verb == "destroy":
         host.make_vgpu(step["parent"], step["type_id"], step["uuid"])

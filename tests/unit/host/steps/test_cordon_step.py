@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.unit.host.fakehost import GPU_A, MDEV_VF, UUID_A, FakeHost, execute, make_entry, observe
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 TEXT = {"reason": "ECC errors", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}
 OTHER = {**TEXT, "reason": "new PSU"}
 OF_GPU = {"gpu_uuid": UUID_A, "gpu": GPU_A}
 OF_HOST = {"gpu_uuid": None, "gpu": None}
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> FakeHost:
-    return FakeHost.build(tmp_path)
 
 
 def step(**more: Any) -> dict[str, Any]:

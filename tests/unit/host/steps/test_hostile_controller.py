@@ -44,9 +44,8 @@ THEIRS = 'install drm /bin/true\noptions nvidia NVreg_EnableGpuFirmware=0 NVreg_
     ],
 )
 def test_a_file_of_the_module_s_options_changes_in_our_dwords_alone(
-    tmp_path: Path, path: str, before: str | None, after: str | None
+    host: FakeHost, path: str, before: str | None, after: str | None
 ) -> None:
-    host = FakeHost.build(tmp_path)
     if before is not None:
         host.path(path).write_text(before)
     trace = host.tree()

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 OLD = '# kept\noptions nvidia NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmPVMRL=0x01"\n'
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> FakeHost:
-    return FakeHost.build(tmp_path)
-
-
 def put(host: FakeHost, name: str, data: str | bytes) -> Path:
     path = host.path(f"/etc/modprobe.d/{name}")
     path.write_bytes(data.encode() if isinstance(data, str) else data)

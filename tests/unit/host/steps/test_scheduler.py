@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 each_api = pytest.mark.parametrize("api", [1, 2])
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> FakeHost:
-    return FakeHost.build(tmp_path)
-
-
 def scheduler(host: FakeHost, nvml: FakeNvml) -> dict[str, Any]:
     found: dict[str, Any] = observe(host, nvml)["gpus"][0]["scheduler"]
     return found

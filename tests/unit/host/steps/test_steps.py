@@ -90,16 +90,14 @@ def test_create_then_destroy_leaves_the_host_as_it_was(tmp_path: Path, framework
     assert (vgpus(asker), host.entries(), host.blocked_writes()) == ([], [], [])
 
 
-def test_without_the_lock_nothing_is_done(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_without_the_lock_nothing_is_done(host: FakeHost) -> None:
     before = host.tree()
     asker = Asker(Server(host.root, nvml=no_nvml, write=host.driver_write).answer)
     assert asker.execute(make_step(MDEV_VF))["err"]["kind"] == "NotLocked"
     assert host.tree() == before
 
 
-def test_the_entry_is_on_disk_as_planned_before_the_hardware_is_written(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_the_entry_is_on_disk_as_planned_before_the_hardware_is_written(host: FakeHost) -> None:
     seen: dict[str, list[str]] = {}
 
     def at(point: str) -> None:
@@ -138,8 +136,7 @@ def test_a_physical_function_takes_a_second_mdev(tmp_path: Path) -> None:
     assert "ok" in locked(host).execute(make_step(MDEV_PF))
 
 
-def test_a_uuid_that_is_on_another_parent_is_refused(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_uuid_that_is_on_another_parent_is_refused(host: FakeHost) -> None:
     host.make_mdev("0000:41:00.6", 560, MDEV)
     error = locked(host).execute(make_step(MDEV_VF))["err"]
     assert (error["kind"], error["found"]) == ("Changed", "it on 0000:41:00.6")
@@ -165,8 +162,7 @@ def test_addresses_that_do_not_mean_what_was_meant_are_refused(
     assert host.tree() == before
 
 
-def test_a_gpu_whose_uuid_cannot_be_read_is_never_written_to(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_gpu_whose_uuid_cannot_be_read_is_never_written_to(host: FakeHost) -> None:
     host.path(f"/proc/driver/nvidia/gpus/{GPU_A}/information").unlink()
     asker = locked(host)
     before = host.tree()
@@ -197,14 +193,12 @@ def test_its_own_entry_of_an_earlier_boot_is_made_again(tmp_path: Path, framewor
     assert host.entries() == [make_entry(framework, boot=BOOT, later="kept")]
 
 
-def test_its_own_entry_for_another_place_is_refused(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_its_own_entry_for_another_place_is_refused(host: FakeHost) -> None:
     host.put_ledger(make_entry(MDEV_VF))
     assert locked(host).execute(make_step(MDEV_VF, vf=1))["err"]["kind"] == "Changed"
 
 
-def test_a_move_enters_the_new_generation_beside_the_old(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_move_enters_the_new_generation_beside_the_old(host: FakeHost) -> None:
     asker = locked(host)
     asker.execute(make_step(MDEV_VF))
     assert "ok" in asker.execute(make_step(MDEV_VF, vf=1, generation=2, uuid=OTHER_MDEV))
@@ -262,8 +256,7 @@ def test_a_refused_create_takes_its_entry_out_again_and_names_path_and_errno(tmp
     assert host.entries() == []
 
 
-def test_a_refused_create_puts_back_the_entry_that_was_there_before(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_refused_create_puts_back_the_entry_that_was_there_before(host: FakeHost) -> None:
     earlier = make_entry(MDEV_VF, boot="earlier")
     host.put_ledger(earlier)
     locked(host, write=refusing(errno.EPERM)).execute(make_step(MDEV_VF))
@@ -291,8 +284,7 @@ def test_a_refusal_that_left_something_behind_stays_planned(tmp_path: Path, fram
     assert [entry["state"] for entry in host.entries()] == ["planned"]
 
 
-def test_an_error_although_the_vgpu_is_there_is_done_with_a_note(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_an_error_although_the_vgpu_is_there_is_done_with_a_note(host: FakeHost) -> None:
 
     def late(path: str, data: bytes) -> None:
         host.driver_write(path, data)
@@ -315,8 +307,7 @@ def test_a_refused_removal_names_path_and_errno_and_leaves_the_entry_as_it_was(
     assert freed(host) == []
 
 
-def test_a_type_that_is_not_offered_is_the_kernels_enoent(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_type_that_is_not_offered_is_the_kernels_enoent(host: FakeHost) -> None:
     error = locked(host).execute(make_step(MDEV_VF, type_id=999))["err"]
     assert (error["kind"], error["errno"]) == ("SysfsRefused", "ENOENT")
 
@@ -324,8 +315,7 @@ def test_a_type_that_is_not_offered_is_the_kernels_enoent(tmp_path: Path) -> Non
 # destroy
 
 
-def test_what_was_destroyed_is_on_record_as_freed_until_it_is_made_again(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_what_was_destroyed_is_on_record_as_freed_until_it_is_made_again(host: FakeHost) -> None:
     asker = locked(host)
     assert "ok" in asker.execute(make_step(MDEV_VF))
     assert freed(host) == []
@@ -337,8 +327,7 @@ def test_what_was_destroyed_is_on_record_as_freed_until_it_is_made_again(tmp_pat
     assert freed(host) == []
 
 
-def test_what_no_entry_names_is_never_destroyed(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_what_no_entry_names_is_never_destroyed(host: FakeHost) -> None:
     step = make_destroy(MDEV_VF)
     host.make_vgpu(step["parent"], 560, step["uuid"])
     asker = locked(host)
@@ -404,8 +393,7 @@ def test_when_it_cannot_be_told_who_has_it_open_it_is_not_taken_away(tmp_path: P
     assert host.tree() == before
 
 
-def test_a_vgpu_without_readable_vfio_paths_is_not_destroyed(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_vgpu_without_readable_vfio_paths_is_not_destroyed(host: FakeHost) -> None:
     asker = locked(host)
     asker.execute(make_step(MDEV_VF))
     host.path(f"/sys/bus/mdev/devices/{MDEV}/iommu_group").unlink()
@@ -459,8 +447,7 @@ def test_an_entry_on_a_card_that_was_exchanged_can_go_and_the_new_cards_vgpus_st
 
 
 @pytest.mark.parametrize("verb", ["create_vgpu", "destroy_vgpu", "evacuate_vgpu"])
-def test_nothing_is_made_or_taken_away_on_a_card_that_was_exchanged(tmp_path: Path, verb: str) -> None:
-    host = FakeHost.build(tmp_path)
+def test_nothing_is_made_or_taken_away_on_a_card_that_was_exchanged(host: FakeHost, verb: str) -> None:
     put_in_another_card(host)
     step = make_step(MDEV_VF, verb=verb, expect="empty" if verb == "create_vgpu" else "present")
     if verb != "create_vgpu":
@@ -499,8 +486,7 @@ def test_an_entry_stays_while_its_card_is_at_another_address_or_its_mdev_on_anot
 
 
 @pytest.mark.parametrize("text", ["{", '{"version": 1, "settings": {}, "entries": []}'])
-def test_a_ledger_that_is_not_understood_stops_every_step(tmp_path: Path, text: str) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_ledger_that_is_not_understood_stops_every_step(host: FakeHost, text: str) -> None:
     host.put("/var/lib/vgpumgr/ledger.json", text)
     asker = locked(host)
     before = host.tree()
@@ -545,8 +531,7 @@ def test_a_step_without_one_of_its_keys_is_a_bad_request(key: str) -> None:
         parse_step(step)
 
 
-def test_a_bad_request_changes_nothing(tmp_path: Path) -> None:
-    host = FakeHost.build(tmp_path)
+def test_a_bad_request_changes_nothing(host: FakeHost) -> None:
     asker = locked(host)
     before = host.tree()
     for wrong in ({"verb": "wipe"}, {"verb": None}, {"slot": ""}):
