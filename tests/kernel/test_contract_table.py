@@ -7,20 +7,8 @@ from pathlib import Path
 
 from tests.kernel.contract import play
 from tests.kernel.contract.places import CARDS
-from tests.kernel.contract.row import Basis, KernelOnly, LabOnly, Observed, Row
-from tests.kernel.contract.steps import among, refuses, tells
+from tests.kernel.contract.row import Basis, KernelOnly, LabOnly
 from tests.kernel.contract.table import ROWS
-
-ROW = Row(
-    name="a row",
-    card="T4",
-    rests=Basis.KERNEL,
-    steps=(tells("/a", "1\n"), refuses("EIO", "/b", "x"), among("/c", varies="machines differ")),
-)
-
-
-def seen(first: str = "1\n", names: tuple[str, ...] = ()) -> tuple[Observed, ...]:
-    return Observed(value=first), Observed(errno="EIO"), Observed(value=names)
 
 
 def test_a_row_s_name_is_its_own_and_says_which_cards_it_is_about() -> None:
@@ -63,22 +51,3 @@ def test_a_write_that_waits_is_begun_before_it_is_waited_for() -> None:
     for row in ROWS:
         begun = [step.do.keys["name"] for step in row.steps if step.do.do == "start"]
         assert len(set(begun)) == len(begun), row.name
-
-
-def test_another_answer_is_a_difference_and_explained_only_where_the_table_says_why() -> None:
-    record = play.Record()
-    record.put("lab", ROW, seen())
-    record.put("debian12", ROW, seen("2\n", ("power",)))
-    record.put("debian13", ROW, seen()[:1])
-    found = play.differences([ROW], record, ("lab", "debian12"))
-    assert [(each.step, each.why) for each in found] == [(1, ""), (3, "machines differ")]
-    assert found[0].answers == {"lab": "'1\\n'", "debian12": "'2\\n'"}
-    assert [each.step for each in play.differences([ROW], record, ("lab", "debian13"))] == [2, 3]
-    assert "differ without an explanation: 1, with one: 1" in play.summary([ROW], record, ("lab", "debian12"))
-
-
-def test_a_row_that_only_one_host_was_asked_is_no_difference_and_is_counted() -> None:
-    record = play.Record()
-    record.put("debian12", ROW, seen())
-    assert play.differences([ROW], record, ("lab", "debian12")) == []
-    assert "played: lab 0, debian12 1" in play.summary([ROW], record, ("lab", "debian12"))

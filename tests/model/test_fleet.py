@@ -11,20 +11,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 
 from tests.dose import dose
-from tests.model.pool import POOL
 from tests.model.story import Story
 
 if TYPE_CHECKING:
     import unittest
-    from collections.abc import Iterator
 
 CASES = dose(30, 500)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _machines() -> Iterator[None]:
-    with POOL:
-        yield
 
 
 def many(story: type[Story], number: int, cases: int = CASES) -> type[unittest.TestCase]:

@@ -15,8 +15,6 @@ from tests.model.wiring import POINT, HostProgramKilled, Trouble
 from vgpumgr.host.protocol.gpu import MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.model.fleet import Outcome
     from tests.model.machine import Machine
 
@@ -24,12 +22,6 @@ HOST, SLOT = HOSTS[0], SLOTS[0]
 VM, PROFILE = "1vm01", "1-5C"
 EIGHTH = 19  # the id of 1g.5gb
 STALE = 6
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _machines() -> Iterator[None]:
-    with POOL:
-        yield
 
 
 @pytest.fixture(params=[MDEV_VF, VENDOR_VFIO])

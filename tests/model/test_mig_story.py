@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from tests.dose import dose
 from tests.model.mig_story import MigStory
-from tests.model.test_fleet import _machines, many
-
-__all__ = ["TestMig", "_machines"]
+from tests.model.test_fleet import many
 
 
 class Divided(MigStory):

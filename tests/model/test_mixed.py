@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -12,24 +11,15 @@ from tests.dose import dose
 from tests.model import promises
 from tests.model.machine import GPUS
 from tests.model.plots import Plot, plots
-from tests.model.pool import POOL
 from tests.model.story import Story, hosts, numbers
 from tests.model.test_fleet import many
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.model.fleet import Outcome
     from tests.model.wiring import Trouble
 
 CASES = dose(8, 250)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _machines() -> Iterator[None]:
-    with POOL:
-        yield
 
 
 class Mixed(Story):

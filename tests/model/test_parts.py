@@ -11,22 +11,13 @@ from tests.model.fleet import HOSTS, SLOTS, Fleet
 from tests.model.machine import GPUS
 from tests.model.people import PEOPLE
 from tests.model.pool import POOL
-from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.errors import Unsure
 from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.model.fleet import Outcome
 
 HOST = HOSTS[0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _machines() -> Iterator[None]:
-    with POOL:
-        yield
 
 
 @pytest.fixture(params=[MDEV_PF, MDEV_VF, VENDOR_VFIO])
@@ -44,29 +35,6 @@ def vendor() -> Fleet:
 
 def attach(fleet: Fleet) -> Outcome:
     return fleet.attach(HOST, "1vm01", SLOTS[0], "4Q")
-
-
-def test_a_write_that_would_take_a_held_vgpu_is_a_broken_promise(fleet: Fleet) -> None:
-    machine = fleet.machines[HOST]
-    attach(fleet)
-    (vm, _) = fleet.vms(HOST)
-    assert fleet.start(HOST, vm)
-    (device,) = vm.hostdevs()
-    where, text = f"{machine.root}/sys/bus/mdev/devices/{device.source}/remove", b"1\n"
-    if isinstance(device.source, Vf):
-        where, text = f"{machine.root}/sys/bus/pci/devices/{device.source}/nvidia/current_vgpu_type", b"0\n"
-    with pytest.raises(OSError, match="held"):
-        machine.write(where, text)
-    with pytest.raises(AssertionError, match="was to be taken from 1vm01"):
-        promises.check_always(fleet)
-
-
-def test_a_vgpu_that_nobody_entered_is_a_leak_unless_it_was_made_by_hand(fleet: Fleet) -> None:
-    assert fleet.make_by_hand(HOST, 0, 0, 0)
-    promises.check_always(fleet)
-    fleet.handmade[HOST].clear()
-    with pytest.raises(AssertionError, match="a leak"):
-        promises.check_always(fleet)
 
 
 def set_by_hand(fleet: Fleet, host: str, profile: str = "4Q", *, vf: int | None = None) -> None:

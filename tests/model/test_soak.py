@@ -18,10 +18,9 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.hostile import WITH, HostileStory
-from tests.model.pool import POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(0)]
 
@@ -30,13 +29,6 @@ SEED = int(os.environ.get("SOAK_SEED", "1"))
 STEPS = 18
 CASES = 25  # of one number
 MOST = 12  # then it is no use to go on
-_LINES = 60
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _machines() -> Iterator[None]:
-    with POOL:
-        yield
 
 
 def run(number: int) -> str | None:

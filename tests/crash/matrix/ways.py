@@ -27,8 +27,6 @@ WAYS = (CONTROLLER, PROGRAM, CUT, STOPPED, REBOOT, EIO, ENOSPC, LIBVIRTD)
 _FILLER = "filler"
 _PAGE = 4096
 _NEVER = 10**9  # a Trouble that does nothing by itself
-# Where a host is written to: the first of these begins the change, the last ends it.
-WRITE = ("send", "execute")
 
 
 @dataclass(slots=True, kw_only=True)

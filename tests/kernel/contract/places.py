@@ -22,7 +22,6 @@ PCI_DRIVER = "/sys/bus/pci/drivers/nvidia"
 MDEVS = "/sys/bus/mdev/devices"
 MDEV_DRIVER = "/sys/bus/mdev/drivers/nvidia-vgpu-vfio"
 MDEV_PARENTS = "/sys/class/mdev_bus"
-GROUPS = "/sys/kernel/iommu_groups"
 PROC = "/proc/driver/nvidia"
 NVML = "/sys/kernel/debug/nvlab/nvml"  # what the mock libnvidia-ml reads, and writes changes to
 
