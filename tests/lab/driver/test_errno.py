@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vgpumgr.lab.driver import admission
 from vgpumgr.lab.driver.driver import CARD_EXCHANGED, Driver
-from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 
@@ -60,22 +58,6 @@ def test_a_waiting_removal_ends_with_the_lab() -> None:
     assert ended == ["EINTR"]
 
 
-def test_a_reboot_loses_every_vgpu_and_brings_the_vfs_back() -> None:
-    host = driver("mixed-fleet", "kvm03")
-    host.make_foreign()
-    with host.reading() as state:
-        assert [len(gpu.vgpus) for gpu in state.gpus] == [0, 1]
-        foreign = state.gpus[1].vgpus[0]
-    assert foreign.uuid is not None
-    host.hold(foreign.uuid, VM, "legacy01")
-    host.reboot("boot-2")
-    with host.reading() as state:
-        assert state.boot_id == "boot-2"
-        assert [len(gpu.vgpus) for gpu in state.gpus] == [0, 0]
-        assert [gpu.vfs_on for gpu in state.gpus] == [False, True]
-    assert host.release(VM) == ()
-
-
 def test_late_vfs_are_off_after_a_reboot_until_the_fault_is_cleared() -> None:
     host = driver("vendor-vfio")
     host.set_fault("late-vfs")
@@ -95,42 +77,6 @@ def test_a_driver_that_is_reloaded_has_no_vgpu_and_is_not_reloaded_under_a_vm() 
     host.release(VM)
     host.reload()
     assert host.find(A) is None
-
-
-def test_a_qemu_that_exits_has_the_vgpu_though_nvml_lists_it_no_more_and_a_removal_loses_it_until_a_reboot() -> None:
-    host = driver("mdev-vf")
-    host.create_mdev(VF0, A40_4Q, A)
-    host.hold(A, VM, "vm01")
-    assert "vm_name=vm01" in nvml_text(host)
-    host.begin_exit(VM)
-    assert "vm_name=" not in nvml_text(host)
-    revision = host.revision
-    writer = threading.Thread(target=host.remove_mdev, args=(A,))
-    writer.start()
-    while (found := host.find(A)) and not found[1].leaving:
-        revision = host.wait_change(revision, 300)
-    host.release(VM)
-    writer.join(300)
-    assert not writer.is_alive()
-    assert A40_4Q not in {kind.id for kind in admission.creatable_on(*host.parent(VF0))}
-    host.reboot("boot-2")
-    assert A40_4Q in {kind.id for kind in admission.creatable_on(*host.parent(VF0))}
-
-
-def test_no_vm_starts_before_the_last_one_is_done_with_the_vgpu() -> None:
-    host = driver("mdev-vf", plugin_wait_s=0.01)
-    host.create_mdev(VF0, A40_4Q, A)
-    for exits in (True, False):
-        host.hold(A, VM, "vm01")
-        if exits:
-            host.begin_exit(VM)
-        else:
-            host.release(VM, plugin_stays=True)
-        assert failed(lambda: host.hold(A, VM, "vm01")) == "EBUSY"
-        host.release(VM)
-        found = host.find(A)
-        assert found is not None
-        host.end_plugin(found[1])
 
 
 @pytest.mark.parametrize("spec", ["mdev-pf", "mdev-vf", "vendor-vfio"])

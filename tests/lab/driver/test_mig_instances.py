@@ -38,20 +38,6 @@ def test_every_mig_backed_type_has_a_profile_of_its_board_and_no_two_profiles_sh
     assert most == (12 if code == "RTXPRO6000" else 1)
 
 
-def test_known_tables() -> None:
-    tables = {code: board(code, "test").mig for code in ("A100", "H100", "A30", "RTXPRO6000")}
-    rows = {
-        code: {one.id: (one.name, one.starts, one.size, one.maximum) for one in table.profiles}
-        for code, table in tables.items()
-        if table is not None
-    }
-    assert rows["A100"][14] == ("2g.10gb", (0, 2, 4), 2, 3)
-    assert rows["A100"][15] == ("1g.10gb", (0, 2, 4, 6), 2, 4)
-    assert rows["H100"][9] == ("3g.40gb", (0, 4), 4, 2)
-    assert rows["A30"][5] == ("2g.12gb", (0, 2), 2, 2)
-    assert rows["RTXPRO6000"][47] == ("1g.24gb+gfx", (0, 3, 6, 9), 3, 4)
-
-
 def test_a_profile_has_its_maximum() -> None:
     driver, gpu = mig_gpu("A100")
     cut(driver, gpu, "1g.5gb+me", 0)

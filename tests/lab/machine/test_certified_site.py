@@ -31,10 +31,8 @@ hosts:
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    spec = tmp_path_factory.mktemp("spec") / "certified.yml"
-    spec.write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(spec), shared=False)
+def lab(lab_factory: LabFactory) -> Iterator[Lab]:
+    lab = lab_factory(SPEC, shared=False)
     yield lab
     lab.down()
 

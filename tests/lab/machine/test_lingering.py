@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.machine.test_life import UUID, make_mdev
 from tests.lab_fixtures import SMALL
-from vgpumgr.errors import LabError, UsageError
+from vgpumgr.errors import LabError
 from vgpumgr.lab.machine.lingering import parse_fault
 from vgpumgr.lab.machine.machine import wait_until
 
@@ -150,9 +150,3 @@ def test_what_is_removed_while_a_plugin_lives_is_lost_until_a_reboot(own: Lab) -
 )
 def test_a_slow_fault_has_a_number_of_seconds(name: str, meant: tuple[str, float] | None) -> None:
     assert parse_fault(name) == meant
-
-
-@pytest.mark.lab
-def test_a_fault_without_its_seconds_is_refused(own: Lab) -> None:
-    with pytest.raises(UsageError, match="slow-plugin:SECONDS"):
-        own.control(HOST, "fault", name="slow-plugin")

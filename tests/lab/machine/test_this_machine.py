@@ -67,10 +67,8 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    spec = tmp_path_factory.mktemp("spec") / "one.yml"
-    spec.write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(spec), shared=False)
+def machine(lab_factory: LabFactory) -> Iterator[Machine]:
+    lab = lab_factory(SPEC, shared=False)
     record = fleet.read(lab.layout).host(HOST)
     root = lab.layout.host(HOST) / "disk/root"
     shown = {str(Path(path).resolve()) for path in (sys.base_prefix, sys.prefix, ROOT)}

@@ -20,7 +20,6 @@ INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE = ({"nvml": code} 
 FUNCTION_NOT_FOUND, IN_USE, INSUFFICIENT_RESOURCES, VERSION_MISMATCH = ({"nvml": code} for code in (13, 19, 23, 25))
 RESET_REQUIRED = 16
 MODE = "attempt(nvmlDeviceGetMigMode, gpus[0])"
-VF0 = "0000:41:00.4"
 
 
 def set_mode(on: int) -> str:

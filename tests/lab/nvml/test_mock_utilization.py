@@ -196,14 +196,6 @@ def test_framebuffer_is_exact_to_the_byte_and_the_binding_cuts_it_at_32_bits(
     assert nvml.ask(host, FRAMEBUFFER) == [SUCCESS, used, used % 2**32]
 
 
-def test_memory_in_use_on_the_gpu_is_what_vgpus_have_and_not_what_their_guests_use(nvml: Nvml, host: Host) -> None:
-    key = run_vm(host, host.vm_uuid, host.mdev_uuid)
-    code = "nvmlDeviceGetMemoryInfo(gpus[0]).used"
-    before = nvml.ask(host, code)
-    load(host, key, framebuffer=GIB)
-    assert nvml.ask(host, code) == before == 4 * GIB
-
-
 def test_nvidia_smi_shows_the_same_numbers(smi: Smi, host: Host) -> None:
     """The tables and the queries, with straight edges."""
     key = run_vm(host, host.vm_uuid, host.mdev_uuid)
