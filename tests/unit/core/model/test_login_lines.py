@@ -34,6 +34,14 @@ def test_a_name_is_printed_only_if_it_is_one_word_of_sudoers(user: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "says"), [("Mr ALL=(ALL)", "not the name of a user"), ("root", "root needs no line in sudoers")]
+)
+def test_a_user_who_can_have_no_line_is_refused(user: str, says: str) -> None:
+    with pytest.raises((BadName, UsageError), match=says):
+        login_lines.render(user, KEY)
+
+
+@pytest.mark.parametrize(
     "key", ["", "KEY", f"{KEY}\n{KEY}", f'command="sh" {KEY}', "-----BEGIN OPENSSH PRIVATE KEY-----"]
 )
 def test_what_is_not_one_public_key_is_refused(key: str) -> None:
