@@ -133,7 +133,7 @@ class LabFactory:
     first: dict[str, dict[str, lab_state.HostState]] = field(default_factory=dict)
 
     def __call__(self, spec: str = "mdev-vf", *, shared: bool = True, own: str | None = None) -> Lab:
-        """The pool's lab of that spec, or one of the caller's own: then it says why."""
+        """The pool's lab of that spec, or one of the caller's own: then it says why. `spec`: a name, a file, or the text of one."""
         assert own != "", "why does this need a lab of its own?"
         if own is not None or not shared:
             return self._up(spec)
@@ -177,6 +177,10 @@ class LabFactory:
 
     def _up(self, spec: str) -> Lab:
         self.count += 1
+        if "\n" in spec:
+            file = self.folder / f"{self.count}.yml"
+            file.write_text(spec, encoding="utf-8")
+            spec = str(file)
         lab = Lab(layout=Layout(folder=self.folder / str(self.count)))
         fleet.up(lab.layout, spec, pace=1.0 if spec == _REAL_TIME else 0.1)
         self.all.append(lab)

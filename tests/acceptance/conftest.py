@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.acceptance import near
 from tests.acceptance.near import pool
-from tests.lab_fixtures import FACTORY, ONE, SMALL
+from tests.lab_fixtures import FACTORY, FRAMEWORKS, ONE, SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.acceptance.near import Near
+    from tests.acceptance.near import Near, Sites
     from tests.lab_fixtures import Lab, LabFactory
     from tests.model.pool import Pool
 
@@ -52,14 +53,26 @@ def one_wiped(lab_factory: LabFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def near_host(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
-    """The host of `vf_lab` within this process, on its first day."""
-    with near.site(pool, near.ONE, tmp_path_factory.mktemp("near")) as found:
-        yield found
+def frameworks_wiped(lab_factory: LabFactory) -> Iterator[Lab]:
+    """A host of each framework for one test, which leaves what it likes."""
+    with lab_factory.lend(FRAMEWORKS, wiped=True) as lab:
+        yield lab
 
 
 @pytest.fixture
-def near_fleet(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
+def near_site(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    """Makes hosts within this process, on their first day. Once for each test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda hosts: stack.enter_context(near.site(pool, hosts, tmp_path_factory.mktemp("near")))
+
+
+@pytest.fixture
+def near_host(near_site: Sites) -> Near:
+    """The host of `vf_lab` within this process, on its first day."""
+    return near_site(near.ONE)
+
+
+@pytest.fixture
+def near_fleet(near_site: Sites) -> Near:
     """The hosts of `vf_fleet` within this process, on their first day; kvm02 has two A100."""
-    with near.site(pool, near.SMALL, tmp_path_factory.mktemp("near")) as found:
-        yield found
+    return near_site(near.SMALL)

@@ -10,6 +10,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -26,7 +27,7 @@ from vgpumgr.lab.driver import boards
 from vgpumgr.link import connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.model.machine import Content, Machine
@@ -95,6 +96,9 @@ class Near:
     def xml(self, host: str, vm: str) -> str:
         """The VM's inactive definition."""
         return self.machines[host].libvirt.vms[vm_uuid(host, vm)].inactive
+
+
+Sites = Callable[[Mapping[str, NearHost]], Near]
 
 
 def document(host: Near, *arguments: str, code: int = 0) -> dict[str, Any]:

@@ -16,10 +16,7 @@ from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.lab.driver.upgrade import Upgrade
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.acceptance.near import Near
-    from tests.model.pool import Pool
+    from tests.acceptance.near import Near, Sites
     from vgpumgr.lab.driver.model import BoardSpec
 
 RENUMBERED = Upgrade(renumber=True)
@@ -44,11 +41,10 @@ def declare(host: Near, **wishes: dict[str, str]) -> None:
 
 
 @pytest.fixture(params=[MDEV_PF, MDEV_VF, VENDOR_VFIO])
-def one(request: pytest.FixtureRequest, pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
+def one(request: pytest.FixtureRequest, near_site: Sites) -> Near:
     framework = str(request.param)
     spec = near.NearHost(vms=VMS, board=BOARDS[framework], framework=framework, vfs=3)
-    with near.site(pool, {"kvm01": spec}, tmp_path_factory.mktemp("near")) as found:
-        yield found
+    return near_site({"kvm01": spec})
 
 
 def test_types_that_a_driver_numbers_anew_are_the_same_types(one: Near) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,6 @@ import yaml
 from tests.acceptance import loads
 from tests.controllers import wait_until
 from tests.lab_fixtures import zygote
-from tests.unit.store.samples_of import SECOND
 from vgpumgr.names import HostName
 from vgpumgr.store.place import SAMPLES
 from vgpumgr.store.sql.samples import Samples
@@ -51,10 +49,8 @@ LOADS = {
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    spec = tmp_path_factory.mktemp("spec") / "spec.yml"
-    spec.write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(spec), own="its scheduler counts no idle vGPU")
+def lab(lab_factory: LabFactory) -> Lab:
+    lab = lab_factory(SPEC, own="its scheduler counts no idle vGPU")
     for vm, ask in VMS.items():
         done = lab.run("attach", vm, *ask)
         assert done.returncode == 0, done.stderr
@@ -113,20 +109,6 @@ def test_once_reads_twice_and_says_how_many(site: Site) -> None:
     assert (row["samples"], row["decoder"]["p50"]) == (1, 8)
 
 
-def test_a_dead_host_is_named_and_the_others_are_stored(site: Site) -> None:
-    site.lab.control("kvm02", "fault", name="ssh-refused")
-    try:
-        done = site.run("collect", "-o", "json", code=4)
-    finally:
-        site.lab.control("kvm02", "clear")
-    document = json.loads(done.out)
-    assert document["outcomes"] == ["done", "unreached"]
-    assert [(host["name"], host["error"]) for host in document["hosts"]] == [("kvm01", None), ("kvm02", "Unreachable")]
-    assert [(row["host"], row["error"]) for row in document["unreached"]] == [("kvm02", "Unreachable")]
-    assert json.loads(done.err)["error"] == "Unreachable"
-    assert {one.last.host: one.errors for one in site.samples.latest()} == {"kvm01": {}, "kvm02": {"Unreachable": 1}}
-
-
 def test_the_service_outlives_a_dead_host_and_tells_it_once(site: Site) -> None:
     """A second collector is busy meanwhile; SIGTERM ends it, and what was stored is there."""
     service = site.start("collect", "--every", "1s", "--log-format", "json")
@@ -151,33 +133,6 @@ def test_the_service_outlives_a_dead_host_and_tells_it_once(site: Site) -> None:
 
 def errors(site: Site, host: str) -> dict[str, int]:
     return next(dict(one.errors) for one in site.samples.latest() if one.last.host == host)
-
-
-def test_what_cannot_be_stored_is_held_and_stored_later(site: Site) -> None:
-    """Another file lies in the store's place for a while: told once, nothing lost, no crash."""
-    load_all(site.lab)
-    service = site.start("collect", "kvm01", "--every", "1s")
-    wait_until(lambda: site.rounds("kvm01") > 0, "a first round is stored")
-    place, aside = site.samples.path, site.samples.path.with_name("aside")
-    place.rename(aside)
-    place.write_bytes(b"no database at all\n" * 99)
-    wait_until(lambda: "it will be retried" in service.err, "it is told")
-    before = measured(Samples(aside))
-    time.sleep(3)  # some rounds, however slow the machine
-    aside.replace(place)
-    wait_until(lambda: "samples can be stored again" in service.err, "it is stored again")
-    service.kill(signal.SIGINT)
-    assert service.wait() == 130
-    assert service.err.count("it will be retried") == 1
-    after = measured(site.samples)
-    assert after["observed_us"] - before["observed_us"] == after["at_us"] - before["at_us"] > SECOND
-
-
-def measured(samples: Samples) -> dict[str, int]:
-    """Of vm01: how long in all, and up to when, by the driver's times."""
-    (host,) = samples.latest()
-    counters = next(value for key, value in host.counters.items() if key.vm == "vm01")
-    return {"observed_us": round(counters.observed_s * SECOND), "at_us": host.last.cursor.gpus[GPUS[0]].at_us}
 
 
 def test_nvml_that_tells_nothing_is_told_with_its_reason_and_nothing_is_0(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""What an attach costs its host: one SSH connection, and one request for each step beside two."""
+"""What an attach costs: one SSH connection, one request for each step beside two, and on a slow line not one wait more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import slow_line
 from tests.acceptance import altered, inventories
+from vgpumgr.inventory_files import reader
+from vgpumgr.link.ssh.client import open_connection
+from vgpumgr.timing import Deadlines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 HOST, VM = "kvm01", "vm02"
+AFTER_HANDSHAKE = 12  # at most so many exchanges
+COUNTING_S = 0.2  # pieces that belong together are carried together, on a busy machine too
 
 
 def requests(lab: Lab, *arguments: str, code: int = 0) -> list[int]:
@@ -44,3 +50,17 @@ def test_a_declared_vm_is_found_without_asking_every_host(vf_fleet: Lab, tmp_pat
     attach = ("attach", VM, "--profile", "4Q", "--check")
     assert requests(vf_fleet, "-i", str(inventory), *attach, code=3) == [1]
     assert sorted(requests(vf_fleet, *attach, code=3)) == [1, 2]
+
+
+def test_an_attach_waits_for_its_host_at_most_twelve_times_after_the_handshake(vf_fleet: Lab, tmp_path: Path) -> None:
+    with slow_line.before(vf_fleet, HOST, tmp_path, round_trip_s=COUNTING_S) as (inventory, line):
+        endpoint = reader.load(inventory, home=tmp_path, environ={}).host(HOST).endpoint
+        open_connection(endpoint, Deadlines()).close()
+        handshake = line.exchanges
+        assert 3 <= handshake <= 7  # versions with keys, the key, the login
+        counts = {}
+        for command in (("attach", VM, "--profile", "4Q"), ("detach", VM, "--yes")):
+            done = vf_fleet.run("-i", str(inventory), *command, "--on", HOST)
+            assert done.returncode == 0, done.stderr
+            counts[command[0]] = line.exchanges - handshake
+    assert counts["attach"] <= AFTER_HANDSHAKE, counts

@@ -10,28 +10,14 @@ from tests.acceptance import near
 from tests.acceptance.near import document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.acceptance.near import Near
-    from tests.model.pool import Pool
+    from tests.acceptance.near import Near, Sites
 
 GPU = "0000:41:00.0"
 
 
-def a100(pool: Pool, factory: pytest.TempPathFactory, *, in_mig: bool) -> Iterator[Near]:
-    spec = near.NearHost(vms=("vm01",), board="A100", in_mig=in_mig)
-    with near.site(pool, {"kvm01": spec}, factory.mktemp("near")) as found:
-        yield found
-
-
 @pytest.fixture
-def divided(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
-    yield from a100(pool, tmp_path_factory, in_mig=True)
-
-
-@pytest.fixture
-def sliced(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
-    yield from a100(pool, tmp_path_factory, in_mig=False)
+def divided(near_site: Sites) -> Near:
+    return near_site({"kvm01": near.NearHost(vms=("vm01",), board="A100", in_mig=True)})
 
 
 def declare(host: Near, *instances: str, **more: str) -> None:
@@ -56,8 +42,9 @@ def test_instances_are_counted_and_what_finds_no_room_is_refused_beside_them(div
     assert "1 instance to create, 3 to remove" in divided.run("plan").stdout
 
 
-def test_a_layout_waits_for_the_mode_that_is_declared_and_is_refused_without_one(sliced: Near) -> None:
+def test_a_layout_waits_for_the_mode_that_is_declared_and_is_refused_without_one(near_site: Sites) -> None:
     """The mode needs a reset on this board, which reconcile never makes."""
+    sliced = near_site({"kvm01": near.NearHost(vms=("vm01",), board="A100", in_mig=False)})
     declare(sliced, "3g.20gb", mode="mig")
     done = sliced.run("plan")
     assert done.returncode == 5

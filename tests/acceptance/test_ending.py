@@ -44,15 +44,13 @@ MDEV_HOSTS = ("kvm10", "kvm20") if FULL else ("kvm01", "kvm02")
 
 
 @pytest.fixture(scope="module")
-def lab(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(lab_factory: LabFactory) -> Iterator[Lab]:
     if not FULL:
         with lab_factory.lend(FRAMEWORKS, wiped=True) as pooled:
             yield pooled
         return
-    spec = tmp_path_factory.mktemp("spec") / "spec.yml"
     hosts = (f"  {host}: {KINDS[framework] % VMS[host]}" for host, framework in HOSTS.items())
-    spec.write_text("\n".join(["hosts:", *hosts, ""]), encoding="utf-8")
-    yield lab_factory(str(spec), own="a host for each framework and way to end")
+    yield lab_factory("\n".join(["hosts:", *hosts, ""]), own="a host for each framework and way to end")
 
 
 def stopped(lab: Lab, host: str, faults: tuple[str, ...]) -> None:

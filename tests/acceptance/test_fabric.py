@@ -6,25 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance.near import NearHost, document, pool, site
+from tests.acceptance.near import NearHost, document
 from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 from vgpumgr.lab.spec import FabricSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from tests.acceptance.near import Near, Sites
 
-    from tests.acceptance.near import Near
-    from tests.model.pool import Pool
-
-__all__ = ["pool"]
 SET_UP = FabricSpec(switches=4, manager="running", mode=2)
-WRONG = {
-    "is not installed": FabricSpec(switches=4),
-    "does not run": FabricSpec(switches=4, manager="stopped", mode=2),
-    "runs in bare metal mode (FABRIC_MODE=0)": FabricSpec(switches=4, manager="running"),
-    "runs in shared NVSwitch mode (FABRIC_MODE=1)": FabricSpec(switches=4, manager="running", mode=1),
-}
 
 
 def hgx(fabric: FabricSpec | None, board: str = "H200X") -> dict[str, NearHost]:
@@ -32,9 +21,8 @@ def hgx(fabric: FabricSpec | None, board: str = "H200X") -> dict[str, NearHost]:
 
 
 @pytest.fixture
-def host(request: pytest.FixtureRequest, pool: Pool, tmp_path: Path) -> Iterator[Near]:
-    with site(pool, request.param, tmp_path) as found:
-        yield found
+def host(request: pytest.FixtureRequest, near_site: Sites) -> Near:
+    return near_site(request.param)
 
 
 def on(*hosts: dict[str, NearHost]) -> pytest.MarkDecorator:
@@ -67,21 +55,3 @@ def test_several_gpus_of_a_vm_need_the_partition_of_just_these(host: Near) -> No
     assert sum("exactly the 2 GPUs that vm01 has" in one for one in told(document(host, "plan", code=3))) == 1
     texts = told(document(host, "attach", "vm02", "--profile", "141C", "--count", "2"))
     assert ["exactly the 2 GPUs" in one for one in texts] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("host", "state"), [(hgx(fabric), state) for state, fabric in WRONG.items()], indirect=["host"]
-)
-def test_a_fabric_manager_that_is_not_set_up_for_vgpus_is_a_finding_everywhere(host: Near, state: str) -> None:
-    found = document(host, "discover")
-    (said,) = told(found)
-    assert f"2 of its GPUs are on an NVSwitch fabric, and Fabric Manager {state}" in said
-    assert found["hosts"][0]["fabric"]["text"] == state
-    assert told(document(host, "plan")) == told(document(host, "list")) == [said]
-    assert state in host.run("discover", "-o", "wide").stdout
-
-
-@on(hgx(None), {"kvm01": NearHost(vms=("vm01",))})
-def test_a_host_without_a_fabric_has_no_word_of_one(host: Near) -> None:
-    found = document(host, "discover")
-    assert (told(found), found["hosts"][0]["fabric"]) == ([], None)

@@ -29,9 +29,8 @@ from vgpumgr.lab.spec import FabricSpec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tests.acceptance.near import Near
+    from tests.acceptance.near import Near, Sites
     from tests.model.machine import Content, Machine
-    from tests.model.pool import Pool
 
 FIELD = Path(__file__).parents[1] / "cases/field"
 CASES = yaml.safe_load((FIELD / "hosts.yml").read_text())
@@ -49,39 +48,37 @@ _DESCRIPTION = re.compile(r"mdev_supported_types/nvidia-(\d+)/description$")
         for framework in case.get("frameworks", [MDEV_PF])
     ],
 )
-def test_what_is_right_on_a_host_that_somebody_reported(
-    case: dict[str, Any], framework: str, pool: Pool, tmp_path: Path
-) -> None:
+def test_what_is_right_on_a_host_that_somebody_reported(case: dict[str, Any], framework: str, near_site: Sites) -> None:
     gpu = case["gpu"]
     rows = case.get("before", case.get("rows"))
     board = _board(gpu, rows, framework)
     shown = _shown(rows, case.get("iommu_groups", {}))
     fabric = FabricSpec(**case["fabric"]) if "fabric" in case else None
     one = near.NearHost(vms=VMS, framework=framework, cards={gpu["pci"]: board}, shown=shown, fabric=fabric)
-    with near.site(pool, {"kvm01": one}, tmp_path) as host:
-        machine = host.machines["kvm01"]
-        machine.figures = _figures(rows)
-        _attach(host, case)
-        before = _places(machine)
-        for definition in case.get("definitions", ()):
-            text = (FIELD / "definitions" / definition).read_text()
-            name = re.findall("<name>(.*?)</name>", text)[0]
-            machine.libvirt.define(name, vm_uuid("kvm01", name)).inactive = re.sub(
-                "(?<=<uuid>).*?(?=</uuid>)", vm_uuid("kvm01", name), text
-            )
-        if "iommu_groups_then" in case:
-            machine.shown = _shown(rows, case["iommu_groups_then"])
-            machine._seen = None  # every file is looked at anew
-            machine.show()
-        if "then" in case:
-            _reboot(machine, case)
-        for step in case.get("play", ()):
-            _play(host, step, before)
-        for look in _LOOKS:
-            done = host.run(*look.split())
-            assert done.returncode in range(6), (look, done.stderr)
-            assert "this is a bug" not in done.stderr, (look, done.stderr)
-        assert machine.broken_promises == []
+    host = near_site({"kvm01": one})
+    machine = host.machines["kvm01"]
+    machine.figures = _figures(rows)
+    _attach(host, case)
+    before = _places(machine)
+    for definition in case.get("definitions", ()):
+        text = (FIELD / "definitions" / definition).read_text()
+        name = re.findall("<name>(.*?)</name>", text)[0]
+        machine.libvirt.define(name, vm_uuid("kvm01", name)).inactive = re.sub(
+            "(?<=<uuid>).*?(?=</uuid>)", vm_uuid("kvm01", name), text
+        )
+    if "iommu_groups_then" in case:
+        machine.shown = _shown(rows, case["iommu_groups_then"])
+        machine._seen = None  # every file is looked at anew
+        machine.show()
+    if "then" in case:
+        _reboot(machine, case)
+    for step in case.get("play", ()):
+        _play(host, step, before)
+    for look in _LOOKS:
+        done = host.run(*look.split())
+        assert done.returncode in range(6), (look, done.stderr)
+        assert "this is a bug" not in done.stderr, (look, done.stderr)
+    assert machine.broken_promises == []
 
 
 def _play(host: Near, step: Mapping[str, Any], before: Mapping[str, tuple[object, ...]]) -> None:

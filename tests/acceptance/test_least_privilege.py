@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ hosts:
   kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"], via: jump01}
 """
 SUDOERS, KEYS = "/etc/sudoers.d/ops", "/home/ops/.ssh/authorized_keys"
-PROGRAMS, DISPATCHER = "/opt/vgpumgr-host/programs", "/opt/vgpumgr-host/dispatcher"
+PROGRAMS = "/opt/vgpumgr-host/programs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +73,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("least")
-    (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(folder / "spec.yml"), own="it has a jump host and certificates")
+    lab = lab_factory(SPEC, own="it has a jump host and certificates")
     inventory = inventories.copy(lab, folder)
     hosts = inventory / "hosts.yml"
     said = hosts.read_text(encoding="utf-8")
@@ -170,15 +168,6 @@ def test_an_altered_program_is_refused_and_named_and_installed_anew(confined: Si
     vgpumgr(confined, "discover")
 
 
-@pytest.mark.parametrize("place", [PROGRAMS, DISPATCHER])
-def test_what_others_than_root_can_write_is_refused(confined: Site, place: str) -> None:
-    confined.lab.must(HOST, f"chmod g+w {place}")
-    error = vgpumgr(confined, "discover", "-o", "json", code=4).error
-    assert f"not root's: {place} can be changed by others" in error["message"]
-    confined.lab.must(HOST, f"chmod g-w {place}")
-    vgpumgr(confined, "discover")
-
-
 def test_another_version_installs_itself_unless_versions_are_pinned(confined: Site) -> None:
     confined.lab.must(HOST, f"rm {PROGRAMS}/*")
     vgpumgr(confined, "discover")
@@ -197,25 +186,15 @@ def test_another_version_installs_itself_unless_versions_are_pinned(confined: Si
     assert "vgpumgr host install --pinned kvm01" in error["hint"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--user", "Mr ALL=(ALL)"), "not the name of a user"),
-        (("--user", "root"), "root needs no line in sudoers"),
-        (("--key", "/nowhere/id.pub"), "cannot read /nowhere/id.pub: No such file or directory"),
-    ],
-)
-def test_lines_that_would_be_wrong_are_not_printed(site: Site, arguments: tuple[str, ...], says: str) -> None:
-    ran = vgpumgr(site, "host", "sudoers", HOST, *arguments, code=2)
-    assert says in ran.err
-    assert ran.out == ""
-
-
-def test_a_private_key_is_never_printed(site: Site, tmp_path: Path) -> None:
+def test_a_key_that_is_no_public_key_is_never_printed(site: Site, tmp_path: Path) -> None:
     private = tmp_path / "id"
-    private.write_text(
-        "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n", encoding="ascii"
-    )
-    ran = vgpumgr(site, "host", "sudoers", HOST, "--key", shlex.quote(str(private)), code=2)
-    assert "AAAA" not in ran.out + ran.err
-    assert "--key names the file that ends in .pub" in ran.err
+    for text, says in (
+        (None, f"cannot read {private}: No such file or directory"),
+        ("-----BEGIN\nAAAA\n", "ends in .pub"),
+    ):
+        if text is not None:
+            private.write_text(text, encoding="ascii")
+        ran = vgpumgr(site, "host", "sudoers", HOST, "--key", str(private), code=2)
+        assert says in ran.err
+        assert "AAAA" not in ran.out + ran.err
+        assert ran.out == ""

@@ -231,8 +231,7 @@ def start_all(lab: Lab, ports: dict[str, int]) -> None:
 @pytest.fixture(scope="module")
 def site(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("troubles")
-    (folder / "spec.yml").write_text(SPEC, encoding="utf-8")
-    lab = lab_factory(str(folder / "spec.yml"), own="its host has users and sshds of all kinds")
+    lab = lab_factory(SPEC, own="its host has users and sshds of all kinds")
     with contextlib.ExitStack() as stack:
         reserved = {name: stack.enter_context(sshd.reserve_port()) for name in SSHDS}
         ports: dict[str, int] = {name: one.getsockname()[1] for name, one in reserved.items()}

@@ -99,23 +99,6 @@ def test_a_lost_ledger_is_said_entered_again_and_freed_and_nothing_is_made_twice
     assert [vm for vm, _, _ in entries(lab, host)] == [vms[1]]
 
 
-@pytest.mark.parametrize("site", ["kvm03"], indirect=True)
-def test_a_virtual_function_is_entered_again_by_its_name_only(site: Site) -> None:
-    """Whatever its claim and its definition say: both are in the hand of whoever may edit the VM. Nothing is made, or cleared."""
-    lab, host, given, vms = site.lab, site.host, site.given, list(site.given)
-    before, known = truth.hardware(lab, host), entries(lab, host)
-    lab.must(host, "rm", LEDGER)
-    writes = lab.revisions()[host]
-    vgpumgr(lab, "reconcile", "--limit", host, "--yes", code=5)
-    assert "does not say whose it is" in findings(lab, host)["unsure"]
-    vgpumgr(lab, "detach", vms[0], "--on", host, "--yes")
-    assert (truth.hardware(lab, host), lab.writes(host, since=writes)) == (before, [])
-    domains.define(lab, host, given[vms[0]])
-    devices = [domains.device_of(one) for xml in given.values() for one in domains.hostdevs(xml).values()]
-    vgpumgr(lab, "adopt", host, *devices)
-    assert (truth.hardware(lab, host), entries(lab, host), findings(lab, host)) == (before, known, {})
-
-
 def test_a_foreign_vgpu_is_adopted_by_its_name_and_is_ours_from_then_on(site: Site) -> None:
     """Its ledger entry and claim are taken away, and it keeps its own UUID or VF; what no definition names is refused (5)."""
     lab, host, given, vms = site.lab, site.host, site.given, list(site.given)

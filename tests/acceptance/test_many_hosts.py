@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +12,6 @@ from tests.acceptance import terminal
 from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.lab_fixtures import Lab, LabFactory
 
 pytestmark = pytest.mark.lab
@@ -28,9 +25,8 @@ DEADLINE_S = 120
 
 
 @pytest.fixture(scope="module")
-def many(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def many(lab_factory: LabFactory) -> Lab:
     """Each host has one card and two VMs, of which it declares one."""
-    spec: Path = tmp_path_factory.mktemp("spec") / "many.yml"
     hosts = {
         name: {
             "driver": 570,
@@ -40,8 +36,8 @@ def many(lab_factory: LabFactory, tmp_path_factory: pytest.TempPathFactory) -> L
         for at, name in enumerate(HOSTS)
     }
     declared = {name: {f"a{at:02}": {"vgpu0": {"profile": "4Q"}}} for at, name in enumerate(HOSTS)}
-    spec.write_text(json.dumps({"hosts": hosts, "declared": declared}), encoding="utf-8")
-    lab = lab_factory(str(spec), own="many hosts, and half of them bad")
+    spec = json.dumps({"hosts": hosts, "declared": declared}, indent=1)
+    lab = lab_factory(spec, own="many hosts, and half of them bad")
     faults = {**dict.fromkeys(DEAD, "ssh-refused"), HANGING: "ssh-hang", NONSENSE: "garbage"}
     for host, fault in faults.items():
         lab.control(host, "fault", name=fault)
@@ -110,19 +106,3 @@ def test_on_a_terminal_the_rows_are_those_of_a_pipe_and_meanwhile_it_is_said_who
         for printed in (lines[len(rows) :], plain.err.splitlines())
     ]
     assert errors[0] == errors[1] == [["error", f" {name}"] for name in (f"{len(DEAD)} hosts", HANGING, NONSENSE)]
-
-
-def test_one_host_or_no_terminal_shows_no_progress(many: Lab) -> None:
-    begun = time.monotonic()
-    seen = terminal.watch(many, "list", "kvm01")
-    soon_read = time.monotonic() - begun < 1  # a host that takes longer is told of, and on a busy machine any may
-    assert (seen.code, seen.statuses if soon_read else []) == (0, [])
-    assert [words(line) for line in seen.lines if line] == [
-        ["reading", "kvm01", "…"],
-        *map(words, vgpumgr(many, "list", "kvm01").out.splitlines()),
-    ]
-    soon = ("--timeout", "2")
-    quiet = terminal.watch(many, "list", "--quiet", *soon, "kvm01", HANGING)
-    assert (quiet.code, quiet.statuses) == (4, [])
-    for form in ("json", "csv", "yaml", "name"):
-        assert "\x1b" not in terminal.watch(many, "list", *soon, "-o", form).raw

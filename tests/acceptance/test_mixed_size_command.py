@@ -1,7 +1,6 @@
 """A GPU in mixed-size mode, filled by command line on both frameworks that have the mode.
 
-What is decided is said by tests/unit/core/gpu/test_size_mode.py and test_free_places.py; test_mixed_size.py and
-tests/kernel say that hosts do it.
+What is decided is said by tests/unit/core/gpu/test_size_mode.py and test_free_places.py; that hosts do it, by tests/kernel.
 """
 
 from __future__ import annotations
@@ -13,16 +12,11 @@ import pytest
 
 from tests.acceptance import near
 from tests.acceptance.command import vgpumgr
-from tests.model.fleet import vm_uuid
 from vgpumgr.host.protocol.gpu import VENDOR_VFIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.acceptance.command import Ran
-    from tests.acceptance.near import Near
-    from tests.model.pool import Pool
+    from tests.acceptance.near import Near, Sites
 
 HOSTS = {
     "kvm01": near.NearHost(vms=tuple(f"a{number}" for number in range(1, 6)), board="L40S", framework=VENDOR_VFIO),
@@ -33,9 +27,8 @@ SIZES = {"24Q": 24, "12Q": 12, "8Q": 8, "4Q": 4}
 
 
 @pytest.fixture
-def lab(pool: Pool, host: str, tmp_path: Path) -> Iterator[Near]:
-    with near.site(pool, {host: HOSTS[host]}, tmp_path) as found:
-        yield found
+def lab(host: str, near_site: Sites) -> Near:
+    return near_site({host: HOSTS[host]})
 
 
 def attach(lab: Near, vm: str, profile: str, code: int = 0) -> Ran:
@@ -61,36 +54,6 @@ def mode(lab: Near, host: str) -> dict[str, Any]:
     document = vgpumgr(lab, "mode", "show", host, "-o", "json").document
     found: dict[str, Any] = document["hosts"][0]["gpus"][0]
     return found
-
-
-@pytest.mark.parametrize("host", HOSTS)
-def test_idle_vgpus_are_moved_out_and_back_and_one_that_a_vm_has_is_in_the_way(lab: Near, host: str) -> None:
-    vms = HOSTS[host].vms[:2]
-    for vm in vms:
-        attach(lab, vm, "4Q")
-    before = vgpumgr(lab, "list", host, "-o", "json").document["vgpus"]
-    machine, uuid = lab.machines[host], vm_uuid(host, vms[0])
-    machine.hold(before[0]["uuid"] or before[0]["vf"], uuid, vms[0])
-    assert set_mode(lab, host, "mixed-size", code=5).error["error"] == "InUse"
-    machine.release(uuid)
-    done = set_mode(lab, host, "mixed-size").document
-    assert done["plan"][0]["around"] == [f"{vm} vgpu0" for vm in vms]
-    assert mode(lab, host)["mode"] == "mixed-size"
-    after = vgpumgr(lab, "list", host, "-o", "json").document["vgpus"]
-    kept = [key for key in before[0] if key != "placement_id"]
-    assert [[row[key] for key in kept] for row in after] == [[row[key] for key in kept] for row in before]
-    assert None not in [row["placement_id"] for row in after]
-    set_mode(lab, host, "equal-size")
-    assert mode(lab, host) | {"uuid": ""} == {
-        "pci": GPU,
-        "uuid": "",
-        "board": "L40S",
-        "mode": "equal-size",
-        "declared": None,
-        "declared_where": None,
-        "state": "undeclared",
-        "vgpus": 2,
-    }
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -138,22 +138,6 @@ def test_show_has_the_vm_its_claims_and_its_vgpus(printed: Printed) -> None:
 def test_render_is_the_xml_that_libvirt_was_passed(printed: Printed) -> None:
     assert printed.render.out.strip().startswith("<hostdev mode=")
     assert f"uuid='{uuid_of(printed)}'" in printed.render.out.replace('"', "'")
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (("-o", "json", *ATTACH, "--check"), (*ATTACH, "-n", "-o", "json")),
-        (("--dry-run", "-ojson", *ATTACH), (*ATTACH, "--dry-run", "--output=json")),
-    ],
-    ids=["-o json --check", "--dry-run -ojson"],
-)
-def test_common_options_stand_before_or_after_the_command(
-    vf_fleet: Lab, before: tuple[str, ...], after: tuple[str, ...]
-) -> None:
-    """The same document either way."""
-    documents: list[dict[str, Any]] = [vgpumgr(vf_fleet, *words, code=3).document for words in (before, after)]
-    assert documents[0] == documents[1]
 
 
 def test_errors_are_one_object_in_json_and_three_parts_for_people(vf_fleet: Lab) -> None:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
-from tests.lab_fixtures import FRAMEWORKS
 
 if TYPE_CHECKING:
-    from tests.lab_fixtures import Lab, LabFactory
+    from tests.lab_fixtures import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -30,38 +29,31 @@ def _file(lab: Lab, vm: str) -> str:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_they_are_asked_for_once_and_whatever_moves_the_vgpu_keeps_them(lab_factory: LabFactory, host: str) -> None:
+def test_they_are_asked_for_once_and_whatever_moves_the_vgpu_keeps_them(frameworks_wiped: Lab, host: str) -> None:
     vm = HOSTS[host]
     ask = ("attach", vm, "--profile", "4Q", "--param", "enable_uvm=1")
-    with lab_factory.lend(FRAMEWORKS, wiped=True) as lab:
-        done = vgpumgr(lab, *ask)
-        assert "requested --profile 4Q --param enable_uvm=1" in done.out
-        assert params(lab, host, vm) == {"enable_uvm=1"}
-        before = lab.revisions()[host]
-        vgpumgr(lab, *ask)
-        assert lab.writes(host, since=before) == []
+    lab = frameworks_wiped
+    done = vgpumgr(lab, *ask)
+    assert "requested --profile 4Q --param enable_uvm=1" in done.out
+    assert params(lab, host, vm) == {"enable_uvm=1"}
+    before = lab.revisions()[host]
+    vgpumgr(lab, *ask)
+    assert lab.writes(host, since=before) == []
 
-        by_hand = {"enable_uvm=1", "disable_vnc=1"}
-        lab.must(host, f"echo disable_vnc=1,enable_uvm=1 >{_file(lab, vm)}")
-        (row,) = vgpus(lab, host)
-        vgpumgr(lab, "drain", host, "--gpu-id", row["gpu"], "--reason", "fan", "--yes")
-        assert vgpus(lab, host)[0]["gpu"] != row["gpu"]
-        assert params(lab, host, vm) == by_hand
-        vgpumgr(lab, "uncordon", host, "--gpu-id", row["gpu"])
-        vgpumgr(lab, "attach", vm, "--profile", "8Q", "--param", "enable_uvm=1", "--replace", "--yes")
-        assert params(lab, host, vm) == by_hand
-        lab.control(host, "reboot")
-        vgpumgr(lab, "reconcile", "--limit", host, "--yes")
-        assert params(lab, host, vm) == by_hand
+    by_hand = {"enable_uvm=1", "disable_vnc=1"}
+    lab.must(host, f"echo disable_vnc=1,enable_uvm=1 >{_file(lab, vm)}")
+    (row,) = vgpus(lab, host)
+    vgpumgr(lab, "drain", host, "--gpu-id", row["gpu"], "--reason", "fan", "--yes")
+    assert vgpus(lab, host)[0]["gpu"] != row["gpu"]
+    assert params(lab, host, vm) == by_hand
+    vgpumgr(lab, "uncordon", host, "--gpu-id", row["gpu"])
+    vgpumgr(lab, "attach", vm, "--profile", "8Q", "--param", "enable_uvm=1", "--replace", "--yes")
+    assert params(lab, host, vm) == by_hand
+    lab.control(host, "reboot")
+    vgpumgr(lab, "reconcile", "--limit", host, "--yes")
+    assert params(lab, host, vm) == by_hand
 
-        off = ("attach", vm, "--profile", "8Q", "--param", "enable_uvm=0")
-        assert f"{vm} slot vgpu0 has" in vgpumgr(lab, *off, code=5).err
-        vgpumgr(lab, *off, "--replace", "--yes")
-        assert params(lab, host, vm) == {"enable_uvm=0", "disable_vnc=1"}
-
-
-def test_what_is_no_plugin_parameter_is_refused_before_any_host_is_asked(lab_factory: LabFactory) -> None:
-    with lab_factory.lend(FRAMEWORKS) as lab:
-        refused = vgpumgr(lab, "attach", "p1", "--profile", "4Q", "--param", "uvm=1", code=2)
-        assert "--param: 'uvm' is no plugin parameter" in refused.err
-        assert "enable_uvm" in refused.err
+    off = ("attach", vm, "--profile", "8Q", "--param", "enable_uvm=0")
+    assert f"{vm} slot vgpu0 has" in vgpumgr(lab, *off, code=5).err
+    vgpumgr(lab, *off, "--replace", "--yes")
+    assert params(lab, host, vm) == {"enable_uvm=0", "disable_vnc=1"}

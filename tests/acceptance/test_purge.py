@@ -66,13 +66,3 @@ def test_a_host_is_left_as_it_was(one_wiped: Lab) -> None:
     rows = vgpumgr(lab, "history", HOST, "-o", "json").document["runs"]
     assert rows[0]["verb"] == "purge"
     assert rows[0]["outcome"] == "done"
-
-
-def test_what_is_not_ours_stays_and_is_named(one_wiped: Lab) -> None:
-    lab = one_wiped
-    vgpumgr(lab, "scheduler", "set", "--on", HOST, "--gpu-id", GPU, "--policy", "equal-share", "--yes")
-    lab.must(HOST, f"echo 'options nvidia NVreg_EnableMSI=1' >> {BOOT}")
-    text = lab.must(HOST, f"cat {BOOT}")
-    told = purge(lab, "--yes").out
-    assert f"RmPVMRL in {BOOT}" in told
-    assert lab.must(HOST, f"cat {BOOT}") == text

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.acceptance.command import Runs
-    from tests.acceptance.near import Near
     from tests.lab_fixtures import Lab, LabFactory
 
 pytestmark = pytest.mark.lab
@@ -159,24 +158,3 @@ def revert(lab: Lab, vm: str) -> None:
     )
     lab.must("kvm01", f"cat > /root/s.xml && virsh snapshot-create {vm} /root/s.xml --redefine", text=snapshot)
     lab.must("kvm01", "virsh", "snapshot-revert", vm, "before")
-
-
-def test_more_than_thirty_per_cent_of_destroys_is_refused_whole_until_their_number_is_confirmed(
-    near_host: Near,
-) -> None:
-    """Of twelve; the file that declared four is lost."""
-    slots = {"vgpu0": {"profile": "4Q"}}
-    near_host.declare("kvm01", vgpumgr_vms=dict.fromkeys(("vm01", "vm02", "vm03", "vm04"), slots))
-    reconcile(near_host)
-    vgpumgr(near_host, "attach", "vm[05:12]", "--profile", "4Q")
-    had = ours(near_host)
-    assert len(had) == 12
-    (near_host.inventory / "host_vars/kvm01.yml").unlink()
-    refused = reconcile(near_host, "--yes", "-o", "json", code=5)
-    assert refused.error["error"] == "TooManyDestroys"
-    assert "--confirm-destroys 4" in refused.error["hint"]
-    reconcile(near_host, "--yes", "--confirm-destroys", "3", code=5)
-    assert ours(near_host) == had
-    for _ in range(2):  # the second time there is nothing to do
-        reconcile(near_host, "--yes", "--confirm-destroys", "4")
-        assert set(ours(near_host)) == set(had) - {"vm01", "vm02", "vm03", "vm04"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,32 +60,6 @@ def sampler(context: Context, *names: str, round_timeout_s: float = 30) -> Sampl
 
 def by_host(rounds: tuple[Round, ...]) -> dict[str, Round]:
     return {each.host: each for each in rounds}
-
-
-def test_each_round_goes_on_where_the_last_one_ended_also_in_another_sampler(context: Context) -> None:
-    with sampler(context, KVM01) as rounds:
-        [first] = rounds.round()
-        time.sleep(2)
-        [second] = rounds.round()
-    time.sleep(2)
-    with Sampler(context, [context.inventory.hosts[KVM01]], {KVM01: second.cursor}) as later:
-        [third] = later.round()
-    ends = [row.measured[0].until_us for row in (first, second, third)]
-    starts = [row.measured[0].since_us for row in (first, second, third)]
-    assert [len(row.measured) for row in (first, second, third)] == [1, 1, 1]
-    assert starts[1:] == ends[:-1]
-
-
-def test_a_round_writes_nothing_and_leaves_libvirt_alone(lab: Lab, context: Context) -> None:
-    before = lab.revisions()
-    lab.control(KVM01, "fault", name="libvirtd-down")
-    try:
-        with sampler(context, KVM01) as rounds:
-            [found] = rounds.round()
-    finally:
-        lab.control(KVM01, "clear")
-    assert found.error is None
-    assert lab.revisions() == before
 
 
 def test_a_host_that_hangs_is_late_and_the_others_are_not(lab: Lab, context: Context) -> None:

@@ -13,11 +13,9 @@ from tests.acceptance.command import vgpumgr, vgpus
 from tests.unit.documents import published
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.acceptance.near import Near
-    from tests.model.pool import Pool
+    from tests.acceptance.near import Near, Sites
 
 PER_GPU = 12  # of 4Q on an A40
 RANGE = "vm[01:20]"
@@ -30,10 +28,9 @@ HOSTS = {
 
 
 @pytest.fixture
-def clean(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
+def clean(near_site: Sites) -> Near:
     """kvm01 has room for 24 of them."""
-    with near.site(pool, HOSTS, tmp_path_factory.mktemp("near")) as found:
-        yield found
+    return near_site(HOSTS)
 
 
 def requests(site: Near, *arguments: str) -> list[int]:

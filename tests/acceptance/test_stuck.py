@@ -107,12 +107,3 @@ def test_whoever_looks_is_told_whom_to_stop_and_once_he_lets_go_all_is_as_before
     assert [row["vm"] for row in vgpus(lab, HOST)] == [OTHER]
     assert records(lab) == []
     vgpumgr(lab, "attach", VM, "--profile", "4Q", "--on", HOST, "--gpu-id", gpu)
-
-
-def test_a_reboot_ends_it(lab: Lab) -> None:
-    gpu, record = hang(lab)
-    lab.control(HOST, "reboot")
-    assert findings(lab, "list") == []
-    assert records(lab) == [record], "reading changes nothing"
-    vgpumgr(lab, "attach", THIRD, "--profile", "4Q", "--on", HOST, "--gpu-id", gpu)
-    assert records(lab) == []

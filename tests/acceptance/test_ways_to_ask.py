@@ -148,25 +148,6 @@ def test_fgpu(site: Site) -> None:
     assert both(site, unit={"memory": "24G"}, fgpu=0.5)["type_name"] == "A40-12C"
 
 
-def test_a_change_of_the_unit_leaves_every_vgpu_as_it_is(site: Site) -> None:
-    """It is neither made again nor a conflict; `units` shows what it was asked as and what that would be now."""
-    before = declared(site, fgpu=0.5)
-    for unit, now, mib in ((4, "4 per GPU", 6144), ({"memory": "2G"}, "2G", 1024)):
-        site.declare(unit=unit, fgpu=0.5)
-        assert vgpumgr(site, "reconcile", "-o", "json").document["changed"] is False
-        units = vgpumgr(site, "units", HOST, "-o", "json").document
-        (both,) = units["vgpus"]
-        assert (both["vm"], both["unit"], both["asked_mib"]) == (VM, "2 per GPU", 12288)
-        assert (both["now_unit"], both["now_mib"]) == (now, mib)
-        (board,) = units["boards"]
-        assert (board["board"], board["unit"], board["hosts"]) == ("A40", now, [HOST])
-        assert board["before"] == [{"unit": "2 per GPU", "vgpus": 1}]
-    assert vgpumgr(site, "attach", VM, "--fgpu", "0.5", "-o", "json").document["changed"] is False
-    assert row_of(site) == before
-    shown = vgpumgr(site, "units", HOST).out
-    assert "--fgpu 0.5 was 12 GiB (2 per GPU) and stays A40-12C; now it is 1 GiB (2G), A40-4C" in shown
-
-
 def test_mig_profile(site: Site) -> None:
     ran = refused(site, mig_profile="2g.10gb")
     assert ran.error["message"] == "no GPU of kvm01 is in MIG mode, which --mig-profile 2g.10gb for vm01 needs"
@@ -227,16 +208,6 @@ def test_count(site: Site) -> None:
     assert f"{VM} already has them: vgpu0 A40-24C on " in again.out
     vgpumgr(site, "detach", VM, "--all", "--yes")
     assert "cannot be combined" in vgpumgr(site, "attach", VM, "--gpu", "1", "--count", "2", "--slot", "x", code=2).err
-
-
-def test_another_wish_for_the_slot_is_a_conflict(site: Site) -> None:
-    attached(site, gpu=0.25)
-    ran = vgpumgr(site, "attach", VM, "--gpu-memory", "12G", "-o", "json", code=5)
-    assert ran.error["error"] == "ConflictingClaim"
-    assert "requested as --gpu 0.25" in ran.error["message"]
-    site.declare(gpu=0.25)
-    ran = vgpumgr(site, "attach", VM, "--gpu", "0.5", "-o", "json", code=5)
-    assert "is declared with --gpu 0.25 (host_vars/kvm01.yml:1)" in ran.error["message"]
 
 
 def test_param(site: Site) -> None:

@@ -12,10 +12,7 @@ from tests.model.fleet import vm_uuid
 from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.acceptance.near import Near
-    from tests.model.pool import Pool
+    from tests.acceptance.near import Near, Sites
 
 BOARDS = {MDEV_PF: "T4", MDEV_VF: "A40", VENDOR_VFIO: "L40S"}
 GPU, OTHER = "0000:41:00.0", "0000:81:00.0"
@@ -27,11 +24,10 @@ WHOLE = (
 
 
 @pytest.fixture(params=BOARDS)
-def one(request: pytest.FixtureRequest, pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Near]:
+def one(request: pytest.FixtureRequest, near_site: Sites) -> Near:
     framework = str(request.param)
     spec = near.NearHost(vms=("vm01", "vm02", "whole01"), board=BOARDS[framework], framework=framework, vfs=3)
-    with near.site(pool, {"kvm01": spec}, tmp_path_factory.mktemp("near")) as found:
-        yield found
+    return near_site({"kvm01": spec})
 
 
 def pass_through(one: Near, vm: str, *addresses: str) -> None:
