@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vgpumgr.lab.driver import admission
 from vgpumgr.lab.driver.driver import CARD_EXCHANGED, Driver
+from vgpumgr.lab.nvml.state import nvml_text
 from vgpumgr.lab.spec import host_state
 from vgpumgr.lab.spec_reader import load_spec
 
@@ -77,6 +79,26 @@ def test_a_driver_that_is_reloaded_has_no_vgpu_and_is_not_reloaded_under_a_vm() 
     host.release(VM)
     host.reload()
     assert host.find(A) is None
+
+
+def test_a_qemu_that_exits_has_the_vgpu_though_nvml_lists_it_no_more_and_a_removal_loses_it_until_a_reboot() -> None:
+    host = driver("mdev-vf")
+    host.create_mdev(VF0, A40_4Q, A)
+    host.hold(A, VM, "vm01")
+    assert "vm_name=vm01" in nvml_text(host)
+    host.begin_exit(VM)
+    assert "vm_name=" not in nvml_text(host)
+    revision = host.revision
+    writer = threading.Thread(target=host.remove_mdev, args=(A,))
+    writer.start()
+    while (found := host.find(A)) and not found[1].leaving:
+        revision = host.wait_change(revision, 300)
+    host.release(VM)
+    writer.join(300)
+    assert not writer.is_alive()
+    assert A40_4Q not in {kind.id for kind in admission.creatable_on(*host.parent(VF0))}
+    host.reboot("boot-2")
+    assert A40_4Q in {kind.id for kind in admission.creatable_on(*host.parent(VF0))}
 
 
 @pytest.mark.parametrize("spec", ["mdev-pf", "mdev-vf", "vendor-vfio"])
