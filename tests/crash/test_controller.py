@@ -84,3 +84,12 @@ def test_killed_at_each_step_of_a_replace(rig: Rig, letter: str) -> None:
 def replace(rig: Rig, vm: str, point: str) -> None:
     killed(rig.attach(vm, "--replace", "--yes", profile="2B", interference=kill_at(point)))
     must(rig.attach(vm, "--replace", "--yes", profile="2B"))
+    must(rig.attach(vm, "--replace", "--yes", profile="2B"))
+
+
+def test_killed_in_an_attach_and_detached_at_once(rig: Rig) -> None:
+    """Whoever changes their mind after a kill gets nothing left over, too."""
+    for number, point in enumerate(ATTACH, start=1):
+        killed(rig.attach(f"a{number:02}", interference=kill_at(point)))
+        must(rig.detach(f"a{number:02}"))
+    check(rig, "vf01", {})
