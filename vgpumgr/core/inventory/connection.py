@@ -78,9 +78,14 @@ _INSTEAD = {"port": _PORT, "-p": _PORT, "user": _USER, "-l": _USER}
 _ELSEWHERE = {
     "hostname": "write ansible_host",
     "hostkeyalias": "put the host's key under its own name into known_hosts",
+    "knownhostscommand": "no command is run for a host's key: put it into known_hosts",
+    "proxycommand": "no command is run to reach a host: name the jump hosts, -o ProxyJump=jump01",
 }
-_KEYS_HINT = "no command is run for a host's key: put it into known_hosts"
-_COMMAND_HINT = "no command is run to reach a host: name the jump hosts, -o ProxyJump=jump01"
+_HARMLESS = {
+    "knownhostscommand": ("none",),
+    "proxycommand": ("none",),
+    "stricthostkeychecking": ("yes", "true"),
+}
 
 
 class _Arguments(NamedTuple):
@@ -92,6 +97,17 @@ class _Arguments(NamedTuple):
     jumps: tuple[jump_hosts.Hop, ...] | None = None
     ssh_config: str | None = None
     unread: tuple[tuple[Location, str], ...] = ()  # options of _INSTEAD
+
+    def then(self, later: _Arguments) -> _Arguments:
+        """What both say together: ssh takes the first mention, but of several -F the last."""
+        return _Arguments(
+            self.known_hosts or later.known_hosts,
+            self.site_known_hosts or later.site_known_hosts,
+            self.agent or later.agent,
+            later.jumps if self.jumps is None else self.jumps,
+            later.ssh_config or self.ssh_config,
+            (*self.unread, *later.unread),
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,31 +127,16 @@ class Connections:
         self._check_unsupported(variables)
         if self._is_local(host, variables):
             return self._this_machine(host, variables)
-        address: str | None = host
-        port: int | None = 22
-        user: str | None = "root"
-        key_file: str | None = None
-        if (value := _last(variables, _HOST)) is not None:
-            address = self._address(value)
-        if (value := _last(variables, _PORT)) is not None:
-            port = reading.read_whole(value, "the port", self.report, low=1, high=65535)
-        if (value := _last(variables, _USER)) is not None:
-            user = self._user(value)
-        if (value := _last(variables, _KEY)) is not None:
-            text = reading.read_text(value, "the key file", self.report, example="~/.ssh/id_ed25519")
-            key_file = self._path(text, value, "the key file") if text is not None else None
+        address = self._address(_last(variables, _HOST), host)
+        port = self._port(_last(variables, _PORT))
+        user = self._user(_last(variables, _USER))
+        key_file = self._key_file(_last(variables, _KEY))
         become = None if user is None else self._becomes(user, variables)
-        arguments = [self._from_arguments(name, variables[name].value) for name in _ARGS if name in variables]
-        known_hosts = next((one.known_hosts for one in arguments if one.known_hosts is not None), None)
-        site_known_hosts = next((one.site_known_hosts for one in arguments if one.site_known_hosts is not None), None)
-        agent = next((one.agent for one in arguments if one.agent is not None), None)
-        jumps = next((one.jumps for one in arguments if one.jumps is not None), None)
-        configs = [one.ssh_config for one in arguments if one.ssh_config is not None]
-        for where, option in (each for one in arguments for each in one.unread):
-            names = _INSTEAD[option.lower()]
-            if _last(variables, names) is None:
-                text = f"the ssh arguments have {option}, which is not read from there"
-                self.report.problem(where, text, f"write {names[0]}")
+        said = _Arguments()
+        for name in _ARGS:
+            if name in variables:
+                said = said.then(self._from_arguments(name, variables[name].value))
+        self._check_unread(said.unread, variables)
         if address is None or port is None or user is None or become is None:
             return None
         return Endpoint(
@@ -145,15 +146,13 @@ class Connections:
             user=user,
             become=become,
             key_file=key_file,
-            known_hosts=known_hosts or posixpath.join(self.home, ".ssh/known_hosts"),
-            site_known_hosts=site_known_hosts or SITE_KNOWN_HOSTS,
-            agent=agent or USUAL_AGENT,
-            jumps=tuple(hop.of(user) for hop in jumps or ()),
+            known_hosts=said.known_hosts or posixpath.join(self.home, ".ssh/known_hosts"),
+            site_known_hosts=said.site_known_hosts or SITE_KNOWN_HOSTS,
+            agent=said.agent or USUAL_AGENT,
+            jumps=tuple(hop.of(user) for hop in said.jumps or ()),
             may_become=become or bool(self._wants_sudo(variables)),
-            ssh_config=configs[-1] if configs else USUAL_CONFIG,  # of several -F, ssh takes the last
-            unsaid=_unsaid(
-                variables, known_hosts=known_hosts, site_known_hosts=site_known_hosts, agent=agent, jumps=jumps
-            ),
+            ssh_config=said.ssh_config or USUAL_CONFIG,
+            unsaid=_unsaid(variables, said),
         )
 
     def _said(self, member: Member, literal: templates.Host) -> Member:
@@ -207,14 +206,27 @@ class Connections:
             is_local=True,
         )
 
-    def _address(self, value: Value) -> str | None:
+    def _address(self, value: Value | None, host: HostName) -> str | None:
+        if value is None:
+            return host
         text = reading.read_text(value, "the host's address", self.report, example="192.0.2.1")
         if text is not None and (text.startswith("-") or any(character.isspace() for character in text)):
             self.report.problem(value.where, f"not an address: {reading.found(value)}")
             return None
         return text
 
-    def _user(self, value: Value) -> str | None:
+    def _port(self, value: Value | None) -> int | None:
+        return 22 if value is None else reading.read_whole(value, "the port", self.report, low=1, high=65535)
+
+    def _key_file(self, value: Value | None) -> str | None:
+        if value is None:
+            return None
+        text = reading.read_text(value, "the key file", self.report, example="~/.ssh/id_ed25519")
+        return None if text is None else self._path(text, value, "the key file")
+
+    def _user(self, value: Value | None) -> str | None:
+        if value is None:
+            return "root"
         user = reading.read_text(value, "the user", self.report, example="root")
         if user is not None and not _LOGIN.fullmatch(user):
             self.report.problem(value.where, f"not a user's name: {reading.found(value)}")
@@ -300,55 +312,56 @@ class Connections:
         except ValueError as error:
             self.report.problem(value.where, f"{name} cannot be split into words: {error}", "check its quotes")
             return _Arguments()
-        known_hosts: str | None = None
-        site_known_hosts: str | None = None
-        agent: str | None = None
-        jumps: tuple[jump_hosts.Hop, ...] | None = None
-        ssh_config: str | None = None
-        unread: list[tuple[Location, str]] = []
+        said = _Arguments()
         for option, quoted in _options(words):
-            argument = quoted.strip('"')
-            if option == "-F":
-                ssh_config = NO_CONFIG if argument == NO_CONFIG else self._path(argument, value, "the file after -F")
-                continue
-            match option.lower():
-                case "userknownhostsfile":
-                    known_hosts = known_hosts or self._known_hosts_file(option, quoted, value)
-                case "globalknownhostsfile" if argument in NO_FILE:
-                    site_known_hosts = site_known_hosts or "/dev/null"
-                case "globalknownhostsfile":
-                    site_known_hosts = site_known_hosts or self._known_hosts_file(option, quoted, value)
-                case "identityagent":
-                    agent = agent or self._agent(argument, value)
-                case "proxyjump":
-                    chain = self._jump_hosts(argument, name, value)
-                    jumps = chain if jumps is None else jumps
-                case "proxycommand" | "knownhostscommand":
-                    if argument.lower() != "none":
-                        hint = _KEYS_HINT if option.lower() == "knownhostscommand" else _COMMAND_HINT
-                        self.report.problem(value.where, f"{name} has {option}, which is not honoured", hint)
-                case "stricthostkeychecking" if argument.lower() in {"no", "off", "false"}:
-                    self.report.problem(
-                        value.where,
-                        f"{name} has StrictHostKeyChecking={argument}, which is refused",
-                        "add the hosts' keys to known_hosts",
-                    )
-                case "stricthostkeychecking" if argument.lower() in {"yes", "true"}:
-                    pass
-                case _:
-                    unread += self._unread(name, option, value)
-        return _Arguments(known_hosts, site_known_hosts, agent, jumps, ssh_config, tuple(unread))
+            said = self._with_option(said, name, option, quoted, value)
+        return said
 
-    def _unread(self, name: str, option: str, value: Value) -> list[tuple[Location, str]]:
-        """Report an option that is not read here; one of _INSTEAD is returned, since only some hosts may lack the variable."""
-        lowered = option.lower()
-        if lowered in _INSTEAD:
-            return [(value.where, option)]
+    def _with_option(self, said: _Arguments, name: str, option: str, quoted: str, value: Value) -> _Arguments:
+        """What is said with a further option. One of _INSTEAD is no problem yet, since only some hosts may lack the variable."""
+        argument, lowered = quoted.strip('"'), "-F" if option == "-F" else option.lower()
+        match lowered:
+            case "-F":
+                config = NO_CONFIG if argument == NO_CONFIG else self._path(argument, value, "the file after -F")
+                return said._replace(ssh_config=config)
+            case "userknownhostsfile":
+                return said._replace(known_hosts=said.known_hosts or self._known_hosts_file(option, quoted, value))
+            case "globalknownhostsfile":
+                file = said.site_known_hosts or (argument in NO_FILE and "/dev/null")
+                return said._replace(site_known_hosts=file or self._known_hosts_file(option, quoted, value))
+            case "identityagent":
+                return said._replace(agent=said.agent or self._agent(argument, value))
+            case "proxyjump":
+                jumps = self._jump_hosts(argument, name, value)
+                return said._replace(jumps=jumps if said.jumps is None else said.jumps)
+            case _ if lowered in _INSTEAD:
+                return said._replace(unread=(*said.unread, (value.where, option)))
+            case _:
+                self._check_option(name, option, argument, value)
+                return said
+
+    def _check_option(self, name: str, option: str, argument: str, value: Value) -> None:
+        """Report an option that is not read here, unless it is set to what is done anyway."""
+        lowered, setting = option.lower(), argument.lower()
+        if lowered in _HARMLESS and setting in _HARMLESS[lowered]:
+            return
         if lowered in _ELSEWHERE:
             self.report.problem(value.where, f"{name} has {option}, which is not honoured", _ELSEWHERE[lowered])
+        elif lowered == "stricthostkeychecking" and setting in {"no", "off", "false"}:
+            self.report.problem(
+                value.where,
+                f"{name} has StrictHostKeyChecking={argument}, which is refused",
+                "add the hosts' keys to known_hosts",
+            )
         else:
             self.report.finding(value.where, f"{name}: {option} is ignored")
-        return []
+
+    def _check_unread(self, unread: tuple[tuple[Location, str], ...], variables: Table) -> None:
+        for where, option in unread:
+            names = _INSTEAD[option.lower()]
+            if _last(variables, names) is None:
+                text = f"the ssh arguments have {option}, which is not read from there"
+                self.report.problem(where, text, f"write {names[0]}")
 
     def _jump_hosts(self, argument: str, name: str, value: Value) -> tuple[jump_hosts.Hop, ...]:
         try:
@@ -387,23 +400,16 @@ class Connections:
         return self._path(text.replace("\0", "%"), value, what)
 
 
-def _unsaid(
-    variables: Table,
-    *,
-    known_hosts: str | None,
-    site_known_hosts: str | None,
-    agent: str | None,
-    jumps: tuple[jump_hosts.Hop, ...] | None,
-) -> frozenset[Setting]:
+def _unsaid(variables: Table, arguments: _Arguments) -> frozenset[Setting]:
     """What the inventory leaves to the user's ssh_config."""
     said: dict[Setting, bool] = {
         "port": _last(variables, _PORT) is not None,
         "user": _last(variables, _USER) is not None,
         "key_file": _last(variables, _KEY) is not None,
-        "known_hosts": known_hosts is not None,
-        "site_known_hosts": site_known_hosts is not None,
-        "agent": agent is not None,
-        "jumps": jumps is not None,
+        "known_hosts": arguments.known_hosts is not None,
+        "site_known_hosts": arguments.site_known_hosts is not None,
+        "agent": arguments.agent is not None,
+        "jumps": arguments.jumps is not None,
     }
     return frozenset(name for name, is_said in said.items() if not is_said)
 

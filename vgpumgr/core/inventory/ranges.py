@@ -9,9 +9,13 @@ from __future__ import annotations
 import itertools
 import re
 import string
+from typing import TYPE_CHECKING
 
 from vgpumgr.errors import BadName
 from vgpumgr.names import HostName, parse_host_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_NAMES = 100_000  # in one pattern; a typo such as [1:1000000000] must not exhaust the memory
 
@@ -21,6 +25,8 @@ _ADDRESS_PORT = re.compile(
 )
 # Ansible takes more: brackets and commas could not be named in a pattern, and a last colon is of YAML or of a port that is missing.
 _ODD = re.compile(r"[^\x00-\x1f\x7f-\x9f,\[\]]{0,254}[^\x00-\x1f\x7f-\x9f,\[\]:]")
+_LETTERS, _LETTER = string.ascii_letters, re.compile("[A-Za-z]")
+_NUMBER, _BOUND = re.compile("[0-9]+"), re.compile("[0-9]{1,18}")
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _OPEN = re.compile(r"\[[^\[\]]*:|:[^\[\]]*\]")  # a range with one bracket only
 _HINT = "write a range as [01:10], [a:c] or [0:9:3]"
@@ -59,25 +65,23 @@ def _sequence(inside: str) -> list[str]:
     bounds = inside.split(":")
     if len(bounds) not in {2, 3}:
         raise BadName(f"not a range: [{inside}]", hint=_HINT)
-    first, last = bounds[0] or "0", bounds[1]
-    step_text = bounds[2] if len(bounds) == 3 else "1"
-    if not (step_text.isascii() and step_text.isdigit() and int(step_text[:9]) > 0):
+    first, last, step_text = bounds[0] or "0", bounds[1], bounds[2] if len(bounds) == 3 else "1"
+    step = int(step_text[:9]) if _NUMBER.fullmatch(step_text) else 0
+    if step == 0:
         raise BadName(f"the step of [{inside}] must be a number above 0", hint=_HINT)
-    step = int(step_text[:9])
-    letters = string.ascii_letters
-    if len(first) == len(last) == 1 and first in letters and last in letters:
-        found = letters[letters.index(first) : letters.index(last) + 1 : step]
-        if not found:
-            raise BadName(f"the range [{inside}] ends before it begins")
-        return list(found)
-    if not all(bound.isascii() and bound.isdigit() and len(bound) < 19 for bound in (first, last)):
+    found: Sequence[str | int]
+    width = 0
+    if _LETTER.fullmatch(first) and _LETTER.fullmatch(last):
+        found = _LETTERS[_LETTERS.index(first) : _LETTERS.index(last) + 1 : step]
+    elif _BOUND.fullmatch(first) and _BOUND.fullmatch(last):
+        width = len(first) if first.startswith("0") and len(first) > 1 else 0
+        if width and len(last) != width:
+            raise BadName(f"the bounds of [{inside}] must have the same number of digits", hint=_HINT)
+        found = range(int(first), int(last) + 1, step)
+    else:
         raise BadName(f"not a range: [{inside}]", hint=_HINT)
-    width = len(first) if first.startswith("0") and len(first) > 1 else 0
-    if width and len(last) != width:
-        raise BadName(f"the bounds of [{inside}] must have the same number of digits", hint=_HINT)
-    numbers = range(int(first), int(last) + 1, step)
-    if not numbers:
+    if not found:
         raise BadName(f"the range [{inside}] ends before it begins")
-    if len(numbers) > MAX_NAMES:
+    if len(found) > MAX_NAMES:
         raise BadName(f"[{inside}] names more than {MAX_NAMES} names")
-    return [str(number).zfill(width) for number in numbers]
+    return [str(one).zfill(width) for one in found]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.core.inventory import jump_hosts
 from vgpumgr.core.model.endpoint import NO_FILE
@@ -16,10 +16,22 @@ from vgpumgr.core.model.endpoint import NO_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from vgpumgr.core.model.endpoint import Endpoint, JumpHost
+    from vgpumgr.core.model.endpoint import Endpoint, JumpHost, Setting
+
+Value = TypeVar("Value")
 
 UNSAID = "/vgpumgr/unsaid"  # stands for what no file says, where ssh would print a default of its own
 _TOKEN = re.compile(r"%(.)")
+# Options, the value that changes nothing, and what to do instead.
+_NOT_HONOURED = (
+    ("ProxyCommand", "none", "no command is run to reach a host: name the jump hosts, ProxyJump jump01"),
+    ("HostKeyAlias", "", "put the host's key under its own name into known_hosts"),
+    (
+        "KnownHostsCommand",
+        "none",
+        "no command is run for a host's key: put it into known_hosts, and say KnownHostsCommand none for this host in ~/.ssh/config",
+    ),
+)
 
 
 class NotHonoured(ValueError):
@@ -56,17 +68,9 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
     def one(keyword: str, default: str = "") -> str:
         return said.get(keyword, [default])[0]
 
-    if (command := one("proxycommand", "none")) != "none":
-        raise NotHonoured(
-            f"ProxyCommand {command}", "no command is run to reach a host: name the jump hosts, ProxyJump jump01"
-        )
-    if alias := one("hostkeyalias"):
-        raise NotHonoured(f"HostKeyAlias {alias}", "put the host's key under its own name into known_hosts")
-    if (command := one("knownhostscommand", "none")) != "none":
-        raise NotHonoured(
-            f"KnownHostsCommand {command}",
-            "no command is run for a host's key: put it into known_hosts, and say KnownHostsCommand none for this host in ~/.ssh/config",
-        )
+    for option, harmless, hint in _NOT_HONOURED:
+        if (value := one(option.lower(), harmless)) != harmless:
+            raise NotHonoured(f"{option} {value}", hint)
     address, user, port = one("hostname"), one("user"), int(one("port"))
     if not address or not user:
         raise ValueError("neither hostname nor user")
@@ -80,32 +84,29 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
             )
         return expand_home(_TOKEN.sub(lambda found: known[found[1]], path))
 
-    hosts_file = one("userknownhostsfile", UNSAID)
-    if " " in hosts_file:
-        raise NotHonoured(f"UserKnownHostsFile {hosts_file}", "name one file, without blanks in its path")
-    if hosts_file in NO_FILE:
+    def hosts_file(option: str) -> str | None:
+        path = one(option.lower(), UNSAID)
+        if " " in path:
+            raise NotHonoured(f"{option} {path}", "name one file, without blanks in its path")
+        return None if path == UNSAID else path
+
+    known_hosts = hosts_file("UserKnownHostsFile")
+    if known_hosts in NO_FILE:
         raise NotHonoured(
-            f"UserKnownHostsFile {hosts_file}", "host keys are always checked: name a file with the hosts' keys"
+            f"UserKnownHostsFile {known_hosts}", "host keys are always checked: name a file with the hosts' keys"
         )
-    site_hosts = one("globalknownhostsfile", UNSAID)
-    if " " in site_hosts:
-        raise NotHonoured(f"GlobalKnownHostsFile {site_hosts}", "name one file, without blanks in its path")
-    agent = one("identityagent")
+    site_hosts, agent, algorithms = hosts_file("GlobalKnownHostsFile"), one("identityagent"), one("hostkeyalgorithms")
     return Answer(
         address=address,
         port=port,
         user=user,
         key_files=tuple(expand(path) for path in said.get("identityfile", ()) if path not in (UNSAID, "none")),
         certificate=next((expand(path) for path in said.get("certificatefile", ()) if path != "none"), None),
-        known_hosts=None if hosts_file == UNSAID else hosts_file,
-        site_known_hosts=None
-        if site_hosts == UNSAID
-        else "/dev/null"
-        if site_hosts in NO_FILE
-        else expand_home(site_hosts),
+        known_hosts=known_hosts,
+        site_known_hosts="/dev/null" if site_hosts in NO_FILE else site_hosts and expand_home(site_hosts),
         agent=expand(agent) if agent.startswith(("/", "~", "%", "${")) else agent or None,
         jumps=_parse_jumps(one("proxyjump", "none")),
-        host_keys=tuple(one("hostkeyalgorithms").split(",")) if one("hostkeyalgorithms") else (),
+        host_keys=tuple(algorithms.split(",")) if algorithms else (),
     )
 
 
@@ -118,27 +119,28 @@ def _parse_jumps(text: str) -> tuple[jump_hosts.Hop, ...]:
 
 def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]) -> Endpoint:
     """The endpoint with what the inventory leaves open. Its jump hosts are as they are written: each has an answer of its own."""
-    unsaid = endpoint.unsaid
-    user = answer.user if "user" in unsaid else endpoint.user
+
+    def value(setting: Setting, answered: Value | None, said: Value) -> Value:
+        return answered or said if setting in endpoint.unsaid else said
+
+    user = value("user", answer.user, endpoint.user)
     if user != "root" and not (endpoint.become or endpoint.may_become):
         raise NotHonoured(
             f"User {user}, who is not root,",
             "ansible_become: true, if sudo lets the user without a password; or ansible_user: root",
         )
-    jumps = tuple(hop.of(user) for hop in answer.jumps) if "jumps" in unsaid else endpoint.jumps
+    jumps = tuple(hop.of(user) for hop in answer.jumps) if "jumps" in endpoint.unsaid else endpoint.jumps
     return replace(
         endpoint,
         address=answer.address,
-        port=answer.port if "port" in unsaid else endpoint.port,
+        port=value("port", answer.port, endpoint.port),
         user=user,
         become=user != "root",
-        key_file=_key_file(answer, is_there) or endpoint.key_file if "key_file" in unsaid else endpoint.key_file,
+        key_file=value("key_file", _key_file(answer, is_there), endpoint.key_file),
         certificate=answer.certificate,
-        known_hosts=answer.known_hosts or endpoint.known_hosts if "known_hosts" in unsaid else endpoint.known_hosts,
-        site_known_hosts=answer.site_known_hosts or endpoint.site_known_hosts
-        if "site_known_hosts" in unsaid
-        else endpoint.site_known_hosts,
-        agent=answer.agent or endpoint.agent if "agent" in unsaid else endpoint.agent,
+        known_hosts=value("known_hosts", answer.known_hosts, endpoint.known_hosts),
+        site_known_hosts=value("site_known_hosts", answer.site_known_hosts, endpoint.site_known_hosts),
+        agent=value("agent", answer.agent, endpoint.agent),
         host_keys=answer.host_keys,
         jumps=tuple(replace(jump, user=user) if "user" in jump.unsaid else jump for jump in jumps),
         unsaid=frozenset(),

@@ -8,7 +8,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from vgpumgr.core.model.indexes import Indexed, grouped
+from vgpumgr.core.model.indexes import Indexed, Positions, grouped
 from vgpumgr.core.model.vgpu import at, device_of
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ class Parent:
 class Parents(Indexed[Parent]):
     """A GPU's functions, with the vGPUs on them."""
 
+    _by_pci: Positions[Parent, PciAddress] = Positions(lambda parent: parent.pci)
+    _by_index: Positions[Parent, int | None] = Positions(lambda parent: parent.vf_index)
+
     @cached_property
     def vgpus(self) -> tuple[Vgpu, ...]:
         return tuple(chain.from_iterable(map(attrgetter("vgpus"), self)))
@@ -93,25 +96,15 @@ class Parents(Indexed[Parent]):
         return found
 
     @cached_property
-    def _by_pci(self) -> dict[PciAddress, int]:
-        return {parent.pci: position for position, parent in reversed(tuple(enumerate(self)))}
-
-    @cached_property
-    def _by_index(self) -> dict[int | None, int]:
-        return {parent.vf_index: position for position, parent in reversed(tuple(enumerate(self)))}
-
-    @cached_property
     def by_group(self) -> dict[str, tuple[Parent, ...]]:
         """The virtual functions by their IOMMU groups, where these are known."""
         return grouped(self, lambda parent: () if parent.group is None else (parent.group,))
 
     def find(self, pci: PciAddress) -> Parent | None:
-        position = self._by_pci.get(pci)
-        return None if position is None else self[position]
+        return self.at_position(self._by_pci.get(pci))
 
     def of_index(self, vf_index: int | None) -> Parent | None:
-        position = self._by_index.get(vf_index)
-        return None if position is None else self[position]
+        return self.at_position(self._by_index.get(vf_index))
 
     def with_vgpu(self, grown: Parent, vgpu: Vgpu) -> Parents:
         """With the function that has got that vGPU."""
@@ -129,16 +122,7 @@ class Parents(Indexed[Parent]):
 
     def with_offers(self, rows: Iterable[Parent]) -> Parents:
         """The same functions with the same vGPUs, which only offer something else."""
-        return Parents.after(
-            rows,
-            vgpus=self.vgpus,
-            at=self.at,
-            type_ids=self.type_ids,
-            _by_pci=self._by_pci,
-            _by_index=self._by_index,
-        )
+        return self.alike(rows, vgpus=self.vgpus, at=self.at, type_ids=self.type_ids)
 
     def _put(self, parent: Parent, **known: object) -> Parents:
-        position = self._by_pci[parent.pci]
-        rows = (*self[:position], parent, *self[position + 1 :])
-        return Parents.after(rows, _by_pci=self._by_pci, _by_index=self._by_index, **known)
+        return self.replaced(self._by_pci[parent.pci], parent).knowing(**known)

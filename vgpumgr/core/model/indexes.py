@@ -7,9 +7,10 @@ changed: copying a dict costs next to nothing beside building it.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from operator import is_not
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from vgpumgr.core.model.vgpu import LedgerEntry, at
 
@@ -26,57 +27,109 @@ Row = TypeVar("Row")
 Key = TypeVar("Key", bound="Hashable")
 
 
+class Index(cached_property[dict[Key, tuple[Row, ...]]], Generic[Row, Key]):
+    """The rows of a tuple by the keys that each of them has, each key once."""
+
+    def __init__(self, keys: Callable[[Row], Iterable[Key]]) -> None:
+        super().__init__(lambda rows: grouped(rows, keys))
+        self._keys = keys
+
+    def changed(
+        self, index: Mapping[Key, tuple[Row, ...]], old: Row | None, new: Row | None
+    ) -> dict[Key, tuple[Row, ...]]:
+        """A copy without the row `old`, and with `new` as the last of its keys."""
+        copy = dict(index)
+        if old is not None:
+            for key in self._keys(old):
+                rows = copy.pop(key, ())
+                if len(rows) > 1 and (rest := tuple(row for row in rows if row is not old)):
+                    copy[key] = rest
+        if new is not None:
+            for key in self._keys(new):
+                copy[key] = (*copy.get(key, ()), new)
+        return copy
+
+
+class Positions(cached_property[dict[Key, int]], Generic[Row, Key]):
+    """Where the first row with a key is. It holds for all tuples whose rows have the same keys in the same places."""
+
+    def __init__(self, key: Callable[[Row], Key]) -> None:
+        super().__init__(lambda rows: {key(row): position for position, row in reversed(tuple(enumerate(rows)))})
+
+
 class Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its dict
-    """`after` makes a tuple of other rows that begins with indexes which are known already."""
+    """Rows that are found by each Index and all Positions of their class."""
+
+    _indexes: Mapping[str, Index[Row, Hashable]]
+    _positions: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls) -> None:
+        cls._indexes = {name: one for name, one in vars(cls).items() if isinstance(one, Index)}
+        cls._positions = tuple(name for name, one in vars(cls).items() if isinstance(one, Positions))
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> Self:
         return rows if isinstance(rows, cls) else cls(rows)
 
-    @classmethod
-    def after(cls, rows: Iterable[Row], **known: object) -> Self:
-        made = cls(rows)
-        made.__dict__.update(known)
-        return made
+    def at_position(self, position: int | None) -> Row | None:
+        return None if position is None else self[position]
+
+    def grown(self, row: Row) -> Self:
+        """With this row as the last."""
+        return self._changed((*self, row), None, row)
+
+    def less(self, row: Row) -> Self:
+        """Without this row."""
+        return self._changed(filter(partial(is_not, row), self), row, None)
+
+    def replaced(self, position: int, row: Row) -> Self:
+        """With this row in that position, where the one before has the same keys of Positions."""
+        rows = (*self[:position], row, *self[position + 1 :])
+        return self._changed(rows, self[position], row).knowing(**self._known_positions())
+
+    def alike(self, rows: Iterable[Row], **known: object) -> Self:
+        """Other rows, which have the same keys of Positions."""
+        return type(self)(rows).knowing(**self._known_positions(), **known)
+
+    def knowing(self, **known: object) -> Self:
+        """The same rows, of which these attributes are known already."""
+        self.__dict__.update(known)
+        return self
+
+    def _changed(self, rows: Iterable[Row], old: Row | None, new: Row | None) -> Self:
+        changed = {name: index.changed(getattr(self, name), old, new) for name, index in self._indexes.items()}
+        return type(self)(rows).knowing(**changed)
+
+    def _known_positions(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self._positions}
 
 
 class Ledger(Indexed[LedgerEntry]):
     """The ledger's entries, in order of creation."""
 
-    @cached_property
-    def _by_key(self) -> dict[tuple[VmUuid, Slot, int], LedgerEntry]:
-        return {entry.vgpu.key: entry for entry in self}
+    _by_key: Index[LedgerEntry, tuple[VmUuid, Slot, int]] = Index(lambda entry: (entry.vgpu.key,))
+    _by_vm: Index[LedgerEntry, VmUuid] = Index(lambda entry: (entry.vgpu.vm,))
+    _by_device: Index[LedgerEntry, Device] = Index(lambda entry: (entry.vgpu.device,))
+    _by_gpu: Index[LedgerEntry, GpuUuid] = Index(lambda entry: (entry.vgpu.gpu_uuid,))
+    _by_vf: Index[LedgerEntry, tuple[GpuUuid, int | None]] = Index(
+        lambda entry: ((entry.vgpu.gpu_uuid, entry.vgpu.vf_index),)
+    )
 
     @cached_property
-    def _by_vm(self) -> dict[VmUuid, tuple[LedgerEntry, ...]]:
-        return grouped(sorted(self, key=_key), lambda entry: (entry.vgpu.vm,))
-
-    @cached_property
-    def _by_device(self) -> dict[Device, tuple[LedgerEntry, ...]]:
-        return grouped(self, lambda entry: (entry.vgpu.device,))
-
-    @cached_property
-    def _by_gpu(self) -> dict[GpuUuid, dict[MdevUuid | int | None, tuple[LedgerEntry, ...]]]:
-        found: dict[GpuUuid, dict[MdevUuid | int | None, tuple[LedgerEntry, ...]]] = {}
-        for entry in self:
-            places = found.setdefault(entry.vgpu.gpu_uuid, {})
-            _add(places, at(entry.vgpu), entry)
-        return found
-
-    @cached_property
-    def _by_vf(self) -> dict[tuple[GpuUuid, int | None], tuple[LedgerEntry, ...]]:
-        return grouped(self, lambda entry: (_vf(entry),))
+    def _places(self) -> dict[GpuUuid, dict[MdevUuid | int | None, tuple[LedgerEntry, ...]]]:
+        return {gpu: _by_place(entries) for gpu, entries in self._by_gpu.items()}
 
     def of_vm(self, vm: VmUuid) -> tuple[LedgerEntry, ...]:
         """A VM's entries, slot by slot, oldest generation first."""
-        return self._by_vm.get(vm, ())
+        entries = self._by_vm.get(vm, ())
+        return entries if len(entries) < 2 else tuple(sorted(entries, key=lambda entry: entry.vgpu.key))
 
     def of_device(self, device: Device) -> tuple[LedgerEntry, ...]:
         return self._by_device.get(device, ())
 
     def on(self, gpu: GpuUuid | None) -> dict[MdevUuid | int | None, tuple[LedgerEntry, ...]]:
         """The entries on a GPU by their place, the place with the newest entry last."""
-        return self._by_gpu.get(gpu, {}) if gpu is not None else {}
+        return {} if gpu is None else self._places.get(gpu, {})
 
     def newest_vf(self, gpu: GpuUuid | None) -> int:
         """The index of the VF that the newest entry on a GPU's VFs has; -1 if there is none."""
@@ -88,89 +141,68 @@ class Ledger(Indexed[LedgerEntry]):
         return self._by_vf.get((gpu, vf_index), ())
 
     def named(self, key: tuple[VmUuid, Slot, int]) -> LedgerEntry | None:
-        return self._by_key.get(key)
+        entries = self._by_key.get(key)
+        return entries[-1] if entries else None
 
     def put(self, entry: LedgerEntry) -> Ledger:
         """With this entry as the newest, in place of the one with its key."""
-        return self.without(entry.vgpu.key).plus(entry)
-
-    def plus(self, entry: LedgerEntry) -> Ledger:
-        """With this entry, whose key is new, as the newest."""
-        vgpu = entry.vgpu
-        places = dict(self.on(vgpu.gpu_uuid))
-        _add(places, at(vgpu), entry)
-        return Ledger.after(
-            (*self, entry),
-            _by_key={**self._by_key, vgpu.key: entry},
-            _by_vm={**self._by_vm, vgpu.vm: tuple(sorted((*self.of_vm(vgpu.vm), entry), key=_key))},
-            _by_device={**self._by_device, vgpu.device: (*self.of_device(vgpu.device), entry)},
-            _by_gpu={**self._by_gpu, vgpu.gpu_uuid: places},
-            _by_vf={**self._by_vf, _vf(entry): (*self._by_vf.get(_vf(entry), ()), entry)},
-        )
+        return self.without(entry.vgpu.key).grown(entry)
 
     def without(self, key: tuple[VmUuid, Slot, int]) -> Ledger:
         """Without the entry with that key, if there is one."""
-        entry = self._by_key.get(key)
-        if entry is None:
-            return self
-        if len(self._by_key) != len(self):  # two entries with one key: no ledger of ours
-            return Ledger(row for row in self if row.vgpu.key != key)
-        by_key = dict(self._by_key)
-        del by_key[key]
-        by_gpu = dict(self._by_gpu)
-        places = dict(by_gpu[entry.vgpu.gpu_uuid])
-        if len(places[at(entry.vgpu)]) > 1:  # another entry has that place, and may be older than those of other places
-            return Ledger(by_key.values())
-        del places[at(entry.vgpu)]
-        by_gpu[entry.vgpu.gpu_uuid] = places
-        return Ledger.after(
-            by_key.values(),
-            _by_key=by_key,
-            _by_vm=_less(self._by_vm, entry.vgpu.vm, entry),
-            _by_device=_less(self._by_device, entry.vgpu.device, entry),
-            _by_gpu=by_gpu,
-            _by_vf=_less(self._by_vf, _vf(entry), entry),
-        )
+        ledger = self
+        for entry in self._by_key.get(key, ()):
+            ledger = ledger.less(entry)
+        return ledger
+
+    def _changed(self, rows: Iterable[LedgerEntry], old: LedgerEntry | None, new: LedgerEntry | None) -> Self:
+        other = super()._changed(rows, old, new)
+        gpus = {entry.vgpu.gpu_uuid for entry in (old, new) if entry is not None}
+        places = {gpu: _by_place(other._by_gpu.get(gpu, ())) for gpu in gpus}  # noqa: SLF001 -- of its own class
+        return other.knowing(_places={**self._places, **places})
+
+
+def _by_place(entries: Iterable[LedgerEntry]) -> dict[MdevUuid | int | None, tuple[LedgerEntry, ...]]:
+    places: dict[MdevUuid | int | None, tuple[LedgerEntry, ...]] = {}
+    for entry in entries:
+        place = at(entry.vgpu)
+        places[place] = (*places.pop(place, ()), entry)
+    return places
+
+
+def _named_by(domain: Domain) -> dict[Device, None]:
+    return dict.fromkeys(device.source for device in domain.mentioned)
+
+
+def _claimed_by(domain: Domain) -> dict[Device, None]:
+    return dict.fromkeys(claim.binding.device for claim in domain.claims.claims) if domain.claims else {}
 
 
 class Domains(Indexed["Domain"]):
     """A host's VMs."""
 
-    @cached_property
-    def _positions(self) -> dict[VmUuid, int]:
-        return {domain.uuid: position for position, domain in reversed(tuple(enumerate(self)))}
-
-    @cached_property
-    def _by_name(self) -> dict[VmName, int]:
-        return {domain.name: position for position, domain in reversed(tuple(enumerate(self)))}
-
-    @cached_property
-    def _naming(self) -> dict[Device, tuple[VmUuid, ...]]:
-        return _grouped_keys(self, _named_by)
-
-    @cached_property
-    def _claiming(self) -> dict[Device, tuple[VmUuid, ...]]:
-        return _grouped_keys(self, _claimed_by)
+    _by_uuid: Positions[Domain, VmUuid] = Positions(lambda domain: domain.uuid)
+    _by_name: Positions[Domain, VmName] = Positions(lambda domain: domain.name)
+    _naming: Index[Domain, Device] = Index(_named_by)
+    _claiming: Index[Domain, Device] = Index(_claimed_by)
 
     @cached_property
     def unreadable(self) -> tuple[Domain, ...]:
         return tuple(domain for domain in self if domain.problem is not None)
 
     def find(self, uuid: VmUuid) -> Domain | None:
-        position = self._positions.get(uuid)
-        return None if position is None else self[position]
+        return self.at_position(self._by_uuid.get(uuid))
 
     def of_name(self, name: VmName) -> Domain | None:
-        position = self._by_name.get(name)
-        return None if position is None else self[position]
+        return self.at_position(self._by_name.get(name))
 
     def naming(self, device: Device) -> tuple[Domain, ...]:
         """Those whose definition or running state names it, in their order."""
-        return self._of(self.uuids_naming(device))
+        return self._in_order(self._naming.get(device, ()))
 
     def uuids_naming(self, device: Device) -> tuple[VmUuid, ...]:
         """The UUIDs of those, in no order."""
-        return self._naming.get(device, ())
+        return tuple(domain.uuid for domain in self._naming.get(device, ()))
 
     @property
     def named(self) -> AbstractSet[Device]:
@@ -178,30 +210,23 @@ class Domains(Indexed["Domain"]):
 
     def claiming(self, device: Device) -> tuple[Domain, ...]:
         """Those with a claim of it, in their order."""
-        return self._of(self._claiming.get(device, ()))
+        return self._in_order(self._claiming.get(device, ()))
 
     @property
     def claimed(self) -> AbstractSet[Device]:
         return self._claiming.keys()
 
-    def _of(self, uuids: tuple[VmUuid, ...]) -> tuple[Domain, ...]:
-        return tuple(self[position] for position in sorted(self._positions[uuid] for uuid in uuids))
+    def _in_order(self, domains: tuple[Domain, ...]) -> tuple[Domain, ...]:
+        if len(domains) < 2:
+            return domains
+        return tuple(sorted(domains, key=lambda domain: self._by_uuid[domain.uuid]))
 
     def put(self, domain: Domain) -> Domains:
         """With the new state of a VM that is there."""
-        position = self._positions[domain.uuid]
-        old = self[position]
-        known: dict[str, object] = {}
-        if old.problem is None and domain.problem is None:
-            known["unreadable"] = self.unreadable
-        return Domains.after(
-            (*self[:position], domain, *self[position + 1 :]),
-            _positions=self._positions,
-            _by_name=self._by_name,
-            _naming=_moved(self._naming, domain.uuid, _named_by(old), _named_by(domain)),
-            _claiming=_moved(self._claiming, domain.uuid, _claimed_by(old), _claimed_by(domain)),
-            **known,
-        )
+        position = self._by_uuid[domain.uuid]
+        changed = self.replaced(position, domain)
+        unread = self[position].problem is not None or domain.problem is not None
+        return changed if unread else changed.knowing(unreadable=self.unreadable)
 
 
 class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
@@ -209,12 +234,12 @@ class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
 
     @cached_property
     def _naming(self) -> dict[Device, tuple[VmUuid, ...]]:
-        found: dict[Device, tuple[VmUuid, ...]] = {}
-        for uuid, saved in self.items():
-            devices = chain(saved.image or (), *(devices for _, devices in saved.snapshots))
-            for source in dict.fromkeys(device.source for device in devices):
-                _add(found, source, uuid)
-        return found
+        return grouped(self, self._named_by)
+
+    def _named_by(self, uuid: VmUuid) -> dict[Device, None]:
+        saved = self[uuid]
+        devices = chain(saved.image or (), *(devices for _, devices in saved.snapshots))
+        return dict.fromkeys(device.source for device in devices)
 
     @cached_property
     def unreadable(self) -> tuple[VmUuid, ...]:
@@ -234,62 +259,9 @@ class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
         return self._naming.get(device, ())
 
 
-def _key(entry: LedgerEntry) -> tuple[VmUuid, Slot, int]:
-    return entry.vgpu.key
-
-
-def _vf(entry: LedgerEntry) -> tuple[GpuUuid, int | None]:
-    return entry.vgpu.gpu_uuid, entry.vgpu.vf_index
-
-
-def _named_by(domain: Domain) -> dict[Device, None]:
-    return dict.fromkeys(device.source for device in domain.mentioned)
-
-
-def _claimed_by(domain: Domain) -> dict[Device, None]:
-    return dict.fromkeys(claim.binding.device for claim in domain.claims.claims) if domain.claims else {}
-
-
-def _add(found: dict[Key, tuple[Row, ...]], key: Key, row: Row) -> None:
-    """Put a row under its key, which comes to the end."""
-    found[key] = (*found.pop(key, ()), row)
-
-
 def grouped(rows: Iterable[Row], keys: Callable[[Row], Iterable[Key]]) -> dict[Key, tuple[Row, ...]]:
     found: dict[Key, tuple[Row, ...]] = {}
     for row in rows:
         for key in keys(row):
             found[key] = (*found.get(key, ()), row)
     return found
-
-
-def _grouped_keys(domains: Iterable[Domain], keys: Callable[[Domain], Iterable[Key]]) -> dict[Key, tuple[VmUuid, ...]]:
-    found: dict[Key, tuple[VmUuid, ...]] = {}
-    for domain in domains:
-        for key in keys(domain):
-            found[key] = (*found.get(key, ()), domain.uuid)
-    return found
-
-
-def _less(found: Mapping[Key, tuple[Row, ...]], key: Key, row: Row) -> dict[Key, tuple[Row, ...]]:
-    left = dict(found)
-    rows = tuple(one for one in left.pop(key) if one is not row)
-    if rows:
-        left[key] = rows
-    return left
-
-
-def _moved(
-    found: Mapping[Key, tuple[VmUuid, ...]], vm: VmUuid, old: Mapping[Key, None], new: Mapping[Key, None]
-) -> dict[Key, tuple[VmUuid, ...]]:
-    """The index after a VM's keys have become others."""
-    if old.keys() == new.keys():
-        return dict(found)
-    moved = dict(found)
-    for key in old.keys() - new.keys():
-        moved[key] = tuple(uuid for uuid in moved[key] if uuid != vm)
-        if not moved[key]:
-            del moved[key]
-    for key in new.keys() - old.keys():
-        moved[key] = (*moved.get(key, ()), vm)
-    return moved

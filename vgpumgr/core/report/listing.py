@@ -115,7 +115,7 @@ def _row(
     gpu: Gpu | None,
     vgpu: Vgpu | None,
     *,
-    vm: tuple[str, VmUuid] | None,
+    vm: tuple[str | None, VmUuid | None],
     slot: Slot | None,
     claim: Claim | None,
     state: State,
@@ -124,30 +124,34 @@ def _row(
 ) -> VgpuRow:
     """The row of one vGPU. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show that."""
     vgpu_type = (gpu.types or {}).get(device.type_id) if gpu and device.type_id is not None else None
-    grant = claim.grant if claim else None
+    address, board, framework = (gpu.pci, gpu.board, gpu.framework) if gpu else (address, None, None)
     place = gpu.mig_place_of(vgpu) if gpu and vgpu else None
+    mig_profile, mig_start = (place.profile, place.start) if place else (None, None)
+    size, guest = (vgpu_type.size_mib, resolve.guest_mib(gpu, vgpu_type)) if gpu and vgpu_type else (None, None)
+    requested, requested_at, grant = (claim.asked, claim.at, claim.grant) if claim else (None, None, None)
+    asked, waste = (grant.asked_mib, grant.waste_pct) if grant else (None, None)
     return VgpuRow(
-        vm=vm[0] if vm else None,
-        vm_uuid=vm[1] if vm else None,
+        vm=vm[0],
+        vm_uuid=vm[1],
         slot=slot,
         host=view.snapshot.host,
-        gpu=gpu.pci if gpu else address,
-        board=gpu.board if gpu else None,
-        profile=_profile(claim),
+        gpu=address,
+        board=board,
+        profile=claim.wish.profile.text if claim and isinstance(claim.wish, ByProfile) else None,
         type_id=device.type_id,
         type_name=device.type_name,
-        framework=gpu.framework if gpu else None,
+        framework=framework,
         uuid=device.uuid,
         vf=device.parent if device.vf_index is not None else None,
         placement_id=vgpu.placement_id if vgpu else None,
-        mig_profile=place.profile if place else None,
-        mig_start=place.start if place else None,
-        framebuffer_mib=vgpu_type.size_mib if vgpu_type else None,
-        requested=claim.asked if claim else None,
-        requested_at=claim.at if claim else None,
-        asked_mib=grant.asked_mib if grant else None,
-        waste_pct=grant.waste_pct if grant else None,
-        guest_mib=resolve.guest_mib(gpu, vgpu_type) if gpu and vgpu_type else None,
+        mig_profile=mig_profile,
+        mig_start=mig_start,
+        framebuffer_mib=size,
+        requested=requested,
+        requested_at=requested_at,
+        asked_mib=asked,
+        waste_pct=waste,
+        guest_mib=guest,
         state=state,
         holder=views.holder_name(view, vgpu) if vgpu else None,
         origin=origin,
@@ -185,6 +189,11 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
         return "unknown"
     if vgpu is None or not vgpu.is_of(entry.vgpu):
         return "gone"
+    return _state_of_hardware(view, entry, vgpu, domain, claim)
+
+
+def _state_of_hardware(view: HostView, entry: LedgerEntry, vgpu: Vgpu, domain: Domain, claim: Claim) -> State:
+    """The state of an entry with its vGPU, whose VM has a bound claim of it."""
     if views.holder_name(view, vgpu) is not None:
         # It may run with what its definition no longer has.
         return "pending_restart" if restart.changes_of(view, domain, vgpu.device) else "in_use"
@@ -212,7 +221,7 @@ def _foreign_row(view: HostView, gpu: Gpu, vgpu: Vgpu) -> VgpuRow:
         vgpu,
         gpu,
         vgpu,
-        vm=(users[0].name, users[0].uuid) if len(users) == 1 else None,
+        vm=(users[0].name, users[0].uuid) if len(users) == 1 else (None, None),
         slot=None,
         claim=None,
         state="unknown" if unknown else "foreign",
@@ -241,7 +250,3 @@ def _claim_row(view: HostView, domain: Domain, claim: Claim, vgpu: Vgpu | None) 
         state=state,
         origin=OURS,
     )
-
-
-def _profile(claim: Claim | None) -> str | None:
-    return claim.wish.profile.text if claim and isinstance(claim.wish, ByProfile) else None

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final, Literal
 from vgpumgr.core.model.view import Finding, FindingKind
 from vgpumgr.core.usage import histogram
 from vgpumgr.core.usage.readings import OFF, RUNNING, UNKNOWN, incomplete_reason, key_of, outdated_after_s
-from vgpumgr.core.usage.tally import ENGINES, Tally
+from vgpumgr.core.usage.tally import ENGINES
+from vgpumgr.core.usage.usage_window import Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from vgpumgr.core.usage.readings import LatestHost, VgpuKey, VgpuReading
-    from vgpumgr.core.usage.usage_window import Series, Window
+    from vgpumgr.core.usage.tally import Tally
+    from vgpumgr.core.usage.usage_window import Window
     from vgpumgr.names import HostName, PciAddress
 
 State = Literal["running", "off", "unknown", "gone"]
@@ -79,11 +81,12 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
     now = {host.last.host: _now(host) for host in hosts.values()}
     keys = {*measured, *(key for vgpus in now.values() for key in vgpus)}
     split = {key for key in measured if _is_split(key, now.get(key.host, {}))}
-    found = [
-        _off(row) if key in split else row
-        for key in keys
-        for row in [_row(key, measured.get(key), now.get(key.host, {}).get(key), hosts.get(key.host), window)]
-    ]
+    found: list[UsageRow] = []
+    for key in keys:
+        past = measured.get(key) or Series(key=key, vm_uuid=None, type_name=None, origin=None)
+        row = _row(key, past, now.get(key.host, {}).get(key, ()), hosts.get(key.host), window)
+        # The sum is history: the entitled share is in the rows of its parts.
+        found.append(replace(row, state=OFF, entitled=None) if key in split else row)
     return tuple(sorted(found, key=lambda row: (row.vm is None, row.vm or "", row.host, row.gpu, row.slot or "")))
 
 
@@ -91,11 +94,6 @@ def _is_split(key: VgpuKey, now: Mapping[VgpuKey, object]) -> bool:
     """Whether this is the sum of vGPUs that could not be told apart while running, and each has its own row now."""
     same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in now)
     return not key.slot and bool(key.vm) and key not in now and same
-
-
-def _off(row: UsageRow) -> UsageRow:
-    """The sum, as history: the entitled share is in the rows of its parts."""
-    return replace(row, state=OFF, entitled=None)
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
@@ -136,54 +134,52 @@ def _now(host: LatestHost) -> dict[VgpuKey, list[VgpuReading]]:
     return found
 
 
-def _row(
-    key: VgpuKey, series: Series | None, now: Sequence[VgpuReading] | None, host: LatestHost | None, window: Window
-) -> UsageRow:
-    total = series.total() if series is not None else Tally()
-    one = now[0] if now and len(now) == 1 else None
-    told = one or series
-    share = total.entitled_share
-    entitled = share if share is not None or one is None or one.entitled is None else float(one.entitled)
-    mean = total.engines[0].mean
+def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestHost | None, window: Window) -> UsageRow:
+    total = series.total()
+    vgpu = now[0] if len(now) == 1 else None
+    newest = vgpu or series
+    share, mean = total.entitled_share, total.engines[0].mean
+    promised = vgpu.entitled if vgpu is not None else None
+    entitled = float(promised) if share is None and promised is not None else share
     off = host.off.get(key) if host is not None else None
     state = _state(key, now, host)
-    size = _sum([vgpu.framebuffer_size_bytes for vgpu in now or ()]) or total.framebuffer_size
+    size = _sum([vgpu.framebuffer_size_bytes for vgpu in now]) or total.framebuffer_size
+    highest = total.framebuffer_max
     return UsageRow(
-        vm=key.vm if key.vm and key.vm != (told.vm_uuid if told else None) else None,
-        vm_uuid=told.vm_uuid if told else None,
+        vm=None if key.vm in {"", newest.vm_uuid} else key.vm,
+        vm_uuid=newest.vm_uuid,
         slot=key.slot or None,
         host=key.host,
         gpu=key.gpu,
-        type_name=told.type_name if told else None,
-        origin=told.origin if told else None,
+        type_name=newest.type_name,
+        origin=newest.origin,
         state=state,
         entitled=entitled,
         used_of_share=None if mean is None or not share else mean / 100 / share,
         coverage=min(1.0, total.observed_us / window.length_us),
         samples=total.samples,
         engines={name: _engine(index, total, series, window) for index, name in enumerate(ENGINES)},
-        framebuffer_used_bytes=_sum([vgpu.framebuffer_used_bytes for vgpu in now or ()]),
-        framebuffer_max_bytes=total.framebuffer_max,
+        framebuffer_used_bytes=_sum([vgpu.framebuffer_used_bytes for vgpu in now]),
+        framebuffer_max_bytes=highest,
         framebuffer_size_bytes=size,
-        framebuffer_headroom_bytes=(
-            None if size is None or total.framebuffer_max is None else max(0, size - total.framebuffer_max)
-        ),
-        framebuffer_series=(None,) * window.cells if series is None else series.framebuffer_maxima(window.cells),
+        framebuffer_headroom_bytes=None if size is None or highest is None else max(0, size - highest),
+        framebuffer_series=series.framebuffer_maxima(window.cells),
         last_us=total.last_us or None,
         off_since=off.since if off is not None and state == OFF else None,
         off=0.0 if off is None else off.part(window.since_us / 1e6, window.until_us / 1e6),
     )
 
 
-def _engine(index: int, total: Tally, series: Series | None, window: Window) -> EngineUse:
+def _engine(index: int, total: Tally, series: Series, window: Window) -> EngineUse:
     engine = total.engines[index]
     p50, p95, highest = histogram.quantiles(engine.histogram, 50, 95, 100)
-    means = (None,) * window.cells if series is None else series.means(index, window.cells)
     coverage = min(1.0, engine.measured_us / window.length_us)
-    return EngineUse(mean=engine.mean, p50=p50, p95=p95, max=highest, series=means, coverage=coverage)
+    return EngineUse(
+        mean=engine.mean, p50=p50, p95=p95, max=highest, series=series.means(index, window.cells), coverage=coverage
+    )
 
 
-def _state(key: VgpuKey, now: Sequence[VgpuReading] | None, host: LatestHost | None) -> State:
+def _state(key: VgpuKey, now: Sequence[VgpuReading], host: LatestHost | None) -> State:
     if host is None or host.last.reading is None:
         return UNKNOWN
     if not now:
