@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import jinja2
 
     from vgpumgr.core.model.domain_xml import Hostdev
-    from vgpumgr.core.reconcile.nightly import Confined, Schedule
 
 
 def render_hostdev(device: Hostdev, *, port: int | None = None) -> str:
@@ -52,27 +51,9 @@ def render_claims(document: claims.ClaimDocument) -> str:
     return text
 
 
-def render_cron(schedule: Schedule, *, command: str, mailto: str | None) -> str:
-    """A file for /etc/cron.d. `command` is quoted for cron."""
-    return _render("nightly-cron.j2", job=schedule, command=command, mailto=mailto) + "\n"
-
-
-def render_units(schedule: Schedule, *, command: str, confined: Confined) -> tuple[str, str]:
-    """The service and the timer. `command` is quoted for systemd."""
-    return (
-        _render("nightly.service.j2", job=schedule, command=command, confined=confined) + "\n",
-        _render("nightly.timer.j2", job=schedule) + "\n",
-    )
-
-
-def render_collector(user: str, *, command: str, confined: Confined) -> str:
-    """The service that collects samples. `command` is quoted for systemd."""
-    return _render("collect.service.j2", user=user, command=command, confined=confined) + "\n"
-
-
-def render_exporter(user: str, *, command: str, confined: Confined) -> str:
-    """The service that serves them to Prometheus. `command` is quoted for systemd."""
-    return _render("export.service.j2", user=user, command=command, confined=confined) + "\n"
+def render_job(name: str, **values: object) -> str:
+    """A file for cron or systemd. Commands among the values are quoted for it."""
+    return _render(name, **values) + "\n"
 
 
 def _render(name: str, **values: object) -> str:

@@ -30,10 +30,10 @@ class FileState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallFile:
-    """`text` is the intended content, `current` the present one (None: no such file)."""
+    """`text` is the intended content, None if it is to be removed; `current` the present one (None: no such file)."""
 
     path: Path
-    text: str
+    text: str | None
     current: str | None
 
     @property
@@ -42,48 +42,46 @@ class InstallFile:
             return FileState.ABSENT
         if self.current == self.text:
             return FileState.SAME
-        return FileState.OURS if nightly.is_untouched(self.current) else FileState.EDITED
+        if nightly.is_untouched(self.current):
+            return FileState.OURS
+        return FileState.EDITED if self.text is not None or nightly.is_sealed(self.current) else FileState.FOREIGN
 
     @property
     def diff(self) -> tuple[str, ...]:
         """The lines of a unified diff; empty if nothing differs."""
-        old, new = (self.current or "").splitlines(), self.text.splitlines()
+        old, new = (self.current or "").splitlines(), (self.text or "").splitlines()
         return tuple(difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm=""))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstalledFile:
-    """A file that may be one that we wrote. `link`: what `systemctl enable` made for the unit, if it did."""
-
-    path: Path
-    state: FileState
-    link: Path | None
+    @property
+    def links(self) -> tuple[Path, ...]:
+        """What `systemctl enable` made for the unit."""
+        links = (self.path.parent / f"{target}.wants" / self.path.name for target in _WANTED_BY)
+        return tuple(link for link in links if link.is_symlink())
 
 
-def look(path: Path, text: str) -> InstallFile:
+def look(path: Path, text: str | None) -> InstallFile:
     """The file's present content and the sealed text intended for it. Raises VgpumgrError if the file cannot be read."""
-    return InstallFile(path=path, text=nightly.seal(text), current=_read(path))
-
-
-def look_at(path: Path) -> InstalledFile:
-    """Whose the file at the path is. Raises VgpumgrError if it cannot be read."""
-    current = _read(path)
-    if current is None:
-        state = FileState.ABSENT
-    elif not nightly.is_sealed(current):
-        state = FileState.FOREIGN
-    else:
-        state = FileState.OURS if nightly.is_untouched(current) else FileState.EDITED
-    links = (path.parent / f"{target}.wants" / path.name for target in _WANTED_BY)
-    return InstalledFile(path=path, state=state, link=next((link for link in links if link.is_symlink()), None))
-
-
-def remove(file: InstalledFile) -> None:
-    """Remove the file, and what enabled it. Raises UsageError if only root may do that."""
     try:
-        for path in (file.path, file.link):
-            if path is not None:
-                path.unlink(missing_ok=True)
+        current = path.read_bytes().decode(errors="surrogateescape")
+    except FileNotFoundError:
+        current = None
+    except OSError as error:
+        raise VgpumgrError(f"cannot read {path}: {error.strerror}") from error
+    return InstallFile(path=path, text=None if text is None else nightly.seal(text), current=current)
+
+
+def put(file: InstallFile) -> None:
+    """Write the file, or remove it and what enabled it. Raises UsageError if only root may do that."""
+    if file.text is None:
+        _remove(file)
+    else:
+        _write(file.path, file.text)
+
+
+def _remove(file: InstallFile) -> None:
+    try:
+        for path in (file.path, *file.links):
+            path.unlink(missing_ok=True)
     except PermissionError as error:
         raise UsageError(
             f"{file.path} cannot be removed: only root may do that", hint="run it as root (sudo)"
@@ -92,47 +90,38 @@ def remove(file: InstalledFile) -> None:
         raise VgpumgrError(f"cannot remove {file.path}: {error.strerror}") from error
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode(errors="surrogateescape")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise VgpumgrError(f"cannot read {path}: {error.strerror}") from error
-
-
-def write(file: InstallFile) -> None:
-    """Replace the file atomically, with the mode 0644 that cron requires. Raises UsageError if only root may do that."""
-    new = file.path.with_name(f".{file.path.name}.new-{os.getpid()}")
+def _write(path: Path, text: str) -> None:
+    """Replace the file atomically, with the mode 0644 that cron requires."""
+    new = path.with_name(f".{path.name}.new-{os.getpid()}")
     try:
         try:
             with open(new, "x", encoding="utf-8", opener=_open_private) as stream:
-                stream.write(file.text)
+                stream.write(text)
                 os.fchmod(stream.fileno(), 0o644)
                 os.fsync(stream.fileno())
-            new.replace(file.path)
+            new.replace(path)
         finally:
             new.unlink(missing_ok=True)
     except PermissionError as error:
         raise UsageError(
-            f"{file.path} cannot be written: only root may write it",
+            f"{path} cannot be written: only root may write it",
             hint="run it as root (sudo), or print the job and pass it to an administrator",
         ) from error
     except FileNotFoundError as error:
-        raise _no_folder(file) from error
+        raise _no_folder(path) from error
     except OSError as error:
-        raise VgpumgrError(f"cannot write {file.path}: {error.strerror}") from error
+        raise VgpumgrError(f"cannot write {path}: {error.strerror}") from error
 
 
 def guard_folder(file: InstallFile) -> None:
-    """Raises UsageError if `write` would, because there is no directory for the file."""
+    """Raises UsageError if `put` would, because there is no directory for the file."""
     if not file.path.parent.is_dir():
-        raise _no_folder(file)
+        raise _no_folder(file.path)
 
 
-def _no_folder(file: InstallFile) -> UsageError:
+def _no_folder(path: Path) -> UsageError:
     return UsageError(
-        f"there is no directory {file.path.parent}",
+        f"there is no directory {path.parent}",
         hint="check that cron or systemd is installed, or name another directory with --dir",
     )
 

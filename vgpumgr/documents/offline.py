@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from vgpumgr.controller.install_files import InstalledFile, InstallFile
+    from vgpumgr.controller.install_files import InstallFile
     from vgpumgr.controller.results import ForgetResult
     from vgpumgr.core.driver.known_types import KnownType
     from vgpumgr.core.driver.mig import Piece
@@ -33,11 +33,9 @@ def version(versions: Mapping[str, str]) -> dict[str, object]:
     return common.document("vgpumgr.version/1", {"versions": dict(versions)})
 
 
-def install(files: Iterable[InstallFile | InstalledFile], outcome: Outcome) -> dict[str, object]:
+def install(files: Iterable[InstallFile], outcome: Outcome) -> dict[str, object]:
     """The files of jobs on the controller's own machine; those that are removed without their text."""
-    rows = [
-        {"path": str(file.path), **common.pick(file, "state"), "text": getattr(file, "text", None)} for file in files
-    ]
+    rows = [{"path": str(file.path), **common.pick(file, "state", "text")} for file in files]
     return common.document("vgpumgr.install/1", {"files": rows}, [outcome], changed=outcome.changed)
 
 

@@ -8,33 +8,29 @@ import pwd
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from vgpumgr import errors, files
 from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options, root_options
-from vgpumgr.cli.rows import printing
-from vgpumgr.cli.rows.things import FILES
-from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.install_files import FileState, InstallFile
     from vgpumgr.core.reconcile.nightly import Confined, Schedule
 
 CRON_DIR = "/etc/cron.d"
 UNIT_DIR = "/etc/systemd/system"
-FILES_OF: Final = {
-    "cron": (CRON_DIR, ("vgpumgr",)),
-    "timer": (UNIT_DIR, ("vgpumgr-reconcile.service", "vgpumgr-reconcile.timer")),
-    "collect": (UNIT_DIR, ("vgpumgr-collect.service",)),
-    "export": (UNIT_DIR, ("vgpumgr-export.service",)),
+# The files of each job; of several, the last one is what systemd is to enable.
+_FILES = {
+    "cron": ("vgpumgr",),
+    "timer": ("vgpumgr-reconcile.service", "vgpumgr-reconcile.timer"),
+    "collect": ("vgpumgr-collect.service",),
+    "export": ("vgpumgr-export.service",),
 }
-"""Where the files of each job go, and their names; the last one is what systemd starts."""
 _RUNTIME = "vgpumgr"
 _WRITE = click.option("--write", is_flag=True, help="Install the files instead of printing them; needs root.")
 _AT = click.option("--at", default="02:30", show_default=True, metavar="HH:MM", help="Start time, in local time.")
@@ -95,8 +91,9 @@ def cron(
     if mailto and not (mailto.isprintable() and set(mailto).isdisjoint(" '\"\\")):
         raise errors.UsageError(f"not a mail address: {mailto!r}")
     schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
-    text = templates.render_cron(schedule, command=nightly.cron_command(schedule, mailto=mailto), mailto=mailto)
-    return _finish(settings, "cron", folder, text, write=write)
+    command = nightly.cron_command(schedule, mailto=mailto)
+    text = templates.render_job("nightly-cron.j2", job=schedule, command=command, mailto=mailto)
+    return _finish(settings, "cron", [text], folder, write=write)
 
 
 @install.command()
@@ -112,13 +109,11 @@ def timer(
       vgpumgr install timer --write && systemctl daemon-reload && systemctl enable --now vgpumgr-reconcile.timer
     """
     from vgpumgr import templates
-    from vgpumgr.core.reconcile import nightly
 
     schedule = _job(settings, plan_only=plan_only, at=at, jitter=jitter, user=user)
-    texts = templates.render_units(
-        schedule, command=nightly.systemd_command(schedule.words), confined=_confined(settings, schedule.user)
-    )
-    return _finish(settings, "timer", folder, *texts, write=write)
+    service = _unit("nightly.service.j2", schedule.words, _confined(settings, schedule.user), job=schedule)
+    starts = templates.render_job("nightly.timer.j2", job=schedule)
+    return _finish(settings, "timer", [service, starts], folder, write=write)
 
 
 @install.command()
@@ -133,14 +128,11 @@ def collect(settings: Settings, *, write: bool, every: float, user: str, folder:
     \b
       vgpumgr install collect --write && systemctl daemon-reload && systemctl enable --now vgpumgr-collect.service
     """
-    from vgpumgr import templates
     from vgpumgr.core.reconcile import nightly
 
     words = _words(settings, "collect", "--every", f"{every:.15g}s")
-    text = templates.render_collector(
-        nightly.parse_user(user), command=nightly.systemd_command(words), confined=_confined(settings, user)
-    )
-    return _finish(settings, "collect", folder, text, write=write)
+    text = _unit("collect.service.j2", words, _confined(settings, user), user=nightly.parse_user(user))
+    return _finish(settings, "collect", [text], folder, write=write)
 
 
 @install.command()
@@ -156,16 +148,21 @@ def export(settings: Settings, *, write: bool, listen: str | None, user: str, fo
       vgpumgr install export --write && systemctl daemon-reload && systemctl enable --now vgpumgr-export.service
       vgpumgr install export --listen 127.0.0.1:9836 --write
     """
-    from vgpumgr import templates
     from vgpumgr.core.reconcile import nightly
 
     where = ("--listen", listen) if listen else ("--socket", f"/run/{_RUNTIME}/metrics.sock")
     words = _words(settings, "export", "prometheus", *where)
     confined = replace(_confined(settings, user), here=False, runtime=None if listen else _RUNTIME)
-    text = templates.render_exporter(
-        nightly.parse_user(user), command=nightly.systemd_command(words), confined=confined
-    )
-    return _finish(settings, "export", folder, text, write=write)
+    text = _unit("export.service.j2", words, confined, user=nightly.parse_user(user))
+    return _finish(settings, "export", [text], folder, write=write)
+
+
+def _unit(template: str, words: Sequence[str], confined: Confined, **values: object) -> str:
+    """The service that runs the command."""
+    from vgpumgr import templates
+    from vgpumgr.core.reconcile import nightly
+
+    return templates.render_job(template, command=nightly.systemd_command(words), confined=confined, **values)
 
 
 def _confined(settings: Settings, user: str) -> Confined:
@@ -196,7 +193,7 @@ def _confined(settings: Settings, user: str) -> Confined:
     "jobs",
     nargs=-1,
     metavar="[cron|timer|collect|export]…",
-    type=click.Choice(("cron", "timer", "collect", "export")),
+    type=click.Choice(tuple(_FILES)),
 )
 @_DIR
 @common_options
@@ -212,11 +209,15 @@ def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) ->
     An edited file is removed only after confirmation (or with --yes). A file that vgpumgr did not write is never removed. Units that systemd
     still runs are listed with the command that stops them.
     """
-    from vgpumgr.cli.commands import install_remove
+    from vgpumgr.cli.commands import install_files
 
-    return install_remove.run(
-        settings, [path for job in dict.fromkeys(jobs or FILES_OF) for path in _paths(job, folder)]
-    )
+    paths = [path for job in dict.fromkeys(jobs or _FILES) for path in _paths(job, folder)]
+    return install_files.remove(settings, paths)
+
+
+def _paths(job: str, folder: Path | None) -> list[Path]:
+    base = folder or Path(CRON_DIR if job == "cron" else UNIT_DIR)
+    return [base / name for name in _FILES[job]]
 
 
 def _job(settings: Settings, *, plan_only: bool, at: str, jitter: int, user: str) -> Schedule:
@@ -267,54 +268,22 @@ def _program() -> tuple[str, ...]:
     return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
 
 
-def _paths(job: str, folder: Path | None) -> list[Path]:
-    usual, names = FILES_OF[job]
-    return [(folder or Path(usual)) / name for name in names]
+def _finish(settings: Settings, job: str, texts: Sequence[str], folder: Path | None, *, write: bool) -> int:
+    """Print the job's files, report what would change, or write them."""
+    from vgpumgr.cli.commands import install_files
+
+    if write:
+        _guard_lab(settings)
+    wanted = dict(zip(_paths(job, folder), texts, strict=True))
+    return install_files.install(settings, wanted, write=write, then=_next(job, folder))
 
 
 def _next(job: str, folder: Path | None) -> str:
-    """What makes cron or systemd run the job that was written. Of a directory that the user named, both may know nothing."""
+    """What makes cron or systemd run what was written. Of a directory that the user named, they may know nothing."""
     if job == "cron":
         return f"next: put it into {CRON_DIR}, where cron reads it" if folder else "cron reads it within a minute"
-    put = f"put the units into {UNIT_DIR}, then " if folder else ""
-    return f"next: {put}systemctl daemon-reload && systemctl enable --now {FILES_OF[job][1][-1]}"
-
-
-def _finish(settings: Settings, job: str, folder: Path | None, *texts: str, write: bool) -> int:
-    """Print the job's files, report what would change, or write them."""
-    from vgpumgr.cli.commands import install_remove
-    from vgpumgr.controller import install_files
-
-    files = [install_files.look(path, text) for path, text in zip(_paths(job, folder), texts, strict=True)]
-    changing = [file for file in files if file.state != install_files.FileState.SAME]
-    edited = [file for file in changing if file.state == install_files.FileState.EDITED]
-    if write:
-        _guard_lab(settings)
-    if not (write or settings.check):
-        outcome = errors.Outcome.UNCHANGED
-        if settings.for_people:
-            _print(files)
-    elif settings.check or not changing:
-        for file in changing:
-            install_files.guard_folder(file)
-        outcome = errors.Outcome.WOULD_CHANGE if changing else errors.Outcome.UNCHANGED
-        _tell(settings, files, changing, edited)
-    else:
-        outcome = errors.Outcome.DONE
-        _tell(settings, (), changing, edited)
-        if edited:
-            hint = "--yes overwrites it, --dir writes elsewhere"
-            install_remove.ask(settings, edited, "Overwrite", hint=hint, after_no="nothing was written")
-        for file in changing:
-            install_files.write(file)
-        if settings.for_people and not settings.quiet:
-            output.echo(f"written: {', '.join(str(file.path) for file in changing)}")
-            output.echo(_next(job, folder))
-    if not settings.for_people:
-        from vgpumgr.documents import offline as documents
-
-        printing.print_rows(settings, FILES, documents.install(files, outcome))
-    return 3 if outcome == errors.Outcome.WOULD_CHANGE else 0
+    put = f"put the units into {UNIT_DIR}, then " if folder is not None else ""
+    return f"next: {put}systemctl daemon-reload && systemctl enable --now {_FILES[job][-1]}"
 
 
 def _guard_lab(settings: Settings) -> None:
@@ -327,37 +296,3 @@ def _guard_lab(settings: Settings) -> None:
                 f"{path} is a lab's inventory: no job is installed for simulated hosts",
                 hint="name your own inventory with -i, or run `unset VGPUMGR_INVENTORY VGPUMGR_STORE VGPUMGR_LAB` first",
             )
-
-
-def _print(files: Sequence[InstallFile]) -> None:
-    """Print one file unchanged, so that it can be redirected; several get their path above them, as with `systemctl cat`."""
-    for number, file in enumerate(files):
-        if len(files) > 1:
-            output.block(("\n" if number else "") + f"# {file.path}")
-        click.echo(file.text, nl=False)
-
-
-def _tell(
-    settings: Settings, files: Sequence[InstallFile], changing: Sequence[InstallFile], edited: Sequence[InstallFile]
-) -> None:
-    """Print a line per file, and the diff if it was requested or a manual edit would be lost."""
-    if not settings.for_people:
-        return
-    for file in files:
-        output.echo(f"{file.path}: {_told(file.state)}")
-    for file in changing if settings.diff else edited:
-        output.block("\n".join(file.diff))
-
-
-def _told(state: FileState) -> str:
-    from vgpumgr.controller.install_files import FileState
-
-    match state:
-        case FileState.ABSENT:
-            return "would be written"
-        case FileState.SAME:
-            return "is up to date"
-        case FileState.OURS:
-            return "would be rewritten"
-        case FileState.EDITED | FileState.FOREIGN:
-            return "was edited by hand: overwritten only with --yes"

@@ -273,7 +273,7 @@ def test_without_root_it_says_that_it_takes_root(jobs: Path) -> None:
         "from pathlib import Path\n"
         "from vgpumgr.cli.commands import nightly; from vgpumgr.controller import install_files; from vgpumgr import errors\n"
         "os.setuid(65534)\n"
-        "try: install_files.write(install_files.InstallFile(path=Path(sys.argv[1]), text='x', current=None))\n"
+        "try: install_files.put(install_files.InstallFile(path=Path(sys.argv[1]), text='x', current=None))\n"
         "except errors.UsageError as error: print(error.message)\n"
     )
     target = Path("/etc/cron.d/vgpumgr-test") if Path("/etc/cron.d").is_dir() else Path("/etc/vgpumgr-test")
