@@ -88,7 +88,7 @@ def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
     for file in files:
         if file.content is None:  # the reader has reported why
             continue
-        if file.content.data is None and file.content.opaque is None:
+        if file.content.is_empty:
             report_empty(file, report)
             continue
         groups = reading.read_table(file.content, "an inventory file", report, example=f"hypervisors: {_EXAMPLE}")
@@ -120,14 +120,14 @@ def _read_group(member: Member, parent: str | None, tree: Tree, report: Report) 
     group = tree.groups.setdefault(name, Group(name=name, where=member.where))
     if parent is not None:
         group.parents.add(parent)
-    if member.value.data is None and member.value.opaque is None:
+    if member.value.is_empty:
         return
     sections = reading.read_table(member.value, f"group {name!r}", report, example=_EXAMPLE)
     if sections is None:
         return
     reading.check_keys(sections, _SECTIONS, f"group {name!r}", report)
     for section, found in sections.items():
-        if section not in _SECTIONS or (found.value.data is None and found.value.opaque is None):
+        if section not in _SECTIONS or found.value.is_empty:
             continue
         what = f"`{section}` of group {name!r}"
         table = _section_table(found.value, what, report)
@@ -167,7 +167,7 @@ def _read_hosts(entry: Member, group: str, tree: Tree, report: Report) -> None:
         report.problem(entry.where, error.message, error.hint)
         return
     variables: Table | None = {}
-    if entry.value.data is not None or entry.value.opaque is not None:
+    if not entry.value.is_empty:
         what = f"the variables of host {entry.key.text!r}"
         variables = reading.read_table(entry.value, what, report, example="{ansible_host: 192.0.2.1}")
     if len(tree.hosts) + len(names) > 2 * MAX_NAMES:

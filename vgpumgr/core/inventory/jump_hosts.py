@@ -59,24 +59,18 @@ def of_command(command: str) -> str | None:
         return None
     if program not in ("ssh", "/usr/bin/ssh"):
         return None
-    forwards, user, port, host = False, None, None, None
-    rest = iter(words)
+    said: dict[str, str] = {}
+    host: str | None = None
+    rest = iter(word for word in words if word != "-q")
     for word in rest:
-        if word == "-q":
-            continue
         if word in ("-W", "-l", "-p"):
-            value = next(rest, "")
-            if word == "-W":
-                forwards = value in ("%h:%p", "[%h]:%p")
-            elif word == "-l":
-                user = value
-            else:
-                port = value
+            said[word] = next(rest, "")
         elif word.startswith("-") or host is not None:
             return None
         else:
             host = word
-    if host is None or not forwards or (user and "@" in host):
+    user, port = said.get("-l"), said.get("-p")
+    if host is None or said.get("-W") not in ("%h:%p", "[%h]:%p") or (user and "@" in host):
         return None
     login = f"{user}@{host}" if user else host
     return f"{login}:{port}" if port else login

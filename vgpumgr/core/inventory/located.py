@@ -32,6 +32,11 @@ class Value(NamedTuple):
     text: str = ""
     opaque: str | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is written there."""
+        return self.data is None and self.opaque is None
+
 
 class Member(NamedTuple):
     """A key with its value, for example a variable. Tables hold members by the key's spelling."""

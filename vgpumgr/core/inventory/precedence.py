@@ -49,7 +49,7 @@ def guard_not_empty(files: Mapping[str, tuple[SourceFile, ...]], ours: Collectio
 
 
 def _is_empty(file: SourceFile) -> bool:
-    return file.content is not None and file.content.data is None and file.content.opaque is None
+    return file.content is not None and file.content.is_empty
 
 
 @dataclass(slots=True, kw_only=True)

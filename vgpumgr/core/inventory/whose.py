@@ -69,19 +69,26 @@ def decide(
     kinds = {frozenset(host.groups) for host in tree.hosts.values()}
     if len(kinds) <= 1:
         return _result(tree, tree.hosts, Whose(by="all"))
-    marked = {name for name, table in group_files.items() if _is_ours(table)}
-    marked |= {name for name, group in tree.groups.items() if _is_ours(group.variables)}
-    marked_kinds = {kind for kind in kinds if tree.above(kind) & (marked - {ALL})}
-    ours = {
-        name: host
-        for name, host in tree.hosts.items()
-        if frozenset(host.groups) in marked_kinds or _is_ours(host.variables) or _is_ours(host_files.get(name, {}))
-    }
+    ours = _marked(tree, kinds, group_files, host_files)
     if ours:
         _tell_forgotten(tree, ours, report)
     else:
         _refuse(tree, report)
     return _result(tree, ours, Whose(by="variables"))
+
+
+def _marked(
+    tree: Tree, kinds: Iterable[frozenset[str]], group_files: Mapping[str, Table], host_files: Mapping[str, Table]
+) -> dict[HostName, Host]:
+    """The hosts with variables of ours, and those that are in the same groups as such a host's group. `kinds`: the sets of groups that hosts are in."""
+    marked = {name for name, table in group_files.items() if _is_ours(table)}
+    marked |= {name for name, group in tree.groups.items() if _is_ours(group.variables)}
+    marked_kinds = {kind for kind in kinds if tree.above(kind) & (marked - {ALL})}
+    return {
+        name: host
+        for name, host in tree.hosts.items()
+        if frozenset(host.groups) in marked_kinds or _is_ours(host.variables) or _is_ours(host_files.get(name, {}))
+    }
 
 
 def _declared(

@@ -185,12 +185,7 @@ def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Coun
     ]
     yield _Row(table.VGPU_INFO, (*labels, *map(_common, zip(*constants, strict=True))), 1)
     yield _Row(table.VGPU_RUNNING, labels, _runs(vgpus))
-    for engine, share, busy in _ENGINES:
-        percent = _sum(getattr(member.load, engine, None) for member in awake)
-        yield _Row(share, labels, None if percent is None else min(float(percent) / 100, 1.0))
-        seconds = float(getattr(counters, f"{engine}_busy_s", 0.0))
-        # An engine that the driver never reported is 0 in the store, but its use is unknown.
-        yield _Row(busy, labels, seconds if seconds or (counters and percent is not None) else None)
+    yield from _of_engines(labels, awake, counters)
     yield _Row(table.VGPU_OBSERVED, labels, counters.observed_s if counters else None)
     entitled = _sum(vgpu.entitled for vgpu in vgpus)
     yield _Row(table.VGPU_ENTITLED, labels, None if entitled is None else min(float(entitled), 1.0))
@@ -198,6 +193,15 @@ def _of_vgpu(labels: tuple[str, ...], members: Sequence[_Member], counters: Coun
     yield _Row(table.VGPU_FRAMEBUFFER_SIZE, labels, _sum(vgpu.framebuffer_size_bytes for vgpu in vgpus))
     newest = max((vgpu.at_us for vgpu in vgpus if vgpu.at_us is not None), default=None)
     yield _Row(table.VGPU_SAMPLE, labels, None if newest is None else newest / _US)
+
+
+def _of_engines(labels: tuple[str, ...], awake: Sequence[_Member], counters: Counters | None) -> Iterator[_Row]:
+    for engine, share, busy in _ENGINES:
+        percent = _sum(getattr(member.load, engine, None) for member in awake)
+        yield _Row(share, labels, None if percent is None else min(float(percent) / 100, 1.0))
+        seconds = float(getattr(counters, f"{engine}_busy_s", 0.0))
+        # An engine that the driver never reported is 0 in the store, but its use is unknown.
+        yield _Row(busy, labels, seconds if seconds or (counters and percent is not None) else None)
 
 
 def _runs(vgpus: Sequence[VgpuReading]) -> int | None:
