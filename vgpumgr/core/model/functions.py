@@ -71,8 +71,8 @@ class Parent:
 class Parents(Indexed[Parent]):
     """A GPU's functions, with the vGPUs on them."""
 
-    _by_pci: Positions[Parent, PciAddress] = Positions(lambda parent: parent.pci)
-    _by_index: Positions[Parent, int | None] = Positions(lambda parent: parent.vf_index)
+    _by_pci: Positions[Parent, PciAddress] = Positions(attrgetter("pci"))
+    _by_index: Positions[Parent, int | None] = Positions(attrgetter("vf_index"))
 
     @cached_property
     def vgpus(self) -> tuple[Vgpu, ...]:

@@ -97,7 +97,8 @@ class Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its 
         return self
 
     def _changed(self, rows: Iterable[Row], old: Row | None, new: Row | None) -> Self:
-        changed = {name: index.changed(getattr(self, name), old, new) for name, index in self._indexes.items()}
+        made = ((name, index) for name, index in self._indexes.items() if name in self.__dict__)
+        changed = {name: index.changed(self.__dict__[name], old, new) for name, index in made}
         return type(self)(rows).knowing(**changed)
 
     def _known_positions(self) -> dict[str, object]:
@@ -157,6 +158,8 @@ class Ledger(Indexed[LedgerEntry]):
 
     def _changed(self, rows: Iterable[LedgerEntry], old: LedgerEntry | None, new: LedgerEntry | None) -> Self:
         other = super()._changed(rows, old, new)
+        if "_places" not in self.__dict__:
+            return other
         gpus = {entry.vgpu.gpu_uuid for entry in (old, new) if entry is not None}
         places = {gpu: _by_place(other._by_gpu.get(gpu, ())) for gpu in gpus}  # noqa: SLF001 -- of its own class
         return other.knowing(_places={**self._places, **places})
