@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from tests.dose import dose
 from tests.unit.host.fakehost import (
     MDEV_VF,
+    make_destroy,
     make_evacuate,
     make_instance_step,
     make_mig_step,
     make_modprobe_step,
     make_scheduler_step,
     make_setting,
+    make_step,
 )
 from vgpumgr.host.protocol.session import BAD_REQUEST
 from vgpumgr.host.refusal import Refusal
@@ -156,3 +158,19 @@ def test_a_text_that_is_taken_can_be_written(data: Any) -> None:
 )
 def test_a_scheduler_step_that_means_nothing_is_a_bad_request(wrong: dict[str, Any]) -> None:
     assert refusal_of(make_scheduler_step(**wrong), "set_scheduler") == (None, BAD_REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("step", "expect"),
+    [
+        (make_step(MDEV_VF), {"empty", "same"}),
+        (make_evacuate(MDEV_VF), {"present"}),
+        (make_destroy(MDEV_VF), {"present", "absent"}),
+        (make_instance_step("create_instance"), {"empty", "same"}),
+        (make_instance_step("destroy_instance"), {"present", "absent"}),
+    ],
+    ids=lambda value: value["verb"] if isinstance(value, dict) else "",
+)
+def test_a_step_expects_only_what_its_verb_may(step: dict[str, Any], expect: set[str]) -> None:
+    words = ("empty", "same", "present", "absent", "enter", None)
+    assert {word for word in words if refusal_of({**step, "expect": word}, step["verb"])[1] is None} == expect

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.unit.core import builders
 from vgpumgr.core.driver.modes import MIXED_SIZE
-from vgpumgr.core.model.snapshot import Places
+from vgpumgr.core.model.snapshot import MDEV_PF, Places
 from vgpumgr.link.values import snapshot_facts
 
 
@@ -20,3 +20,25 @@ def test_the_places_of_a_gpu_in_mixed_size_mode_are_found_by_type() -> None:
 def test_places_that_are_unknown_stay_so() -> None:
     parsed = snapshot_facts.parse(builders.HOST, builders.facts_of(builders.host().snapshot), None)
     assert {gpu.places for gpu in parsed.gpus} == {None}
+
+
+def test_the_order_of_gpus_functions_vgpus_and_types_is_ours() -> None:
+    view = builders.attached(builders.attached(builders.host_of(MDEV_PF)), "vm02")
+    facts = builders.facts_of(view.snapshot)
+    parsed = snapshot_facts.parse(builders.HOST, facts)
+    assert max(len(parent["vgpus"]) for gpu in facts["gpus"] for parent in gpu["parents"]) > 1
+    for gpu in facts["gpus"]:
+        gpu["types"] = (gpu["types"] or [])[::-1]
+        for parent in gpu["parents"]:
+            parent["vgpus"].reverse()
+    facts["gpus"].reverse()
+    turned = snapshot_facts.parse(builders.HOST, facts)
+    assert turned == parsed
+    assert [list(gpu.types or ()) for gpu in turned.gpus] == [list(gpu.types or ()) for gpu in parsed.gpus]
+
+
+def test_the_texts_of_a_cordon_are_cleaned_since_whoever_can_write_the_ledger_is_no_root_here() -> None:
+    facts = builders.facts_of(builders.host().snapshot)
+    facts["cordons"] = [{"gpu_uuid": None, "gpu": None, "reason": "a\x1b[2Jfan", "by": "an\nna", "at": "now\x07"}]
+    (cordon,) = snapshot_facts.parse(builders.HOST, facts).cordons
+    assert (cordon.reason, cordon.by, cordon.at) == ("a?[2Jfan", "an na", "now?")
