@@ -8,13 +8,13 @@ MIG mode it is not supported, nor is the whole GPU's utilization: a sample then 
 import os
 import time
 from contextlib import suppress
-from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..files import Root, Unknowns, directory, read_all
 from ..ledger import ledger
 from ..protocol.gpu import MIG, Policy, TypeFact
 from ..protocol.ledger import LedgerEntry
-from ..protocol.sample import GpuSampleFact, HolderFact, SampleReport, VgpuSampleFact
+from ..protocol.sample import GpuSampleFact, HolderFact, SampleReport, UsedFact, VgpuSampleFact
 from ..protocol.session import PROTOCOL
 from ..protocol.snapshot import HandleFact
 from ..refusal import Refusal
@@ -32,14 +32,7 @@ _NOT_SUPPORTED = 3
 _NO_NEWER = 6  # NOT_FOUND: "if sample entries are not found"
 
 
-class _Used(NamedTuple):
-    """One vGPU's row of nvmlDeviceGetVgpuUtilization."""
-
-    at_us: int
-    sm: Optional[int]
-    memory: Optional[int]
-    encoder: Optional[int]
-    decoder: Optional[int]
+_NOTHING_USED: UsedFact = {"at_us": None, "sm": None, "memory": None, "encoder": None, "decoder": None}
 
 
 def sample(
@@ -159,7 +152,7 @@ class _Gpu:
         if instances is None:
             return fact
         used = self._used(nvml, handle, since_us, instances, in_mig=in_mig) if instances else {}
-        vgpus = [self._vgpu(nvml, instance, used.get(instance)) for instance in instances]
+        vgpus = [self._vgpu(nvml, instance, used.get(instance, _NOTHING_USED)) for instance in instances]
         fact["vgpus"] = vgpus
         kinds = {row["type_id"] for row in vgpus if row["type_id"] is not None}
         kinds.update(entry["type_id"] for entry in self._entries if entry["gpu_uuid"] == fact["uuid"])
@@ -200,7 +193,7 @@ class _Gpu:
 
     def _used(
         self, nvml: Any, handle: Any, since_us: int, instances: Sequence[int], *, in_mig: bool
-    ) -> Dict[int, _Used]:
+    ) -> Dict[int, UsedFact]:
         """The samples by instance, without those that have no newer one; with MIG, if NVML has none, of nothing but now."""
 
         def newer() -> Any:
@@ -213,21 +206,21 @@ class _Gpu:
 
         found = self._attempt("vgpus.sm", newer)
         if found is None and in_mig:
-            now = _Used(at_us=time.time_ns() // 1000, sm=None, memory=None, encoder=None, decoder=None)
+            now: UsedFact = {**_NOTHING_USED, "at_us": time.time_ns() // 1000}
             return dict.fromkeys(instances, now)
         return {
-            int(row.vgpuInstance): _Used(
-                at_us=int(row.timeStamp),
-                sm=_percent(row.smUtil.uiVal),
-                memory=_percent(row.memUtil.uiVal),
-                encoder=_percent(row.encUtil.uiVal),
-                decoder=_percent(row.decUtil.uiVal),
-            )
+            int(row.vgpuInstance): {
+                "at_us": int(row.timeStamp),
+                "sm": _percent(row.smUtil.uiVal),
+                "memory": _percent(row.memUtil.uiVal),
+                "encoder": _percent(row.encUtil.uiVal),
+                "decoder": _percent(row.decUtil.uiVal),
+            }
             for row in found or ()
             if int(row.timeStamp) > since_us  # "only samples with timestamp greater than"; a 0 means none was taken
         }
 
-    def _vgpu(self, nvml: Any, instance: int, used: Optional[_Used]) -> VgpuSampleFact:
+    def _vgpu(self, nvml: Any, instance: int, used: UsedFact) -> VgpuSampleFact:
         what = "vgpus[{}].".format(instance)
         vm = self._ask(nvml, what + "vm_uuid", "nvmlVgpuInstanceGetVmID", instance)
         type_id = self._ask(nvml, what + "type_id", "nvmlVgpuInstanceGetType", instance)
@@ -242,12 +235,8 @@ class _Gpu:
             "framebuffer_used_bytes": self._ask(
                 nvml, what + "framebuffer_used_bytes", "nvmlVgpuInstanceGetFbUsage", instance
             ),
-            "at_us": used.at_us if used else None,
-            "sm": used.sm if used else None,
-            "memory": used.memory if used else None,
-            "encoder": used.encoder if used else None,
-            "decoder": used.decoder if used else None,
             "holder": None,
+            **used,
         }
 
     def _types(self, nvml: Any, handle: Any, kinds: Collection[int]) -> List[TypeFact]:

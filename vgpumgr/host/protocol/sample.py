@@ -15,13 +15,24 @@ class HolderFact(TypedDict):
     since_us: Optional[int]
 
 
-class VgpuSampleFact(TypedDict):
+class UsedFact(TypedDict):
+    """What a vGPU used: integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization).
+
+    `at_us`: the sample's time, us since the epoch; null if there is no newer one, and then the four are null, too. With MIG, of which
+    NVML has no such samples, it is the time of this reading, and the four are null.
+    """
+
+    at_us: Optional[int]
+    sm: Optional[int]
+    memory: Optional[int]
+    encoder: Optional[int]
+    decoder: Optional[int]
+
+
+class VgpuSampleFact(UsedFact):
     """A running vGPU: whose it is (as in ActiveFact; with the VF its index), its memory now, and the sample since `since`.
 
-    `at_us`: the sample's time, us since the epoch; null if there is no newer one, and then the four are null, too. They are
-    integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization). With MIG, of which NVML
-    has no such samples, it is the time of this reading, and the four are null. `holder`: null if no
-    process of the VM could be found.
+    `holder`: null if no process of the VM could be found.
     """
 
     instance: int
@@ -32,11 +43,6 @@ class VgpuSampleFact(TypedDict):
     vf_index: Optional[int]
     type_id: Optional[int]
     framebuffer_used_bytes: Optional[int]
-    at_us: Optional[int]
-    sm: Optional[int]
-    memory: Optional[int]
-    encoder: Optional[int]
-    decoder: Optional[int]
     holder: Optional[HolderFact]
 
 
