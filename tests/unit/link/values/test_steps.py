@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.core import builders
 from vgpumgr.core import step as steps
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 from vgpumgr.core.model.mig import MigPlace, OurInstance
-from vgpumgr.core.model.snapshot import EQUAL_SIZE, MIXED_SIZE, Cordon
+from vgpumgr.core.model.snapshot import Cordon
 from vgpumgr.host.steps.step import parse_step
 from vgpumgr.link.values.steps import wire_step
 from vgpumgr.names import GpuUuid, PciAddress
