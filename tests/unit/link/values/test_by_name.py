@@ -10,7 +10,7 @@ import pytest
 
 from vgpumgr import names
 from vgpumgr.core.driver import mig as driver_mig
-from vgpumgr.core.driver import modprobe, profiles, scheduler
+from vgpumgr.core.driver import modes, modprobe, profiles, scheduler
 from vgpumgr.core.model import domain_dumps, functions, mig, snapshot, vgpu
 from vgpumgr.core.usage import readings
 from vgpumgr.link.values import by_name, libvirt_facts, sampling_facts, snapshot_facts
@@ -22,6 +22,7 @@ MODULES = (
     typing,
     names,
     driver_mig,
+    modes,
     modprobe,
     profiles,
     scheduler,
