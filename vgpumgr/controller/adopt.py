@@ -1,4 +1,4 @@
-"""adopt: enter existing vGPUs of VMs into a host's ledger, either all that can be proved or those that the user names."""
+"""adopt: enter existing vGPUs of VMs into a host's ledger: all that can be proved, or those that the user names."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def attach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
-    """Attach a vGPU that serves the wish to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
+    """Attach a vGPU for the wish to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     asks = request.replace is not Replace.NEVER or request.live
     ahead = _ahead(consent, f"attach {request.vm}", asks=asks)
     found = find_vm(context, request.vm, request.on, opened=_import_engine_meanwhile, ahead=ahead)
@@ -45,7 +45,7 @@ def attach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
 
 
 def detach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
-    """Free one slot, or all, even if the VM is gone. If it has none, nothing changes. Raises the same errors as attach."""
+    """Free one slot, or all, even if the VM is gone. Without one nothing changes. Raises the same errors as attach."""
     ahead = _ahead(consent, f"detach {request.vm}", asks=True)
     found = find_vm(context, request.vm, request.on, or_gone=True, opened=_import_engine_meanwhile, ahead=ahead)
     with found.session:
@@ -53,7 +53,7 @@ def detach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
 
 
 def _ahead(consent: Consent[Planned[Plan]], what: str, *, asks: bool) -> Callable[[Session], HostView]:
-    """What a host that surely has the VM is asked first, as carry_out will ask it."""
+    """The first reading of the only candidate host: with its lock, unless the plan is shown before that is taken."""
     return lambda session: session.read_ahead(None if consent.reads_first(asks=asks) else what)
 
 

@@ -1,7 +1,7 @@
 """Stores readings: once, or in rounds at fixed times. Nothing else stores samples.
 
-As a service it survives failures: a host that fails yields a round without a reading, and rounds that cannot be stored are
-retried with the next one. Each problem is reported when it begins and when it ends, not every time.
+As a service it survives failures: a host that fails has a round without a reading, and rounds that cannot be stored
+are retried with the next one. Each problem is reported when it begins and when it ends, not every time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def round_timeout_s(timing: Timing, every_s: float | None) -> float:
 
 
 def keep(samples: Samples, rounds: Sequence[Round], retention: Retention) -> None:
-    """Store rounds and delete samples beyond the age or size limit. Raises StoreError; UnstorableValue after storing the rest."""
+    """Store rounds, then delete samples beyond the age or size limit.
+
+    Raises StoreError, and UnstorableValue after storing the rest.
+    """
     left_out = _add(samples, rounds, retention)
     _tidy(samples, retention)
     if left_out:
@@ -67,7 +70,7 @@ def keep(samples: Samples, rounds: Sequence[Round], retention: Retention) -> Non
 
 
 def _add(samples: Samples, rounds: Iterable[Round], retention: Retention) -> dict[HostName, str]:
-    """Store rounds together, or each alone if one has a value that cannot be stored. Returns why a host was left out."""
+    """Store rounds together, or singly if one has a value that cannot be stored. Returns why hosts were left out."""
     try:
         samples.add(tuple(rounds), every_s=retention.every_s)
     except UnstorableValue:
@@ -121,7 +124,7 @@ def serve(
             trouble.look(None, None)
         for one in rounds:
             trouble.look(one.host, left_out.get(one.host) or _why(one))
-        # A multiple of the interval by the clock: there is no drift, and a slow round skips times instead of shifting them.
+        # A multiple of the interval by the clock: no drift, and a slow round skips times instead of shifting them.
         rest = retention.every_s - time.time() % retention.every_s
         if until is not None and time.monotonic() + rest >= until:
             return

@@ -28,14 +28,14 @@ class Slow(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Of the steps planned on all hosts, those that are done."""
+    """How many of the steps planned on all hosts are done."""
 
     done: int
     planned: int
 
 
 class Done(NamedTuple):
-    """A task of a host that was carried out: `subject` is `vm01 vgpu0` or `GPU 0000:41:00.0`. `steps`: of the whole run, so far."""
+    """A finished task of a host. `subject`: `vm01 vgpu0` or `GPU 0000:41:00.0`. `steps`: of the whole run, so far."""
 
     host: HostName
     subject: str
@@ -44,9 +44,9 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the work on hosts is: `ended` of the `hosts` are done or failed. `slow`: those that have run for long, the longest first.
+    """How far the work on hosts is. `ended`: how many of the `hosts` are done or failed.
 
-    `steps`: while they are changed; None while they are only read.
+    `slow`: those that have run for long, the longest first. `steps`: None while the hosts are only read.
     """
 
     ended: int
@@ -59,10 +59,10 @@ class Progress:
 class Context:
     """`by` is user@controller; `now` gives RFC 3339 in UTC; `progress` takes one short line.
 
-    `reading` takes how far the reading or changing of several hosts is, often; it is for a person who watches, and does nothing else.
-    `done` takes each change of a run that makes several, as it is made, from the threads of their hosts, one at a time.
+    `reading` is called often with the progress of reading or changing several hosts, only to show it to a person.
+    `done` is called for each change of a run that makes several, from the hosts' threads, one call at a time.
     `timing`: how long to wait for what. `journal` None: changes are not recorded.
-    `store` is the controller's own file; the lock that keeps two reconciles apart is next to it (None: there is no lock).
+    `store` is the controller's own file; the lock that keeps two reconciles apart is beside it. None: there is no lock.
     """
 
     inventory: Inventory

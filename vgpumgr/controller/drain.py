@@ -1,4 +1,4 @@
-"""drain: cordon a host or a GPU, empty a GPU of what is idle, and wait for what runs, or say what it is."""
+"""drain: cordon a host or a GPU, empty a GPU of idle vGPUs, and wait for those in use, or report them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class _Draining:
         refused: tuple[PlannedTask, ...],
         failed: errors.VgpumgrError | None = None,
     ) -> DrainResult:
-        """`view` is what is told; `after`: as it would be, or is."""
+        """`view` is the reading that is reported; `after`: the host afterwards, or as it would be."""
         pci, uuid = gpu or (None, None)
         rows = draining.rows(view, pci, refused, moves=self.consent.check)
         return DrainResult(

@@ -53,8 +53,8 @@ def make_context(
 ) -> Context:
     """Everything a use case needs. No host is contacted yet. With `check`, nothing is recorded in the journal.
 
-    `warn` is called if the journal cannot be written. `timeout` in seconds replaces the limit of each stage and of the wait
-    for a busy host, whether that is shorter or longer; None: each has its own limit.
+    `warn` is called if the journal cannot be written. `timeout` in seconds replaces each stage's limit and the wait for
+    a busy host, whether that is shorter or longer; None: each has its own limit.
     """
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue
@@ -78,7 +78,7 @@ def make_context(
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files as far as allowed: each open host takes five, and libvirt aborts if none is left."""
+    """Raise the limit of open files as far as allowed: an open host takes five, and libvirt aborts if none is left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -87,10 +87,10 @@ def raise_file_limit() -> None:
 
 
 def load_inventory(named: Sequence[str] = (), group: str | None = None, *, asks: bool = True) -> Inventory:
-    """Find and load the inventory; of several, a later one wins. `group`: whose hosts are hypervisors; None: what the environment or the
-    files say. `asks`: whether Ansible may be asked, which can take a minute.
+    """Find and load the inventory; of several, a later one wins.
 
-    Raises InventoryError with every problem at once, and UnknownName for a group that does not exist.
+    `group`: whose hosts are hypervisors; None: as the environment or the files say. `asks`: Ansible may be asked, which
+    can take a minute. Raises InventoryError with all problems at once, and UnknownName for a group that does not exist.
     """
     from vgpumgr.inventory_files import (
         reader,  # imports YAML and more, which a command that only needs the store does without
@@ -107,7 +107,7 @@ def load_inventory(named: Sequence[str] = (), group: str | None = None, *, asks:
 
 
 def group_choice(named: str | None) -> GroupChoice | None:
-    """The group of the hypervisors as it is named outside the inventory, if it is."""
+    """The hypervisors' group as named by the option or the environment; None if neither names it."""
     from vgpumgr.core.inventory.whose import GroupChoice
 
     if named:
@@ -117,7 +117,7 @@ def group_choice(named: str | None) -> GroupChoice | None:
 
 
 def inventory_paths(named: Sequence[str]) -> tuple[Path, ...]:
-    """Where the inventory is; if none is named, the usual places are searched. Raises InventoryError if none is found."""
+    """The inventory's paths; without `named` the usual places are searched. Raises InventoryError if none is found."""
     from vgpumgr.inventory_files import reader
 
     return tuple(reader.find_inventory(one, os.environ, _cwd(), files.home()) for one in named or (None,))
@@ -147,7 +147,7 @@ def _connect(endpoint: Endpoint, *, catalogue: Catalogue, timing: Timing) -> Hos
 
 
 def _lab_pace() -> float:
-    """The pace of the lab that the environment points at. It makes us look more often, and is none of the hosts' business."""
+    """The pace of the lab that the environment names. It makes the controller poll more often; the hosts ignore it."""
     said = os.environ.get(PACE_VARIABLE, "1")
     try:
         pace = float(said)

@@ -1,4 +1,4 @@
-"""forget: what this controller knows of a VM or host that is gone. What still has something of ours is refused."""
+"""forget: delete what this controller stores about a VM or host that is gone. Refused while it has anything of ours."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def forget(context: Context, store: Path, name: str, consent: Consent[ForgetPlan]) -> ForgetResult:
     """Forget a host, if that is a host's name, else a VM, by name or UUID.
 
-    Raises RefusedPlan where it still has something of ours, or is still declared; the error of a host that could not be read;
-    Declined; StoreError.
+    Raises RefusedPlan if it still has something of ours or is still declared, the error of a host that could not be
+    read, Declined, or StoreError.
     """
     _guard_whole(context)
     samples = place.samples_beside(store)
@@ -51,7 +51,7 @@ def forget(context: Context, store: Path, name: str, consent: Consent[ForgetPlan
 
 
 def _guard_whole(context: Context) -> None:
-    """What a part of the hosts does not have, another may."""
+    """Refuse a partial inventory: the hosts left out may have the VM."""
     whose = context.inventory.whose
     if whose.left_out and whose.named_by not in {None, VARIABLE}:
         raise errors.UsageError(
@@ -61,7 +61,7 @@ def _guard_whole(context: Context) -> None:
 
 
 def _guard_host(context: Context, name: str) -> None:
-    """A host of the inventory is read and written again every night."""
+    """Refuse a host of the inventory: the next run would store it again."""
     if name in context.inventory.hosts:
         raise errors.RefusedPlan(
             f"{name} is in the inventory ({context.inventory.host(name).where})",
@@ -70,7 +70,7 @@ def _guard_host(context: Context, name: str) -> None:
 
 
 def _guard_vm(context: Context, name: str) -> None:
-    """A VM that is named by its UUID may be declared by its name."""
+    """Refuse a VM that is declared (also by its name if `name` is its UUID) or that has a vGPU on any host."""
     fleet = report.look_over(context, (), lambda view: (_has(view, name), _names(view, name)))
     names = {name}.union(*(called for _, called in fleet.views))
     for declared in context.inventory.hosts.values():
@@ -96,7 +96,7 @@ def _names(view: HostView, uuid: str) -> set[str]:
 
 
 def _has(view: HostView, name: str) -> str | None:
-    """What the VM has there, in words."""
+    """The VM's vGPU on the host, in words; None if it has none."""
     for row in listing.rows(view):
         if name in (row.vm, row.vm_uuid):
             return f"{row.type_name or 'a vGPU'} on {view.snapshot.host} ({row.slot or 'no slot'}, {row.state})"

@@ -75,7 +75,7 @@ def _set(
     consent: Consent[Planned[GpuPlanT]],
     makes: type[GpuPlanT],
 ) -> tuple[HostDeclaration, Gpu, ChangeResult[GpuPlanT]]:
-    """The host's declaration, the GPU afterwards, and how it came to that."""
+    """Set it. Returns the host's declaration, the GPU afterwards, and the result."""
     declared = context.inventory.host(host)
     done = change_host(context, host, task, consent, makes, asks=True, name=task.gpu_id)
     gpu = next(gpu for gpu in done.view.snapshot.gpus if gpu.uuid == done.planned.plan.gpu.uuid)
@@ -83,7 +83,7 @@ def _set(
 
 
 def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | SetGpuScheduler) -> tuple[Finding, ...]:
-    """What is set otherwise than declared does not outlast a reconcile, and a mode that is not declared may not outlast a boot."""
+    """A finding if the setting will not last: reconcile restores a declared one, and an undeclared mode may end at boot."""
     found = settings.deciding(gpu, declared.of_gpus, "mode" if isinstance(task, SetGpuMode) else "scheduler")
     text = None
     if found is not None:
@@ -101,7 +101,7 @@ def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | Se
 
 
 def _otherwise(found: OfGpus, task: SetGpuMode | SetGpuScheduler) -> str | None:
-    """What is declared, where that is not what the task sets."""
+    """The declared setting, if it differs from the task's."""
     if isinstance(task, SetGpuMode):
         return None if found.mode == task.mode else found.mode
     return None if found.scheduler is None or found.scheduler.wish == task.wish else "another scheduler"

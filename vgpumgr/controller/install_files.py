@@ -19,7 +19,7 @@ _WANTED_BY = ("timers.target", "multi-user.target")  # the units' WantedBy=, for
 
 
 class FileState(StrEnum):
-    """How a file compares with its intended content. OURS: as we once wrote it, with other settings. FOREIGN: never ours."""
+    """How a file compares with its intended content. OURS: we wrote it, with other settings. FOREIGN: we did not."""
 
     ABSENT = "absent"
     SAME = "same"
@@ -54,13 +54,13 @@ class InstallFile:
 
     @property
     def links(self) -> tuple[Path, ...]:
-        """What `systemctl enable` made for the unit."""
+        """The links that `systemctl enable` makes for the unit."""
         links = (self.path.parent / f"{target}.wants" / self.path.name for target in _WANTED_BY)
         return tuple(link for link in links if link.is_symlink())
 
 
 def look(path: Path, text: str | None) -> InstallFile:
-    """The file's present content and the sealed text intended for it. Raises VgpumgrError if the file cannot be read."""
+    """The file as it is, and the sealed text intended for it. Raises VgpumgrError if the file cannot be read."""
     try:
         current = path.read_bytes().decode(errors="surrogateescape")
     except FileNotFoundError:

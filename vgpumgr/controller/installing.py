@@ -37,7 +37,7 @@ def install(context: Context, hosts: Sequence[str], *, pinned: bool, check: bool
 
 
 def uninstall(context: Context, hosts: Sequence[str], *, check: bool) -> Fleet[HostInstallation]:
-    """Remove all of it. Raises UnknownHost."""
+    """Remove everything that is installed. Raises UnknownHost."""
     return _each(
         context, hosts, lambda found: found.state is not State.ABSENT, lambda link: link.uninstall(), check=check
     )

@@ -1,4 +1,4 @@
-"""gc: give back the GPU instances that hold no vGPU, on one host or on all."""
+"""gc: remove the GPU instances that hold no vGPU, on one host or on all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GcOptions:
 
 
 def give_back(context: Context, options: GcOptions, consent: Consent[FleetPlan]) -> FleetResult:
-    """Remove the cached instances of ours. That removes no vGPU, so nobody is asked. Raises UnknownHost.
+    """Remove our cached instances. No vGPU is removed, so there is no question. Raises UnknownHost.
 
     An error of one host or GPU is in the result, never raised.
     """

@@ -74,7 +74,7 @@ class _Purging:
         )
 
     def _free(self, agreed: PurgePlan) -> tuple[Success, tuple[VgpumgrError, ...]]:
-        """Free what is ours. Returns what failed."""
+        """Free what is ours. Returns the errors."""
         run = self._run()
         run.look(lock=True)
         now = self._plan(run)

@@ -1,4 +1,4 @@
-"""plan and reconcile: read every host, plan, guard, ask once, then reconcile host by host. A failure affects only its host.
+"""plan and reconcile: read every host, plan, guard, ask once, reconcile each host. A failure affects only its host.
 
 Every host is planned again inside its lock. Removals in that plan which the user has not confirmed are not carried out.
 """
@@ -43,8 +43,8 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
     """Reconcile the hosts with what was declared and bound. Raises UnknownHost, Declined, UsageError or PlanOutdated.
 
     Two runs on one controller exclude each other (AlreadyRunning); a run with `check` only reads and never waits.
-    An error of one host or VM is in the result, never raised. So is the guard that refused all changes, since unreachable
-    hosts must be reported next to it.
+    An error of one host or VM is in the result, never raised. So is the guard that refused all changes, since
+    unreachable hosts must be reported next to it.
     """
     hosts = context.inventory.chosen(options.limit)
     with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
@@ -56,7 +56,7 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
 
 
 def _judged(hosts: Sequence[HostResult], options: ReconcileOptions) -> tuple[HostResult, ...]:
-    """The same results, where what only waits for the end of a use is no failure, unless that is what is asked."""
+    """The same results, where a task that only waits for the end of a use is no failure, unless `strict`."""
     if options.strict:
         return tuple(hosts)
     return tuple(replace(host, tasks=tuple(map(_waiting_or_not, host.tasks))) for host in hosts)

@@ -1,4 +1,4 @@
-"""What a plan or reconcile found, stored for `export`. Nothing depends on it: a store that cannot be written only costs the metrics."""
+"""Stores the result of a plan or reconcile for `export`. If the store cannot be written, only metrics are missing."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _AS_WANTED = (Outcome.DONE, Outcome.UNCHANGED, Outcome.WAITING)
 _NO_RUN = (
     AlreadyRunning,
     Declined,
-)  # another run is under way, or a person answered no: neither says anything of the fleet
+)  # another run is under way, or a person answered no: neither says anything about the fleet
 
 
 class Recording:
-    """One run. `kind` None: it is not stored. `whole`: over the whole inventory, so that it counts as the last one of its kind.
+    """One run. `kind` None: it is not stored. `whole`: of the whole inventory, so it counts as the last of its kind.
 
         with Recording("reconcile", whole=True).begun() as recording:
             problem = recording.keep(result)
 
-    A run that ends with an error before it has a result (an inventory that cannot be read) is stored with its exit code.
+    A run that fails before it has a result (an unreadable inventory) is stored with its exit code.
     """
 
     def __init__(self, kind: Kind | None, *, whole: bool) -> None:
@@ -45,7 +45,7 @@ class Recording:
 
     @contextlib.contextmanager
     def begun(self) -> Iterator[Recording]:
-        """Around the run, from reading the inventory on."""
+        """A block around the run, from the reading of the inventory to the end."""
         try:
             yield self
         except VgpumgrError as error:
@@ -54,7 +54,7 @@ class Recording:
             raise
 
     def keep(self, result: FleetResult) -> str | None:
-        """Store what it came to; the reason if that failed."""
+        """Store the result. Returns the reason if that failed."""
         fleet = {host for host, _ in result.fleet.errors} | {plan.host for plan in result.fleet.plans}
         return self._store(_hosts(result, self._at), result.exit_code, fleet=fleet if self._whole else None)
 

@@ -37,7 +37,7 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView
 
 
 def list_vgpus(context: Context, texts: Sequence[str] = (), on: str | None = None) -> VgpuList:
-    """The vGPUs of the VMs and hosts that the texts mean (all without any), and of these what is on the hosts of `on`.
+    """The vGPUs of the VMs and hosts that `texts` name, of all if empty; `on` limits them to its hosts.
 
     Raises BadName and UnknownHost before anything is read.
     """
@@ -56,7 +56,7 @@ def look_over(
     *,
     doing: str = "reading",
 ) -> Fleet[View]:
-    """As observe_fleet, but of each host only what `keep` makes of it: what was read may be a hundred times as large."""
+    """As observe_fleet, but keeps only `keep` of each view: what was read may be a hundred times as large."""
 
     def observe(declaration: HostDeclaration) -> tuple[View, errors.VgpumgrError | None]:
         try:
@@ -91,9 +91,9 @@ def _vgpus(view: HostView, shown: Shown) -> HostVgpus:
 
 
 def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]:
-    """The VMs with a vGPU of ours that are meant, by name. Reads the hosts of `on`, or all.
+    """The names of the VMs of `shown` that have a vGPU of ours. Reads the hosts of `on`, or all.
 
-    Raises UnknownVm if a pattern matches none of them, and the error of a host that could not be read: it may have more.
+    Raises UnknownVm if a pattern matches none, and the error of a host that could not be read: it may have more.
     """
 
     def keep(view: HostView) -> tuple[tuple[VmName, VmUuid | None], ...]:
@@ -125,7 +125,7 @@ def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]
 
 
 def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[restart.Waiting, ...]]:
-    """The VMs of hosts whose next start changes which vGPUs they have, or for whose end something declared waits."""
+    """The VMs whose next start changes their vGPUs, or for whose end a declared change waits."""
     author = tasks.Author(by=context.by, at=context.now())
 
     def keep(view: HostView) -> tuple[restart.Waiting, ...]:
@@ -135,7 +135,7 @@ def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[r
 
 
 def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFacts]:
-    """Read the GPUs of hosts, which does not need libvirt: if libvirt is down, the result has both facts and an error."""
+    """Read the hosts' GPUs, without needing libvirt: if it is down, the result has both facts and an error."""
 
     def read(declaration: HostDeclaration) -> tuple[HostFacts, errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:

@@ -1,9 +1,10 @@
 """Brings many slots of many VMs to the requested state, all at once: each host is connected to once and read once.
 
-    result = apply_requests(context, [SlotRequest(vm="vm01", wish=ByMemory(mib=4096)), SlotRequest(vm="vm02", wish=None)], check=False)
+        wishes = [SlotRequest(vm="vm01", wish=ByMemory(mib=4096)), SlotRequest(vm="vm02", wish=None)]
+        result = apply_requests(context, wishes, check=False)
     result.changed, result.slots[0].outcome, result.problems
 
-There is no prompt: the caller has already authorised removals. A VM or host that fails is in the result and stops no other.
+There is no prompt: the caller has authorised removals. A VM or host that fails is in the result and stops no other.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ Value = TypeVar("Value")
 class SlotResult:
     """The result of one request: done, unchanged, would_change, or the outcome of its error.
 
-    `before` and `after` are the VM as found and as left (with check: as it would be), None if that is unknown or there is no
-    such VM; `rows` is the final content of its slots. A slot that was changed is `changed` even if the host failed afterwards.
+    `before` and `after`: the VM as found and as left (with check: as it would be); None if unknown or if there is no such
+    VM. `rows`: what its slots have at the end. A slot that was changed is `changed` even if the host failed afterwards.
     """
 
     request: SlotRequest
@@ -70,7 +71,7 @@ class SlotResult:
 class RequestsResult:
     """One row for each request, in that order. `findings`: hosts that could not be read, and the journal.
 
-    `fleet`: what was planned for all hosts together before anything was changed; None if each host was planned by itself.
+    `fleet`: the plan for all hosts, made before anything was changed; None if each host was planned by itself.
     `unread`: hosts that could not be asked for the VMs. `is_held_back`: some cannot be served, so nothing was changed.
     """
 
@@ -90,13 +91,13 @@ class RequestsResult:
 
     @property
     def problems(self) -> tuple[errors.VgpumgrError, ...]:
-        """Every error once, even if a host that is down spoils many slots; not what only held back the others."""
+        """Every error once, even if a failed host spoils many slots; without HeldBack, which is no VM's own."""
         found = {(type(slot.error), str(slot.error)): slot.error for slot in self.slots if slot.error is not None}
         return tuple(error for error in found.values() if not isinstance(error, errors.HeldBack))
 
 
 def apply_requests(context: Context, requests: Sequence[SlotRequest], *, check: bool) -> RequestsResult:
-    """Bring every slot to its requested state; `check` changes nothing anywhere. Raises UsageError if a slot is named twice.
+    """Bring every slot to its requested state; `check`: change nothing. Raises UsageError if a slot is named twice.
 
     On each host, removals come first, since they make room; the rest keeps its order. No host waits for another one.
     """
@@ -118,7 +119,7 @@ def _carry_out(run: HostRun) -> HostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEnd:
-    """A host's state afterwards, or as it would be. `rows`: of each VM the newest of each slot, which `list` has last."""
+    """A host's state afterwards, or as it would be. `rows`: the newest of each VM's slot, the last one in `list`."""
 
     after: HostView
     rows: Mapping[tuple[VmUuid | None, Slot | None], VgpuRow]
@@ -152,10 +153,10 @@ class _Placed:
 
 
 class Serving:
-    """Many requests: finds their VMs, and has the run of each host. A context manager, which closes what is open.
+    """Many requests: finds their VMs and has the run of each host. A context manager, which closes what is open.
 
-    `together`: all of a host's are planned as one, in the order of the VMs' names, and a VM that nobody has is an error. Without it,
-    one that is to be freed is free already.
+    `together`: a host's requests are planned as one, by the VMs' names, and a VM that no host has is an error. Without
+    it, a detach of such a VM counts as done already.
     """
 
     def __init__(self, context: Context, requests: Sequence[SlotRequest], *, together: bool = False) -> None:
@@ -202,12 +203,12 @@ class Serving:
         hosts: Collection[HostName] | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
     ) -> dict[HostName, Ended[Value]]:
-        """Do it for every host, or for some. `progress`: see Watch."""
+        """Run `work` for every host, or for some. `progress`: see Watch."""
         chosen = [self._context.inventory.hosts[name] for name in self.hosts if hosts is None or name in hosts]
         return self._run.each(chosen, lambda host: work(self.hosts[host.name]), progress)
 
     def result(self, ends: Mapping[HostName, Ended[HostEnd]], fleet: FleetPlan | None = None) -> RequestsResult:
-        """What came of the requests. `ends`: how the work of each host ended."""
+        """The result of each request. `ends`: how the work of each host ended."""
         self._run.opened.close()
         findings = self._vms.not_asked([one.found for one in self._placed if isinstance(one, _Placed)])
         task_results = {

@@ -1,6 +1,6 @@
 """What use cases return: frozen values that hold no open resources.
 
-Every command has it before its first host is reached, so planning is imported only where it is used.
+Every command imports it before its first host is reached, so planning is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Planned(Generic[PlanT]):
 class Consent(Generic[Shown]):
     """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError if the answer is no.
 
-    What is shown is one host's plan, or the plans of a fleet. `check` means that nothing may be changed anywhere. `kept`:
-    only this plan may be carried out. `given`: the answer is yes to whatever is shown, so nothing is read only to ask.
+    The plan is one host's, or those of a fleet. `check`: nothing may be changed anywhere. `kept`: only this plan may be
+    carried out. `given`: the answer is yes to whatever is shown, so nothing is read only to ask.
     """
 
     check: bool
@@ -95,7 +95,7 @@ class Consent(Generic[Shown]):
 class ChangeResult(Generic[PlanT]):
     """How a change ended: done, unchanged or would_change. `view` is the last reading of its host.
 
-    `rows`: the vGPUs that attach, detach or adopt was about, afterwards. `unread`: hosts that could not be asked for the VM.
+    `rows`: the vGPUs that the command was about, afterwards. `unread`: hosts that could not be asked for the VM.
     """
 
     planned: Planned[PlanT]
@@ -166,7 +166,7 @@ class HostVgpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuList:
-    """The vGPUs that were asked for. `named`: the arguments that mean VMs; `unknown`: an error for each that nothing is called by."""
+    """The selected vGPUs. `named`: the arguments that mean VMs. `unknown`: an error for each that names nothing."""
 
     fleet: Fleet[HostVgpus]
     named: tuple[str, ...]
@@ -191,7 +191,10 @@ class HostInstallation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer; `shared`: what its VMs cannot have at once."""
+    """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer.
+
+    `shared`: what its VMs cannot have at once.
+    """
 
     snapshot: HostSnapshot
     libvirt_version: int | None
@@ -208,7 +211,7 @@ class HostCordons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
-    """One VM as its host reports it. `errors`: what could not be read there. `unread`: hosts that could not be asked for it."""
+    """One VM as its host reports it. `errors`: of parts not read there. `unread`: hosts that could not be asked for it."""
 
     view: HostView
     domain: Domain
@@ -257,7 +260,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainResult:
-    """The result of drain. `rows`: what is there afterwards. `error`: what is still in the way, or what failed; None: nothing is."""
+    """The result of drain. `rows`: the vGPUs still there. `error`: what is in the way or failed; None: nothing is."""
 
     host: HostName
     gpu: PciAddress | None
@@ -271,7 +274,7 @@ class DrainResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeResult:
-    """The result of purge. `files`: what went, or would go. `errors`: why nothing, or not all, did; empty if all went well."""
+    """The result of purge. `files`: removed, or to be removed. `errors`: why not all went; empty if it did."""
 
     plan: PurgePlan
     files: tuple[str, ...]
@@ -282,7 +285,7 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetPlan:
-    """What is known of it, by file."""
+    """What the controller has stored about a VM or host, by file."""
 
     kind: Kind
     name: str
@@ -291,7 +294,7 @@ class ForgetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetResult:
-    """The result of forget: what was known, and whether it went."""
+    """The result of forget: what was stored, and whether it was deleted."""
 
     plan: ForgetPlan
     outcome: Success

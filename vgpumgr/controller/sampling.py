@@ -1,6 +1,6 @@
 """Reads GPU usage in rounds over many hosts, whose connections stay open between rounds.
 
-A host that hangs costs the others nothing: the round continues without it, and it is not read again until it has answered.
+A host that hangs does not delay the others: the round goes on without it, and it is not read until it has answered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORKERS = 64
 class Sampler:
     """Reads these hosts repeatedly; a context manager, which closes the connections.
 
-    `cursors`: how far each host was read before. `round_timeout_s`: how long a round waits for a host, if not as the context has it.
+    `cursors`: how far each host was read before. `round_timeout_s`: how long a round waits for a host; None: `timing`'s.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Sampler:
         self._round_timeout_s = context.timing.round_timeout_s if round_timeout_s is None else round_timeout_s
 
     def round(self) -> tuple[Round, ...]:
-        """Read every host once, in bounded parallel; rounds are in the hosts' order. A failed or late host has a Round as well."""
+        """Read every host once, in bounded parallel. Rounds are in the hosts' order; a failed or late host has one, too."""
         begun = time.time()
         until = time.monotonic() + self._round_timeout_s
         for host in self._hosts:

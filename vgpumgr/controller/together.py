@@ -1,7 +1,7 @@
-"""Several VMs in one command: one look at each host, one plan, one question, one result. All are served or none.
+"""Several VMs in one command: one reading of each host, one plan, one question, one result. All are served or none.
 
-That is decided over all hosts, inside their locks, before anything is changed. What fails after that is its VM's own outcome, or its
-host's: what was done stays, and the same command goes on from there.
+That is decided over all hosts, inside their locks, before anything is changed. A later failure is its VM's or host's
+own outcome: what was done stays, and the same command continues from there.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class TogetherOptions:
 
 
 def serve_together(context: Context, options: TogetherOptions, consent: Consent[FleetPlan]) -> RequestsResult:
-    """Bring the slots of several VMs to their requested state. Raises UsageError, Declined, PlanOutdated or InventoryError.
+    """Bring the slots of several VMs to their requested state. Raises UsageError, Declined, PlanOutdated, InventoryError.
 
-    The refusal or failure of one VM or host is in the result, never raised; without `partial` a refusal holds back all others
-    (HeldBack). Serving is in the order of the VMs' names, so the order of the requests decides nothing.
+    The refusal or failure of one VM or host is in the result, never raised; without `partial` a refusal holds back all
+    others (HeldBack). VMs are served in the order of their names, so the order of the requests decides nothing.
     """
     with Serving(context, options.requests, together=True) as serving:
         together = _Together(context, options, consent, serving)
@@ -61,7 +61,7 @@ def serve_together(context: Context, options: TogetherOptions, consent: Consent[
 
 
 class _NotAllError(Exception):
-    """Some cannot be served, which holds back all."""
+    """Some VMs cannot be served, which holds back all."""
 
     def __init__(self, fleet: FleetPlan) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _Together:
         self._ends: dict[HostName, Ended[HostPlan]] = {}
 
     def plan(self, *, lock: bool) -> FleetPlan:
-        """Look at every host that could be read so far, once, and plan all its tasks. Raises _NotAllError."""
+        """Read every host that could be read so far once more, and plan all its tasks. Raises _NotAllError."""
 
         def plan(run: HostRun) -> HostPlan:
             run.look(lock=locks)
@@ -123,7 +123,7 @@ class _Together:
         return self._serving.result({**ends, **done}, fleet)
 
     def held_back(self, fleet: FleetPlan) -> RequestsResult:
-        """Nothing was done: what could have been is refused, too."""
+        """The result when nothing was done: VMs that could have been served are refused, too."""
         result = self.result(fleet, Outcome.WOULD_CHANGE, {})
         return replace(result, slots=tuple(map(_held_back, result.slots)), is_held_back=True)
 
@@ -132,7 +132,7 @@ class _Together:
         return tuple(end.host for end in self._ends.values() if end.value is not None)
 
     def _is_refused(self) -> bool:
-        """Whether one that cannot be served holds back the others."""
+        """Whether a VM that cannot be served holds back the others."""
         if self._options.partial:
             return False
         return self._serving.misplaced or any(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class UsageReport:
     """`every_s`: the last collector's interval; None: it read once. `collected`: whether the store has anything.
 
-    `not_judged`: the rows of which it is not known whether they are among those asked for; None: all were. `is_of_host`: the
-    one name that was asked for is a host's.
+    `not_judged`: rows that the filter may or may not select; None: there was no filter. `is_of_host`: the one name that
+    was asked for is a host's.
     """
 
     window: Window
@@ -37,7 +37,7 @@ class UsageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """SM by cell of `step_s` seconds, in percent of the whole GPU, the newest last. None: nothing was measured in it."""
+    """SM use for each cell of `step_s` seconds, in percent of the whole GPU, newest last. None: not measured."""
 
     step_s: int
     sm: Mapping[VgpuKey, tuple[float | None, ...]]
@@ -63,10 +63,10 @@ def report(
     shows: Callable[[str, str | None, str | None], bool] = lambda _host, _vm, _uuid: True,
     only: Callable[[UsageRow], bool | None] | None = None,
 ) -> UsageReport:
-    """Usage over the last `since_s` seconds, back to the start of a quarter of an hour; of a host or VM, or all.
+    """Usage over the last `since_s` seconds, from the start of a quarter of an hour; of one host or VM, or of all.
 
-    `named`: one host, else one VM, by name or UUID. `shows`: whether those of a host, and of a VM's name and UUID, are meant;
-    `only`: those of which it is true (core/usage/selection.py). Raises StoreError.
+    `named`: a host, else a VM, by name or UUID. `shows`: whether a host and a VM's name and UUID are selected. `only`:
+    whether a row is (core/usage/selection.py); None: unknown. Raises StoreError.
     """
     until_us = int(now_s * 1e6)
     window = usage_window.window(until_us - int(since_s * 1e6), until_us)

@@ -1,1 +1,1 @@
-"""What the controller stores: history, and the lock of the nightly run. Nothing desired, so deleting it loses no declaration."""
+"""What the controller stores: history, and the nightly run's lock. Deleting it loses no declaration."""

@@ -33,7 +33,7 @@ class Journal:
         self._together = Together(self._write_all)
 
     def begin(self, entry: Intent, *, by: str, at: str) -> int | None:
-        """Record that a run begins; return its number, or None if that failed. After a failure nothing more is written."""
+        """Record that a run begins. Returns its number, or None if that failed; after a failure nothing more is written."""
         if self.problem is not None:
             return None
         begin = Begin(intent=entry, by=by, at=at)

@@ -16,9 +16,9 @@ INTERRUPTED = "interrupted"
 class Intent:
     """What a run is about to do to one host.
 
-    `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm` is a name; `vm_uuid` finds
-    the VM after it was renamed. `gpu`: PCI address; like `slot`, None if there are several. `steps`: the plan's, as `-o json`
-    prints them.
+    `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm`: its name; `vm_uuid`
+    finds the VM after it was renamed. `gpu`: PCI address; like `slot`, None if there are several. `steps`: the plan's,
+    as `-o json` prints them.
     """
 
     verb: str
@@ -56,8 +56,8 @@ class End:
 class JournalEntry:
     """A line of the journal. `at` and `ended_at` are RFC 3339 in UTC, `by` is user@controller.
 
-    `outcome`: done, interrupted, or the error's own (failed, refused, busy …); None if the run never ended. `error` is the
-    error's class, `message` its text.
+    `outcome`: done, interrupted, or the error's own (failed, refused, busy …); None if the run never ended. `error` is
+    the error's class, `message` its text.
     """
 
     id: int
@@ -74,7 +74,7 @@ class JournalEntry:
 class Question:
     """Which runs to select: at most `limit`, begun at `since` or later. A field that is None restricts nothing.
 
-    `name` is a host's, or a name that a VM ever had: runs of that VM under its other names are found too. `vm_uuid` is a VM.
+    `name`: a host's, or one that a VM ever had; that VM's runs under other names are included. `vm_uuid`: a VM's.
     """
 
     limit: int

@@ -1,4 +1,4 @@
-"""At most one run of a job on this controller: a flock next to the store, which ends with the process even if it is killed."""
+"""At most one run of a job on this controller: a flock beside the store, which ends with the process, even if killed."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SAMPLES = "samples.db"
 
 
 def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
-    """$VGPUMGR_STORE; otherwise /var/lib/vgpumgr for root, and $XDG_STATE_HOME/vgpumgr (~/.local/state) for other users.
+    """$VGPUMGR_STORE; otherwise /var/lib/vgpumgr for root, $XDG_STATE_HOME/vgpumgr (~/.local/state) for other users.
 
     Absolute if the environment's value is: a relative VGPUMGR_STORE is relative to the working directory.
     """
@@ -45,8 +45,8 @@ def uri(path: Path, mode: str) -> str:
 def reading_uri(path: Path) -> str:
     """The URI for a reader (which also sets `PRAGMA query_only`).
 
-    A WAL database has two companion files while it is open. A reader without write permission leaves them behind; a read-only
-    disk cannot have them, but then nobody writes either.
+    A WAL database has two companion files while it is open. A reader without write permission leaves them behind. On a
+    read-only disk there cannot be any, but then nobody writes either.
     """
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         return uri(path, "rw")

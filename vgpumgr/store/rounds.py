@@ -1,6 +1,6 @@
 """A host's last round as JSON and back; the error's name is kept, the error itself is not.
 
-Changing the fields of a round requires a migration of the stored ones: tests/unit/store/test_samples.py pins the fields.
+If a round's fields change, the stored ones must be migrated: tests/unit/store/test_samples.py pins the fields.
 """
 
 from __future__ import annotations

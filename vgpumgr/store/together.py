@@ -1,7 +1,7 @@
-"""What several threads write at once is written at once: whoever's turn it is writes for all who wait.
+"""Joins the writes of several threads: one of them writes the lines of all that wait.
 
-Opening a file of ours, and closing it as the last one, takes several times as long as a line in it. Nothing is put off: each
-thread goes on when its own line is on the disk.
+Opening and closing a file of ours takes several times as long as a line in it. Nothing is deferred: each thread
+goes on when its own line is on the disk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Together(Generic[Line]):
         self._waiting: list[_Waiting[Line]] = []
 
     def write(self, line: Line) -> None:
-        """Return once it is written, by whichever thread. Raises StoreError."""
+        """Return when this or another thread has written it. Raises StoreError."""
         mine = _Waiting(line)
         with self._change:
             self._waiting.append(mine)
@@ -52,7 +52,7 @@ class Together(Generic[Line]):
         try:
             self._try(waiting)
             for one in waiting if len(waiting) > 1 else ():
-                if one.error is not None:  # one that cannot be stored is not to take the others with it
+                if one.error is not None:  # a line that cannot be stored must not lose the others
                     self._try([one])
         finally:
             for one in waiting:

@@ -1,1 +1,1 @@
-"""What carries a plan out on one host: lock, steps, undo, last look, journal. Whoever asks, this is the one way."""
+"""Carries out a plan on one host: lock, steps, undo, final reading, journal. Every change is made here."""

@@ -1,7 +1,7 @@
-"""What the user agrees to: the plan is shown, he is asked, then it is made again inside the locks and compared.
+"""The user's consent: the plan is shown and confirmed, then made again inside the locks and compared.
 
-A plan that removes what he has not agreed to is shown again, without the locks, until he has. What it only adds in between is
-shown, and carried out.
+If the new plan removes more than was confirmed, it is shown again, without the locks, until that is confirmed.
+What it only adds is shown and carried out.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PlannedT_co = TypeVar("PlannedT_co", bound="Planned[Any] | FleetPlan", covariant
 
 
 class Planning(Protocol[PlannedT_co]):
-    """How the plan is made, as often as it is needed."""
+    """Makes the plan, as often as it is needed."""
 
     def plan(self, *, lock: bool) -> PlannedT_co:
-        """Read what it is about, with the locks or without, and plan it. Raises what ends the command."""
+        """Read the hosts, with the locks or without, and plan. Raises what ends the command."""
 
     def unlock(self) -> None:
-        """Give the locks back, since somebody has to be asked."""
+        """Release the locks, since the user has to be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement(Generic[ShownT]):
-    """The plan, and `outcome` if nothing is to be done; None: it is to be carried out, and all locks are held."""
+    """The plan. `outcome`: set if nothing is to be done; None: carry it out, all locks are held."""
 
     plan: ShownT
     outcome: Success | None = None
@@ -42,9 +42,9 @@ class Agreement(Generic[ShownT]):
 def agree(
     context: Context, consent: Consent[ShownT], planning: Planning[ShownT], *, asks: bool, whose: str
 ) -> Agreement[ShownT]:
-    """Come to an agreement. `asks`: the change needs confirmation, whatever its plan is. `whose`: "the host", to say what changed.
+    """Have the plan confirmed. `asks`: the change needs that, whatever its plan is. `whose`: "the host", for messages.
 
-    Raises Declined or UsageError if the answer is no, PlanOutdated if another plan is kept, and what planning raises.
+    Raises Declined or UsageError if the answer is no, PlanOutdated if the plan is not the kept one, and planning's errors.
     """
     shown: ShownT | None = None
     if consent.reads_first(asks=asks):

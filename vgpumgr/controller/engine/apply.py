@@ -23,12 +23,12 @@ _PROGRAM = "program"  # the stage of errors.Unreachable
 
 
 def apply(session: Session, plan: AnyPlan) -> None:
-    """Do the steps in order. If one fails, undo the finished ones and raise its error, or PartialApply if the undo fails.
+    """Do the steps in order. If one fails, undo the finished ones and raise its error; PartialApply if the undo fails.
 
-    Raises LedgerUnwritable before the first step if a step would write the ledger and the host has reported that it cannot.
+    Raises LedgerUnwritable before the first step if a step would write a ledger that the host has reported unwritable.
 
-    An undo never re-creates a destroyed vGPU; instead, the same command continues from there. After a Ctrl-C we still wait
-    for the current step, because half a step cannot be undone; a second Ctrl-C leaves everything to the next run.
+    An undo never re-creates a destroyed vGPU; instead, the same command continues from there. After a Ctrl-C we still
+    wait for the current step, because half a step cannot be undone; a second Ctrl-C leaves everything to the next run.
     """
     _guard_ledger_writable(session, plan)
     executor = Executor(session, plan)
@@ -69,7 +69,7 @@ def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
 
 
 def _lost_lease(session: Session, error: errors.VgpumgrError) -> errors.LeaseLost | None:
-    """Whether the connection was lost because the lock's lease ended: the host then cuts it, so that nothing more is written."""
+    """The error if the connection was lost because the lock's lease ended: the host then cuts it, so nothing is written."""
     if not isinstance(error, errors.Unreachable):
         return None
     # After a timeout, a short retry is enough: a connection that has ended reports so at once.
@@ -134,7 +134,7 @@ class _Run:
         self._executor.interrupted.set()
 
     def settle(self) -> errors.VgpumgrError | None:
-        """Wait for the current step to end and return its error, if any. From then on the executor waits for VMs again."""
+        """Wait for the current step and return its error, if any. From then on the executor waits for VMs again."""
         # The interrupt came before the thread had started.
         if not self._begun.wait(_BEGIN_S) or self._ended.wait(STEP_END_S):
             self._executor.interrupted.clear()

@@ -50,9 +50,9 @@ def change(
     name: str,
     findings: tuple[Finding, ...] = (),
 ) -> ChangeResult[PlanT]:
-    """Do a task. `makes`: the type of its plan. `asks`: it needs confirmation. `name`: its subject, as the host's lock names it.
+    """Do a task. `makes`: its plan's type. `asks`: it needs confirmation. `name`: its subject, shown with the lock.
 
-    `findings` were made on the way to the host. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError.
+    `findings` come from locating the host. Raises the plan's refusal, PlanOutdated, Declined, HostError or ApplyError.
     """
     context = session.context
     work = Work(what=f"{task.verb} {name}", todo=lambda _view, _declared: (task,), saved=tasks.needs_saved(task))

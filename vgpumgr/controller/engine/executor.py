@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def _in_words(step: steps.Step) -> str:
-    """`create_vgpu vm=vm01 slot=vgpu0 …`: its verb and what it says, for the log."""
+    """A step for the log: its verb and its fields, `create_vgpu vm=vm01 slot=vgpu0 …`."""
     told = {key: value for key, value in step.record().items() if isinstance(value, str | int)}
     return " ".join(
         [step.verb, *(f"{key}={value}" for key, value in told.items() if key not in ("verb", "inverse", "host"))]
@@ -36,7 +36,7 @@ def _in_words(step: steps.Step) -> str:
 
 
 class Executor:
-    """Does one step at a time. It remembers each claim document as last written and each scheduler as last read back."""
+    """Does one step at a time. Remembers each claim document as last written, each scheduler as last read back."""
 
     def __init__(self, session: Session, plan: AnyPlan) -> None:
         self.session = session
@@ -79,7 +79,7 @@ class Executor:
                 self._tell_note(self.session.link.execute(step))
             case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
                 result = self.session.link.execute(step)
-                # The note says that a reset is needed, which is no news where the plan has one.
+                # The note says that a reset is needed, which the user knows if the plan has one.
                 if not any(isinstance(one, steps.ResetGpu) for one in self.plan.steps):
                     self._tell_note(result)
             case steps.DestroyVgpu() | steps.EvacuateVgpu() | steps.SetMode():

@@ -1,6 +1,7 @@
-"""The tasks of one host: read, planned, and done one after the other inside its lock, each planned on the result of the ones before it.
+"""The tasks of one host: done in turn inside its lock, each planned on the result of the ones before it.
 
-All changes are made here. attach, detach, adopt and `scheduler set` have one task (change.py); what has many hosts is in run.py.
+All changes are made here. attach, detach, adopt and `scheduler set` have one task (change.py); commands for many
+hosts are in run.py.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ class Work:
 
 
 class HostRun:
-    """One host's run. `before` is the host as it was last looked at; None before the first time.
+    """One host's run. `before` is the host as it was last read; None before the first reading.
 
-    `results` grows as tasks end, so that a host that fails half way has them too. `alone`: there is one task, and its failure is raised at once, without another look at the host. Where `stopped`, no task begins.
+    `results` grows as tasks end, so that a host that fails half way has them too. `alone`: there is one task, and its
+    failure is raised at once, without another reading. `stopped`: if true, no further task begins.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class HostRun:
         self._noted: dict[Task, int] = {}  # where each task's result is
 
     def look(self, *, lock: bool = False) -> HostView:
-        """The host's present state, inside its lock if that is wanted, which is kept. Raises LedgerBroken, and Busy with the lock."""
+        """Read the host; with `lock`, inside its lock, which is kept. Raises LedgerBroken, and Busy with `lock`."""
         saved = self._work.saved
         view = self.session.lock(self._work.what, saved=saved) if lock else self.session.observe(saved=saved)
         detach.guard_ledger(view)
@@ -85,20 +87,20 @@ class HostRun:
 
     @property
     def view(self) -> HostView:
-        """The same, where it was looked at."""
+        """The host as it was last read."""
         assert self.before is not None
         return self.before
 
     def plan(self) -> HostPlan:
-        """The plan of all tasks there."""
+        """The plan of all tasks of the host."""
         return self._work.plan(self.view, self.session.declaration, self._todo, self.author)
 
     def unlock(self) -> None:
-        """Give the lock back, since somebody has to be asked."""
+        """Release the lock, since the user has to be asked."""
         self.session.unlock(self.view)
 
     def foretell(self, plan: HostPlan, outcome: errors.Success) -> HostView:
-        """The host's state as the plan would leave it, with its results; `outcome`: of the tasks that have steps."""
+        """The host's state as the plan would leave it; fills `results`. `outcome`: of the tasks that have steps."""
         self.results = [task_result(planned, outcome) for planned in plan.tasks]
         return simulate.apply(self.view, plan.steps)
 
@@ -111,7 +113,7 @@ class HostRun:
     ) -> HostView:
         """Do all tasks, in the order of `todo` if there is one, release the lock, and return the host's state.
 
-        `agreed` is all that may be removed; None: whatever the tasks ask for. `stepped` is told each task that was done.
+        `agreed`: the only removals allowed; None: all that the tasks need. `stepped` is called with each finished task.
         A task's failure is in its result. Raises the error that ended the work early, and NotConverged.
         """
         self._agreed, self._stepped = agreed, stepped
@@ -168,7 +170,7 @@ class HostRun:
         return view, plans
 
     def _last_look(self, view: HostView, plans: Sequence[AnyPlan]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
-        """Release the lock and return the host's state. Steps that the finished tasks still have to do there are reported."""
+        """Release the lock and return the host's state, with the steps that finished tasks would still have to do."""
         gpus, vms = {gpu for plan in plans for gpu in plan.gpus}, {vm for plan in plans for vm in plan.vms}
         try:
             after = self.session.unlock(view, sorted(gpus), sorted(vms))
@@ -224,7 +226,7 @@ class HostRun:
 
 
 def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> TaskResult:
-    """`outcome` is for a planned task with steps: one without steps is unchanged, a refused one has its error's outcome."""
+    """`outcome`: of a planned task with steps. Without steps it is unchanged; refused, it has its error's outcome."""
     failed = error or planned.refused
     if failed is not None:
         return TaskResult(planned=planned, outcome=failed.outcome, error=explained(failed))

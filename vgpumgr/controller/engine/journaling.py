@@ -105,7 +105,7 @@ def intent_of(planned: PlannedTask, host: HostName) -> Intent:
 
 
 def findings(context: Context) -> tuple[Finding, ...]:
-    """For the result: a finding if the journal could not be written. stderr had it when it happened."""
+    """A finding for the result if the journal could not be written. The user was warned on stderr when it happened."""
     problem = context.journal.problem if context.journal else None
     if problem is None:
         return ()

@@ -1,7 +1,7 @@
 """One command over hosts: a thread for each, and the sessions that are open meanwhile.
 
-Some plan every host, and then lock, plan again and change each that has something to do (`plan`, `carry_out`). requests.py has
-each host's part itself.
+Some commands plan every host, and then lock, plan again and change each that has something to do (`plan`,
+`carry_out`). requests.py does each host's part itself.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Run:
         *,
         waits: bool = True,
     ) -> dict[HostName, Ended[Value]]:
-        """Do it for every host, in bounded parallel. `progress`: see Watch. `waits`: a Ctrl-C waits for the running hosts."""
+        """Run `work` for every host in parallel. `progress`: see Watch. `waits`: a Ctrl-C waits for the running hosts."""
         watch: Watch[Value] = Watch(progress=progress)
         timeout = self.opened.host_timeout(self._stop if waits else None, self._host_deadline_s)
         return {end.host: end for end in fan_out(hosts, work, timeout, watch, timing=self._context.timing)}
@@ -85,10 +85,10 @@ class Run:
         asks: bool,
         guard: VgpumgrError | None = None,
     ) -> FleetResult:
-        """Show the plan, ask if `asks`, and change each host that has something to do, as it then is. `guard`: why nothing may be done.
+        """Show the plan, ask if `asks`, and change each host that has steps to do. `guard`: why nothing may be done.
 
-        Removals that were not in the plan are not carried out. An error of one host or task is in the result. Raises Declined,
-        UsageError or PlanOutdated.
+        Each host is planned again first; removals that were not in the plan shown are not carried out. An error of one
+        host or task is in the result. Raises Declined, UsageError or PlanOutdated.
         """
         consent.show(fleet)
         if consent.kept is not None:
@@ -104,7 +104,7 @@ class Run:
         )
 
     def _apply(self, fleet: FleetPlan, work: Work, *, binds: bool) -> tuple[HostResult, ...]:
-        """Carry the plans out. A host without steps is not contacted again. `binds`: a host that has changed is skipped."""
+        """Carry out the plans. A host without steps is not contacted again. `binds`: changed hosts are skipped."""
         agreed = {plan.host: plan for plan in fleet.plans if plan.changed}
         count = StepCount(agreed.values(), self._context)
         # The list of a host grows as its tasks end, so that a host that fails half way has them too.
@@ -137,7 +137,7 @@ class Run:
 
 
 def fleet_plan(ends: Collection[Ended[HostPlan]], findings: Iterable[Finding]) -> FleetPlan:
-    """What came of planning hosts."""
+    """The plan of all hosts, from how the planning of each ended."""
     return FleetPlan(
         plans=tuple(end.value for end in ends if end.value is not None),
         errors=tuple((end.host, end.error) for end in ends if end.error is not None),

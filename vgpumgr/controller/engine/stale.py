@@ -1,7 +1,7 @@
-"""Avoids exit 6 if a retry cannot help: a step was refused because the host had changed, yet the facts read the same as before.
+"""Avoids exit 6 where a retry cannot help: a step was refused as outdated, yet the host's facts are the same.
 
-Exit 6 means that the same command may succeed later, and the docs tell cron to retry. So the host is read again under the
-same lock: if the same plan results, the next run would be refused in the same way.
+Exit 6 means that the same command may succeed later, and the docs tell cron to retry. So the host is read again
+under the same lock: if the same plan results, the next run would be refused in the same way.
 """
 
 from __future__ import annotations

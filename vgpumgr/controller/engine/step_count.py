@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StepCount:
-    """Of the steps of the agreed `plans`. Hosts add to it from their threads, and a watcher reads it meanwhile."""
+    """Counts the finished steps of the agreed `plans`. The hosts' threads add to it while a watcher reads it."""
 
     def __init__(self, plans: Collection[HostPlan], context: Context) -> None:
         self._planned = sum(len(plan.steps) for plan in plans)
@@ -28,18 +28,18 @@ class StepCount:
         self._turn = threading.Lock()
 
     def add(self, host: HostName, planned: PlannedTask) -> None:
-        """All steps of one task are done. The user is told, unless it is the only one: the command's end says that."""
+        """Count a finished task. The user is told, unless it is the only one: then the command's end says so."""
         with self._turn:
             self._done += len(planned.steps)
             if not self._is_one_change:
                 self._context.done(Done(host, planned.task.subject, self._steps()))
 
     def progress(self, progress: Progress) -> None:
-        """Tell how far the hosts are, with the steps."""
+        """Report the progress of the hosts, with the steps."""
         with self._turn:
             steps = self._steps()
         self._context.reading(replace(progress, steps=steps))
 
     def _steps(self) -> Steps:
-        """A host that changed since it was planned may take more than were agreed."""
+        """At most as many as planned: a host that has changed since may take more steps."""
         return Steps(min(self._done, self._planned), self._planned)

@@ -1,4 +1,4 @@
-"""Undoes what a run did if a step failed half way. Never more: existing vGPUs, and those that may be in use, stay."""
+"""Undoes what a run did if a step failed half way, and nothing else: vGPUs that existed or may be in use stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOES_ON = "the same command again continues from there"
 def undo(
     executor: Executor, steps: Sequence[plan_steps.Step], done: list[plan_steps.Step], error: errors.VgpumgrError | None
 ) -> None:
-    """Undo the finished steps, last first. `done` is a prefix of `steps`; `error` is the failure, None after an interrupt."""
+    """Undo the finished steps, last first. `done`: a prefix of `steps`. `error`: the failure; None: an interrupt."""
     failed_step = steps[len(done)] if len(done) < len(steps) else None
     unclear = _settle(executor, failed_step, error)
     if unclear is not None:
@@ -63,7 +63,7 @@ def undo(
 def _take_all_back(
     executor: Executor, done: Sequence[plan_steps.Step]
 ) -> tuple[list[plan_steps.Step], errors.VgpumgrError | None]:
-    """Undo steps, last first: which were undone, and the first failure. It ends at a failure, unless that step is apart from the others."""
+    """Undo steps, last first. Returns those undone and the first failure, which ends it unless that step is apart."""
     undone: list[plan_steps.Step] = []
     failed: errors.VgpumgrError | None = None
     for step in reversed(done):
@@ -82,9 +82,9 @@ def _take_all_back(
 def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.VgpumgrError | None) -> str | None:
     """Make sure that the failed step left nothing behind. Returns why that is uncertain, None if it is certain.
 
-    libvirt keeps a claim in memory even if it could not write it to disk (seen on 9.0 with a read-only /etc/libvirt). So we
-    write the previous claim again; a refusal of that is just as good. After an unexpected failure it is not known whether
-    it came before or after the action.
+    libvirt keeps a claim in memory even if it could not write it to disk (seen on 9.0 with a read-only /etc/libvirt).
+    So we write the previous claim again; a refusal of that is just as good. After an unexpected failure it is not
+    known whether it came before or after the action.
     """
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
@@ -134,11 +134,11 @@ def _bring_back(executor: Executor, done: Sequence[plan_steps.Step]) -> str:
 def _undo_without_libvirt(
     executor: Executor, failed: plan_steps.Step | None, done: list[plan_steps.Step], error: errors.Unreachable
 ) -> None:
-    """The host program and its lock still work, so the created vGPUs are removed, unless a definition may name one.
+    """Remove the created vGPUs, unless a definition may name one: the host program and its lock still work.
 
     A call without an answer may have been carried out, or may be later when a hanging libvirtd continues. A VM whose
-    definition names a vGPU that is gone does not start. If the vGPU stays, the VM starts, and the pending claim lets the
-    next run finish or free it.
+    definition names a missing vGPU does not start. If the vGPU stays, the VM starts, and the next run finishes or
+    frees the pending claim.
     """
     under_way = (failed,) if error.may_happen and failed is not None else ()
     named = any(_names_vgpu(step) for step in (*done, *under_way))
@@ -176,14 +176,14 @@ def _undo_without_libvirt(
 
 
 def _names_vgpu(step: plan_steps.Step) -> bool:
-    """Whether a definition may name a vGPU after the step: a device was put into it, or a claim was bound whose device it had already."""
+    """Whether a definition may name a vGPU after the step: a device was added, or one was there when the claim was bound."""
     if isinstance(step, plan_steps.PutClaim):
         return step.claim.state == BOUND
     return isinstance(step, plan_steps.AttachHostdev)
 
 
 def _was_there(step: plan_steps.Step) -> bool:
-    """Whether the step only told the ledger what was so already: we must not undo what an earlier run did."""
+    """Whether the step only recorded in the ledger what already existed: an earlier run's work must not be undone."""
     if isinstance(step, plan_steps.DestroyInstance):
         return step.expect == plan_steps.ABSENT
     return isinstance(step, plan_steps.EnterVgpu) or (
@@ -192,7 +192,7 @@ def _was_there(step: plan_steps.Step) -> bool:
 
 
 def _is_apart(step: plan_steps.Step) -> bool:
-    """Whether the step is independent of the others: every evacuated vGPU is re-created, whatever happens to the rest."""
+    """Whether an undo continues if this step cannot be undone: it re-creates each evacuated vGPU, whatever else fails."""
     match step:
         case (
             plan_steps.EvacuateVgpu()

@@ -1,4 +1,4 @@
-"""Waits until a running VM has released a device. libvirt only passes the request on: the guest decides, and can be silent."""
+"""Waits until a running VM has released a device. libvirt only asks; the guest decides, and may not answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Waits for what ends by itself: a VM's QEMU, and the vGPU plugin behind it.
 
-The host program checks and refuses, and writes nothing, so the step is retried each second. That also keeps the host's lock,
-and an interrupt ends the wait at once.
+The host program checks and refuses, and writes nothing, so the step is retried each second. The host's lock is
+kept, and an interrupt ends the wait at once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def wait_for_end(
     stop: threading.Event,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """The result of `call`, once nothing blocks it. Raises StillEnding or SysfsRefused if time runs out or `stop` is set.
+    """The result of `call`, once nothing blocks it. Raises StillEnding or SysfsRefused on timeout or if `stop` is set.
 
-    The plugin's time begins when its QEMU has ended: if one kind of refusal follows the other, the clock starts again, once.
+    The plugin's time begins when QEMU has ended: the first change from one kind of refusal to the other restarts it.
     """
     first = began = clock()
     told = ""

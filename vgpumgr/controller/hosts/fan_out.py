@@ -47,7 +47,7 @@ class Outcome(Generic[Result]):
 class HostTimeout:
     """How long each host may take from its start, and what happens to one that takes longer.
 
-    `abort` cuts all connections to that host, without waiting; `tell` gets an occasional line that names the running hosts.
+    `abort` cuts all connections to that host, without waiting; `tell` gets an occasional line with the running hosts.
     With `stop`, a first Ctrl-C sets it and waits for the running hosts, which check it between two pieces of work.
     """
 
@@ -95,7 +95,7 @@ def read_fleet(
 
 @contextlib.contextmanager
 def watched(host: HostName, context: Context) -> Iterator[None]:
-    """The same for a single host, whose work is done by the caller: about twice a second it is told where it is."""
+    """Report the progress of a single host, whose work the caller does, about twice a second."""
     over = threading.Event()
     began = time.monotonic()
 
@@ -116,7 +116,7 @@ def watched(host: HostName, context: Context) -> Iterator[None]:
 class _Pool(Generic[Result]):
     """The running hosts. `_turn` guards everything; each change is notified on it.
 
-    What a turn of the loop costs does not depend on how many hosts have ended: there may be ten thousand.
+    The cost of a turn of the loop does not depend on how many hosts have ended: there may be ten thousand.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundVm:
-    """The open session of the VM's host (the caller closes it), and findings about hosts that could not be queried: `unread`.
+    """The open session of the VM's host, which the caller closes. `findings` and `unread`: hosts that did not answer.
 
     `gone`: the host no longer has the VM, and only its ledger names it.
     """
@@ -44,8 +44,8 @@ class FoundVm:
 class Answer:
     """A host's answer when it is queried for its VMs: their names and UUIDs, or why it could not be queried.
 
-    `session` is open if one of the wanted VMs is there. Otherwise it was closed at once, because one process cannot keep
-    many hosts open (each takes 5 descriptors and 3 threads).
+    `session` is open if one of the wanted VMs is there. Otherwise it was closed at once, because one process cannot
+    keep many hosts open (each takes 5 descriptors and 3 threads).
     """
 
     host: HostDeclaration
@@ -65,8 +65,8 @@ def find_vm(
 ) -> FoundVm:
     """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
 
-    `opened` is called for each host that is open, before it is asked. A single candidate is not asked for names first, but
-    for what will be needed: `ahead`.
+    `opened` is called for each open host, before it is asked. A single candidate is not asked for names first, but for
+    what will be needed: `ahead`.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """
@@ -107,7 +107,7 @@ def find_vm(
 
 
 def _gone_on(context: Context, host: HostDeclaration, left_open: list[Session], vm: str) -> list[FoundVm]:
-    """The VM, if only this host's ledger names it. A session opened for it is then added to `left_open`, otherwise closed."""
+    """The VM, if only this host's ledger names it. The session is then kept in `left_open`, or closed otherwise."""
     session = next((one for one in left_open if one.declaration.name == host.name), None)
     looked = session or open_session(context, host)
     found: list[FoundVm] = []
@@ -122,7 +122,7 @@ def _gone_on(context: Context, host: HostDeclaration, left_open: list[Session], 
 
 
 def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclaration, ...]:
-    """The hosts that may have the VM. Raises UnknownHost, UsageError if it is declared on another host, InventoryError."""
+    """The hosts that may have the VM. Raises UnknownHost, UsageError if another host declares it, or InventoryError."""
     declared = context.inventory.host_of_vm(vm)
     if on is not None:
         hosts = context.inventory.chosen((on,))
@@ -162,7 +162,7 @@ def ask(host: HostDeclaration, session: Session, named: Collection[str]) -> Answ
 
 
 def answer_of(host: HostDeclaration, outcome: Outcome[Answer]) -> Answer:
-    """A host's answer as an outcome of fan_out, which can also be that it gave none."""
+    """A host's answer, from its outcome of fan_out; a failed host has an Answer with the error."""
     return outcome.value or Answer(host=host, session=None, vms=(), error=outcome.error)
 
 

@@ -1,4 +1,4 @@
-"""Locates many VMs: every host that may have one of them is contacted and queried once, and stays open for later work."""
+"""Locates many VMs: every host that may have one of them is queried once, and its session stays open for later work."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ManyVms:
         return unread_of(self._answers.values())
 
     def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
-        """What stays unknown about these VMs because of each unread host: one line per host, however many VMs there are."""
+        """What is unknown about these VMs because of unread hosts: one line per host, however many VMs there are."""
         for answer in self._answers.values():
             host = answer.host.name
             vms = dict.fromkeys(one.name for one in found if any(finding.host == host for finding in one.findings))

@@ -23,7 +23,7 @@ HOST_DEADLINE_S = 300.0
 class OpenHosts:
     """Opens sessions from the threads of a fan_out. The caller closes each; `close` closes those that are still open.
 
-    A closed one is let go of at once where it came from `session`: a night has ten thousand hosts.
+    A session from `session` is forgotten when it is closed: one run can have ten thousand hosts.
     """
 
     def __init__(self, context: Context) -> None:

@@ -52,8 +52,9 @@ class Session:
         self.link.close()
 
     def read_ahead(self, lock: str | None) -> HostView:
-        """Read everything before it is known which VM it is for, to save a request. The next `observe`, or the next `lock`,
-        returns it. `lock` None: without the lock.
+        """Read everything before the VM is known, to save a request; the next `observe` or `lock` returns it.
+
+        `lock` is the text for the lock's owner; None: without the lock.
         """
         self._ahead = self.observe(saved=True) if lock is None else self.lock(lock, saved=True)
         return self._ahead
@@ -152,9 +153,9 @@ def open_session_patiently(context: Context, declaration: HostDeclaration) -> Se
 
 
 def _open_session(context: Context, declaration: HostDeclaration, *, again: Collection[str]) -> Session:
-    """Open it, once more if it failed at one of these stages.
+    """Open a host; try once more if it failed at one of the stages in `again`.
 
-    A stage that ran into its deadline is not retried, since it has had its time, nor is a problem that the user has to fix.
+    Neither a stage that ran into its deadline is retried, since it has had its time, nor what the user has to fix.
     """
     try:
         return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))

@@ -1,7 +1,7 @@
 """The only way to create, open, migrate and check our SQLite files. Raises StoreError and nothing else.
 
-The file is 0600 in a folder 0700, in WAL mode, and appears complete (written under another name, then linked), so nobody ever
-opens half a schema. Migrations only go forward; the SQL of a released migration never changes.
+The file is 0600 in a folder 0700, in WAL mode, and appears complete (written under another name, then linked), so no
+reader opens half a schema. Migrations only go forward; the SQL of a released migration never changes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BUSY_S = 5.0
 class Schema:
     """A kind of file. `what`: its name in messages. `application_id`: distinguishes it from other SQLite databases.
 
-    `table`: a table that its first migration creates. `pragmas`: those that can be set only on an empty file. `corrupt`: the
-    error for a file that is damaged or not ours.
+    `table`: a table that its first migration creates. `pragmas`: those that can be set only on an empty file. `corrupt`:
+    the error for a file that is damaged or not ours.
     """
 
     what: str
@@ -69,7 +69,7 @@ def transaction(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
 def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection | None]:
     """The file, read-only; None if there is none. Everything read is from one moment.
 
-    An older schema is read without migration: none lacks a column, and who reads a later table asks for the version.
+    An older schema is read without migration: no table lacks a column, and readers of later tables check the version.
     """
     with _translated(path, schema, "read"):
         if not _is_there(path):
@@ -92,8 +92,8 @@ def shrink(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _connect(uri: str) -> Iterator[sqlite3.Connection]:
-    # Closed by hand: the connection's own context manager ends a transaction and closes nothing. No isolation level: every
-    # statement commits by itself, and where a transaction begins and ends stands in this file.
+    # Closed explicitly: the connection's own context manager ends a transaction and closes nothing. No isolation level:
+    # every statement commits by itself, and only this file begins and ends transactions.
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)) as connection:
         connection.execute("PRAGMA foreign_keys = ON")
         yield connection

@@ -1,4 +1,4 @@
-"""What the controller's files say of a VM or a host, and its removal. Raises StoreError."""
+"""What the controller's files store about a VM or a host, and its removal. Raises StoreError."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """`table` with the condition for what is meant there; `since`: the version of the file that has the table first."""
+    """`table` with the condition for the rows; `since`: the file's first version that has the table."""
 
     what: str
     table: str
@@ -57,7 +57,7 @@ def _samples(kind: Kind) -> tuple[_Place, ...]:
 
 
 def traces(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
-    """What there is; a kind of which there is nothing is left out. `name`: a VM's may be its UUID."""
+    """The stored rows by kind, without kinds that have none. `name` of a VM may be its UUID."""
     found: list[Trace] = []
     for path, schema, places in _files(store, samples, kind):
         with file.reading(path, schema) as connection:
@@ -66,7 +66,7 @@ def traces(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ..
 
 
 def forget(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
-    """Remove it, and say what was removed: of each file all or nothing."""
+    """Delete the rows and return what was deleted: in each file all or nothing."""
     found: list[Trace] = []
     for path, schema, places in _files(store, samples, kind):
         if not path.exists():

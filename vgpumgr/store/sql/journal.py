@@ -76,8 +76,8 @@ def write(path: Path, lines: Iterable[Begin | End]) -> None:
 def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
     """Newest first, by number: two controllers' clocks, or a clock that was set back, do not disturb the order.
 
-    A row that somebody changed, or that the disk damaged where SQLite does not look, hides no other one: it is shown with
-    what can be read of it, and its message says what cannot.
+    A damaged row (changed by hand, or on the disk where SQLite does not look) hides no other one: it is shown as far as
+    it can be read, and its message says what cannot.
     """
     asked = asdict(question)
     conditions = (text for name, text in _CONDITIONS.items() if asked[name] is not None)

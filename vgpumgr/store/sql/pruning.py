@@ -74,8 +74,9 @@ def _put_together(connection: sqlite3.Connection, hour: int) -> int:
 
 
 def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
-    """Delete older buckets, then, until the file is within its limit, series that have none left, and the oldest buckets of the hosts that
-    have most; return the number deleted.
+    """Delete older buckets, then shrink the file to its limit; return the number deleted.
+
+    Series without buckets go first, then the oldest buckets of the hosts that have most.
     """
     with file.writing(path, SCHEMA) as connection:
         horizon = before_us // BUCKET_US
@@ -112,10 +113,10 @@ def _first(connection: sqlite3.Connection) -> int | None:
 
 
 def _delete_fairly(connection: sqlite3.Connection, part: float) -> int:
-    """Delete the oldest buckets until that part of all is left; return how many were.
+    """Delete the oldest buckets until that part of all is left; return the number deleted.
 
-    Those that have most lose first, until all hosts have alike: one host's vGPUs, even bogus ones, must not cost the others their
-    history. A bucket of a host whose clock was years ahead does not make the others' look old.
+    Hosts with most buckets lose first, until all have the same number: one host's vGPUs, even bogus ones, must not cost
+    the others their history. Buckets of a host whose clock was years ahead do not make the others' look old.
     """
     counts = sorted(count for _, count in connection.execute(_ROWS_OF_HOSTS))
     if not counts:
@@ -126,7 +127,7 @@ def _delete_fairly(connection: sqlite3.Connection, part: float) -> int:
 
 
 def _level(counts: Sequence[int], total: int) -> int:
-    """What each may have so that all together have that total, if those that have less keep what they have. `counts`: sorted."""
+    """The most that each may have so that all have `total` together; smaller ones keep theirs. `counts`: sorted."""
     for place, count in enumerate(counts):
         share = total // (len(counts) - place)
         if share < count:
@@ -150,7 +151,7 @@ def _delete(connection: sqlite3.Connection, horizon: int) -> int:
 
 
 def _forget_empty(connection: sqlite3.Connection) -> int:
-    """Delete the series without buckets, but for those that their hosts had an hour ago or later, whose counters go on."""
+    """Delete series without buckets, except those seen in their host's last hour, whose counters go on."""
     with file.begun(connection):
         return connection.execute(_FORGET_EMPTY, (COARSE * BUCKET_US,)).rowcount
 

@@ -1,4 +1,4 @@
-"""The last plan and reconcile, and what they left on each host: in the samples' file, which `export` reads."""
+"""The last plan and reconcile, and each host's state after them: in the samples' file, which `export` reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def put(path: Path, run: LastRun | None, hosts: Iterable[PlannedHost], *, fleet: Collection[str] | None) -> None:
-    """Store them in place of the last ones. `fleet`: all hosts of the inventory; others are forgotten. Raises StoreError.
+    """Store them in place of the last ones. `fleet`: all hosts of the inventory; others are deleted. Raises StoreError.
 
     `run` and `fleet` are None if only a part of the inventory was read.
     """

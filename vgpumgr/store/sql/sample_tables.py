@@ -1,8 +1,8 @@
 """The tables of the samples.
 
-A bucket's id is its quarter of an hour, then its series, so that a window of time is contiguous in the file and pruning frees
-whole pages. `coarse`: the bucket up to which quarters were merged into hours. Percent times microseconds is called busy, as
-everywhere (core/usage/tally.py).
+A bucket's id is its quarter of an hour, then its series, so that a window of time is contiguous in the file and
+pruning frees whole pages. `coarse`: the bucket up to which quarters were merged into hours. Busy is percent times
+microseconds, as everywhere (core/usage/tally.py).
 """
 
 from __future__ import annotations

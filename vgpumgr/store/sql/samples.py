@@ -146,14 +146,14 @@ class Samples:
             pruning.forget_hosts_but(self.path, fleet)
 
     def prune(self, *, before_us: int, max_bytes: int) -> int:
-        """Delete older rows, then the oldest while the file is too large; return the number deleted. The file shrinks."""
+        """Delete older rows, then the oldest while the file is too large. Returns the number deleted. The file shrinks."""
         return pruning.prune(self.path, before_us=before_us, max_bytes=max_bytes) if self.path.exists() else 0
 
 
 def _bounded(
     connection: sqlite3.Connection, folded: Mapping[VgpuKey, Mapping[int, Tally]]
 ) -> Mapping[VgpuKey, Mapping[int, Tally]]:
-    """Without more vGPUs than a host can have: a host that reports bogus vGPUs must not displace the others' samples."""
+    """At most as many vGPUs as a host can have: one that reports bogus ones must not displace the others' samples."""
     there: dict[str, int] = dict(connection.execute("SELECT host, count(*) FROM series GROUP BY host"))
     asked = Counter(key.host for key in folded)
     odd = {host for host, count in asked.items() if count > min(MAX_IN_ROUNDS, MAX_SERIES - there.get(host, 0))}
@@ -219,7 +219,7 @@ def _put_off(connection: sqlite3.Connection, rounds: Sequence[Round], every_s: f
 
 @contextmanager
 def _ours(path: Path) -> Iterator[None]:
-    """Everything decoded inside was written by us: if decoding fails, the file was damaged where SQLite does not look."""
+    """Decodes what we wrote: if that fails, the file was damaged where SQLite does not look. Raises `damaged`'s error."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error) as error:

@@ -1,4 +1,4 @@
-"""Statements that are put together from parts. The parts are constants of ours; values are always bound as parameters."""
+"""Statements put together from parts: constants of ours. Values are always bound as parameters."""
 
 from __future__ import annotations
 
