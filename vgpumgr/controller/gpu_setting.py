@@ -83,7 +83,7 @@ def _set(
 
 
 def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | SetGpuScheduler) -> tuple[Finding, ...]:
-    """A finding if the setting will not last: reconcile restores a declared one, and an undeclared mode may end at boot."""
+    """A finding if the setting will not last: reconcile restores a declared one; an undeclared mode may end at boot."""
     found = settings.deciding(gpu, declared.of_gpus, "mode" if isinstance(task, SetGpuMode) else "scheduler")
     text = None
     if found is not None:

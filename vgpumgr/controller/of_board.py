@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardOptions:
-    """`on`: a pattern of hosts. `board`: its code or name. `task`: what each of its GPUs gets, whatever its `gpu_id`."""
+    """`on`: a pattern of hosts. `board`: its code or name. `task`: what its GPUs get; the `gpu_id` does not matter."""
 
     on: str
     board: str

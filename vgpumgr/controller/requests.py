@@ -46,8 +46,8 @@ Value = TypeVar("Value")
 class SlotResult:
     """The result of one request: done, unchanged, would_change, or the outcome of its error.
 
-    `before` and `after`: the VM as found and as left (with check: as it would be); None if unknown or if there is no such
-    VM. `rows`: what its slots have at the end. A slot that was changed is `changed` even if the host failed afterwards.
+    `before` and `after`: the VM as found and as left (with check: as it would be); None if unknown or if there is none.
+    `rows`: what its slots have at the end. A slot that was changed is `changed` even if the host failed afterwards.
     """
 
     request: SlotRequest

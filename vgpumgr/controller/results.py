@@ -211,7 +211,7 @@ class HostCordons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmReport:
-    """One VM as its host reports it. `errors`: of parts not read there. `unread`: hosts that could not be asked for it."""
+    """One VM as its host reports it. `errors`: of unread parts. `unread`: hosts that could not be asked for the VM."""
 
     view: HostView
     domain: Domain

@@ -31,7 +31,7 @@ _WORKERS = 64
 class Sampler:
     """Reads these hosts repeatedly; a context manager, which closes the connections.
 
-    `cursors`: how far each host was read before. `round_timeout_s`: how long a round waits for a host; None: `timing`'s.
+    `cursors`: how far each host was read before. `round_timeout_s`: a round's wait for a host; None: the context's.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Sampler:
         self._round_timeout_s = context.timing.round_timeout_s if round_timeout_s is None else round_timeout_s
 
     def round(self) -> tuple[Round, ...]:
-        """Read every host once, in bounded parallel. Rounds are in the hosts' order; a failed or late host has one, too."""
+        """Read all hosts once, in bounded parallel. Rounds are in the hosts' order, even of failed or late hosts."""
         begun = time.time()
         until = time.monotonic() + self._round_timeout_s
         for host in self._hosts:

@@ -44,7 +44,7 @@ class TogetherOptions:
 
 
 def serve_together(context: Context, options: TogetherOptions, consent: Consent[FleetPlan]) -> RequestsResult:
-    """Bring the slots of several VMs to their requested state. Raises UsageError, Declined, PlanOutdated, InventoryError.
+    """Bring slots of several VMs to their requested state. Raises UsageError, Declined, PlanOutdated or InventoryError.
 
     The refusal or failure of one VM or host is in the result, never raised; without `partial` a refusal holds back all
     others (HeldBack). VMs are served in the order of their names, so the order of the requests decides nothing.

@@ -1,4 +1,4 @@
-"""plan-1.json and change-1.json: what would be done, and what was done; with drain-1.json and purge-1.json, which have a plan, too."""
+"""plan-1.json, change-1.json: what would be done, or was. Also drain-1.json and purge-1.json, which have a plan, too."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _task(host: str, result: TaskResult) -> dict[str, object]:
 
 
 def row(slot: SlotResult) -> dict[str, object]:
-    """A row of Ansible's module vgpu. `device`: the VF's PCI address, or the mdev's UUID if there is no VF; `error`: its class."""
+    """A row of Ansible's module vgpu. `device`: the VF's PCI address, else the mdev's UUID. `error`: its class."""
     vgpu, wish = slot.row, slot.request.wish
     return {
         "vm": slot.vm,
@@ -131,7 +131,7 @@ def row(slot: SlotResult) -> dict[str, object]:
 
 
 def together(result: RequestsResult, *, check: bool) -> dict[str, object]:
-    """The document of `attach` and `detach` of several VMs; if some cannot be served, and so none is, the plan is empty."""
+    """The document of `attach` and `detach` for several VMs. If one cannot be served, none is: the plan is empty."""
     found = result.fleet
     assert found is not None
     where = {str(slot.error): slot.host for slot in result.slots}

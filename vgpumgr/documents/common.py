@@ -24,7 +24,7 @@ GRANT = ("asked_mib", "framebuffer_mib", "guest_mib", "waste_pct")
 
 
 def plain(value: Any) -> Any:
-    """One of our values, field by field. Like dataclasses.asdict, but tuples become lists and Enum members become words."""
+    """One of our values, field by field; as dataclasses.asdict, but tuples become lists, Enum members their values."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
@@ -37,9 +37,9 @@ def plain(value: Any) -> Any:
 
 
 def pick(value: object, /, *names: str, **renamed: str) -> dict[str, object]:
-    """These fields or properties of a value, each under its own name, then others under new ones; all null where the value is None.
+    """These fields or properties of a value under their own names, then others under new ones.
 
-    A dot leads into a value: `profile="profile.name"`.
+    If the value is None, all are null. A dot leads into a value: `profile="profile.name"`.
     """
     found = {**{name: name for name in names}, **renamed}
     return {key: None if value is None else plain(attrgetter(name)(value)) for key, name in found.items()}
@@ -51,7 +51,7 @@ def frame(
     unread: Iterable[tuple[str, VgpumgrError]] = (),
     found: Iterable[Finding] = (),
 ) -> dict[str, object]:
-    """The keys that every document has, whatever else it says: its outcomes, the hosts that were not read, the findings."""
+    """The keys that every document has: its outcomes, the hosts that were not read, the findings."""
     return {
         "outcomes": plain([*dict.fromkeys(outcomes)]),
         "unreached": [{"host": host, **errors.document(error)} for host, error in unread],
@@ -95,12 +95,12 @@ def of_fleet(
     found: Iterable[Finding] = (),
     also: Iterable[Outcome] = (),
 ) -> dict[str, object]:
-    """The same where a use case gave the hosts."""
+    """The same for a use case's Fleet."""
     return of_hosts(schema, fleet.errors, keys, any_read=bool(fleet.views), found=found, also=also)
 
 
 def fell_away(failed: Iterable[tuple[str | None, VgpumgrError]]) -> list[tuple[str, VgpumgrError]]:
-    """Of what stopped a change: the hosts that could not be reached."""
+    """The hosts that could not be reached, from the errors that stopped a change."""
     return [(host, error) for host, error in failed if host is not None and error.outcome == Outcome.UNREACHED]
 
 

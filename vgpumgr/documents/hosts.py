@@ -73,7 +73,7 @@ def _gpu(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
 
 
 def _instances(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
-    """The GPU instances, how many, and how many of them ours and empty: null for a GPU not in MIG mode, and if unknown."""
+    """The GPU instances, their number, and how many are ours and empty: null if unknown or the GPU is not in MIG mode."""
     found = instances.rows(facts, gpu)
     counts = gpu.rules.mig_backed and instances.UNREAD not in found
     return {

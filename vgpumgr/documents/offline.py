@@ -1,4 +1,4 @@
-"""What is known without a host: docs, version, install, lab, types, mig_fit, history and forget."""
+"""The documents that need no host: docs, version, install, lab, types, mig_fit, history and forget."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def mig_fit(answer: Fit) -> dict[str, object]:
 
 
 def _pieces(pieces: Iterable[Piece]) -> list[dict[str, object]]:
-    """Each at its place, the first slice first."""
+    """Each with its place, ordered by the first slice."""
     return [
         common.pick(piece, profile="profile.name", start="start", size="profile.size")
         for piece in sorted(pieces, key=lambda one: one.start)

@@ -1,4 +1,4 @@
-"""VMs and their vGPUs: list, show, render and restarts; and the definitions that the diff of Ansible's module vgpu compares."""
+"""VMs and their vGPUs: list, show, render and restarts; and the definitions in the diff of Ansible's module vgpu."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def render(name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: 
 
 
 def restarts(fleet: Fleet[View], rows: Iterable[Waiting]) -> dict[str, object]:
-    """VMs whose next start changes their vGPUs, or for whose end something waits. `device`: the mdev's UUID, or the VF's address."""
+    """VMs whose next start changes their vGPUs, or for whose end a change waits. `device`: mdev UUID or VF address."""
     vms = [
         {
             **common.pick(row, "vm", "vm_uuid", "host"),

@@ -1,1 +1,1 @@
-"""The inventory as files: found, read as Ansible reads YAML, and handed to core as values."""
+"""The inventory's files: finds them, reads them as Ansible reads YAML, and gives core plain values."""

@@ -1,7 +1,7 @@
-"""What only Ansible can read (a script, the settings of a plugin) is asked of `ansible-inventory --list`, where a setting allows that.
+"""Asks `ansible-inventory --list`, if a setting allows it, for what only Ansible can read (a script, a plugin).
 
-Nothing of the directory is run from here. The answer is YAML as in a file, is read by the same rules, and is no less distrusted. It
-is kept beside the journal for some minutes, so that not every command asks a cloud.
+vgpumgr itself runs nothing of the directory. The answer is YAML, read by the same rules as a file and trusted no more.
+It is kept beside the journal for some minutes, so that not every command asks a cloud.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "VGPUMGR_ANSIBLE_INVENTORY"
 PROGRAM: Final = "ansible-inventory"
-SOURCE: Final = f"{PROGRAM} --list"  # where a mistake in the answer is said to be
+SOURCE: Final = f"{PROGRAM} --list"  # the place that problems in the answer name
 MAX_BYTES: Final = 32 * files.MIB
 TIMEOUT_S: Final = 60.0
-KEPT_ALONE: Final = math.inf  # any that is kept, and else none
+KEPT_ALONE: Final = math.inf  # only a kept answer, however old; Ansible is not run
 _KEPT_S: Final = 600.0
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600}
 _TOLD: Final = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "1"}
@@ -45,12 +45,12 @@ _PIECE: Final = 64 * 1024
 
 
 class NoAnswerError(Exception):
-    """Why there is none, in words."""
+    """Why there is no answer, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What Ansible says, `age_s` ago."""
+    """What Ansible printed, `age_s` ago."""
 
     text: str
     age_s: float
@@ -75,7 +75,7 @@ def kept_s(environ: Mapping[str, str]) -> float | None:
 def ask(
     paths: Sequence[Path], read: Iterable[Path], environ: Mapping[str, str], *, most_s: float, keep: Path | None
 ) -> Answer:
-    """What Ansible makes of inventories: its last answer, if that is young enough and no file of `read` has changed since.
+    """Ansible's answer for inventories; the kept one if it is young enough and no file of `read` has changed since.
 
     `keep`: the folder for answers. Raises NoAnswerError.
     """
@@ -97,7 +97,7 @@ def ask(
 
 
 def by_hand(paths: Sequence[Path]) -> str:
-    """The command that says the same to a person."""
+    """The command that shows the same to a person."""
     return shlex.join([PROGRAM, *_sources(paths), "--list"])
 
 
@@ -114,7 +114,7 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 
 def _kept(place: Path, state: str) -> Answer | None:
-    """The answer that lies there, if it is ours and of that state."""
+    """The answer kept there, if the file is ours and the state is the same."""
     try:
         found = place.lstat()
         if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
@@ -128,7 +128,7 @@ def _kept(place: Path, state: str) -> Answer | None:
 
 
 def _keep(place: Path, state: str, text: str) -> None:
-    """Best effort: without it the next command asks again."""
+    """Keep an answer, if possible; otherwise the next command asks again."""
     beside = place.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,10 +143,10 @@ def _keep(place: Path, state: str, text: str) -> None:
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What it prints. A source that Ansible cannot read makes it fail: otherwise its hosts would only be missing."""
+    """The command's output. A source that Ansible cannot read makes it fail: otherwise its hosts would be missing."""
     with tempfile.TemporaryDirectory(
         prefix="vgpumgr-"
-    ) as place:  # its own would be in a home that a confined service cannot write
+    ) as place:  # Ansible's own folder would be in a home that a confined service cannot write
         return _run_with(command, {**environ, **_TOLD, "ANSIBLE_LOCAL_TEMP": place})
 
 
@@ -183,7 +183,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
-    """All that it prints, and the last that it says. Raises TimeoutError, and NoAnswerError if it is too much."""
+    """All of its stdout, and the end of its stderr. Raises TimeoutError, and NoAnswerError if it is too much."""
     output, said, until = bytearray(), bytearray(), time.monotonic() + TIMEOUT_S
     with selectors.DefaultSelector() as streams:
         for stream, into in ((process.stdout, output), (process.stderr, said)):
@@ -206,7 +206,7 @@ def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
 
 
 def _cause(said: str) -> str:
-    """Its last error, and what the first warning says of the cause."""
+    """Its last error, and the cause that the first warning names."""
     lines = [" ".join(line.split()) for line in said.splitlines()]
     errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]
     warned = [line for line in lines if line.startswith("[WARNING]")]

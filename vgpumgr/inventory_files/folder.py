@@ -1,4 +1,4 @@
-"""Which files of a directory form an inventory: as Ansible chooses (ansible-core 2.19), but files it silently skips are reported.
+"""Which files of a directory form an inventory: as in Ansible (core 2.19), but files it silently skips are reported.
 
 This looks only at names and file types; reader.py reads the files found here.
 """
@@ -32,7 +32,7 @@ _MAX_DEPTH = 16
 class Folder:
     """The files to read, in Ansible's order; variable files by the name of their host or group.
 
-    `for_ansible`: those that only Ansible reads, with what to say where it is not asked.
+    `for_ansible`: those that only Ansible reads, each with the problem to report if Ansible is not asked.
     """
 
     root: Path
@@ -109,7 +109,7 @@ def _scan_sources(directory: Path, folder: Folder, above: tuple[str, ...]) -> No
 
 
 def _add_source(path: Path, folder: Folder) -> None:
-    """A file in which Ansible would look for hosts: YAML by its suffix, otherwise INI. Any other kind is reported, not skipped."""
+    """A file in which Ansible looks for hosts: YAML by suffix, otherwise INI. Other kinds are reported, not skipped."""
     suffix = path.suffix.lower()
     if suffix in (".json", ".toml"):
         folder.for_ansible[path] = folder.problem_of(path, f"a {suffix[1:].upper()} inventory is not read", BY_ANSIBLE)

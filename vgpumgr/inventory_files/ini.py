@@ -1,7 +1,7 @@
-"""Reads Ansible's INI inventories as what they would be in YAML: the rules of ansible-core 2.19, plugins/inventory/ini.py.
+"""Reads Ansible's INI inventories as their equivalent in YAML: ansible-core 2.19's rules, plugins/inventory/ini.py.
 
-A file becomes several tables, in order, because a host may stand in it often: the later variables win. What makes Ansible drop
-the rest of a file, which it tells only as a warning, is a problem here.
+A file becomes several tables, in order, because a host may occur often: the later variables win. Where Ansible drops
+the rest of a file with only a warning, a problem is reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALWAYS = ("all", "ungrouped")  # groups that need no declaration
 
 
 def read_ini(text: str, file: str, earlier: Iterable[str] = ()) -> tuple[list[Value], list[Problem]]:
-    """The file's tables, each as a YAML file's, and its problems. `earlier`: the groups of the files that come before it."""
+    """The file's tables, each as from a YAML file, and its problems. `earlier`: the groups of the files before it."""
     reading = _Reading(file=file, declared={*_ALWAYS, *earlier})
     if text.startswith("\ufeff"):
         problem = "begins with a byte order mark, which Ansible takes for a part of the first host's name"
@@ -166,7 +166,7 @@ def _text(text: str, where: Location) -> Value:
 
 
 def _meaning(text: str, where: Location) -> Value:
-    """What Ansible takes a value for: a Python literal if it is one, otherwise text."""
+    """A value as Ansible reads it: a Python literal if it is one, otherwise text."""
     try:
         found = ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -181,7 +181,7 @@ def _meaning(text: str, where: Location) -> Value:
 
 
 def _twice(tree: ast.AST) -> Iterator[object]:
-    """Keys that a literal's mapping has twice."""
+    """The keys that a mapping of the literal has twice."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             seen = set()

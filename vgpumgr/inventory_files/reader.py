@@ -1,7 +1,8 @@
-"""Reads an inventory's files into plain data with line numbers, from which core builds the Inventory. Decides nothing itself.
+"""Reads an inventory's files into plain data with line numbers, from which core builds the Inventory.
 
-It takes the YAML parser's events one by one instead of its nodes. So there is no recursion, and nesting can be bounded before
-it hurts (the parser itself needs 15 s for 100,000 open brackets). Aliases are shared, so their expansion can be bounded too.
+It decides nothing itself. It takes the YAML parser's events one by one instead of its nodes. So there is no recursion,
+and nesting is bounded before it takes too long (the parser itself needs 15 s for 100,000 open brackets). Aliases are
+shared, so their expansion can be bounded too.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def load(
     keep: Path | None = None,
     asks: bool = True,
 ) -> Inventory:
-    """The inventory at a path; of several, what a later one says wins, as in Ansible. `group`: as for build_inventory. `keep`: the
-    folder in which answers of ansible-inventory are kept; `asks`: whether it may be run, or only what is kept counts.
+    """The inventory at a path; of several, a later one wins, as in Ansible. `group`: as for build_inventory.
 
-    Raises InventoryError with all problems at once.
+    `keep`: the folder where answers of ansible-inventory are kept. `asks`: it may be run; otherwise only a kept answer
+    counts. Raises InventoryError with all problems at once.
     """
     # This creates no cycles, and with hundreds of thousands of young objects the collector costs more than the parser.
     collecting = gc.isenabled()
@@ -80,7 +81,7 @@ def _boards() -> frozenset[str]:
 
 
 def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path | None, *, asks: bool) -> Sources:
-    """Of several inventories, a place is told by its path, not only within one of them."""
+    """Read the files. With several inventories, a place is reported by its path from their common folder."""
     folders = [scan(path) for path in paths]
     root = folders[0].root if len(folders) == 1 else Path(os.path.commonpath([one.root.absolute() for one in folders]))
     scanned = [_below(root, folder, one) for folder in folders for one in folder.problems]
@@ -96,7 +97,7 @@ def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path 
 
         most_s = ansible.kept_s(environ)
         if most_s is not None:
-            reader.problems[:] = scanned  # what Ansible reads is its to judge
+            reader.problems[:] = scanned  # Ansible judges what it reads
             reader.findings.clear()
             most_s = most_s if asks else ansible.KEPT_ALONE
             listed, answered = _ask(reader, min(wheres), paths, folders, environ=environ, most_s=most_s, keep=keep)
@@ -127,7 +128,7 @@ def _ask(
     most_s: float,
     keep: Path | None,
 ) -> tuple[list[SourceFile], str | None]:
-    """What Ansible says of all the sources, since it has to be asked for the one at `where`; and since when it does."""
+    """Ansible's answer for all sources, needed because of the one at `where`; and its time, as text."""
     from vgpumgr.inventory_files import ansible
 
     read = [path for one in folders for path in (*one.files, *one.for_ansible)]
@@ -166,8 +167,9 @@ class _Reader:
     groups: set[str] = field(default_factory=set)  # of the sources that were read
 
     def read_source(self, path: Path) -> list[SourceFile]:
-        """A file that lists hosts. With a suffix of neither it is YAML if it is a mapping, as in Ansible, and INI otherwise; INI
-        becomes one source for each of its tables. As in Ansible, it may name groups of the files before it.
+        """A file that lists hosts. If its suffix does not decide, it is YAML if it is a mapping, else INI, as in Ansible.
+
+        INI becomes one source for each of its tables. As in Ansible, it may name groups of the files before it.
         """
         found = self._read_source(path)
         for source in found:
@@ -212,7 +214,7 @@ class _Reader:
         return self._source(file, text, *read_yaml(text.removeprefix(_BOM), file, self.meanings))
 
     def _source(self, file: str, text: str, content: Value | None, problems: list[Problem]) -> SourceFile:
-        """What was read of a file. Nothing at all, or only comments: the rules in core decide what that means."""
+        """A file as a source. Empty, or only comments: core's rules decide what that means."""
         self.problems += problems
         if content is None and not problems:
             content = Value(where=Location(file, 1), data=None)
@@ -243,7 +245,7 @@ class _Reader:
 
 
 def _is_remark(text: str) -> bool:
-    """Whether there are comments, of which none may be a declaration of ours that was put out of use."""
+    """Whether the text has comments, none of which may be a disabled declaration of ours."""
     return any(line.lstrip().startswith(("#", ";")) for line in text.splitlines()) and "vgpumgr_" not in text
 
 
@@ -271,7 +273,7 @@ _Meanings: TypeAlias = "dict[str, tuple[Plain, bool]]"
 
 
 def read_yaml(text: str, file: str, meanings: _Meanings | None = None) -> tuple[Value | None, list[Problem]]:
-    """One document as located data, and its problems. After broken YAML there is no data. `meanings`: kept from file to file."""
+    """One document as located data, and its problems; no data if the YAML is broken. `meanings`: kept between files."""
     feed = _Feed(file=file, meanings={} if meanings is None else meanings)
     try:
         loader = yaml.CSafeLoader(text)

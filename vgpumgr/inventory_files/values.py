@@ -1,4 +1,4 @@
-"""Builds located values from a parser's events: shares aliased values, bounds depth and size, and detects duplicate keys.
+"""Builds located values from a parser's events: shares aliases, bounds depth and size, detects duplicate keys.
 
 It depends on no YAML library. reader.py feeds it.
 """

@@ -20,7 +20,7 @@ STDIN = "-"
 
 
 def load_vms(path: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]:
-    """The VMs in the file, sorted by name, and what is worth knowing. Raises UsageError, or InventoryError with every problem."""
+    """The VMs in the file, sorted by name, and findings. Raises UsageError, or InventoryError with every problem."""
     file = "<stdin>" if path == STDIN else path
     report = Report()
     content = _content(_text(path, file), file, report)
@@ -56,7 +56,7 @@ def _text(path: str, file: str) -> str:
 
 
 def _content(text: str, file: str, report: Report) -> Value | None:
-    """What the YAML says; None if it is none, which is reported."""
+    """The YAML's content; None, after a report, if it is not YAML."""
     if text.startswith("$ANSIBLE_VAULT;"):
         raise UsageError(
             f"-f: {file} is encrypted with ansible-vault, which is not decrypted here", hint="write it in plain text"

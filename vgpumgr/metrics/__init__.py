@@ -1,1 +1,1 @@
-"""Metrics as Prometheus reads them: a page of text, a file, a small HTTP server. Independent of hosts, stores and commands."""
+"""Metrics for Prometheus: a page of text, a file, a small HTTP server. Needs no hosts, stores or commands."""

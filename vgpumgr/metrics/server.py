@@ -1,7 +1,7 @@
 """A small HTTP server with one page, for Prometheus: on a unix socket or on a given address.
 
-Each client has its own thread; the duration of a connection and the number of clients are limited, so that slow or numerous
-clients block nobody. The page is at most a second old; if it cannot be made, the answer is 503 and the server goes on.
+Each client has its own thread. The duration of a connection and the number of clients are limited, so that slow or
+numerous clients block nobody. The page is at most a second old; if it cannot be made, the answer is 503.
 """
 
 from __future__ import annotations

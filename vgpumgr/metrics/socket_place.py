@@ -55,7 +55,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder: two processes starting at once would each take the other's new socket for a dead one."""
+    """Hold a lock on the folder: two processes starting at once would each take the other's new socket for dead."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     until = time.monotonic() + _ALONE_S
     try:

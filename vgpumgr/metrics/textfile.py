@@ -1,4 +1,4 @@
-"""A page as a file for node_exporter's textfile collector, which can read it at any moment and must find it complete."""
+"""A page as a file for node_exporter's textfile collector, which may read it at any moment and must find all of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODE = 0o644
 
 
 def write(path: Path, page: bytes) -> None:
-    """Replace `path` with `page`: written to a temporary file, then renamed. If it raises ExportError, nothing has changed."""
+    """Replace `path` with `page`, written to a temporary file, then renamed. On ExportError nothing has changed."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
     except OSError as error:

@@ -1,7 +1,7 @@
 """The journal: who changed what, when and why. History only: no decision reads it, and losing it loses nothing else.
 
-A run is *begun* before the first write to a host and *ended* afterwards; a run that never ended was killed or is under way.
-Nothing here stops a change: a journal that cannot be written is reported once (`warn`) and kept as `problem`, for a finding.
+A run is *begun* before the first write to a host and *ended* afterwards; one that never ended was killed or still runs.
+No failure here stops a change: an unwritable journal is reported once (`warn`) and kept as `problem`, for a finding.
 sqlite3 is not imported before the first line is written or read.
 """
 
@@ -33,7 +33,7 @@ class Journal:
         self._together = Together(self._write_all)
 
     def begin(self, entry: Intent, *, by: str, at: str) -> int | None:
-        """Record that a run begins. Returns its number, or None if that failed; after a failure nothing more is written."""
+        """Record that a run begins. Returns its number; None if that failed, after which nothing more is written."""
         if self.problem is not None:
             return None
         begin = Begin(intent=entry, by=by, at=at)

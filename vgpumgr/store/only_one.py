@@ -1,4 +1,4 @@
-"""At most one run of a job on this controller: a flock beside the store, which ends with the process, even if killed."""
+"""At most one run of a job on this controller: a flock beside the store, which ends with the process, even a killed one."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def agree(
 ) -> Agreement[ShownT]:
     """Have the plan confirmed. `asks`: the change needs that, whatever its plan is. `whose`: "the host", for messages.
 
-    Raises Declined or UsageError if the answer is no, PlanOutdated if the plan is not the kept one, and planning's errors.
+    Raises Declined or UsageError if the answer is no, PlanOutdated if another plan was kept, and what planning raises.
     """
     shown: ShownT | None = None
     if consent.reads_first(asks=asks):

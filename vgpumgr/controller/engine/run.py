@@ -58,7 +58,7 @@ class Run:
         *,
         waits: bool = True,
     ) -> dict[HostName, Ended[Value]]:
-        """Run `work` for every host in parallel. `progress`: see Watch. `waits`: a Ctrl-C waits for the running hosts."""
+        """Run `work` for every host, in bounded parallel. `progress`: see Watch. `waits`: a Ctrl-C waits for them."""
         watch: Watch[Value] = Watch(progress=progress)
         timeout = self.opened.host_timeout(self._stop if waits else None, self._host_deadline_s)
         return {end.host: end for end in fan_out(hosts, work, timeout, watch, timing=self._context.timing)}

@@ -176,7 +176,7 @@ def _undo_without_libvirt(
 
 
 def _names_vgpu(step: plan_steps.Step) -> bool:
-    """Whether a definition may name a vGPU after the step: a device was added, or one was there when the claim was bound."""
+    """Whether a definition may name a vGPU after the step: a device was added, or was there when a claim was bound."""
     if isinstance(step, plan_steps.PutClaim):
         return step.claim.state == BOUND
     return isinstance(step, plan_steps.AttachHostdev)
@@ -192,7 +192,7 @@ def _was_there(step: plan_steps.Step) -> bool:
 
 
 def _is_apart(step: plan_steps.Step) -> bool:
-    """Whether an undo continues if this step cannot be undone: it re-creates each evacuated vGPU, whatever else fails."""
+    """Whether an undo continues if it fails here: every evacuated vGPU is re-created, whatever happens to the rest."""
     match step:
         case (
             plan_steps.EvacuateVgpu()

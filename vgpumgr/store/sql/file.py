@@ -30,8 +30,8 @@ BUSY_S = 5.0
 class Schema:
     """A kind of file. `what`: its name in messages. `application_id`: distinguishes it from other SQLite databases.
 
-    `table`: a table that its first migration creates. `pragmas`: those that can be set only on an empty file. `corrupt`:
-    the error for a file that is damaged or not ours.
+    `table`: one that its first migration creates. `pragmas`: those that can only be set on an empty file. `corrupt`: the
+    error for a file that is damaged or not ours.
     """
 
     what: str

@@ -127,7 +127,7 @@ def _delete_fairly(connection: sqlite3.Connection, part: float) -> int:
 
 
 def _level(counts: Sequence[int], total: int) -> int:
-    """The most that each may have so that all have `total` together; smaller ones keep theirs. `counts`: sorted."""
+    """The limit for each host at which all together have `total`; those below it keep theirs. `counts`: sorted."""
     for place, count in enumerate(counts):
         share = total // (len(counts) - place)
         if share < count:

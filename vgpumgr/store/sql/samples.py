@@ -146,7 +146,7 @@ class Samples:
             pruning.forget_hosts_but(self.path, fleet)
 
     def prune(self, *, before_us: int, max_bytes: int) -> int:
-        """Delete older rows, then the oldest while the file is too large. Returns the number deleted. The file shrinks."""
+        """Delete older rows, then the oldest while the file is too large; it shrinks. Returns the number deleted."""
         return pruning.prune(self.path, before_us=before_us, max_bytes=max_bytes) if self.path.exists() else 0
 
 
@@ -219,7 +219,7 @@ def _put_off(connection: sqlite3.Connection, rounds: Sequence[Round], every_s: f
 
 @contextmanager
 def _ours(path: Path) -> Iterator[None]:
-    """Decodes what we wrote: if that fails, the file was damaged where SQLite does not look. Raises `damaged`'s error."""
+    """For decoding what we wrote. Raises SamplesCorrupt on failure: the file was damaged where SQLite does not look."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error) as error:
