@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import descriptors
 from vgpumgr import errors
 from vgpumgr.documents import offline
 from vgpumgr.errors import StoreError
@@ -80,8 +81,7 @@ def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
 
 def opened(path: Path) -> list[str]:
     """The descriptors of this process for the file, and for what SQLite puts next to it."""
-    there = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
-    return [found for found in there if found.startswith(str(path))]
+    return [found for found in descriptors.opened() if str(path) in found]
 
 
 def test_what_was_begun_and_ended_is_read_again(journal: Journal, told: list[str]) -> None:
