@@ -45,6 +45,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Self
 
+from vgpumgr.wording import say
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -101,7 +103,7 @@ class VgpumgrError(Exception):
     def __init__(
         self, what: str, *, host: str | None = None, hint: str | None = None, details: Iterable[str] = ()
     ) -> None:
-        self.message = what if host is None else f"{host}: {what}"
+        self.message = what if host is None else say("{}: {}", host, what)
         super().__init__(self.message)
         self.host = host
         self.what = what
@@ -353,8 +355,8 @@ class Unreachable(HostError):
         hint: str | None = None,
         details: Iterable[str] = (),
     ) -> None:
-        way = "" if via is None else f"via {via}: "
-        super().__init__(host, f"{way}{stage}: {message}", hint=hint, details=details)
+        way = "" if via is None else say("via {}: ", via)
+        super().__init__(host, say("{}{}: {}", way, stage, message), hint=hint, details=details)
         self.stage = stage
         self.via = via
         self._message = message

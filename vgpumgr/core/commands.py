@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
+
+from vgpumgr.wording import Command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def virsh(verb: str, vm: str, *more: str) -> str:
+def virsh(verb: str, vm: str, *more: str) -> Command:
     """`virsh managedsave-remove vm01`, quoted likewise; a VM whose name begins with a dash is named as `--domain=…`."""
-    return shlex.join(["virsh", verb, f"--domain={vm}" if vm.startswith("-") else vm, *more])
+    return Command("virsh", verb, f"--domain={vm}" if vm.startswith("-") else vm, *more)
 
 
-def command(verb: str, vm: str, *, slot: str | None = None, on: str | None = None, options: Sequence[str] = ()) -> str:
+def command(
+    verb: str, vm: str, *, slot: str | None = None, on: str | None = None, options: Sequence[str] = ()
+) -> Command:
     """`vgpumgr attach vm01 --profile 4Q --slot vgpu1 --on kvm01`, every word quoted for a shell where it needs to be.
 
     A VM whose name begins with a dash comes last, behind `--`.
@@ -25,4 +28,4 @@ def command(verb: str, vm: str, *, slot: str | None = None, on: str | None = Non
     if on is not None:
         flags += ["--on", on]
     words = [verb, *flags, "--", vm] if vm.startswith("-") else [verb, vm, *flags]
-    return shlex.join(["vgpumgr", *words])
+    return Command("vgpumgr", *words)
