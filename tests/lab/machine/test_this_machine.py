@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,10 @@ SPEC = """
 hosts:
   kvm01: {driver: 570, boards: [{board: A40, vfs: 2}], vms: ["vm[1:2]"]}
 """
-ROOT = Path(__file__).parents[3]
+# Where the host has this checkout and what is installed for it; a path of this machine may be in a /tmp, which a host has of its own.
+CHECKOUT, SITE = "/opt/vgpumgr", "/opt/site-packages"
 INVENTORY = "/opt/inventory"
+PYTHON = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 MAIN = "import sys; from vgpumgr.cli.main import main; sys.exit(main())"
 
 
@@ -42,9 +45,10 @@ class Machine:
         enter = ["nsenter", "--target", str(pid), "--pid", "--mount", "--root", "--wd"]
         login = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
         variables = {"HOME": f"/home/{user}", "VGPUMGR_INVENTORY": INVENTORY, "VGPUMGR_STORE": f"/tmp/{user}/store"}
+        variables["PYTHONPATH"] = f"{CHECKOUT}:{SITE}"
         environment = ["env", *(f"{name}={value}" for name, value in variables.items())]
         return subprocess.run(
-            [*enter, *login, *environment, sys.executable, "-c", MAIN, *arguments],
+            [*enter, *login, *environment, PYTHON, "-c", MAIN, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -71,11 +75,12 @@ def machine(lab_factory: LabFactory) -> Iterator[Machine]:
     lab = lab_factory(SPEC, shared=False)
     record = fleet.read(lab.layout).host(HOST)
     root = lab.layout.host(HOST) / "disk/root"
-    shown = {str(Path(path).resolve()) for path in (sys.base_prefix, sys.prefix, ROOT)}
+    python = str(Path(sys.base_prefix).resolve())
+    shown = [python, python, str(Path(__file__).parents[3]), CHECKOUT, sysconfig.get_path("purelib"), SITE]
     # What is mounted in the supervisor's namespace is there from the next boot on.
-    script = 'for path; do mkdir -p "$0$path" && mount --rbind "$path" "$0$path" || exit; done; chmod 711 "$0/root"'
+    script = 'while [ $# -gt 0 ]; do mkdir -p "$0$2" && mount --rbind "$1" "$0$2" || exit; shift 2; done; chmod 711 "$0/root"'
     subprocess.run(
-        ["nsenter", "--target", str(record.pid), "--mount", "sh", "-c", script, str(root), *sorted(shown)], check=True
+        ["nsenter", "--target", str(record.pid), "--mount", "sh", "-c", script, str(root), *shown], check=True
     )
     lab.control(HOST, "reboot")
     yield Machine(lab=lab)
