@@ -53,6 +53,12 @@ class Own(_Part):
     __slots__ = ()
 
 
+class GpuAddress(Own):
+    """A GPU's PCI address, with which a line about that GPU begins."""
+
+    __slots__ = ()
+
+
 class Message(_Part):
     """A text and what was put into it. `texts` are what stands before, between and behind the `values`."""
 
@@ -98,12 +104,12 @@ def values(text: str) -> tuple[str, ...]:
     return text.values if isinstance(text, Message) else ()
 
 
-def cut(text: str, own: Container[str]) -> list[str]:
+def cut(text: str, own: Container[str | None]) -> list[str]:
     """The text in pieces, of which every second one is Own or in `own`: what remains is what those that are alike share."""
-    pieces = [""]
     if not isinstance(text, Message):
         return [text]
-    for value, after in zip(("", *text.values), text.texts, strict=True):
+    pieces = [text.texts[0]]
+    for value, after in zip(text.values, text.texts[1:], strict=True):
         if isinstance(value, Own) or value in own:
             pieces += [value, after]
         else:

@@ -19,6 +19,10 @@ def text(node: ast.expr) -> str:
             return "".join(text(value) if isinstance(value, ast.Constant) else GAP for value in values)
         case ast.BinOp(left=left, right=right):
             return text(left) + text(right)
+        case ast.Call(func=ast.Name(id="say"), args=[ast.Constant(value=str(template)), *args]):
+            return template.replace("{}", "%s") % tuple(text(arg) for arg in args)
+        case ast.Call(func=ast.Name(id="Option" | "Command"), args=args):
+            return " ".join(map(text, args))
         case _:
             return GAP
 
@@ -32,6 +36,14 @@ def texts(tree: ast.AST) -> Iterator[str]:
         and isinstance(node.body[0], ast.Expr)
     }
     within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    within |= {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_said(node) for part in node.args
+    }
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in documents | within:
+        said = isinstance(node, (ast.Constant, ast.JoinedStr)) or (isinstance(node, ast.Call) and _is_said(node))
+        if isinstance(node, ast.expr) and said and id(node) not in documents | within:
             yield text(node)
+
+
+def _is_said(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in ("say", "Option", "Command")

@@ -13,10 +13,14 @@ import pytest
 from tests import sources
 from tests.sources import PRODUCT
 from tests.unit import sentences
+from vgpumgr.core.commands import command, virsh
 from vgpumgr.errors import UsageError
+from vgpumgr.wording import Command, Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from vgpumgr.wording import Message
 
 
 COLLECTION = Path(__file__).resolve().parents[2] / "ansible"
@@ -77,8 +81,9 @@ def test_where_ansible_was_given_none_the_usual_places_count(
 
 def test_what_a_person_reads_is_in_ansibles_words_and_data_stay_as_they_are(running: Any) -> None:
     run = running.Run(params={}, check=False, diff=False)
-    run.warnings.append("name the host with --on")
-    row = {"msg": "use --slot", "requested": "--gpu 0.2", "details": ["see --gpu-id 0000:41:00.0"]}
+    run.warnings.append(say("name the host with {}", Option("--on")))
+    see = say("see {}", Option("--gpu-id", "0000:41:00.0"))
+    row = {"msg": say("use {}", Option("--slot")), "requested": "--gpu 0.2", "details": [see]}
     result = running.caught(lambda _run: {"vms": [row]}, run)
     assert result["warnings"] == ["name the host with `host:`"]
     assert result["vms"] == [
@@ -116,11 +121,6 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OURS = re.compile(r"`vgpumgr (?:attach|reconcile) [^`]*`")
 
 
-@pytest.fixture(scope="module")
-def said(running: Any) -> Any:
-    return importlib.import_module(f"{running.__package__}.spelling").said
-
-
 def _spoken() -> list[tuple[str, str]]:
     assert all((PRODUCT / name).is_file() for name in NOT_OF_A_TASK)
     names = {str(file.relative_to(PRODUCT)): file for file in sources.files("vgpumgr")}
@@ -133,47 +133,47 @@ def _spoken() -> list[tuple[str, str]]:
     ]
 
 
-def test_no_sentence_that_a_task_can_say_holds_an_option_of_the_command_line(said: Any) -> None:
+def test_each_option_and_command_that_a_task_can_say_is_a_value_in_its_message() -> None:
+    """Only then a task says it as Ansible does."""
     spoken = _spoken()
-    assert len(spoken) > 20
+    assert spoken, "options of others stay in sentences"
     for name, text in spoken:
-        told = said(text)
-        outside = "".join(told.split("`")[::2])
-        assert set(OPTION.findall(outside)) <= OF_OTHERS, f"{name}: {told}"
-        assert not OURS.search(told), f"{name}: {told}"
+        assert set(OPTION.findall(text)) <= OF_OTHERS, f"{name}: {text}"
+        assert not OURS.search(text), f"{name}: {text}"
+
+
+def attach(*words: str) -> Command:
+    return Command("vgpumgr", "attach", *words)
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ("name the VM's host with --on", "name the VM's host with `host:`"),
-        ("name one: --on kvm01", "name one: `host: kvm01`"),
-        ("ask with --gpu or --gpu-memory", "ask with `gpu:` or `gpu_memory:`"),
-        ("has --gpu 0.2 --max-waste 30, not that", "has `gpu: 0.2` `max_waste: 30`, not that"),
-        ("--replace creates another one and keeps it", "`replace: always` creates another one and keeps it"),
-        ("-i/--inventory: no such folder", "`inventory:`: no such folder"),
-        ("a larger --timeout waits longer", "a larger `timeout:` waits longer"),
+        (say("the VM's host with {}", Option("--on")), "the VM's host with `host:`"),
+        (say("name one: {}", Option("--on", "kvm01")), "name one: `host: kvm01`"),
+        (say("ask with {} or {}", Option("--gpu"), Option("--gpu-memory")), "ask with `gpu:` or `gpu_memory:`"),
+        (say("{} makes another", Option("--replace")), "`replace: always` makes another"),
+        (say("{}: no such folder", Option("-i/--inventory")), "`inventory:`: no such folder"),
         (
-            "`vgpumgr attach vm01 --profile 8Q --gpu-id 0000:81:00.0 --replace` replaces it",
-            "`vgpumgr.kvm.vgpu: {name: vm01, profile: 8Q, gpu_id: '0000:81:00.0', replace: always}` replaces it",
+            say("`{}`", attach("vm01", "--profile", "8Q", "--gpu-id", "0000:81:00.0", "--replace")),
+            "`vgpumgr.kvm.vgpu: {name: vm01, profile: 8Q, gpu_id: '0000:81:00.0', replace: always}`",
         ),
         (
-            "`vgpumgr detach --slot vgpu1 --on kvm01 --keep-snapshots -- -vm` frees it",
-            "`vgpumgr.kvm.vgpu: {name: -vm, slot: vgpu1, host: kvm01, keep_snapshots: true, state: absent}` frees it",
+            say("`{}`", command("detach", "-vm", slot="vgpu1", on="kvm01", options=("--keep-snapshots",))),
+            "`vgpumgr.kvm.vgpu: {name: -vm, keep_snapshots: true, slot: vgpu1, host: kvm01, state: absent}`",
         ),
         (
-            "if the inventory is right: `vgpumgr reconcile --confirm-destroys 3`",
-            "if the inventory is right: `vgpumgr.kvm.vgpu_reconcile: {confirm_destroys: 3}`",
+            say("`{}`", Command("vgpumgr", "reconcile", "--confirm-destroys", "3")),
+            "`vgpumgr.kvm.vgpu_reconcile: {confirm_destroys: 3}`",
         ),
         # No task does these: they stay commands of a shell, whole.
-        ("`vgpumgr detach vm01` frees its only slot", "`vgpumgr detach vm01` frees its only slot"),
-        ("`vgpumgr attach vm01 --profile 4Q --live`", "`vgpumgr attach vm01 --profile 4Q --live`"),
-        ("`vgpumgr uncordon kvm01 --gpu-id X`", "`vgpumgr uncordon kvm01 --gpu-id X`"),
-        ("`virsh attach-device VM FILE --config`", "`virsh attach-device VM FILE --config`"),
-        ("`it's no command`", "`it's no command`"),
-        ("inspect it with --check --diff", "inspect it with --check --diff"),  # ansible-playbook has these itself
-        ("ssh -- kvm01", "ssh -- kvm01"),
+        (say("`{}` frees its only slot", command("detach", "vm01")), "`vgpumgr detach vm01` frees its only slot"),
+        (say("{}", attach("vm01", "--profile", "4Q", "--live")), "vgpumgr attach vm01 --profile 4Q --live"),
+        (say("{}", Command("vgpumgr", "uncordon", "kvm01", "--gpu-id", "X")), "vgpumgr uncordon kvm01 --gpu-id X"),
+        (say("{}", virsh("edit", "vm01")), "virsh edit vm01"),
+        (say("inspect it with {}", Option("--check")), "inspect it with --check"),  # ansible-playbook has it itself
     ],
 )
-def test_an_option_becomes_the_modules_own_and_a_command_its_task(said: Any, ours: str, theirs: str) -> None:
-    assert said(ours) == theirs
+def test_an_option_becomes_the_modules_own_and_a_command_its_task(running: Any, ours: Message, theirs: str) -> None:
+    said = running.spelling.in_words_of_ansible(say("a: {}", ours))
+    assert (said, type(said)) == (f"a: {theirs}", str)

@@ -92,6 +92,8 @@ def _told(slot):
 
 def _summary(slots, *, check):
     """For a list: how many slots changed, and what failed; details that several share are printed once, below them."""
+    from vgpumgr.wording import joined, say
+
     failed = [slot for slot in slots if slot.error is not None]
     changed = sum(slot.changed for slot in slots)
     did = "would change" if check else "changed"
@@ -102,10 +104,10 @@ def _summary(slots, *, check):
         alike.setdefault((slot.error.details, slot.error.hint), []).append(slot)
     lines = [f"{len(failed)} of {len(slots)} slots failed, {changed} {did}"]
     for (details, hint), group in alike.items():
-        lines += [f"{slot.vm} {slot.request.slot}: {slot.error.message}" for slot in group]
-        lines += [f"  {line}" for line in details]
-        lines += [f"hint: {hint}"] if hint else []
-    return "\n".join(lines)
+        lines += [say("{} {}: {}", slot.vm, slot.request.slot, slot.error.message) for slot in group]
+        lines += [say("  {}", line) for line in details]
+        lines += [say("hint: {}", hint)] if hint else []
+    return joined("\n", lines)
 
 
 def _definitions(slots):

@@ -12,6 +12,7 @@ def vgpu_info(run):
     from vgpumgr.documents import common
     from vgpumgr.documents import vms as documents
     from vgpumgr.documents.error import document, text
+    from vgpumgr.wording import joined
 
     context = run.context()
     name, host = run.params["name"], run.params["host"]
@@ -37,5 +38,5 @@ def vgpu_info(run):
         "unread": [{"host": host, **document(error)} for host, error in errors],
     }
     if errors:
-        result["msg"] = "\n".join(text(error) for _host, error in errors)
+        result["msg"] = joined("\n", [text(error) for _host, error in errors])
     return result

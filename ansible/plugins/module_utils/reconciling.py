@@ -15,6 +15,7 @@ def vgpu_reconcile(run):
     from vgpumgr.documents import change
     from vgpumgr.documents.error import text
     from vgpumgr.errors import UsageError
+    from vgpumgr.wording import joined, say
 
     params = run.params
     confirmed = params["confirm"] or params["confirm_destroys"] is not None
@@ -55,10 +56,10 @@ def vgpu_reconcile(run):
         waiting = len(found.waiting)
         lines = [f"{len(done) - waiting} of {len(done)} jobs already in sync"]
         lines[0] += f", {waiting} waiting for the end of a use" if waiting else ""
-    lines += [f"{host}: {unit.planned.task.subject}: {text(unit.error)}" for host, unit in found.failed]
+    lines += [say("{}: {}: {}", host, unit.planned.task.subject, text(unit.error)) for host, unit in found.failed]
     lines += [text(error) for _host, error in found.errors]
     lines += [text(found.guard)] if found.guard else []
-    result["msg"] = "\n".join(lines)
+    result["msg"] = joined("\n", lines)
     if run.diff:
         result["diff"] = [_drift(plan) for plan in found.fleet.plans if plan.drift]
     return result

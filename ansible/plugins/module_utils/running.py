@@ -90,7 +90,7 @@ def caught(work, run):
             "error": type(error).__name__,
         }
     if run.warnings:
-        result["warnings"] = list(dict.fromkeys(map(spelling.said, run.warnings)))
+        result["warnings"] = list(dict.fromkeys(run.warnings))
     return _cleaned(spelling.in_words_of_ansible(result))
 
 

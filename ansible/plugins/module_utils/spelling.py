@@ -2,16 +2,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """vgpumgr's messages in Ansible's words: `--gpu-id` is `gpu_id:`, and `vgpumgr attach …` a task of module vgpu.
 
-A command that no module has (`virsh edit vm01`, `vgpumgr uncordon kvm01`) stays as it is: it is typed in a shell. Our commands
-stand between backticks, and an option outside of them is one of the reader's own.
+A message has its options and commands as values (vgpumgr/wording.py). A command that no module has (`virsh edit vm01`,
+`vgpumgr uncordon kvm01`) stays as it is: it is typed in a shell.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-
-_VALUES = {
+_KEYS = {
     "--profile": "profile",
     "--mig-profile": "mig_profile",
     "--gpu-memory": "gpu_memory",
@@ -37,61 +34,51 @@ _VALUES = {
     "--averaging-factor": "averaging_factor",
 }
 _SWITCHES = {
-    "--usable": "usable: true",
-    "--replace": "replace: always",
-    "--keep-snapshots": "keep_snapshots: true",
-    "--even-if-it-will-not-start": "even_if_it_will_not_start: true",
+    "--usable": ("usable", "true"),
+    "--replace": ("replace", "always"),
+    "--keep-snapshots": ("keep_snapshots", "true"),
+    "--even-if-it-will-not-start": ("even_if_it_will_not_start", "true"),
 }
-_SAID = ("msg", "message", "hint", "details", "text")
-_QUOTED = re.compile(r"(`[^`]*`)")
-_OPTION = re.compile(
-    r"(?<![\w-])(-i/--inventory|--[a-z][a-z-]*[a-z])(?: ((?=[\w.:%-]*[0-9A-Z])\w(?:[\w.:%-]*[\w%])?))?"
-)
 
 
 def in_words_of_ansible(value):
-    """A result in which everything that a person reads is said in Ansible's words; data stay as they are."""
+    """A result in which every message is said in Ansible's words; data stay as they are."""
+    from vgpumgr.wording import Message
+
+    if isinstance(value, Message):
+        return value.told(_told)
     if isinstance(value, dict):
-        return {key: _said(item) if key in _SAID else in_words_of_ansible(item) for key, item in value.items()}
+        return {key: in_words_of_ansible(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [in_words_of_ansible(item) for item in value]
     return value
 
 
-def said(text):
-    """One text in Ansible's words."""
-    parts = _QUOTED.split(text)
-    return "".join(_command(part) if at % 2 else _OPTION.sub(_option, part) for at, part in enumerate(parts))
+def _told(value):
+    from vgpumgr.wording import Command, Option
+
+    if isinstance(value, Option):
+        return _of_option(value)
+    return _of_command(value) if isinstance(value, Command) else value
 
 
-def _said(value):
-    if isinstance(value, str):
-        return said(value)
-    return [_said(item) for item in value] if isinstance(value, (list, tuple)) else value
+def _of_option(option):
+    if option.name in _KEYS:
+        return f"`{_KEYS[option.name]}:`" if option.value is None else f"`{_KEYS[option.name]}: {option.value}`"
+    if option.name in _SWITCHES:
+        return "`{}: {}`".format(*_SWITCHES[option.name])
+    return option
 
 
-def _option(found):
-    """An option in a sentence, with its value where one follows."""
-    name, value = found.groups()
-    if name in _VALUES:
-        return f"`{_VALUES[name]}: {value}`" if value else f"`{_VALUES[name]}:`"
-    if name in _SWITCHES:
-        return f"`{_SWITCHES[name]}`" + (f" {value}" if value else "")
-    return found.group()
-
-
-def _command(quoted):
-    """A command between backticks as a task, if one of the modules does it."""
-    try:
-        words = shlex.split(quoted[1:-1])
-    except ValueError:  # a quotation mark without its other: no command
-        return quoted
-    if words[:2] in (["vgpumgr", "attach"], ["vgpumgr", "detach"]) and len(words) > 2:
-        task = _of_vgpu(words[1], words[2:])
-        return quoted if task is None else f"`vgpumgr.kvm.vgpu: {_flow(task)}`"
-    if words[:3] == ["vgpumgr", "reconcile", "--confirm-destroys"]:
-        return f"`vgpumgr.kvm.vgpu_reconcile: {{confirm_destroys: {words[3]}}}`"
-    return quoted
+def _of_command(command):
+    """A command as a task, if one of the modules does it."""
+    program, verb, *words = command.words
+    if program == "vgpumgr" and verb in ("attach", "detach") and words:
+        task = _of_vgpu(verb, words)
+        return command if task is None else f"vgpumgr.kvm.vgpu: {_flow(task)}"
+    if (program, verb, *words[:1]) == ("vgpumgr", "reconcile", "--confirm-destroys"):
+        return f"vgpumgr.kvm.vgpu_reconcile: {{confirm_destroys: {words[1]}}}"
+    return command
 
 
 def _of_vgpu(verb, words):
@@ -102,10 +89,10 @@ def _of_vgpu(verb, words):
     task = {}
     rest = iter(words)
     for word in rest:
-        if word in _VALUES:
-            task[_VALUES[word]] = next(rest, None)
+        if word in _KEYS:
+            task[_KEYS[word]] = next(rest, None)
         elif word in _SWITCHES:
-            key, value = _SWITCHES[word].split(": ")
+            key, value = _SWITCHES[word]
             task[key] = value == "true" or value
         elif word == "--":
             task["name"] = next(rest, None)

@@ -55,5 +55,5 @@ def _failed(result: FleetResult) -> Iterator[Failed]:
     for host, found in result.failed:
         task = found.planned.task
         assert found.error is not None
-        vm = task.vm if isinstance(task, OfSlot) else None
-        yield Failed(host=host, vm=vm, subject=task.subject, error=found.error)
+        vm, slot = (task.vm, task.slot) if isinstance(task, OfSlot) else (None, None)
+        yield Failed(host=host, vm=vm, slot=slot, subject=task.subject, error=found.error)

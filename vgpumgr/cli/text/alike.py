@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vgpumgr.errors import HostError, HostKeyRefused, VmNotSeen
+from vgpumgr.wording import Command, GpuAddress, Message, cut, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 FEWEST = 3  # two errors are read as quickly as their summary
 _COLUMNS = 100
 _ELSE = "…"
-# A fingerprint, a host's name in a known_hosts file, an address or port, a duration, a process.
-_OWN = r"SHA256:[\w+/=]+|\[[^\]\s]+\]:\d+|\b\d{1,3}(?:\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,}\b|\b\d+(?:\.\d+)? s\b|\b(?:pid|port) \d+"
-_GPU = re.compile(r"([0-9a-f]{4,8}(?::[0-9a-f]{2}){2}\.[0-7])  ")
 _T = TypeVar("_T")
 
 
@@ -35,12 +32,19 @@ class Alike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A task's error. `subject` is what the task is about there; `vm` None: that is no slot of a VM."""
+    """A task's error. `subject` is what the task is about there; `vm` and `slot` None: that is no slot of a VM."""
 
     host: str
     vm: str | None
+    slot: str | None
     subject: str
     error: VgpumgrError
+
+    @property
+    def says_whose(self) -> bool:
+        """Whether the error begins with the VM and its slot."""
+        what = self.error.what
+        return isinstance(what, Message) and what.texts[0] == "" and what.values[:2] == (self.vm, self.slot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,7 @@ def grouped(errors: Iterable[VgpumgrError]) -> list[VgpumgrError | Alike]:
 def _of_host(error: VgpumgrError) -> _Said[VgpumgrError]:
     if not isinstance(error, HostError):
         return _Said(one=error, kind=None)
-    pieces = _pieces(error)
+    pieces = cut(error.what, {error.host})
     return _Said(one=error, kind=type(error), host=error.host, pieces=pieces, details=error.details, hint=error.hint)
 
 
@@ -76,7 +80,7 @@ def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
             kind=None if one.vm is None else (type(one.error), one.error.details),
             host=one.host,
             vm=one.vm,
-            pieces=_cut(one.error.what, one.host, *_names(one.vm)),
+            pieces=cut(one.error.what, {one.host, one.vm}),
             details=one.error.details,
             hint=one.error.hint,
         )
@@ -92,7 +96,7 @@ def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
             kind=None if one.host is None or _names_its_own(one) else one.kind,
             host=one.host or "",
             vm=one.vm,
-            pieces=_cut(one.text.removeprefix(f"{one.host}: "), one.host or "", *_names(one.vm)),
+            pieces=_without_host(cut(one.text, {one.host, one.vm}), one.host),
         )
         for one in found
     )
@@ -112,19 +116,19 @@ def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
 
 
 def _by_reason(details: Iterable[str]) -> list[str]:
-    """Lines that begin with a GPU's address, by reason. It may have the address in it, and names in brackets: whose the vGPUs are."""
+    """Lines about one GPU each, by reason. What is said of it may differ in its address, and in whose the vGPUs are."""
     kinds: dict[tuple[bool, *tuple[str, ...]], list[tuple[str, str, list[str]]]] = {}
     for line in details:
-        found = _GPU.match(line)
-        pci = found[1] if found else ""
-        pieces = re.split(rf"(\([^()]*\)|{re.escape(pci)})", line[found.end() :]) if found else [line]
-        kinds.setdefault((bool(found), *pieces[::2]), []).append((line, pci, pieces))
+        pci = next(iter(values(line)), None)
+        about = isinstance(pci, GpuAddress) and line.startswith(f"{pci}  ")
+        pieces = cut(line, {pci})
+        kinds.setdefault((about, *pieces[::2]), []).append((line, pci or "", pieces))
     told: list[str] = []
     for (is_gpu, *_), alike in kinds.items():
         if not is_gpu or len(alike) < FEWEST:
             told += [line for line, _, _ in alike]
             continue
-        told.append(f"{len(alike)} GPUs  {_common(pieces for _, _, pieces in alike)}")
+        told.append(f"{len(alike)} GPUs{_common(pieces[2:] for _, _, pieces in alike)}")
         told += [f"  {line}" for line in _wrapped(pci for _, pci, _ in alike)]
     return told
 
@@ -140,24 +144,16 @@ def _together(said: Iterable[_Said[_T]]) -> list[_T | Alike]:
     return told
 
 
-def _names(vm: str | None) -> tuple[str, ...]:
-    return () if vm is None else (vm,)
+def _without_host(pieces: list[str], host: str | None) -> list[str]:
+    """Without the name that a text begins with, and its colon."""
+    if pieces[:2] == ["", host] and pieces[2].startswith(": "):
+        return [pieces[2].removeprefix(": "), *pieces[3:]]
+    return pieces
 
 
 def _names_its_own(finding: Finding) -> bool:
-    own = (finding.host or "", *_names(finding.vm))
-    return any(len(_cut(part, *own)) > 1 for part in finding.text.split("`")[1::2])
-
-
-def _pieces(error: HostError) -> list[str]:
-    """What an error says, cut so that every second piece may be the host's own."""
-    scan = error.scan if isinstance(error, HostKeyRefused) else None
-    return _cut(error.what, error.host, *(() if scan is None else (scan.address,)))
-
-
-def _cut(text: str, *own: str) -> list[str]:
-    names = "|".join(rf"(?<![\w.-]){re.escape(one)}(?![\w-])" for one in own)
-    return re.split(f"({_OWN}|{names})", text)
+    own = {finding.host, finding.vm}
+    return any(not own.isdisjoint(value.words) for value in values(finding.text) if isinstance(value, Command))
 
 
 def _common(texts: Iterable[Sequence[str]]) -> str:

@@ -181,11 +181,10 @@ def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
                 print_warning(settings, one.text, host=one.host)
 
 
-def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, str] | None = None) -> None:
+def print_error(settings: Settings, error: VgpumgrError, *, about: Failed | None = None) -> None:
     """Print what failed, where, one line per candidate, and last the hint, near the prompt; with json, one object.
 
-    `about` is a host and the subject there. It comes first, for when several errors are printed in a row, unless the
-    error begins with it anyway.
+    What it is `about` comes first, for when several errors are printed in a row, unless the error begins with it anyway.
     """
     from vgpumgr.documents import error as documents
 
@@ -194,10 +193,8 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: tuple[str, st
         return
     host, message = error.host, error.message
     if about is not None:
-        host, subject = about
-        vm, _, slot = subject.rpartition(" ")
-        named = error.what.startswith((f"{subject} ", f"{vm} slot {slot} ")) if vm else False
-        message = f"{host}: {error.what}" if named else f"{host}: {subject}: {error.what}"
+        host = about.host
+        message = f"{host}: {error.what}" if about.says_whose else f"{host}: {about.subject}: {error.what}"
     if settings.log_format == "json":
         _tell(settings, "error", "", message, host=host, more={**documents.document(error), "message": message})
         return
@@ -214,7 +211,7 @@ def print_failed(settings: Settings, failed: Iterable[Failed]) -> None:
         if isinstance(one, alike.Alike):
             _print_lines(settings, one.message, one.lines, one.hint)
         else:
-            print_error(settings, one.error, about=(one.host, one.subject))
+            print_error(settings, one.error, about=one)
 
 
 _UNREAD = "hosts could not be read"

@@ -8,6 +8,7 @@ from vgpumgr import errors
 from vgpumgr.cli.text import alike, words
 from vgpumgr.cli.text.tally import tally
 from vgpumgr.errors import Outcome
+from vgpumgr.wording import say, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,10 +50,10 @@ def _one_of_kind(slots: Sequence[SlotResult], of_all: str) -> errors.VgpumgrErro
     details = []
     for text, error in found.items():
         vms = stopped[text]
-        named = "" if all(vm in error.message for vm in vms) else f" ({_joined(vms)})"
+        named = "" if set(vms) <= {*values(error.message)} else f" ({_joined(vms)})"
         _, hint = within[text]
-        hint = f"; {hint}" if len(hints) > 1 and hint else ""
-        details.append(f"{error.message}{named}{hint}")
+        hint = say("; {}", hint) if len(hints) > 1 and hint else ""
+        details.append(say("{}{}{}", error.message, named, hint))
     return errors.VgpumgrError(
         f"{len({slot.vm for slot in slots})} {of_all} cannot be served",
         details=[*details, *dict.fromkeys(line for lines, _ in within.values() for line in lines)],

@@ -16,6 +16,7 @@ from vgpumgr.errors import (
     VmNotSeen,
 )
 from vgpumgr.names import DEFAULT_SLOT, HostName
+from vgpumgr.wording import Command, GpuAddress, Own, say
 
 FILE = "/root/.ssh/known_hosts"
 
@@ -26,7 +27,7 @@ def unknown_key(number: int, *, port: int = 22, through: str = "") -> HostKeyRef
     error = HostKeyRefused(
         f"kvm{number:02}",
         "kex",
-        f"{FILE} has no key of {name}; the host offers ssh-ed25519 SHA256:{'abc+/='[: number % 6 + 1]}{number}",
+        say("{} has no key of {}; the host offers ssh-ed25519 {}", FILE, Own(name), Own(f"SHA256:abc{number}")),
         hint=f"compare the fingerprint on the host's console (…), then: {through}ssh-keyscan -p {port} {address} >> {FILE}",
     )
     error.scan = KeyScan(
@@ -63,9 +64,10 @@ def test_other_ports_and_jump_hosts_are_scanned_on_their_way() -> None:
 
 def test_a_jump_host_that_is_down_is_told_once_for_all_behind_it() -> None:
     """What is the same for all of them stays, and only what differs is left out."""
-    hint, refused = "is its sshd running?", "10.0.0.1 port 22: connection refused after {} s"
+    hint, refused = "is its sshd running?", "10.0.0.1 port 22: connection refused after {}"
     errors = [
-        Unreachable(f"kvm{number:02}", "tcp", refused.format(number), via="bastion", hint=hint) for number in range(20)
+        Unreachable(f"kvm{number:02}", "tcp", say(refused, Own(f"{number} s")), via="bastion", hint=hint)
+        for number in range(20)
     ]
     found = one(errors)
     assert found.message == "20 hosts: via bastion: tcp: 10.0.0.1 port 22: connection refused after …"
@@ -74,7 +76,12 @@ def test_a_jump_host_that_is_down_is_told_once_for_all_behind_it() -> None:
 
 def test_hints_that_differ_are_shown_by_one_of_them() -> None:
     errors = [
-        Unreachable(f"kvm{number}", "auth", f"no key is accepted by kvm{number}", hint=f"ssh-copy-id root@kvm{number}")
+        Unreachable(
+            f"kvm{number}",
+            "auth",
+            say("no key is accepted by {}", f"kvm{number}"),
+            hint=f"ssh-copy-id root@kvm{number}",
+        )
         for number in range(3)
     ]
     found = one(errors)
@@ -125,8 +132,9 @@ def test_findings_that_differ_in_the_host_alone_are_told_once_unless_a_command_n
     def finding(host: str | None, text: str) -> Finding:
         return Finding(kind="silent", host=None if host is None else HostName(host), text=text)
 
-    silent = [finding(f"kvm{number}", f"kvm{number}: NVML did not answer within {number}.5 s") for number in range(3)]
-    copied = [finding(f"kvm{number}", f"cordoned: `vgpumgr uncordon kvm{number}` lifts it") for number in range(3)]
+    hosts = [f"kvm{number}" for number in range(3)]
+    silent = [finding(host, say("{}: NVML did not answer within {}", host, Own(f"{host[3:]}.5 s"))) for host in hosts]
+    copied = [finding(host, say("cordoned: `{}` lifts it", Command("vgpumgr", "uncordon", host))) for host in hosts]
     apart = [finding(None, "the journal is full"), finding("kvm7", "kvm7: a VM is gone")]
     first, *rest = findings([silent[0], *apart, *silent[1:], *copied])
     assert first == Alike(message="3 hosts: NVML did not answer within …", lines=("kvm0 kvm1 kvm2",), hint=None)
@@ -134,9 +142,8 @@ def test_findings_that_differ_in_the_host_alone_are_told_once_unless_a_command_n
 
 
 def unstartable(host: str, vm: str, libvirt: str = "9.0.0") -> Finding:
-    return Finding(
-        kind="will-not-start", host=HostName(host), vm=vm, slot=DEFAULT_SLOT, text=f"{vm} will not start on {libvirt}"
-    )
+    text = say("{} will not start on {}", vm, libvirt)
+    return Finding(kind="will-not-start", host=HostName(host), vm=vm, slot=DEFAULT_SLOT, text=text)
 
 
 def test_one_cause_that_stops_many_vms_of_a_host_is_one_line_with_their_names() -> None:
@@ -164,9 +171,9 @@ def test_a_cause_on_several_hosts_has_a_line_for_each_host() -> None:
 def failed(vm: str | None, *details: str) -> Failed:
     subject = "GPU 0000:41:00.0" if vm is None else f"{vm} vgpu0"
     error = NotReady(
-        f"the vGPU of {vm} cannot be re-created", details=details, hint=f"or `vgpumgr attach {vm} --replace`"
+        say("the vGPU of {} cannot be re-created", vm), details=details, hint=f"or `vgpumgr attach {vm} --replace`"
     )
-    return Failed(host="kvm1", vm=vm, subject=subject, error=error)
+    return Failed(host="kvm1", vm=vm, slot=None if vm is None else "vgpu0", subject=subject, error=error)
 
 
 def test_slots_that_are_refused_for_one_cause_are_one_error_with_the_way_out_of_the_first() -> None:
@@ -187,9 +194,11 @@ def test_no_detail_of_a_slots_error_is_lost_and_gpus_are_no_vms() -> None:
 def test_gpus_that_are_refused_for_one_reason_are_one_line_with_their_number_and_the_gpus_below() -> None:
     """Whose the vGPUs are differs from GPU to GPU, and so may the GPU's own address (found: anchors A7)."""
     pcis = [f"0000:{number:02x}:00.0" for number in range(40)]
-    full = [f"{pci}  A40  full: 12 of 12 (vm{pci[5:7]} … vm99)" for pci in pcis[:30]]
-    off = [f"{pci}  A40  offers no vGPUs: SR-IOV is off; run sriov-manage -e {pci}" for pci in pcis[30:38]]
-    few = [f"{pci}  A40  its vGPU types cannot be read" for pci in pcis[38:]]
+    whose = [(GpuAddress(pci), Own(f"(vm{pci[5:7]} … vm99)")) for pci in pcis[:30]]
+    full = [say("{}  A40  full: 12 of 12 {}", pci, vms) for pci, vms in whose]
+    run = "offers no vGPUs: SR-IOV is off; run sriov-manage -e"
+    off = [say("{}  A40  {} {}", GpuAddress(pci), run, pci) for pci in pcis[30:38]]
+    few = [say("{}  A40  its vGPU types cannot be read", GpuAddress(pci)) for pci in pcis[38:]]
     details, hint = within(NoCapacity("no GPU", details=[*full, *off, *few, "and another line"], hint="see"))
     heads = [line for line in details if not line.startswith("  ")]
     assert heads == [

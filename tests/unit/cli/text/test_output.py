@@ -15,6 +15,7 @@ from vgpumgr.cli.main import run
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.text import log_lines, output
+from vgpumgr.cli.text.alike import Failed
 from vgpumgr.core.model.view import Finding
 from vgpumgr.link import stages
 from vgpumgr.names import HostName
@@ -53,12 +54,13 @@ def logging_as(settings: Settings) -> Iterator[None]:
 def test_an_error_of_any_class_is_told_with_its_host_once_and_what_of_it(
     error: VgpumgrError, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    output.print_error(Settings(), error, about=("kvm01", "vm05 vgpu0"))
+    about = Failed(host="kvm01", vm="vm05", slot="vgpu0", subject="vm05 vgpu0", error=error)
+    output.print_error(Settings(), error, about=about)
     said = capsys.readouterr().err.splitlines()[0]
     assert said.startswith("error: kvm01: vm05 vgpu0: ")
     assert said.endswith("refused")
     assert said.count("kvm01") == 1
-    output.print_error(Settings(log_format="json"), error, about=("kvm01", "vm05 vgpu0"))
+    output.print_error(Settings(log_format="json"), error, about=about)
     line = json.loads(capsys.readouterr().err)
     assert (f"error: {line['message']}", line["host"]) == (said, "kvm01")
 

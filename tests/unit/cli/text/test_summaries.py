@@ -23,6 +23,7 @@ from vgpumgr.core.reconcile import host_plan, tasks
 from vgpumgr.core.slot.request import SlotRequest
 from vgpumgr.errors import Outcome
 from vgpumgr.names import HostName, parse_pci_address
+from vgpumgr.wording import say
 
 
 def test_what_has_no_capacity_or_is_not_ready_is_refused() -> None:
@@ -103,7 +104,8 @@ def slot(vm: str, error: errors.VgpumgrError | None = None, outcome: Outcome = O
 
 
 def full(vm: str, hint: str = "free one") -> errors.NoCapacity:
-    return errors.NoCapacity(f"no GPU can take a 4 GiB vGPU for {vm}", details=["0000:41:00.0  A40  full"], hint=hint)
+    what = say("no GPU can take a 4 GiB vGPU for {}", vm)
+    return errors.NoCapacity(what, details=["0000:41:00.0  A40  full"], hint=hint)
 
 
 def result(*slots: SlotResult) -> RequestsResult:
