@@ -7,36 +7,50 @@ from __future__ import annotations
 
 def vgpu_info(run):
     """Module vgpu_info."""
-    from vgpumgr.controller import report
-    from vgpumgr.core.report import listing
-    from vgpumgr.documents import common
-    from vgpumgr.documents import vms as documents
     from vgpumgr.documents.error import document, text
     from vgpumgr.wording import joined
 
-    context = run.context()
-    name, host = run.params["name"], run.params["host"]
-    if name is not None:
-        found = report.show_vm(context, str(name), None if host is None else str(host))
-        seen, errors = [(found.view, [found.domain])], [(found.view.snapshot.host, error) for error in found.errors]
-        run.warnings += [row.text for row in found.findings]
-    else:
-        fleet = report.observe_fleet(context, [] if host is None else [str(host)])
-        seen, errors = [(view, view.domains) for view in fleet.views], list(fleet.errors)
-    rows = {view.snapshot.host: listing.rows(view) for view, _domains in seen}
-    vms = [
-        documents.vm(host, domain, [row for row in rows[host] if row.vm_uuid == domain.uuid])
-        for host, domains in ((view.snapshot.host, domains) for view, domains in seen)
-        for domain in domains
-    ]
-    only = {vm["uuid"] for vm in vms}
+    name, host = (None if run.params[key] is None else str(run.params[key]) for key in ("name", "host"))
+    vms, vgpus, errors = _of_fleet(run.context(), host) if name is None else _of_vm(run, name, host)
     result = {
         "changed": False,
         "failed": bool(errors),
-        "vms": vms if name is not None else [vm for vm in vms if vm["claims"] or vm["vgpus"]],
-        "vgpus": [common.plain(row) for part in rows.values() for row in part if name is None or row.vm_uuid in only],
+        "vms": vms,
+        "vgpus": vgpus,
         "unread": [{"host": host, **document(error)} for host, error in errors],
     }
     if errors:
         result["msg"] = joined("\n", [text(error) for _host, error in errors])
     return result
+
+
+def _of_vm(run, name, host):
+    """One VM, its vGPUs, and the hosts that could not be asked for it."""
+    from vgpumgr.controller import report
+
+    result = report.show_vm(run.context(), name, host)
+    run.warnings += [row.text for row in result.findings]
+    vms, rows = _rows(result.view, [result.domain])
+    vgpus = [row for row in rows if row["vm_uuid"] == vms[0]["uuid"]]
+    return vms, vgpus, [(result.view.snapshot.host, error) for error in result.errors]
+
+
+def _of_fleet(context, host):
+    """Every VM that has or claims a vGPU, all vGPUs, and the hosts that could not be read."""
+    from vgpumgr.controller import report
+
+    fleet = report.observe_fleet(context, [] if host is None else [host])
+    parts = [_rows(view, view.domains) for view in fleet.views]
+    vms = [vm for of_host, _rows in parts for vm in of_host if vm["claims"] or vm["vgpus"]]
+    return vms, [row for _vms, rows in parts for row in rows], list(fleet.errors)
+
+
+def _rows(view, domains):
+    """These VMs of a host, and all its vGPUs."""
+    from vgpumgr.core.report import listing
+    from vgpumgr.documents import common
+    from vgpumgr.documents import vms as documents
+
+    rows = listing.rows(view)
+    vms = [documents.vm(view.snapshot.host, vm, [row for row in rows if row.vm_uuid == vm.uuid]) for vm in domains]
+    return vms, [common.plain(row) for row in rows]

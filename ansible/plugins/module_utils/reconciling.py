@@ -13,9 +13,7 @@ def vgpu_reconcile(run):
     from vgpumgr.controller.recording import Recording
     from vgpumgr.controller.results import Consent
     from vgpumgr.documents import change
-    from vgpumgr.documents.error import text
     from vgpumgr.errors import UsageError
-    from vgpumgr.wording import joined, say
 
     params = run.params
     confirmed = params["confirm"] or params["confirm_destroys"] is not None
@@ -37,32 +35,42 @@ def vgpu_reconcile(run):
     with Recording(None if run.check else "reconcile", whole=not options.limit).begun() as recording:
         context = run.context()
         found = use_case.reconcile(context, options, Consent(check=run.check, show=lambda _fleet: None, ask=ask))
-    unrecorded = recording.keep(found)
-    run.warnings += [unrecorded] if unrecorded else []
-    result = change.fleet(found)
-    run.warnings += [str(row) for row in found.fleet.findings]
-    run.warnings += [row.text for plan in found.fleet.plans for row in plan.findings]
-    run.warnings += [row.text for row in (*found.waiting, *found.findings)]
+    run.warnings += [*filter(None, [recording.keep(found)]), *_warnings(found)]
     if run.check and found.fleet.takes_away and not confirmed and found.guard is None:
         taken = "; ".join(_taken(found.fleet))
         run.warnings.append(f"this plan removes something ({taken}): without check mode it needs confirm: true")
-    done = [unit.outcome for host in found.hosts for unit in host.tasks]
-    changed = sum(outcome.changed for outcome in done)
-    result["changed"] = bool(changed)
-    result["failed"] = bool(found.problems)
-    if changed or found.problems:
-        lines = [f"{changed} of {len(done)} jobs {'would change' if run.check else 'changed'}"]
-    else:
-        waiting = len(found.waiting)
-        lines = [f"{len(done) - waiting} of {len(done)} jobs already in sync"]
-        lines[0] += f", {waiting} waiting for the end of a use" if waiting else ""
-    lines += [say("{}: {}: {}", host, unit.planned.task.subject, text(unit.error)) for host, unit in found.failed]
-    lines += [text(error) for _host, error in found.errors]
-    lines += [text(found.guard)] if found.guard else []
-    result["msg"] = joined("\n", lines)
+    changed = sum(unit.outcome.changed for host in found.hosts for unit in host.tasks)
+    result = {
+        **change.fleet(found),
+        "changed": bool(changed),
+        "failed": bool(found.problems),
+        "msg": _message(found, changed, check=run.check),
+    }
     if run.diff:
         result["diff"] = [_drift(plan) for plan in found.fleet.plans if plan.drift]
     return result
+
+
+def _warnings(result):
+    """What a person should know of the inventory, of each host's plan, and of what came of it."""
+    rows = [row for plan in result.fleet.plans for row in plan.findings]
+    return [*map(str, result.fleet.findings), *(row.text for row in (*rows, *result.waiting, *result.findings))]
+
+
+def _message(result, changed, *, check):
+    """How many jobs changed, and what went wrong with each of the others."""
+    from vgpumgr.documents.error import text
+    from vgpumgr.wording import joined, say
+
+    jobs, waiting = sum(len(host.tasks) for host in result.hosts), len(result.waiting)
+    if changed or result.problems:
+        first = f"{changed} of {jobs} jobs {'would change' if check else 'changed'}"
+    else:
+        first = f"{jobs - waiting} of {jobs} jobs already in sync"
+        first += f", {waiting} waiting for the end of a use" if waiting else ""
+    failed = [say("{}: {}: {}", host, unit.planned.task.subject, text(unit.error)) for host, unit in result.failed]
+    errors = [error for _host, error in result.errors]
+    return joined("\n", [first, *failed, *map(text, [*errors, *filter(None, [result.guard])])])
 
 
 def _taken(fleet):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding
-    from vgpumgr.core.report.capacity import Question
+    from vgpumgr.core.report.capacity import Answer, Left, Overview, Question
 
 
 @click.command()
@@ -96,12 +96,7 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
         fitting = [row for row in BOARDS.rows(document) if settings.output != "name" or row["fits_now"]]
         printing.print_rows(settings, BOARDS, document, fitting)
     elif found.rows:
-        tables = capacity_text.pivot(found, totals, width=output.width(), one_by_one=settings.output == "wide")
-        for number, (lines, columns) in enumerate(tables):
-            if number:
-                output.echo()
-            printing.print_table(settings, lines, columns)
-        output.progress(settings, capacity_text.FOOT)
+        _print_pivot(settings, found, totals)
     elif fleet.views:
         output.echo("no vGPU type could be read")
     if settings.for_people:
@@ -110,10 +105,20 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     return output.end(settings, fleet, findings)
 
 
+def _print_pivot(settings: Settings, overview: Overview, totals: Mapping[str, Left]) -> None:
+    from vgpumgr.cli.text import capacity_text
+
+    tables = capacity_text.pivot(overview, totals, width=output.width(), one_by_one=settings.output == "wide")
+    for number, (lines, columns) in enumerate(tables):
+        if number:
+            output.echo()
+        printing.print_table(settings, lines, columns)
+    output.progress(settings, capacity_text.FOOT)
+
+
 def _answer(
     settings: Settings, context: Context, hosts: Sequence[str], questions: Sequence[Question], count: int | None
 ) -> int:
-    from vgpumgr.cli.text import capacity_text
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity as core
     from vgpumgr.documents import capacity as documents
@@ -123,26 +128,35 @@ def _answer(
     )
     read = [host for host, _ in fleet.views]
     found = core.answers(read, fleet.errors, questions)
-    unknown = [error for one in found if (error := core.unknown_profile(one, read, context.catalogue)) is not None]
-    known = [one for one in found if core.unknown_profile(one, read, context.catalogue) is None]
+    judged = [(one, core.unknown_profile(one, read, context.catalogue)) for one in found]
+    known = [one for one, error in judged if error is None]
     findings = [finding for _, some in fleet.views for finding in some]
     if settings.for_people:
         for number, answer in enumerate(known if read else ()):
             if number:
                 output.echo()
-            if answer.rows:
-                one = documents.answers(fleet, [answer], findings, count)
-                printing.print_rows(settings, ANSWERS, one)
-            output.echo(capacity_text.total(answer))
-            if count is not None and core.fits(answer.left, count) is not False:
-                output.echo(capacity_text.together(answer, count))
+            _print_answer(settings, answer, documents.answers(fleet, [answer], findings, count), count)
     else:
         document = documents.answers(fleet, known, findings, count)
-        able = [host for one in known for host, left in core.by_host(one).items() if core.fits(left, count or 1)]
-        fitting = [row for row in ANSWERS.rows(document) if settings.output != "name" or row["host"] in able]
-        printing.print_rows(settings, ANSWERS, document, fitting)
-    short = [lack for one in known if count and (lack := core.short_of(one, count)) is not None]
-    return output.end(settings, fleet, findings, [*unknown, *short])
+        rows = ANSWERS.rows(document)
+        if settings.output == "name":
+            able = [host for one in known for host, left in core.by_host(one).items() if core.fits(left, count or 1)]
+            rows = [row for row in rows if row["host"] in able]
+        printing.print_rows(settings, ANSWERS, document, rows)
+    short = [core.short_of(one, count) for one in known] if count else []
+    return output.end(settings, fleet, findings, [*filter(None, (error for _, error in judged)), *filter(None, short)])
+
+
+def _print_answer(settings: Settings, answer: Answer, document: Mapping[str, object], count: int | None) -> None:
+    """For people: one question's rows, how many fit in all, and how `count` would be spread."""
+    from vgpumgr.cli.text import capacity_text
+    from vgpumgr.core.report import capacity as core
+
+    if answer.rows:
+        printing.print_rows(settings, ANSWERS, document)
+    output.echo(capacity_text.total(answer))
+    if count is not None and core.fits(answer.left, count) is not False:
+        output.echo(capacity_text.together(answer, count))
 
 
 def _findings(facts: HostSnapshot) -> list[Finding]:

@@ -94,7 +94,6 @@ def attach(
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
-    from vgpumgr.core.commands import command
     from vgpumgr.core.slot.request import Replace, SlotRequest
 
     if count > 1 and is_given("slot"):
@@ -127,18 +126,20 @@ def attach(
     consent = _consent(settings, what, plan_file, question)
     started = time.monotonic()
     result = use_case.attach(build_context(settings), request, consent)
-    has_more = len(result.rows) > 1
-    # What a command with several slots made is all that the VM has, or no one command takes back just that.
-    made = sum(part.placed is not None for part in result.planned.plan.parts)
-    undoable = not replace and not live and (count == 1 or made == len(result.rows))
-    undo = command(
-        "detach",
-        result.planned.plan.vm.name,
-        slot=slot if has_more and count == 1 else None,
-        on=on,
-        options=("--all",) if has_more and count > 1 else (),
-    )
-    return _print_result(settings, result, started, undo=undo if undoable else None, out=out)
+    undo = None if replace or live else _undo(result, slot, count, on)
+    return _print_result(settings, result, started, undo=undo, out=out)
+
+
+def _undo(result: ChangeResult[Plan], slot: str, count: int, on: str | None) -> str | None:
+    """The command that takes back just what was attached; None if there is none, for the VM had some of these slots."""
+    from vgpumgr.core.commands import command
+
+    plan, all_of_it = result.planned.plan, len(result.rows)
+    if count == 1:
+        return command("detach", plan.vm.name, slot=slot if all_of_it > 1 else None, on=on)
+    made = sum(part.placed is not None for part in plan.parts)
+    options = ("--all",) if all_of_it > 1 else ()
+    return command("detach", plan.vm.name, on=on, options=options) if made == all_of_it else None
 
 
 @click.command()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.requests import RequestsResult
+    from vgpumgr.controller.requests import RequestsResult, SlotResult
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.slot.request import SlotRequest
 
@@ -152,23 +152,25 @@ def _findings(result: RequestsResult) -> list[Finding]:
 
 def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
     """The command that frees just what was made; None if there is none: a VM had something there, or has more."""
-    slots = result.slots
-    if any(
-        slot.outcome != Outcome.DONE or slot.request.replace is Replace.ALWAYS or slot.request.live for slot in slots
-    ):
+    first = result.slots[0].request
+    only = _only_these(result.slots, first.count)
+    if any(slot.outcome != Outcome.DONE or _had_something(slot.request) for slot in result.slots):
         return None
-    first = slots[0].request
-    more = any(
-        slot.after is not None and slot.after.claims is not None and len(slot.after.claims.claims) > first.count
-        for slot in slots
-    )
-    options: list[str] = []
-    if words_again[0] != "-f":
-        if first.count > 1 and more:
-            return None
-        options = ["--all"] if first.count > 1 else ["--slot", str(first.slot)] if more else []
-    if first.on is not None:
-        options += ["--on", first.on]
-    dashed = words_again[0] != "-f" and any(word.startswith("-") for word in words_again)
-    named = [*options, "--", *words_again] if dashed else [*words_again, *options]
-    return shlex.join(["vgpumgr", "detach", *named])
+    on = [] if first.on is None else ["--on", first.on]
+    if words_again[0] == "-f":
+        return shlex.join(["vgpumgr", "detach", *words_again, *on])
+    if first.count > 1 and not only:
+        return None
+    options = [*(["--all"] if first.count > 1 else [] if only else ["--slot", str(first.slot)]), *on]
+    dashed = any(word.startswith("-") for word in words_again)
+    return shlex.join(["vgpumgr", "detach", *([*options, "--", *words_again] if dashed else [*words_again, *options])])
+
+
+def _had_something(request: SlotRequest) -> bool:
+    return request.replace is Replace.ALWAYS or request.live
+
+
+def _only_these(slots: Sequence[SlotResult], count: int) -> bool:
+    """Whether no VM has more than what it was just given."""
+    claims = [slot.after.claims for slot in slots if slot.after is not None]
+    return all(one is None or len(one.claims) <= count for one in claims)

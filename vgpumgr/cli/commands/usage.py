@@ -163,37 +163,45 @@ def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[Us
 
 def _print(settings: Settings, view: View, report: UsageReport, store: Samples, *, of_one: bool, asked: str) -> None:
     """`asked`: what only some vGPUs are known to do, if that was asked."""
-    from vgpumgr.cli.text import chart, sparkline, usage_text
+    from vgpumgr.cli.text import usage_text
     from vgpumgr.documents import usage as documents
 
-    if not report.rows:
-        if report.not_judged is not None and report.collected:
-            output.echo(f"no vGPU is known to {asked}, {usage_text.span(report)}")
-        elif not report.collected:
-            output.echo(f"no samples yet in {store.path}")
-            output.echo("`vgpumgr collect` takes one")
-            output.echo("`vgpumgr collect --every 10s` keeps collecting")
-        else:
-            output.echo(f"no vGPU existed, or was measured, {usage_text.span(report)}")
-        for line in usage_text.not_judged(report):
-            output.progress(settings, line)
-        return
     has_bars = True
-    if of_one and settings.output == "table" and settings.columns is None:
+    if not report.rows:
+        for line in _nothing(report, store, asked):
+            output.echo(line)
+    elif of_one and settings.output == "table" and settings.columns is None:
         for number, row in enumerate(report.rows):
             if number:
                 output.echo()
-            for line in usage_text.of_one(row, report):
-                output.echo(line)
-            output.echo()
-            bars = sparkline.bars_of_stdout()
-            printing.print_table(settings, usage_text.engines(row, bars), usage_text.OF_ONE)
-            plots = [*usage_text.plots(row, report, output.width() or chart.IN_A_PIPE, bars)]
-            if plots:
-                output.write_lines(["", *plots])
+            _print_one(settings, row, report)
     else:
         shown = printing.print_rows(settings, view, documents.usage(report, store.path))
         has_bars = any(column.key == _BARS for column in shown)
     for line in usage_text.not_judged(report):
         output.progress(settings, line)
-    output.progress(settings, usage_text.foot(report, has_bars=has_bars))
+    if report.rows:
+        output.progress(settings, usage_text.foot(report, has_bars=has_bars))
+
+
+def _nothing(report: UsageReport, store: Samples, asked: str) -> list[str]:
+    from vgpumgr.cli.text import usage_text
+
+    if not report.collected:
+        again = ["`vgpumgr collect` takes one", "`vgpumgr collect --every 10s` keeps collecting"]
+        return [f"no samples yet in {store.path}", *again]
+    if report.not_judged is not None:
+        return [f"no vGPU is known to {asked}, {usage_text.span(report)}"]
+    return [f"no vGPU existed, or was measured, {usage_text.span(report)}"]
+
+
+def _print_one(settings: Settings, row: UsageRow, report: UsageReport) -> None:
+    from vgpumgr.cli.text import chart, sparkline, usage_text
+
+    for line in (*usage_text.of_one(row, report), ""):
+        output.echo(line)
+    bars = sparkline.bars_of_stdout()
+    printing.print_table(settings, usage_text.engines(row, bars), usage_text.OF_ONE)
+    plots = [*usage_text.plots(row, report, output.width() or chart.IN_A_PIPE, bars)]
+    if plots:
+        output.write_lines(["", *plots])

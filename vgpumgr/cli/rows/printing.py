@@ -41,18 +41,22 @@ def print_rows(
         keys = [(column.value, is_reverse) for column, is_reverse in chosen.sort_keys(view, settings.sorted_by)]
         found = chosen.in_order(found, keys)
     columns = shown_columns(settings, view)
+    if settings.output in ("table", "wide"):
+        return _print_table(settings, view, columns, found)
+    _write_rows(settings, view, columns, found)
+    return ()
+
+
+def _write_rows(settings: Settings, view: View, columns: Sequence[Column], rows: Sequence[Row]) -> None:
     match settings.output:
         case "csv":
-            output.write(written.csv_text(columns, found, header=not settings.no_header))
+            output.write(written.csv_text(columns, rows, header=not settings.no_header))
         case "jsonl":
-            output.write(written.json_lines(columns, found))
-        case "name":
-            for text in dict.fromkeys(name(view, row) for row in found):
+            output.write(written.json_lines(columns, rows))
+        case _:  # name
+            for text in dict.fromkeys(name(view, row) for row in rows):
                 if text is not None:
                     output.echo(one_line(text))
-        case _:
-            return _print_table(settings, view, columns, found)
-    return ()
 
 
 def shown_columns(settings: Settings, view: View) -> tuple[Column, ...]:

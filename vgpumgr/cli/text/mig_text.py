@@ -92,21 +92,22 @@ def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: 
     strokes = _ASCII if ascii_only else _BOXES
     cell = max(_LEAST_SLICE, min(_WIDEST_SLICE, (width - 1) // slices))
     boxes = _boxes(slices, instances, cell)
-    rows = [_row(strokes, [box.shown[0] for box in boxes], boxes)]
-    if any(box.shown[1] for box in boxes):
-        rows.append(_row(strokes, [box.shown[1] for box in boxes], boxes))
-    states = [state for state in State if state != State.PLANNED and any(box.state == state for box in boxes)]
+    first, second = zip(*(box.shown for box in boxes), strict=True)
+    rows = [_row(strokes, texts, boxes) for texts in (first, second) if texts is first or any(texts)]
+    present = {box.state for box in boxes} - {State.PLANNED}
+    states = [state for state in State if state in present]
     if states:
-        fills = [(strokes.fills[box.state] if box.state else " ") * box.inner for box in boxes]
-        rows.append(strokes.side + strokes.side.join(fills) + strokes.side)
+        rows.append(
+            _row(strokes, [(strokes.fills[box.state] if box.state else " ") * box.inner for box in boxes], boxes)
+        )
     numbers = "".join(f" {number}".ljust(cell) for number in range(slices)).rstrip()
-    found = [numbers, _edge(strokes, strokes.top, boxes), *rows, _edge(strokes, strokes.bottom, boxes)]
+    lines = [numbers, _edge(strokes, strokes.top, boxes), *rows, _edge(strokes, strokes.bottom, boxes)]
     for box in boxes:
         if box.key:
-            found += wrapped(f"{box.key}: {' '.join(filter(None, box.texts))}", width)
+            lines += wrapped(f"{box.key}: {' '.join(filter(None, box.texts))}", width)
     if states:
-        found += wrapped("   ".join(f"{strokes.fills[state]} {state}" for state in states), width)
-    return found
+        lines += wrapped("   ".join(f"{strokes.fills[state]} {state}" for state in states), width)
+    return lines
 
 
 def _boxes(slices: int, instances: Sequence[Drawn], cell: int) -> list[_Box]:

@@ -120,19 +120,8 @@ def _bound_gpus(plan: Plan) -> Iterator[str]:
 
 def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
     match step:
-        case steps.PutClaim(before=None):
-            return f"+ claim    {step.claim.slot}: {_share(step.claim, plan.placed)}"
-        case steps.PutClaim() if step.verb == "put_claim":
-            return f"~ claim    {step.claim.slot}: {_share(step.claim, plan.placed)}"
-        case steps.PutClaim() if step.before is not None and said_by(step.before) != said_by(step.claim):
-            return f"~ claim    {step.claim.slot}: {said_by(step.claim)}, was {said_by(step.before)}"
-        case steps.PutClaim() if step.before is not None and step.before.state == step.claim.state:
-            place = place_text(step.claim.binding.placement_id)
-            moved = replace(step.before, binding=step.claim.binding, by=step.claim.by, at=step.claim.at) == step.claim
-            only_place = moved and step.before.binding == step.claim.binding
-            return f"~ claim    {step.claim.slot}: {place if only_place else _share(step.claim, plan.placed)}"
         case steps.PutClaim():
-            return None if plan.steps[-1] != step or len(plan.steps) > 1 else f"~ claim    {step.claim.slot}: bound"
+            return _claim_line(step, plan)
         case steps.CreateVgpu():
             if step.expect == steps.SAME:
                 return f"= vGPU     {_where(step.vgpu)}      created by an attach that did not finish"
@@ -145,19 +134,34 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             gone = "" if step.expect == steps.PRESENT else "      already gone; only its ledger entry is removed"
             return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
         case steps.CreateInstance():
-            known = "      created by an attach that did not finish" if step.expect == steps.SAME else ""
-            return f"{'=' if known else '+'} instance {slices(step)}{known}"
+            if step.expect == steps.SAME:
+                return f"= instance {slices(step)}      created by an attach that did not finish"
+            return f"+ instance {slices(step)}"
         case steps.DestroyInstance():
-            gone = (
-                "cached, and its slices are needed"
-                if step.expect == steps.PRESENT
-                else "already gone; only its ledger entry is removed"
-            )
-            return f"- instance {slices(step)}      {gone}"
+            return _freed_line(step, "cached, and its slices are needed")
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
         case _:
             return None  # plans about a VM have no others
+
+
+def _claim_line(step: steps.PutClaim, plan: Plan | AdoptPlan) -> str | None:
+    before, claim = step.before, step.claim
+    if before is None:
+        return f"+ claim    {claim.slot}: {_share(claim, plan.placed)}"
+    if step.verb == "put_claim":
+        return f"~ claim    {claim.slot}: {_share(claim, plan.placed)}"
+    if said_by(before) != said_by(claim):
+        return f"~ claim    {claim.slot}: {said_by(claim)}, was {said_by(before)}"
+    if before.state == claim.state:
+        only_place = replace(before, by=claim.by, at=claim.at) == claim
+        return f"~ claim    {claim.slot}: {place_text(claim.binding.placement_id) if only_place else _share(claim, plan.placed)}"
+    return f"~ claim    {claim.slot}: bound" if plan.steps == (step,) else None
+
+
+def _freed_line(step: steps.DestroyInstance, why: str) -> str:
+    text = why if step.expect == steps.PRESENT else "already gone; only its ledger entry is removed"
+    return f"- instance {slices(step)}      {text}"
 
 
 def instance_lines(plan: InstancePlan) -> Iterator[str]:
@@ -166,8 +170,7 @@ def instance_lines(plan: InstancePlan) -> Iterator[str]:
         if isinstance(step, steps.CreateInstance):
             yield f"+ instance {slices(step)}"
         if isinstance(step, steps.DestroyInstance):
-            gone = "cached" if step.expect == steps.PRESENT else "already gone; only its ledger entry is removed"
-            yield f"- instance {slices(step)}      {gone}"
+            yield _freed_line(step, "cached")
 
 
 def slices(step: steps.InstanceStep) -> str:

@@ -31,32 +31,24 @@ def errors_of(result: RequestsResult) -> Iterator[errors.VgpumgrError]:
 
 
 def _one_of_kind(slots: Sequence[SlotResult], of_all: str) -> errors.VgpumgrError:
-    found: dict[str, errors.VgpumgrError] = {}
-    stopped: dict[str, list[str]] = {}
+    found: dict[str, tuple[errors.VgpumgrError, list[str]]] = {}
     for slot in slots:
         if slot.error is not None:
-            found.setdefault(str(slot.error), slot.error)
-            stopped.setdefault(str(slot.error), []).append(slot.vm)
-    if len(found) == 1:
-        (only,) = found.values()
+            found.setdefault(str(slot.error), (slot.error, []))[1].append(slot.vm)
+    stopped = [(error, vms, *alike.within(error)) for error, vms in found.values()]
+    if len(stopped) == 1:
+        ((only, vms, lines, hint),) = stopped
         if len(slots) == 1:
             return only
-        told, hint = alike.within(only)
-        return errors.VgpumgrError(
-            only.message, details=[*told, f"not served: {_joined(slot.vm for slot in slots)}"], hint=hint
-        )
-    within = {text: alike.within(error) for text, error in found.items()}
-    hints = {hint for _, hint in within.values()}
-    details = []
-    for text, error in found.items():
-        vms = stopped[text]
+        return errors.VgpumgrError(only.message, details=[*lines, f"not served: {_joined(vms)}"], hint=hint)
+    hints = {hint for *_, hint in stopped}
+    details: list[str] = []
+    for error, vms, _, hint in stopped:
         named = "" if set(vms) <= {*values(error.message)} else f" ({_joined(vms)})"
-        _, hint = within[text]
-        hint = say("; {}", hint) if len(hints) > 1 and hint else ""
-        details.append(say("{}{}{}", error.message, named, hint))
+        details.append(say("{}{}{}", error.message, named, f"; {hint}" if len(hints) > 1 and hint else ""))
     return errors.VgpumgrError(
         f"{len({slot.vm for slot in slots})} {of_all} cannot be served",
-        details=[*details, *dict.fromkeys(line for lines, _ in within.values() for line in lines)],
+        details=[*details, *dict.fromkeys(line for _, _, lines, _ in stopped for line in lines)],
         hint=hints.pop() if len(hints) == 1 else None,
     )
 
@@ -83,11 +75,11 @@ def closing(result: RequestsResult, elapsed_s: float, *, verb: str, check: bool,
         return f"nothing was changed.{rest}"
     if check and result.changed:
         return "dry run: nothing was changed (--check)."
-    if all(slot.outcome == Outcome.UNCHANGED for slot in slots):
+    outcomes = [slot.outcome for slot in slots]
+    if {*outcomes} == {Outcome.UNCHANGED}:
         have = "have" if len({slot.vm for slot in slots}) > 1 else "has"
         nothing = f"already {have} what was requested" if verb == "attach" else f"{have} no vGPU of ours there"
         return f"{vms} {nothing}. Nothing to do."
-    hosts = words.counted(len({slot.host for slot in slots if slot.host is not None}), "host")
-    return f"{vms} on {hosts} in {elapsed_s:.1f} s: {tally(slot.outcome for slot in slots)}." + (
-        f" Undo: {undo}" if undo else ""
-    )
+    hosts = words.counted(len({slot.host for slot in slots} - {None}), "host")
+    took_back = f" Undo: {undo}" if undo else ""
+    return f"{vms} on {hosts} in {elapsed_s:.1f} s: {tally(outcomes)}.{took_back}"

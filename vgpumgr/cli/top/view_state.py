@@ -63,10 +63,17 @@ def press(view: View, key: str, *, page: int, count: int, at: Key | None = None)
         return _type(view, key)
     if view.detail is not None and key in ("enter", "esc", "q"):
         return replace(view, detail=None)
+    if key == "q":
+        return None
+    if key == "enter":
+        return replace(view, detail=at)
+    return _other_rows(view, key) or _other_look(view, key) or _move(view, key, page=page, count=count)
+
+
+def _other_rows(view: View, key: str) -> View | None:
+    """The view after a key that puts other rows first."""
     first = replace(view, offset=0, cursor=0)
     match key:
-        case "q":
-            return None
         case "s":
             names = list(SORTS)
             return replace(first, sort=names[(names.index(view.sort) + 1) % len(names)])
@@ -78,18 +85,23 @@ def press(view: View, key: str, *, page: int, count: int, at: Key | None = None)
             return replace(first, typing=True)
         case "o":
             return replace(first, hide_off=not view.hide_off)
+        case "esc":
+            return replace(first, pattern="")
+        case _:
+            return None
+
+
+def _other_look(view: View, key: str) -> View | None:
+    """The view after a key that shows the same rows otherwise, or something else in their place."""
+    match key:
         case "e":
             return replace(view, of_share=not view.of_share)
         case "h" | "?":
             return replace(view, help="keys")
         case "H":
             return replace(view, help="command")
-        case "enter":
-            return replace(view, detail=at)
-        case "esc":
-            return replace(first, pattern="")
         case _:
-            return _move(view, key, page=page, count=count)
+            return None
 
 
 def _scroll(view: View, key: str, *, page: int, count: int) -> View:
