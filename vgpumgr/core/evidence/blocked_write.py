@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.core.evidence import lost
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import Own, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,7 @@ def guard(facts: HostSnapshot, steps: Iterable[Step]) -> None:
         write = facts.blocked_write_on(step.written_gpu)
         if write is not None:
             raise errors.BlockedWrite(
-                f"GPU {write.gpu} of {facts.host} {_why(write)}",
+                say("GPU {} of {} {}", write.gpu, facts.host, _why(write)),
                 details=[_where(write)],
                 hint=_way_out(facts, write),
             )
@@ -44,35 +45,45 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
         Finding(
             kind="blocked-write",
             host=facts.host,
-            text=f"{facts.host}: GPU {write.gpu} {_why(write)} ({_where(write)}): {_way_out(facts, write)}",
+            text=say(
+                "{}: GPU {} {} ({}): {}", facts.host, write.gpu, _why(write), _where(write), _way_out(facts, write)
+            ),
         )
         for write in facts.blocked_writes or ()
     )
 
 
 def _why(write: BlockedWrite) -> str:
-    return (
-        f"takes no more writes: {write.verb} for {write.vm_name} slot {write.slot} has not returned since {write.since}"
+    return say(
+        "takes no more writes: {} for {} slot {} has not returned since {}",
+        write.verb,
+        write.vm_name,
+        write.slot,
+        write.since,
     )
 
 
 def _where(write: BlockedWrite) -> str:
-    return f"pid {write.pid} sleeps in {write.path}"
+    return say("{} sleeps in {}", Own(f"pid {write.pid}"), write.path)
 
 
 def _way_out(facts: HostSnapshot, write: BlockedWrite) -> str:
     if not write.vfio:
-        return f"the driver hangs (dmesg on {facts.host} says where); if it does not come back, reboot {facts.host}"
+        return say(
+            "the driver hangs (dmesg on {} says where); if it does not come back, reboot {}", facts.host, facts.host
+        )
     holders = dict.fromkeys(
-        f"VM {handle.vm_name} (pid {handle.pid})" if handle.vm_name else f"{handle.command} (pid {handle.pid})"
+        say("VM {} ({})", handle.vm_name, Own(f"pid {handle.pid}"))
+        if handle.vm_name
+        else say("{} ({})", handle.command, Own(f"pid {handle.pid}"))
         for handle in facts.handles or ()
         if handle.path in write.vfio
     )
-    who = (
-        ", ".join(holders)
-        or f"the process that holds that vGPU ({', '.join(write.vfio)}; no process was seen to have it open)"
+    who = joined(", ", holders) or say(
+        "the process that holds that vGPU ({}; no process was seen to have it open)", ", ".join(write.vfio)
     )
-    return (
-        f"stop {who}: that vGPU has been dead since the write began, and the write returns once it is released; then "
-        f"{lost.way_out(facts)}"
+    return say(
+        "stop {}: that vGPU has been dead since the write began, and the write returns once it is released; then {}",
+        who,
+        lost.way_out(facts),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.commands import command
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Cordon, HostSnapshot
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def in_words(cordon: Cordon) -> str:
     """To continue a line that begins with a GPU's address."""
     what = "cordoned" if cordon.gpu_uuid is not None else "its host is cordoned"
-    return f"{what}: {cordon.reason} ({cordon.by}, {cordon.at})"
+    return say("{}: {} {}", what, cordon.reason, Own(f"({cordon.by}, {cordon.at})"))
 
 
 def lift(facts: HostSnapshot, cordon: Cordon) -> str:
@@ -32,9 +33,13 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
 
 
 def finding(facts: HostSnapshot, cordon: Cordon) -> Finding:
-    where = facts.host if cordon.gpu is None else f"{facts.host}: GPU {cordon.gpu}"
-    text = (
-        f"{where} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at}); no new vGPU is placed there until "
-        f"`{lift(facts, cordon)}`"
+    where = facts.host if cordon.gpu is None else say("{}: GPU {}", facts.host, cordon.gpu)
+    text = say(
+        "{} is cordoned: {} ({}, {}); no new vGPU is placed there until `{}`",
+        where,
+        cordon.reason,
+        cordon.by,
+        cordon.at,
+        lift(facts, cordon),
     )
     return Finding(kind="cordoned", host=facts.host, text=text)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import Own, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,9 +25,11 @@ def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding,
             continue
         lines = _lines(view, step.vgpu)
         if lines:
-            text = (
-                f"{step.vgpu.vm_name} slot {step.vgpu.slot}: its vGPU will be removed once this has ended by itself: "
-                f"{'; '.join(lines)}"
+            text = say(
+                "{} slot {}: its vGPU will be removed once this has ended by itself: {}",
+                step.vgpu.vm_name,
+                step.vgpu.slot,
+                joined("; ", lines),
             )
             found.append(
                 Finding(kind="ending", host=view.snapshot.host, vm=step.vgpu.vm_name, slot=step.vgpu.slot, text=text)
@@ -39,9 +42,9 @@ def _lines(view: HostView, spec: VgpuSpec) -> list[str]:
     if vgpu is None:
         return []
     ending = [
-        f"the QEMU of {spec.vm_name} has not ended (pid {qemu.pid}, state {qemu.state})"
+        say("the QEMU of {} has not ended ({}, state {})", spec.vm_name, Own(f"pid {qemu.pid}"), qemu.state)
         if qemu.vm_uuid == spec.vm or qemu.vm_name == spec.vm_name
-        else f"a QEMU that may have had it has not ended (pid {qemu.pid}, state {qemu.state})"
+        else say("a QEMU that may have had it has not ended ({}, state {})", Own(f"pid {qemu.pid}"), qemu.state)
         for qemu in view.snapshot.qemus or ()
         if qemu.ending
     ]

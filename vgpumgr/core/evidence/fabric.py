@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,10 +49,14 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
     gpus = [gpu.pci for gpu in facts.gpus if gpu.framework is not None and is_on_one(facts, gpu)]
     if not gpus or (facts.fabric.manager == "running" and facts.fabric.mode == _FOR_VGPUS):
         return ()
-    text = (
-        f"{facts.host}: {len(gpus)} of its GPUs {'is' if len(gpus) == 1 else 'are'} on an NVSwitch fabric, and Fabric Manager "
-        f"{state(facts.fabric)}: in a guest with a whole GPU CUDA does not start (cuInit: 802) until it runs in vGPU mode and has "
-        f"activated the GPU's partition; {_SET_UP}"
+    text = say(
+        "{}: {} of its GPUs {} on an NVSwitch fabric, and Fabric Manager {}: in a guest with a whole GPU CUDA does not start "
+        "(cuInit: 802) until it runs in vGPU mode and has activated the GPU's partition; {}",
+        facts.host,
+        len(gpus),
+        "is" if len(gpus) == 1 else "are",
+        state(facts.fabric),
+        _SET_UP,
     )
     return (Finding(kind="fabric", host=facts.host, text=text),)
 
@@ -68,14 +73,18 @@ def awaited(view: HostView, domain: Domain, target: VgpuSpec) -> Iterator[Findin
         if claim.slot != target.slot
     }
     partition = (
-        f"the partition of exactly the {len(others | {gpu.uuid})} GPUs that {domain.name} has"
+        say("the partition of exactly the {} GPUs that {} has", len(others | {gpu.uuid}), domain.name)
         if others - {gpu.uuid}
         else f"the partition of {target.parent}"
     )
-    text = (
-        f"GPU {gpu.pci} is on an NVSwitch fabric: CUDA does not start in the guest of {domain.name} (cuInit: 802) until Fabric Manager has "
-        f"activated {partition}, before each start of the VM. vgpumgr does not do that yet. Fabric Manager on {facts.host} "
-        f"{state(facts.fabric)}"
+    text = say(
+        "GPU {} is on an NVSwitch fabric: CUDA does not start in the guest of {} (cuInit: 802) until Fabric Manager has "
+        "activated {}, before each start of the VM. vgpumgr does not do that yet. Fabric Manager on {} {}",
+        gpu.pci,
+        domain.name,
+        partition,
+        facts.host,
+        state(facts.fabric),
     )
     yield Finding(kind="fabric", host=facts.host, vm=domain.name, slot=target.slot, text=text)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,9 +63,14 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
         places = tuple(_of_gpu(facts, gpu))
         if places:
             where = ", ".join(place.parent for place in places)
-            text = (
-                f"{facts.host}: the driver has lost {_count(sum(place.instances for place in places))} of GPU {gpu.pci} "
-                f"({where}: {places[0].why}): {way_out(facts)}"
+            text = say(
+                "{}: the driver has lost {} of GPU {} ({}: {}): {}",
+                facts.host,
+                _count(sum(place.instances for place in places)),
+                gpu.pci,
+                where,
+                places[0].why,
+                way_out(facts),
             )
             found.append(Finding(kind=KIND, host=facts.host, text=text))
     return tuple(found)
@@ -73,10 +79,11 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
 def way_out(facts: HostSnapshot) -> str:
     """What to do about a vGPU that the driver has lost; every message uses this text."""
     if all(gpu.framework == VENDOR_VFIO for gpu in facts.gpus if gpu.framework is not None):
-        return f"reboot {facts.host}, or reload its nvidia driver: until then that function takes nothing"
-    return (
-        f"reboot {facts.host}, or reload its nvidia driver, before any vGPU VM is started there: the next start may crash "
-        "the host's kernel (Linux 5.14 and newer)"
+        return say("reboot {}, or reload its nvidia driver: until then that function takes nothing", facts.host)
+    return say(
+        "reboot {}, or reload its nvidia driver, before any vGPU VM is started there: the next start may crash "
+        "the host's kernel (Linux 5.14 and newer)",
+        facts.host,
     )
 
 

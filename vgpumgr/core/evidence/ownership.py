@@ -18,6 +18,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import NO_TYPE, VENDOR_VFIO, Freed
 from vgpumgr.core.model.vgpu import MADE, LedgerEntry, Mdev, Vf, VgpuSpec
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,9 +76,9 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
         # Claim, definition and type are in the hand of whoever may edit the VM; an mdev's UUID is in nobody's but ours.
         doubts.append("a virtual function does not say whose it is")
     if not named:
-        doubts.append(f"the definition of {domain.name} does not name it")
+        doubts.append(say("the definition of {} does not name it", domain.name))
     if others:
-        doubts.append(f"it is also in {sharing.in_words(others)}")
+        doubts.append(say("it is also in {}", sharing.in_words(others)))
     spec = spec_of(
         domain,
         claim.slot,
@@ -264,14 +265,15 @@ def missing_ledger(view: HostView) -> tuple[Finding, ...]:
     if not found:
         return ()
     host = view.snapshot.host
-    again = [f"{domain.name} {claim.slot}" for domain, claim, one in found if is_proved(one)]
-    rest = [f"{domain.name} {claim.slot}" for domain, claim, one in found if not is_proved(one)]
+    again = [say("{} {}", domain.name, claim.slot) for domain, claim, one in found if is_proved(one)]
+    rest = [say("{} {}", domain.name, claim.slot) for domain, claim, one in found if not is_proved(one)]
     count = "a bound claim names" if len(found) == 1 else f"{len(found)} bound claims name"
-    text = f"{host}: its ledger, {LEDGER}, is missing, but {count} this host"
+    text = say("{}: its ledger, {}, is missing, but {} this host", host, LEDGER, count)
     if again:
-        text += f"; `{command('adopt', host)}` or the next reconcile will re-enter: {', '.join(again)}"
+        enter = command("adopt", host)
+        text = say("{}; `{}` or the next reconcile will re-enter: {}", text, enter, joined(", ", again))
     if rest:
-        text += f"; not proved: {', '.join(rest)}"
+        text = say("{}; not proved: {}", text, joined(", ", rest))
     return (Finding(kind="ledger-missing", host=host, text=text),)
 
 
@@ -280,10 +282,15 @@ def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> s
     host = view.snapshot.host
     others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
     if others and not _is_computed(domain, claim):  # the claim that names another's is the one to go, whoever wrote it
-        return f"`{command('detach', domain.name, slot=claim.slot, on=host)}` removes the claim and keeps the vGPU"
+        out = command("detach", domain.name, slot=claim.slot, on=host)
+        return say("`{}` removes the claim and keeps the vGPU", out)
     if others:
         return sharing.ways_out(host, others)
     if any(device.source == found.vgpu.device for device in domain.inactive):
-        return f"`{command('adopt', host, options=(str(found.spec.device),))}` adopts it as it is"
+        return say("`{}` adopts it as it is", command("adopt", host, options=(str(found.spec.device),)))
     out = command("detach", domain.name, slot=claim.slot, on=host)
-    return f"--replace creates another vGPU and keeps this one; `{out}` removes the claim and keeps the vGPU"
+    return say(
+        "{} creates another vGPU and keeps this one; `{}` removes the claim and keeps the vGPU",
+        Option("--replace"),
+        out,
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # libvirt 9.7 starts a VM whose VF stays bound to nvidia if the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
 VFIO_UNMANAGED_SINCE = 9_007_000
-_UPGRADE = "upgrade {} to libvirt 9.7 and Linux 6.1 or newer"
+_FOR_VFS = "libvirt 9.7 and Linux 6.1 or newer"
 _GIB_KIB = 1024 * 1024
 _SHARING = ("Q", "C")
 _LARGE_BAR_GB = 32
@@ -60,13 +61,13 @@ def _host(view: HostView, gpu: Gpu, *, on_vf: bool) -> Iterator[Obstacle]:
     if view.snapshot.vfio is False and gpu.framework is not None:
         yield Obstacle(
             why="on this host: it has no /dev/vfio/vfio, without which libvirt starts no VM with a vGPU",
-            fix=f"load VFIO on {view.snapshot.host} (modprobe vfio-pci)",
+            fix=say("load VFIO on {} (modprobe vfio-pci)", view.snapshot.host),
         )
     if on_vf and view.libvirt_version < VFIO_UNMANAGED_SINCE:
         yield Obstacle(
             why=f"on libvirt {version_text(view.libvirt_version)}, needs 9.7 or newer: "
             "older ones refuse a virtual function that stays bound to nvidia",
-            fix=_UPGRADE.format(view.snapshot.host),
+            fix=say("upgrade {} to {}", view.snapshot.host, _FOR_VFS),
         )
 
 
@@ -77,14 +78,16 @@ def _function(view: HostView, parent: Parent | None) -> Iterator[Obstacle]:
     if parent.iommu_group is False:
         yield Obstacle(
             why=f"with {parent.pci}: it has no IOMMU group, so the host's IOMMU is off",
-            fix=f"turn it on in the firmware of {view.snapshot.host} and on its kernel command line (intel_iommu=on; AMD: on by "
-            "default), and reboot",
+            fix=say(
+                "turn it on in the firmware of {} and on its kernel command line (intel_iommu=on; AMD: on by default), and reboot",
+                view.snapshot.host,
+            ),
         )
     if parent.vfio_dev is False:
         yield Obstacle(
             why=f"on this kernel: {parent.pci} has no vfio-dev directory, by which libvirt knows that a virtual function may "
             "stay bound to nvidia (Linux 6.1 and newer make it)",
-            fix=_UPGRADE.format(view.snapshot.host),
+            fix=say("upgrade {} to {}", view.snapshot.host, _FOR_VFS),
         )
 
 
@@ -130,9 +133,11 @@ def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
     if guest is not None and not guest.efi and ours.series == "C" and ours.size_gb >= _LARGE_BAR_GB:
         # NVIDIA AI Enterprise, "Requirements for Using NVIDIA vGPU (C-Series)": large BARs want 64-bit MMIO and EFI boot. That
         # is written for ESXi; nothing public says what SeaBIOS does with them.
-        yield (
-            f"{domain.name} boots by SeaBIOS, and {type_name} has a large BAR, for which NVIDIA asks for EFI boot and 64-bit "
-            "MMIO: if the guest does not see the vGPU's memory, give it UEFI firmware"
+        yield say(
+            "{} boots by SeaBIOS, and {} has a large BAR, for which NVIDIA asks for EFI boot and 64-bit "
+            "MMIO: if the guest does not see the vGPU's memory, give it UEFI firmware",
+            domain.name,
+            type_name,
         )
     yield from _together(domain, slot, ours)
 
@@ -140,9 +145,12 @@ def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
 def _small_limit(domain: Domain, memory_kib: int, hard_limit_kib: int) -> Iterator[str]:
     """The limit that libvirt itself gives a VM with a VFIO device is its memory and 1 GiB (qemuDomainGetMemLockLimitBytes)."""
     if hard_limit_kib < memory_kib + _GIB_KIB:
-        yield (
-            f"the <memtune> hard_limit of {domain.name} is {hard_limit_kib} KiB: less than its memory and the 1 GiB that "
-            f"libvirt leaves for VFIO by itself; {_raise_limit(domain, memory_kib)}"
+        yield say(
+            "the <memtune> hard_limit of {} is {} KiB: less than its memory and the 1 GiB that libvirt leaves for VFIO "
+            "by itself; {}",
+            domain.name,
+            hard_limit_kib,
+            _raise_limit(domain, memory_kib),
         )
 
 
@@ -154,15 +162,16 @@ def _together(domain: Domain, slot: Slot, ours: TypeName) -> Iterator[str]:
         other = profiles.read_type_name(claim.binding.type_name)
         if claim.slot == slot or other is None:
             continue
-        both = f"{ours.text} beside {other.text} (slot {claim.slot}) in {domain.name}"
+        both = say("{} beside {} (slot {}) in {}", ours.text, other.text, claim.slot, domain.name)
         if (ours.board, ours.series) != (other.board, other.series):
-            yield f"{both}: NVIDIA supports several vGPUs in a VM only if all are of one board and series"
+            yield say("{}: NVIDIA supports several vGPUs in a VM only if all are of one board and series", both)
         elif ours.series not in _SHARING:
-            yield f"{both}: NVIDIA supports several vGPUs in a VM only of the series Q and C"
+            yield say("{}: NVIDIA supports several vGPUs in a VM only of the series Q and C", both)
 
 
 def _raise_limit(domain: Domain, memory_kib: int) -> str:
-    return f"set the hard_limit of {domain.name} to at least {memory_kib + _GIB_KIB} KiB, or remove it (`virsh edit`)"
+    least = memory_kib + _GIB_KIB
+    return say("set the hard_limit of {} to at least {} KiB, or remove it (`virsh edit`)", domain.name, least)
 
 
 def version_text(number: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr import names
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,10 +107,15 @@ def finding(view: HostView, domain: Domain, change: Change) -> Finding:
     """What a person has to know of a change that waits."""
     what = f"{change.type_name} on {change.parent} (slot {change.slot})"
     text = (
-        f"pending restart: {domain.name} runs without {what}, and gets it when it is shut down and started again"
+        say(
+            "pending restart: {} runs without {}, and gets it when it is shut down and started again", domain.name, what
+        )
         if change.does == GETS
-        else f"pending restart: {domain.name} runs with {what}, which its definition no longer has, and loses it when it is "
-        "shut down"
+        else say(
+            "pending restart: {} runs with {}, which its definition no longer has, and loses it when it is shut down",
+            domain.name,
+            what,
+        )
     )
     return Finding(kind="pending-restart", host=view.snapshot.host, vm=domain.name, slot=change.slot, text=text)
 

@@ -12,6 +12,7 @@ from vgpumgr import errors
 from vgpumgr.core.commands import virsh
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -34,8 +35,8 @@ def guard_image(view: HostView, domain: Domain) -> None:
     saved = (view.saved or {}).get(domain.uuid)
     if domain.managed_save or (saved is not None and (saved.image is not None or saved.image_problem is not None)):
         raise errors.SavedImage(
-            f"{domain.name} has a managed-save image, whose definition would replace this one at the next start",
-            hint=f"start {domain.name}, or drop the image: {virsh('managedsave-remove', domain.name)}",
+            say("{} has a managed-save image, whose definition would replace this one at the next start", domain.name),
+            hint=say("start {}, or drop the image: {}", domain.name, virsh("managedsave-remove", domain.name)),
         )
 
 
@@ -93,9 +94,10 @@ def guard_snapshots(
         owner = view.vm_name(uuid)
         naming = [name for name, devices in saved.snapshots if any(names_it(uuid, device) for device in devices)]
         if not keep:
-            _refuse(saved, owner, naming, f"{domain.name} slot {slot}", mine=uuid == domain.uuid, way_on=way_on)
+            what = say("{} slot {}", domain.name, slot)
+            _refuse(saved, owner, naming, what, mine=uuid == domain.uuid, way_on=way_on)
             continue
-        whose = "" if uuid == domain.uuid else f" of {owner}"
+        whose = "" if uuid == domain.uuid else say(" of {}", owner)
         texts = []
         if naming:
             by_address = any(
@@ -104,12 +106,15 @@ def guard_snapshots(
                 if name in naming
                 for device in devices
             )
-            what = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
-            texts.append(f"snapshots{whose} {what}: {', '.join(naming)}")
+            fate = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
+            texts.append(say("snapshots{} {}: {}", whose, fate, ", ".join(naming)))
         if saved.snapshots_problem is not None:
             texts.append(
-                f"snapshots of {owner} that could not be read ({saved.snapshots_problem}): "
-                "one that names the freed vGPU can no longer be started"
+                say(
+                    "snapshots of {} that could not be read ({}): one that names the freed vGPU can no longer be started",
+                    owner,
+                    saved.snapshots_problem,
+                )
             )
         own_slot = slot if uuid == domain.uuid else None
         found += [
@@ -125,14 +130,18 @@ def _snapshot(name: str) -> str:
 
 def _refuse(saved: SavedStates, owner: str, naming: Sequence[str], what: str, *, mine: bool, way_on: str) -> None:
     if naming:
-        whose = "snapshots" if mine else f"snapshots of {owner}"
+        whose = "snapshots" if mine else say("snapshots of {}", owner)
         raise errors.NamedInSnapshot(
-            f"{what} is named in {whose} ({', '.join(naming)}): "
-            "reverting to one would bring back a device that is gone",
-            hint=f"{virsh('snapshot-delete', owner, _snapshot(naming[0]))}, or {way_on}",
+            say(
+                "{} is named in {} ({}): reverting to one would bring back a device that is gone",
+                what,
+                whose,
+                ", ".join(naming),
+            ),
+            hint=say("{}, or {}", virsh("snapshot-delete", owner, _snapshot(naming[0])), way_on),
         )
     if saved.snapshots_problem is not None:
         raise errors.NamedInSnapshot(
-            f"the snapshots of {owner} cannot be read: {saved.snapshots_problem}",
-            hint=f"see `{virsh('snapshot-list', owner)}` (unreadable snapshots count as in use); or {way_on}",
+            say("the snapshots of {} cannot be read: {}", owner, saved.snapshots_problem),
+            hint=say("see `{}` (unreadable snapshots count as in use); or {}", virsh("snapshot-list", owner), way_on),
         )

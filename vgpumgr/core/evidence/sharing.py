@@ -14,6 +14,7 @@ from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,11 +66,11 @@ class Namer:
         """`the definition of vm02`, `snapshot base of vm02`."""
         match self.what:
             case "snapshot":
-                return f"snapshot {self.snapshot} of {self.name}"
+                return say("snapshot {} of {}", self.snapshot, self.name)
             case "running":
-                return f"{self.name}, which is running with it"
+                return say("{}, which is running with it", self.name)
             case what:
-                return f"the {what} of {self.name}"
+                return say("the {} of {}", what, self.name)
 
 
 def all_namers(view: HostView) -> Iterator[Namer]:
@@ -113,20 +114,20 @@ def namers(view: HostView, device: Device, *, but: VmUuid | None) -> tuple[Namer
 
 
 def in_words(found: Iterable[Namer]) -> str:
-    return ", ".join(dict.fromkeys(namer.text for namer in found))
+    return joined(", ", dict.fromkeys(namer.text for namer in found))
 
 
 def way_out(host: HostName, namer: Namer) -> str:
     """The command that removes the device from this document."""
     match namer.what:
         case "snapshot":
-            return f"`{virsh('snapshot-delete', namer.name, namer.snapshot or '')}`"
+            return say("`{}`", virsh("snapshot-delete", namer.name, namer.snapshot or ""))
         case "managed-save image":
-            return f"start {namer.name}, or `{virsh('managedsave-remove', namer.name)}`"
+            return say("start {}, or `{}`", namer.name, virsh("managedsave-remove", namer.name))
         case "running":
-            return f"shut {namer.name} down"
+            return say("shut {} down", namer.name)
         case "QEMU arguments":
-            return f"take it out of its <qemu:commandline> (`{virsh('edit', namer.name)}`)"
+            return say("take it out of its <qemu:commandline> (`{}`)", virsh("edit", namer.name))
         case _:
             return _out_of_definition(host, namer)
 
@@ -135,14 +136,14 @@ def _out_of_definition(host: HostName, namer: Namer) -> str:
     claimed = namer.domain.claims if namer.domain is not None and namer.domain.claim_problem is None else None
     slot = namer.device.slot
     if claimed is not None and slot is not None and claimed.claim(slot) is not None:
-        return f"`{command('detach', namer.name, slot=slot if len(claimed.claims) > 1 else None, on=host)}`"
+        return say("`{}`", command("detach", namer.name, slot=slot if len(claimed.claims) > 1 else None, on=host))
     if namer.device.alias is not None and namer.device.alias.startswith("ua-"):  # libvirt keeps only user aliases
-        return f"`{virsh('detach-device-alias', namer.name, namer.device.alias, '--config')}`"
-    return f"take its hostdev out (`{virsh('edit', namer.name)}`)"
+        return say("`{}`", virsh("detach-device-alias", namer.name, namer.device.alias, "--config"))
+    return say("take its hostdev out (`{}`)", virsh("edit", namer.name))
 
 
 def ways_out(host: HostName, found: Iterable[Namer]) -> str:
-    return "; ".join(dict.fromkeys(way_out(host, namer) for namer in found))
+    return joined("; ", dict.fromkeys(way_out(host, namer) for namer in found))
 
 
 def findings(view: HostView) -> tuple[Finding, ...]:
@@ -168,15 +169,20 @@ def findings(view: HostView) -> tuple[Finding, ...]:
         out = ways_out(view.snapshot.host, others)
         reverts = all(namer.what == _SNAPSHOT for namer in others)
         then = "a revert would put it into two definitions" if reverts else "the first to start gets it"
-        text = f"{view.vm_name(owner)}: its vGPU ({device.text}) is also in {in_words(others)}; {then}: {out}"
-        found.append(_finding(view, view.vm_name(owner), text))
+        name = view.vm_name(owner)
+        text = say("{}: its vGPU ({}) is also in {}; {}: {}", name, device.text, in_words(others), then, out)
+        found.append(_finding(view, name, text))
         # A copy has its own finding, with the command that removes it.
         rest = [namer for namer in others if namer.domain is None or not namer.domain.copied]
         for vm in dict.fromkeys(namer.vm for namer in rest):
             mine = [namer for namer in rest if namer.vm == vm]
-            text = (
-                f"{view.vm_name(vm)} names the vGPU of {view.vm_name(owner)} ({device.text}) in {in_words(mine)}: "
-                f"{ways_out(view.snapshot.host, mine)}"
+            text = say(
+                "{} names the vGPU of {} ({}) in {}: {}",
+                view.vm_name(vm),
+                name,
+                device.text,
+                in_words(mine),
+                ways_out(view.snapshot.host, mine),
             )
             found.append(_finding(view, view.vm_name(vm), text))
     return tuple(found)
@@ -191,11 +197,16 @@ def passed_through(view: HostView) -> tuple[Finding, ...]:
         ours = sorted({entry.vgpu.vm_name for entries in entered for entry in entries})
         if not named or not (ours or gpu.vgpus):
             continue
-        whose = f"the vGPUs of {', '.join(ours)}" if ours else "vGPUs that are not ours"
+        whose = say("the vGPUs of {}", joined(", ", ours)) if ours else "vGPUs that are not ours"
         which = ", ".join(dict.fromkeys(pci for pci, _ in named))
-        text = (
-            f"{which} is in {in_words(namer for _, namer in named)}, and {whose} are on GPU {gpu.pci}: libvirt takes the GPU from "
-            f"the nvidia driver when that VM starts, and they are lost: {ways_out(view.snapshot.host, [namer for _, namer in named])}"
+        text = say(
+            "{} is in {}, and {} are on GPU {}: libvirt takes the GPU from the nvidia driver when that VM starts, and they "
+            "are lost: {}",
+            which,
+            in_words(namer for _, namer in named),
+            whose,
+            gpu.pci,
+            ways_out(view.snapshot.host, [namer for _, namer in named]),
         )
         found.append(_finding(view, named[0][1].name, text))
     return tuple(found)
@@ -217,9 +228,14 @@ def in_one_group(view: HostView) -> tuple[Finding, ...]:
             continue
         last = ours[-1]
         free = command("detach", last.vm_name, slot=last.slot, on=view.snapshot.host)
-        text = (
-            f"{', '.join(names[:-1])} and {names[-1]} have vGPUs in one IOMMU group ({group}: {', '.join(sorted(there.values()))}), which "
-            f"VFIO gives to one VM at a time: while one runs, the others do not start. `{free}`, and attach it again: it gets another place"
+        text = say(
+            "{} and {} have vGPUs in one IOMMU group ({}: {}), which VFIO gives to one VM at a time: while one runs, the "
+            "others do not start. `{}`, and attach it again: it gets another place",
+            joined(", ", names[:-1]),
+            names[-1],
+            group,
+            ", ".join(sorted(there.values())),
+            free,
         )
         found.append(_finding(view, last.vm_name, text))
     return tuple(found)
@@ -302,7 +318,7 @@ def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) 
             return "in the inventory's exclude_vfs"
         return next(
             (
-                f"in {namer.text}"
+                say("in {}", namer.text)
                 for namer in namers(view, Vf(pci), but=None)
                 if but is None or namer.vm != but[0] or (namer.snapshot is None and namer.device.slot != but[1])
             ),

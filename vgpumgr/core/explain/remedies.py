@@ -27,6 +27,7 @@ from vgpumgr.core.slot import detach
 from vgpumgr.core.slot.no_room import Shortage
 from vgpumgr.errors import NoCapacity, VgpumgrError
 from vgpumgr.names import DEFAULT_SLOT, GpuUuid
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +60,7 @@ def explained(error: VgpumgrError) -> VgpumgrError:
     if not isinstance(error, NoCapacity) or not isinstance(error.shortage, Shortage):
         return error
     try:
-        would = "; or ".join(remedy.in_words(error.shortage) for remedy in find(error.shortage))
+        would = joined("; or ", (remedy.in_words(error.shortage) for remedy in find(error.shortage)))
     except Exception:  # noqa: BLE001 -- the refusal itself is right, whatever an odd host makes of the search for a remedy
         return error
     full = error.shortage.error(would)
@@ -90,7 +91,7 @@ class AnotherGpu:
         options = (*request.options, "--gpu-id", pci)
         slot = None if request.slot == DEFAULT_SLOT else request.slot
         attach = command("attach", shortage.domain.name, slot=slot, options=options)
-        return f"on {pci}{_granted_as(shortage, self.placed)}: `{attach}`"
+        return say("on {}{}: `{}`", pci, _granted_as(shortage, self.placed), attach)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,8 @@ class _AnotherMode:
     def in_words(self, shortage: Shortage) -> str:
         pci, name = self.placed.gpu.pci, driver_modes.of(self.mode).words
         options = ("--on", shortage.view.snapshot.host, "--gpu-id", pci, *(["--allow-reset"] if self.resets else []))
-        return f"on {pci} in {name} mode{_granted_as(shortage, self.placed)}: `{_command('mode set', self.mode, *options)}`"
+        set_it = Command("vgpumgr", "mode", "set", self.mode, *options)
+        return say("on {} in {} mode{}: `{}`", pci, name, _granted_as(shortage, self.placed), set_it)
 
 
 class AnotherSizeMode(_AnotherMode):
@@ -168,10 +170,9 @@ class AnotherPolicy:
 
     def in_words(self, shortage: Shortage) -> str:
         pci = self.placed.gpu.pci
-        set_it = _command(
-            "scheduler set", "--on", shortage.view.snapshot.host, "--gpu-id", pci, "--policy", self.policy
-        )
-        return f"on {pci} with the scheduler {self.policy}{_granted_as(shortage, self.placed)}: `{set_it}`"
+        options = ("--on", shortage.view.snapshot.host, "--gpu-id", pci, "--policy", self.policy)
+        set_it = Command("vgpumgr", "scheduler", "set", *options)
+        return say("on {} with the scheduler {}{}: `{}`", pci, self.policy, _granted_as(shortage, self.placed), set_it)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +197,7 @@ class Uncordoned:
     def in_words(self, shortage: Shortage) -> str:
         options = () if self.gpu is None else ("--gpu-id", self.gpu)
         lift = command("uncordon", shortage.view.snapshot.host, options=options)
-        return f"on {self.placed.gpu.pci} without its cordon{_granted_as(shortage, self.placed)}: `{lift}`"
+        return say("on {} without its cordon{}: `{}`", self.placed.gpu.pci, _granted_as(shortage, self.placed), lift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,17 +228,18 @@ class Without:
         for entry in self.entries:
             vm, slot = view.vm_name(entry.vgpu.vm), entry.vgpu.slot
             alone = _slots(view, entry) == {slot}
-            commands.append(f"`{command('detach', vm, slot=None if alone else slot)}`")
-            whose.append(f"{entry.vgpu.type_name} of {vm}")
-        frees = f"(frees {' and '.join(whose)})"
-        return f"on {self.placed.gpu.pci} after {' and '.join(commands)} {frees}{_granted_as(shortage, self.placed)}"
+            commands.append(say("`{}`", command("detach", vm, slot=None if alone else slot)))
+            whose.append(say("{} of {}", entry.vgpu.type_name, vm))
+        return say(
+            "on {} after {} (frees {}){}",
+            self.placed.gpu.pci,
+            joined(" and ", commands),
+            joined(" and ", whose),
+            _granted_as(shortage, self.placed),
+        )
 
 
 KINDS: Final[tuple[type[Remedy], ...]] = (AnotherGpu, AnotherSizeMode, MigMode, AnotherPolicy, Uncordoned, Without)
-
-
-def _command(*words: str) -> str:
-    return " ".join(("vgpumgr", *words))
 
 
 def _granted_as(shortage: Shortage, placed: Placed) -> str:

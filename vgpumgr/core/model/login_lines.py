@@ -11,6 +11,7 @@ from typing import Final
 
 from vgpumgr.core.model.installation import DISPATCHER
 from vgpumgr.errors import BadName, UsageError
+from vgpumgr.wording import Option, say
 
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\n]*)?")
@@ -23,12 +24,13 @@ def render(user: str, key: str | None) -> tuple[str, ...]:
     """
     if not _USER.fullmatch(user):
         raise BadName(
-            f"not the name of a user: {user!r}", hint="write --user NAME, in lower-case letters, digits, _ and -"
+            f"not the name of a user: {user!r}",
+            hint=say("write {}, in lower-case letters, digits, _ and -", Option("--user", "NAME")),
         )
     if user == "root":
         raise UsageError(
             "root needs no line in sudoers",
-            hint="name the login's user with --user, or as ansible_user in the inventory",
+            hint=say("name the login's user with {}, or as ansible_user in the inventory", Option("--user")),
         )
     return (
         "# /etc/sudoers.d/vgpumgr (visudo -f writes it):",
@@ -41,5 +43,6 @@ def render(user: str, key: str | None) -> tuple[str, ...]:
 def _one_line(key: str) -> str:
     line = key.strip()
     if not _KEY.fullmatch(line):
-        raise UsageError("that is not one public key of OpenSSH", hint="--key names the file that ends in .pub")
+        hint = say("{} names the file that ends in .pub", Option("--key"))
+        raise UsageError("that is not one public key of OpenSSH", hint=hint)
     return line

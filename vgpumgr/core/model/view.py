@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -295,10 +296,10 @@ def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list
     end: list[str] = []
     for handle in snapshot.handles:
         if handle.path in vgpu.vfio:
-            who = f"VM {handle.vm_name}" if handle.vm_name else handle.command
+            who = say("VM {}", handle.vm_name) if handle.vm_name else handle.command
             other = _held_for(view, handle, vgpu)
             what = handle.path if other is None else f"{handle.path}, its IOMMU group, for {other.parent}"
-            line = f"{who} holds {what} open (pid {handle.pid})"
+            line = say("{} holds {} open ({})", who, what, Own(f"pid {handle.pid}"))
             ends = handle.pid in ending or (unplugging is not None and handle.vm_uuid == unplugging)
             (end if ends else stay).append(line)
     return stay, end
@@ -316,9 +317,11 @@ def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | Non
     for active in snapshot.active or ():
         who = active.vm_name or active.vm_uuid or "?"
         if active.device == device:
-            line = f"NVML lists it as active for VM {who}"
+            line = say("NVML lists it as active for VM {}", who)
         elif _may_be(view, active, vgpu):
-            line = f"cannot tell: NVML lists a vGPU of {active.gpu} as active for VM {who}, but does not say which one"
+            line = say(
+                "cannot tell: NVML lists a vGPU of {} as active for VM {}, but does not say which one", active.gpu, who
+            )
         else:
             continue
         domain = view.domain(active.vm_uuid) if active.vm_uuid is not None else None

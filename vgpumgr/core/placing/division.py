@@ -10,6 +10,7 @@ from vgpumgr.core.driver import admission
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.placing import free_places, instances, room
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,7 @@ class EqualSize(Division):
                 return Refusal(Cause.OTHER_SIZE, room.size_conflict(there.occupants(snapshot), vgpu_type))
             case admission.Refusal.FULL:
                 owners = room.owners(there.occupants(snapshot))
-                return Refusal(Cause.FULL, f"full: {there.count} of {vgpu_type.max} ({owners})")
+                return Refusal(Cause.FULL, say("full: {} of {} {}", there.count, vgpu_type.max, Own(f"({owners})")))
             case None:
                 return _beyond_memory(there, vgpu_type)
 
@@ -112,7 +113,8 @@ class MixedSize(Division):
         if vgpu_type.id in (there.free or {}):
             return _beyond_memory(there, vgpu_type)
         owners = room.owners(there.occupants(snapshot)) or "empty"
-        return Refusal(Cause.FULL, f"no place for {vgpu_type.short} is free in mixed-size mode ({owners})")
+        text = say("no place for {} is free in mixed-size mode {}", vgpu_type.short, Own(f"({owners})"))
+        return Refusal(Cause.FULL, text)
 
     def left(self, _snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         return min(offered, free_places.count(there.free or {}, vgpu_type.id))
@@ -193,8 +195,10 @@ def _not_offered(there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | 
     reserved = len(there.awaited) if parent.vf_index is None else 0
     if (parent.creatable or {}).get(vgpu_type.id, 0) > reserved:
         return None
-    text = f"the driver offers no {vgpu_type.type_name} on {parent.pci} now (likely another size, or full)"
-    return Refusal(Cause.NOT_OFFERED, text)
+    name, pci = vgpu_type.type_name, parent.pci
+    return Refusal(
+        Cause.NOT_OFFERED, say("the driver offers no {} on {} now (likely another size, or full)", name, pci)
+    )
 
 
 def _beyond_memory(there: Room, vgpu_type: VgpuType) -> Refusal | None:

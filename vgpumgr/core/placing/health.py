@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.model.view import Finding, why_unknown
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def of_target(facts: HostSnapshot, target: VgpuSpec) -> tuple[Finding, ...]:
     gpu, why = facts.gpu_by_uuid(target.gpu_uuid), why_unverified(facts, target)
     if gpu is None or gpu.fault is None:
         return ()
-    text = f"{facts.host}: {why}; the vGPU of {target.vm_name} there is unverified: {_WAY_OUT[gpu.fault]}"
+    text = say("{}: {}; the vGPU of {} there is unverified: {}", facts.host, why, target.vm_name, _WAY_OUT[gpu.fault])
     return (Finding(kind="ill", host=facts.host, vm=target.vm_name, slot=target.slot, text=text),)
 
 
@@ -61,14 +62,15 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
     found = [*other_boards(facts)]
     for gpu in facts.gpus:
         if gpu.fault is None and lacks_types(gpu) and any(parent.creatable is not None for parent in gpu.parents):
-            found.append(Finding(kind="ill", host=facts.host, text=f"{facts.host}: GPU {gpu.pci}: {NO_TYPES}"))
+            text = say("{}: GPU {}: {}", facts.host, gpu.pci, NO_TYPES)
+            found.append(Finding(kind="ill", host=facts.host, text=text))
     for fault, what in _WHAT.items():
         gpus = [gpu for gpu in facts.gpus if gpu.fault == fault]
         ours = sum(len(entries) for gpu in gpus for entries in facts.entries.on(gpu.uuid).values())
         if gpus:
-            which = ", ".join(gpu.pci for gpu in gpus)
+            which = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpu.pci for gpu in gpus)}"
             unverified = f"; {ours} vGPU{' there is' if ours == 1 else 's there are'} unverified" if ours else ""
-            text = f"{facts.host}: GPU{'s' if len(gpus) > 1 else ''} {which} {_plural(what, len(gpus))}{unverified}: {_WAY_OUT[fault]}"
+            text = say("{}: {} {}{}: {}", facts.host, which, _plural(what, len(gpus)), unverified, _WAY_OUT[fault])
             found.append(Finding(kind="ill", host=facts.host, text=text))
     return (*found, *_undecided(facts))
 
@@ -87,7 +89,12 @@ def _undecided(facts: HostSnapshot) -> Iterator[Finding]:
             reasons.setdefault(f"NVML's active vGPUs: {silent}", []).append(gpu.pci)
     for why, gpus in reasons.items():
         which = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)}"
-        text = f"{facts.host}: cannot tell which vGPUs of {which} are in use ({why}): none is removed until that can be read"
+        text = say(
+            "{}: cannot tell which vGPUs of {} are in use ({}): none is removed until that can be read",
+            facts.host,
+            which,
+            why,
+        )
         yield Finding(kind="nvml-silent", host=facts.host, text=text)
 
 
@@ -98,9 +105,15 @@ def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
         large = [one for one in (gpu.types or {}).values() if one.size_mib is not None and not gpu.holds(one.size_mib)]
         if large:
             most = max(large, key=lambda one: one.size_mib or 0)
-            text = (
-                f"{facts.host}: GPU {gpu.pci} ({gpu.name or '?'}, {gpu.framebuffer_mib} MiB) offers types of another board ({most.type_name}, "
-                f"{most.size_mib} MiB): types that its memory cannot hold are not used"
+            text = say(
+                "{}: GPU {} ({}, {} MiB) offers types of another board ({}, {} MiB): types that its memory cannot hold are "
+                "not used",
+                facts.host,
+                gpu.pci,
+                gpu.name or "?",
+                gpu.framebuffer_mib,
+                most.type_name,
+                most.size_mib,
             )
             found.append(Finding(kind="other-board", host=facts.host, text=text))
     return tuple(found)

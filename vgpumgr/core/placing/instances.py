@@ -18,6 +18,7 @@ from vgpumgr.core.driver.mig import InstanceProfile, Piece
 from vgpumgr.core.model.mig import MigPlace, OurInstance
 from vgpumgr.core.model.vgpu import LEAVING, MADE
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.wording import Own, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -194,14 +195,17 @@ def _existing(
 ) -> Home | Refusal:
     where = f"{one.profile.name} at memory slice {one.instance.start}"
     if not one.ours:
-        return Refusal(
-            Cause.FOREIGN_INSTANCE,
-            f"the driver would put {vgpu_type.short} into GPU instance {one.instance.id} ({where}), which is not vgpumgr's",
+        text = say(
+            "the driver would put {} into GPU instance {} {}, which is not vgpumgr's",
+            vgpu_type.short,
+            one.instance.id,
+            Own(f"({where})"),
         )
+        return Refusal(Cause.FOREIGN_INSTANCE, text)
     others = [entry for entry in one.awaited if entry != but]
     if not one.has_room(gpu, vgpu_type, beside=len(others)):
-        owners = ", ".join(dict.fromkeys(entry.vgpu.vm_name for entry in others))
-        return Refusal(Cause.FULL, f"its {where} is kept for {owners}, whose vGPU is missing")
+        owners = joined(", ", dict.fromkeys(entry.vgpu.vm_name for entry in others))
+        return Refusal(Cause.FULL, say("its {} is kept for {}, whose vGPU is missing", where, owners))
     ours = ours_at(gpu, one.profile, one.instance.start)
     state = next(entry.state for entry in snapshot.instances if entry.instance.key == ours.key)
     place = MigPlace.of(one.profile, one.instance.start)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.core.commands import command
 from vgpumgr.core.driver import geometry
 from vgpumgr.core.model.view import Finding
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +44,15 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
                 f"{one.type_name} at {_ids(one.offered)}, not at {_ids(one.computed)}" for one in different[:_SHOWN]
             )
             more = f", and {len(different) - _SHOWN} more types" if len(different) > _SHOWN else ""
-            text = (
-                f"{facts.host}: GPU {gpu.pci} offers other placement ids than are computed for board {gpu.board}: {shown}{more}; "
+            text = say(
+                "{}: GPU {} offers other placement ids than are computed for board {}: {}{}; "
                 "vgpumgr follows the driver. Either the driver has lost a vGPU there (a reboot brings the place back), or it has "
-                "a rule that vgpumgr does not know: please report it"
+                "a rule that vgpumgr does not know: please report it",
+                facts.host,
+                gpu.pci,
+                gpu.board,
+                shown,
+                more,
             )
             found.append(Finding(kind=KIND, host=facts.host, text=text))
     return (*found, *_elsewhere(facts))
@@ -59,10 +65,17 @@ def _elsewhere(facts: HostSnapshot) -> Iterator[Finding]:
         found = gpu.placement_of(vgpu) if gpu is not None and vgpu is not None else None
         if gpu is None or None in (found, ours.placement_id) or found == ours.placement_id:
             continue
-        text = (
-            f"{ours.vm_name} slot {ours.slot}: {ours.type_name} on {ours.parent} lies at placement id {found} of GPU {gpu.pci}, not "
-            f"at {ours.placement_id} as vgpumgr chose: vgpumgr follows the driver. To move it, "
-            f"`{command('detach', ours.vm_name, slot=ours.slot)}`, then attach again"
+        text = say(
+            "{} slot {}: {} on {} lies at placement id {} of GPU {}, not at {} as vgpumgr chose: vgpumgr follows the driver. "
+            "To move it, `{}`, then attach again",
+            ours.vm_name,
+            ours.slot,
+            ours.type_name,
+            ours.parent,
+            found,
+            gpu.pci,
+            ours.placement_id,
+            command("detach", ours.vm_name, slot=ours.slot),
         )
         yield Finding(kind=KIND, host=facts.host, vm=ours.vm_name, slot=ours.slot, text=text)
 

@@ -17,6 +17,7 @@ from vgpumgr.core.driver.asking import NO_CONDITIONS, SAME_SIZE, Conditions, Fgp
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
 from vgpumgr.core.placing import instances
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +75,7 @@ def choices(gpu: Gpu, ask: Ask) -> tuple[Choice, ...] | Refusal:
         case profiles.ByMigProfile(mig_profile=name):
             return _of_mig_profile(gpu, name)
         case profiles.ByOther() as other:
-            return Refusal(Cause.NO_SUCH_TYPE, f"serves no {profiles.describe(other)}")
+            return Refusal(Cause.NO_SUCH_TYPE, say("serves no {}", profiles.describe(other)))
         case amount:
             return _of_amount(gpu, amount, ask)
 
@@ -105,9 +106,8 @@ def too_much_waste(choice: Choice, conditions: Conditions) -> Refusal | None:
     """Why a type exceeds the wish by more than the conditions allow; None if it does not."""
     if conditions.max_waste_pct is None or choice.waste * 100 <= conditions.max_waste_pct:
         return None
-    return Refusal(
-        Cause.WASTE, f"{choice.type.short} would waste {percent(choice.waste)} (at most {conditions.max_waste_pct} %)"
-    )
+    most = Own(f"(at most {conditions.max_waste_pct} %)")
+    return Refusal(Cause.WASTE, say("{} would waste {} {}", choice.type.short, percent(choice.waste), most))
 
 
 def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
@@ -195,7 +195,8 @@ def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
     ]
     if not found:
         why = "has no vGPU type for its" if name in known else "has no"
-        return Refusal(Cause.NO_SUCH_TYPE, f"{why} MIG profile {name} (it has {', '.join(known) or 'none'})")
+        has = Own(f"(it has {', '.join(known) or 'none'})")
+        return Refusal(Cause.NO_SUCH_TYPE, say("{} MIG profile {} {}", why, name, has))
     largest = max(map(_size, found))
     whole = [one for one in found if _size(one) == largest]
     return tuple(Choice(type=one, grant=_grant(gpu, one, None)) for one in sorted(whole, key=_default_series_first))
@@ -213,7 +214,8 @@ def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal
     types = [one for one in _served(gpu) if one.parsed is not None and one.parsed.series == series]
     if not types:
         others = sorted({one.parsed.series for one in _served(gpu) if one.parsed is not None})
-        return Refusal(Cause.NO_SUCH_TYPE, f"has no type of series {series} (it has {', '.join(others) or 'none'})")
+        has = Own(f"(it has {', '.join(others) or 'none'})")
+        return Refusal(Cause.NO_SUCH_TYPE, say("has no type of series {} {}", series, has))
     found = [
         _choice(gpu, one, asked, usable=wish.usable) for one in types if _is_enough(gpu, one, asked, usable=wish.usable)
     ]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.placing import free_places
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -167,10 +168,12 @@ def size_conflict(there: Sequence[Occupant], vgpu_type: VgpuType) -> str:
     others = [(one, one.type.size_mib if one.type else None) for one in there]
     others = [(one, size) for one, size in others if size is None or size != vgpu_type.size_mib]
     first, size = others[0]
-    whose = owners([one for one, _ in others])
+    whose = Own(f"({owners([one for one, _ in others])})")
     if first.type is None or size is None:
-        return f"holds {first.type_name} ({whose}), whose size is unknown"
-    return f"holds {first.type.short} ({whose}): equal-size mode takes only {_gib(size)} types until it is empty"
+        return say("holds {} {}, whose size is unknown", first.type_name, whose)
+    return say(
+        "holds {} {}: equal-size mode takes only {} types until it is empty", first.type.short, whose, _gib(size)
+    )
 
 
 def owners(there: Sequence[Occupant]) -> str:

@@ -9,6 +9,7 @@ from vgpumgr.core.evidence.sharing import none_barred
 from vgpumgr.core.placing import division, health, instances
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.core.placing.room import Room, room_of
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.evidence.sharing import Barred
@@ -57,15 +58,16 @@ def of_parent(
     if parent.vf_index is not None:
         taken = room.taken(snapshot, parent)
         if taken is not None:
-            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({taken.type_name}, {taken.owner})")
+            whose = Own(f"({taken.type_name}, {taken.owner})")
+            return Refusal(Cause.TAKEN, say("{} is taken {}", parent.pci, whose))
         why = barred(parent.pci)
         if why is not None:
-            return Refusal(Cause.TAKEN, f"{parent.pci} is taken ({why})")
+            return Refusal(Cause.TAKEN, say("{} is taken {}", parent.pci, Own(f"({why})")))
         why = _in_its_group(snapshot, parent, again=again)
         if why is not None:
-            return Refusal(Cause.TAKEN, f"{parent.pci} {why}")
+            return Refusal(Cause.TAKEN, say("{} {}", parent.pci, why))
     if parent.creatable is None:
-        return Refusal(Cause.UNREADABLE, f"the types that {parent.pci} offers could not be read")
+        return Refusal(Cause.UNREADABLE, say("the types that {} offers could not be read", parent.pci))
     return division.of(room.gpu).refusal_on(snapshot, room, parent, vgpu_type)
 
 
@@ -76,7 +78,7 @@ def _in_its_group(snapshot: HostSnapshot, parent: Parent, *, again: bool = False
             there = Room.of(gpu, ()) if again else room_of(snapshot, gpu)
             taken = None if other.pci == parent.pci else there.taken(snapshot, other)
             if taken is not None:
-                return f"shares IOMMU group {parent.group} with {other.pci}, {taken.owner}"
+                return say("shares IOMMU group {} with {}, {}", parent.group, other.pci, taken.owner)
     return None
 
 
@@ -100,7 +102,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
         home = instances.find_home(snapshot, gpu, vgpu_type, before=ours.mig, but=entry)
         return home if isinstance(home, Refusal) else None
     if parent.pci in lost.lost_parents(snapshot, gpu):
-        return Refusal(Cause.TAKEN, f"the driver has lost {parent.pci}: {lost.way_out(snapshot)}")
+        return Refusal(Cause.TAKEN, say("the driver has lost {}: {}", parent.pci, lost.way_out(snapshot)))
     room = Room.of(gpu, ())
     return of_type(snapshot, room, vgpu_type) or of_parent(snapshot, room, parent, vgpu_type, none_barred, again=True)
 
@@ -120,14 +122,15 @@ def passed_through(gpu: Gpu, barred: Barred) -> Refusal | None:
         why = barred(pci)
         if why is not None:
             what = "it is passed through whole" if pci == gpu.pci else f"its card's function {pci} is passed through"
-            return Refusal(Cause.PASSED_THROUGH, f"{what} ({why})")
+            return Refusal(Cause.PASSED_THROUGH, say("{} {}", what, Own(f"({why})")))
     return None
 
 
 def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
     """Why nothing can be created on a GPU, whatever the request; None if something can."""
     if gpu.framework is None:
-        return Refusal(Cause.NO_VGPUS, f"offers no vGPUs: {gpu.problem}")
+        # The host's own words, which may tell to run a command with the GPU's address.
+        return Refusal(Cause.NO_VGPUS, say("offers no vGPUs: {}{}{}", *str(gpu.problem).partition(gpu.pci)))
     if (sick := health.ill(gpu)) is not None:
         return sick
     if gpu.uuid is None:
@@ -165,7 +168,8 @@ def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred:
     whys = [(parent, _in_its_group(snapshot, parent)) for parent in free]
     whys += [(parent, why_not(parent.pci)) for parent in parents]
     reserved = next((f"; {parent.pci} {why}" for parent, why in whys if why is not None), "")
-    return Refusal(Cause.ALL_TAKEN, f"every virtual function is taken ({len(parents)}{reserved})")
+    taken = Own(f"({len(parents)}{reserved})")
+    return Refusal(Cause.ALL_TAKEN, say("every virtual function is taken {}", taken))
 
 
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:

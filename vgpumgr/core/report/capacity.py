@@ -16,6 +16,7 @@ from vgpumgr.core.placing.no_place import Cause
 from vgpumgr.core.slot import how_many
 from vgpumgr.errors import NoCapacity, UnknownProfile
 from vgpumgr.names import nearest
+from vgpumgr.wording import Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +83,11 @@ class Question:
     @property
     def text(self) -> str:
         """`8Q`, `--gpu 0.25`."""
-        return asking.describe(self.wish, self.conditions).removeprefix("--profile ")
+        if not isinstance(self.wish, profiles.ByProfile):
+            return asking.describe(self.wish, self.conditions)
+        conditions = asking.attributes(self.conditions).items()
+        options = (Option(f"--{key.replace('_', '-')}", value) for key, value in conditions)
+        return joined(" ", (self.wish.profile.text, *options))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +215,7 @@ def short_of(answer: Answer, count: int) -> NoCapacity | None:
     if fits(answer.left, count) is not False:
         return None
     return NoCapacity(
-        f"{count} of {answer.question.text} do not fit together: there is room for {answer.left.fits_now}",
+        say("{} of {} do not fit together: there is room for {}", count, answer.question.text, answer.left.fits_now),
         details=[f"{host}: room for {left.fits_now}" for host, left in by_host(answer).items()],
         hint="`vgpumgr usage --idle 7d` shows which vGPUs do nothing",
     )
@@ -223,8 +228,9 @@ def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Cat
         return None
     known = {name for host in hosts for name in host.profiles}
     near = nearest(wish.profile.text, known)
+    who = f"these {len(hosts)} hosts" if len(hosts) > 1 else hosts[0].host
     return UnknownProfile(
-        f"no GPU of {f'these {len(hosts)} hosts' if len(hosts) > 1 else hosts[0].host} has a profile {wish.profile.text!r}",
+        say("no GPU of {} has a profile {}", who, repr(wish.profile.text)),
         hint=f"did you mean {near}? `vgpumgr profiles` lists them"
         if near
         else "`vgpumgr profiles` lists what there is",
@@ -245,7 +251,7 @@ def _unread_row(question: Question, host: HostName, why: str) -> GpuRow:
         type_name=None,
         fits_now=None,
         granted=(),
-        why=f"not read: {why}",
+        why=say("not read: {}", why),
     )
 
 

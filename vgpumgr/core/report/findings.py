@@ -20,6 +20,7 @@ from vgpumgr.core.model.view import SERVED, Finding, FindingKind
 from vgpumgr.core.placing import health, places, takes
 from vgpumgr.core.slot import attach, detach, plan
 from vgpumgr.errors import Unexpected, VgpumgrError
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -41,7 +42,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
     broken = detach.ledger_broken(view.snapshot)
     if broken is not None:
         # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
-        text = f"{broken.message}; the owners of its vGPUs are unknown; {broken.hint}"
+        text = say("{}; the owners of its vGPUs are unknown; {}", broken.message, broken.hint)
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
     found = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
@@ -56,13 +57,18 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
             found += _domain_findings(view, domain, served)
         except Exception as error:  # noqa: BLE001 -- one VM's problem must not hide the findings of the others
             odd = Unexpected.of(error, about=domain.name)
-            found.append(_finding(view, domain.name, None, "unexpected", f"{odd.message}: {odd.hint}"))
+            found.append(_finding(view, domain.name, None, "unexpected", say("{}: {}", odd.message, odd.hint)))
     for vm in plan.gone_vms(view):
         for entry in view.entries(vm.uuid):
             free = command("detach", vm.uuid, slot=entry.vgpu.slot, on=view.snapshot.host)
-            text = (
-                f"{entry.vgpu.type_name} on {entry.vgpu.parent} belongs to {vm.name} ({vm.uuid}), which no longer exists on "
-                f"{view.snapshot.host}: `{free}` frees it"
+            text = say(
+                "{} on {} belongs to {} ({}), which no longer exists on {}: `{}` frees it",
+                entry.vgpu.type_name,
+                entry.vgpu.parent,
+                vm.name,
+                vm.uuid,
+                view.snapshot.host,
+                free,
             )
             found.append(_finding(view, vm.name, entry.vgpu.slot, "lost", text))
     found += sharing.findings(view)
@@ -81,9 +87,12 @@ def _managed(view: HostView) -> Iterator[Finding]:
     for domain in view.domains:
         managed = {device.source for device in domain.mentioned if device.managed}
         for pci in (function for function in functions if managed and Vf(function) in managed):
-            text = (
-                f"{domain.name} names {pci} with managed='yes': when it starts, libvirt unbinds that virtual function from "
-                f"nvidia and the driver loses it; set managed='no' before that (virsh edit {domain.name})"
+            text = say(
+                "{} names {} with managed='yes': when it starts, libvirt unbinds that virtual function from "
+                "nvidia and the driver loses it; set managed='no' before that (virsh edit {})",
+                domain.name,
+                pci,
+                domain.name,
             )
             yield _finding(view, domain.name, None, "managed", text)
 
@@ -108,10 +117,13 @@ def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
             and not view.snapshot.entries.of_device(device.source)
         ]
         if missing:
-            text = (
-                f"the definition of {domain.name} names {' and '.join(one.text for one in missing)}, which no NVIDIA GPU of {view.snapshot.host} "
-                "has: the VM cannot start unless something else makes it (mdevctl); to give it a vGPU of ours, take that hostdev out "
-                f"(`{virsh('edit', domain.name)}`) and attach one"
+            text = say(
+                "the definition of {} names {}, which no NVIDIA GPU of {} has: the VM cannot start unless something else makes "
+                "it (mdevctl); to give it a vGPU of ours, take that hostdev out (`{}`) and attach one",
+                domain.name,
+                " and ".join(one.text for one in missing),
+                view.snapshot.host,
+                virsh("edit", domain.name),
             )
             yield _finding(view, domain.name, None, "no-such-mdev", text)
 
@@ -140,7 +152,7 @@ def _domain_findings(
         out = command("detach", domain.name, on=view.snapshot.host)
         if len(domain.claims.claims) > 1:
             out = command("detach", domain.name, on=view.snapshot.host, options=("--all",))
-        text = f"{domain.name} carries a copy of the claim of VM {domain.claims.vm}: `{out}` removes it"
+        text = say("{} carries a copy of the claim of VM {}: `{}` removes it", domain.name, domain.claims.vm, out)
         return [_finding(view, domain.name, None, "copied", text)]
     found: list[Finding] = []
     for claim in domain.claims.claims if domain.claims else ():
@@ -153,8 +165,8 @@ def _domain_findings(
 
 
 def _unreadable(view: HostView, domain: Domain) -> Finding:
-    why = domain.problem or f"its claim cannot be read: {domain.claim_problem}: {detach.claim_way_out(domain)}"
-    return _finding(view, domain.name, None, "unreadable", f"{domain.name}: {why}")
+    why = domain.problem or say("its claim cannot be read: {}: {}", domain.claim_problem, detach.claim_way_out(domain))
+    return _finding(view, domain.name, None, "unreadable", say("{}: {}", domain.name, why))
 
 
 def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[Finding]:
@@ -162,15 +174,21 @@ def _entry_findings(view: HostView, domain: Domain, entry: LedgerEntry) -> list[
     what = f"{entry.vgpu.type_name} on {entry.vgpu.parent}"
     if claim is None:
         free = command("detach", domain.name, slot=entry.vgpu.slot, on=view.snapshot.host)
-        text = (
-            f"the ledger has {what} for {domain.name} slot {entry.vgpu.slot}, but the VM has no claim: "
-            f"attach it again with that profile, or `{free}`"
+        text = say(
+            "the ledger has {} for {} slot {}, but the VM has no claim: attach it again with that profile, or `{}`",
+            what,
+            domain.name,
+            entry.vgpu.slot,
+            free,
         )
         return [_finding(view, domain.name, entry.vgpu.slot, "lost", text)]
     if is_left_over(entry, claim):
-        text = (
-            f"{what} of {domain.name} slot {entry.vgpu.slot} is left over from an unfinished replace: "
-            f"the same attach frees it (`{_again(view, domain, claim)}`)"
+        text = say(
+            "{} of {} slot {} is left over from an unfinished replace: the same attach frees it (`{}`)",
+            what,
+            domain.name,
+            entry.vgpu.slot,
+            _again(view, domain, claim),
         )
         return [_finding(view, domain.name, entry.vgpu.slot, "leftover", text)]
     return []
@@ -180,31 +198,38 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
     name, slot = domain.name, claim.slot
     if not profiles.is_served(claim.wish) and claim.state != claims.LEAVING:
         out = command("detach", name, slot=slot, on=view.snapshot.host)
-        text = (
-            f"{name} slot {slot} asks for {profiles.describe(claim.wish)}, which this vgpumgr cannot serve (made by a "
-            f"newer version?): it is left alone; `{out}` frees it"
+        text = say(
+            "{} slot {} asks for {}, which this vgpumgr cannot serve (made by a newer version?): it is left alone; "
+            "`{}` frees it",
+            name,
+            slot,
+            profiles.describe(claim.wish),
+            out,
         )
         return [_finding(view, name, slot, "not-served", text)]
     if view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
         replaced = _again(view, domain, claim, "--replace")
-        text = f"{name} slot {slot} is bound on another host (machine-id {claim.binding.host}): `{replaced}`"
+        text = say(
+            "{} slot {} is bound on another host (machine-id {}): `{}`", name, slot, claim.binding.host, replaced
+        )
         return [_finding(view, name, slot, "moved", text)]
     if ownership.is_behind(view, domain, claim):
-        mend = f"`{_again(view, domain, claim)}` repairs it"
+        mend = say("`{}` repairs it", _again(view, domain, claim))
         if claim.state == claims.LEAVING:
             out = command("detach", name, slot=slot, on=view.snapshot.host)
-            mend = f"`{out}` frees what the slot has now; then `{_again(view, domain, claim)}` makes a vGPU again"
-        text = f"{name} slot {slot} went back to an older definition (a snapshot or a restore?): {mend}"
+            again = _again(view, domain, claim)
+            mend = say("`{}` frees what the slot has now; then `{}` makes a vGPU again", out, again)
+        text = say("{} slot {} went back to an older definition (a snapshot or a restore?): {}", name, slot, mend)
         return [_finding(view, name, slot, "reverted", text)]
     if claim.state == claims.PENDING:
         again = _again(view, domain, claim)
-        text = f"an attach of {name} slot {slot} is unfinished: `{again}` finishes it"
+        text = say("an attach of {} slot {} is unfinished: `{}` finishes it", name, slot, again)
         return [_finding(view, name, slot, "pending", text)]
     if claim.state == claims.LEAVING:
         if served:
             return []
         out = command("detach", name, slot=slot, on=view.snapshot.host)
-        text = f"a detach of {name} slot {slot} is unfinished: `{out}` finishes it"
+        text = say("a detach of {} slot {} is unfinished: `{}` finishes it", name, slot, out)
         return [_finding(view, name, slot, "leaving", text)]
     entries = view.entries(domain.uuid, slot)
     entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
@@ -225,17 +250,25 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     if stands is None or stands == ownership.HIDDEN:
         return []
     if stands == ownership.GONE and ownership.is_reverted(view, domain, claim):
-        text = (
-            f"{name} slot {slot} has a claim whose vGPU has been freed, according to the ledger: the definition or the ledger "
-            f"was reverted (a snapshot or a restore?): `{_again(view, domain, claim)}` creates the vGPU again, "
-            f"`{command('detach', name, slot=slot, on=host)}` removes the claim"
+        text = say(
+            "{} slot {} has a claim whose vGPU has been freed, according to the ledger: the definition or the ledger "
+            "was reverted (a snapshot or a restore?): `{}` creates the vGPU again, `{}` removes the claim",
+            name,
+            slot,
+            _again(view, domain, claim),
+            command("detach", name, slot=slot, on=host),
         )
         return [_finding(view, name, slot, "reverted", text)]
     if ownership.lacks_entry(view, domain, claim):
-        text = (
-            f"{name} slot {slot} has a claim for {claim.binding.type_name} on {claim.binding.parent} that the ledger does not know: it was "
-            f"written by hand, or its definition was restored. Nothing is made for it: `{_again(view, domain, claim)}` asks for "
-            f"it, `{command('detach', name, slot=slot, on=host)}` removes the claim"
+        text = say(
+            "{} slot {} has a claim for {} on {} that the ledger does not know: it was written by hand, or its definition was "
+            "restored. Nothing is made for it: `{}` asks for it, `{}` removes the claim",
+            name,
+            slot,
+            claim.binding.type_name,
+            claim.binding.parent,
+            _again(view, domain, claim),
+            command("detach", name, slot=slot, on=host),
         )
         return [_finding(view, name, slot, "claim-without-entry", text)]
     if not isinstance(stands, ownership.Unentered):
@@ -244,14 +277,21 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     if ownership.is_proved(stands):
         if not view.snapshot.ledger_file:
             return []
-        text = (
-            f"{what} is the vGPU of {name} slot {slot}, but the ledger does not name it: "
-            f"`{command('adopt', host)}` or the next reconcile enters it again"
+        text = say(
+            "{} is the vGPU of {} slot {}, but the ledger does not name it: `{}` or the next reconcile enters it again",
+            what,
+            name,
+            slot,
+            command("adopt", host),
         )
         return [_finding(view, name, slot, "unentered", text)]
-    text = (
-        f"{what} may be the vGPU of {name} slot {slot}, but the ledger does not name it ({'; '.join(stands.doubts)}): "
-        f"{ownership.way_out(view, domain, claim, stands)}"
+    text = say(
+        "{} may be the vGPU of {} slot {}, but the ledger does not name it ({}): {}",
+        what,
+        name,
+        slot,
+        joined("; ", stands.doubts),
+        ownership.way_out(view, domain, claim, stands),
     )
     return [_finding(view, name, slot, "unsure", text)]
 
@@ -260,10 +300,13 @@ def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
     """A managed-save image without the vGPU: it overrides the definition at the next start."""
     if not lacks_in_image(view, domain, claim):
         return []
-    drop = f"`{virsh('managedsave-remove', domain.name)}` drops it"
-    text = (
-        f"the managed-save image of {domain.name} lacks the vGPU of slot {claim.slot}, and it overrides the definition at the "
-        f"next start: start {domain.name} and shut it down once, or {drop}"
+    text = say(
+        "the managed-save image of {} lacks the vGPU of slot {}, and it overrides the definition at the next start: "
+        "start {} and shut it down once, or `{}` drops it",
+        domain.name,
+        claim.slot,
+        domain.name,
+        virsh("managedsave-remove", domain.name),
     )
     return [_finding(view, domain.name, claim.slot, "saved-image", text)]
 
@@ -278,21 +321,27 @@ def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
-    text = f"the vGPU of {domain.name} slot {claim.slot} is gone (a reboot?): "
+    gone = say("the vGPU of {} slot {} is gone (a reboot?)", domain.name, claim.slot)
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     unready = takes.unfit(view.snapshot, gpu) if gpu is not None else None
     if gpu is not None and unready is not None and unready.is_not_ready:
-        text += f"GPU {gpu.pci}: {unready}; once it is ready, `vgpumgr reconcile` makes it again"
+        text = say("{}: GPU {}: {}; once it is ready, `vgpumgr reconcile` makes it again", gone, gpu.pci, unready.text)
         return _finding(view, domain.name, claim.slot, "gone", text)
     ended = modes.ended(view, gpu) if gpu is not None else None
     if gpu is not None and ended is not None and ended == claim.binding.made_in:
-        again = f"vgpumgr mode set {ended} --on {view.snapshot.host} --gpu-id {gpu.pci}"
-        text += f"GPU {gpu.pci} is no longer in {driver_modes.of(ended).words} mode, in which it was made; `{again}` brings both back"
+        text = say(
+            "{}: GPU {} is no longer in {} mode, in which it was made; `{}` brings both back",
+            gone,
+            gpu.pci,
+            driver_modes.of(ended).words,
+            Command("vgpumgr", "mode", "set", ended, "--on", view.snapshot.host, "--gpu-id", gpu.pci),
+        )
         return _finding(view, domain.name, claim.slot, "gone", text)
     if isinstance(steps, VgpumgrError):  # the same attach is refused: only what its refusal names helps
-        text += f"{steps.message}; {steps.hint}" if steps.hint else steps.message
+        why = say("{}; {}", steps.message, steps.hint) if steps.hint else steps.message
+        text = say("{}: {}", gone, why)
     else:
-        text += f"`{_again(view, domain, claim)}`"
+        text = say("{}: `{}`", gone, _again(view, domain, claim))
     return _finding(view, domain.name, claim.slot, "gone", text)
 
 
@@ -303,12 +352,13 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
     if view.snapshot.vgpu_of(entry.vgpu) is None:
         return [_gone(view, domain, claim, steps)]
     if isinstance(steps, VgpumgrError):
-        hint = f" ({steps.hint})" if steps.hint else ""
+        hint = say(" ({})", steps.hint) if steps.hint else ""
         kind: FindingKind = "unsure" if ownership.is_of_earlier_boot(view.snapshot, entry) else "drift"
-        return [_finding(view, name, slot, kind, f"{name} slot {slot}: {steps.message}{hint}")]
+        return [_finding(view, name, slot, kind, say("{} slot {}: {}{}", name, slot, steps.message, hint))]
     if steps:
         again = _again(view, domain, claim)
-        return [_finding(view, name, slot, "drift", f"{_what_drifted(domain, slot, steps)}: `{again}` repairs it")]
+        text = say("{}: `{}` repairs it", _what_drifted(domain, slot, steps), again)
+        return [_finding(view, name, slot, "drift", text)]
     return []
 
 
@@ -316,16 +366,19 @@ def _what_drifted(domain: Domain, slot: Slot, steps: Sequence[Step]) -> str:
     added = [step.device for step in steps if isinstance(step, plan_steps.AttachHostdev)]
     wrong = [step.device for step in steps if isinstance(step, plan_steps.DetachHostdev)]
     if added and not wrong:
-        return f"the definition of {domain.name} lacks the hostdev of slot {slot}"
+        return say("the definition of {} lacks the hostdev of slot {}", domain.name, slot)
     if added and all(device.source == added[0].source for device in wrong):
-        return (
-            f"the definition of {domain.name} has the hostdev of slot {slot} {_description(wrong[0])}, "
-            f"not {_description(added[0])}"
+        return say(
+            "the definition of {} has the hostdev of slot {} {}, not {}",
+            domain.name,
+            slot,
+            _description(wrong[0]),
+            _description(added[0]),
         )
     if wrong:
         others = ", ".join(str(device.source) for device in wrong)
-        return f"the definition of {domain.name} has another device ({others}) as slot {slot}"
-    return f"{domain.name} slot {slot} does not match its claim or the ledger"
+        return say("the definition of {} has another device ({}) as slot {}", domain.name, others, slot)
+    return say("{} slot {} does not match its claim or the ledger", domain.name, slot)
 
 
 def _description(device: Hostdev) -> str:

@@ -11,6 +11,7 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.view import Finding
 from vgpumgr.errors import VgpumgrError
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,4 +140,4 @@ def _word(layer: Persistent, wish: SchedulerWish | None, differences: Sequence[D
 
 
 def _finding(facts: HostSnapshot, text: str) -> Finding:
-    return Finding(kind="scheduler", host=facts.host, text=f"{facts.host}: {text}")
+    return Finding(kind="scheduler", host=facts.host, text=say("{}: {}", facts.host, text))

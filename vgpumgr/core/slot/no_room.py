@@ -16,6 +16,7 @@ from vgpumgr.core.evidence import cordons
 from vgpumgr.core.model.claims import INVENTORY
 from vgpumgr.core.placing import placement, resolve
 from vgpumgr.core.placing.no_place import Cause
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
@@ -81,7 +82,7 @@ class Shortage:
 
 def _lines(verdict: placement.NoPlace) -> list[str]:
     width = max((len(board) for _, board, _ in verdict.reasons), default=0)
-    return [f"{pci}  {board:<{width}}  {reason}" for pci, board, reason in verdict.reasons]
+    return [say("{}  {}  {}", pci, f"{board:<{width}}", refusal.text) for pci, board, refusal in verdict.reasons]
 
 
 def error(

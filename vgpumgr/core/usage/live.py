@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.usage.readings import OFF
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +43,7 @@ def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
     """One for each host that answered, but not all that it was asked."""
     for one in rounds:
         if one.silent is not None:
-            yield Finding(kind="silent", host=one.host, text=f"{one.host}: {one.silent}")
+            yield Finding(kind="silent", host=one.host, text=say("{}: {}", one.host, one.silent))
 
 
 def rows(rounds: Iterable[Round]) -> list[Row]:

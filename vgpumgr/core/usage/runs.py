@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.inventory.report import Finding
 from vgpumgr.names import HostName
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,8 +67,9 @@ def without_site(inventory: Inventory, hosts: Iterable[PlannedHost]) -> tuple[Fi
     ]
     if not shared:
         return ()
-    text = (
-        f"another inventory or controller declares vGPUs on {', '.join(shared)}, too, as the last plan or reconcile here found: "
-        "give each inventory a vgpumgr_site of its own, or one removes what the other declares"
+    text = say(
+        "another inventory or controller declares vGPUs on {}, too, as the last plan or reconcile here found: "
+        "give each inventory a vgpumgr_site of its own, or one removes what the other declares",
+        joined(", ", shared),
     )
     return (Finding(where=None, text=text),)

@@ -10,6 +10,7 @@ from vgpumgr.core.usage import histogram
 from vgpumgr.core.usage.readings import OFF, RUNNING, UNKNOWN, incomplete_reason, key_of, outdated_after_s
 from vgpumgr.core.usage.tally import ENGINES
 from vgpumgr.core.usage.usage_window import Series
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -105,24 +106,29 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
     newest = max(host.last.at for host in latest)
     limit = outdated_after_s(every_s)
     if now_s - newest > limit:
-        yield _finding("stale", None, f"no sample for {_long(now_s - newest)}: `vgpumgr collect` takes one")
+        yield _finding("stale", None, say("no sample for {}: `vgpumgr collect` takes one", _long(now_s - newest)))
     for host in latest:
         last = host.last
         if last.reading is None:
-            yield _finding("unread", last.host, f"{last.host}: the last attempt to read it failed ({last.error})")
+            text = say("{}: the last attempt to read it failed ({})", last.host, last.error)
+            yield _finding("unread", last.host, text)
         elif newest - last.at > limit:
-            yield _finding(
-                "unread", last.host, f"{last.host}: not read for {_long(newest - last.at)}, though other hosts were"
-            )
+            text = say("{}: not read for {}, though other hosts were", last.host, _long(newest - last.at))
+            yield _finding("unread", last.host, text)
         else:
             # The reading lies somewhere within the round.
             why = incomplete_reason(last.reading)
             if why is not None:
-                yield _finding("silent", last.host, f"{last.host}: {why}")
+                yield _finding("silent", last.host, say("{}: {}", last.host, why))
             early, late = last.reading.now_us / 1e6 - last.at, last.reading.now_us / 1e6 - last.at - last.seconds
             if late > CLOCK_S or early < -CLOCK_S:
                 off, way = (late, "ahead of") if late > 0 else (-early, "behind")
-                text = f"{last.host}: its clock is {_long(off)} {way} this machine's, and samples carry the host's time"
+                text = say(
+                    "{}: its clock is {} {} this machine's, and samples carry the host's time",
+                    last.host,
+                    _long(off),
+                    way,
+                )
                 yield _finding("clock", last.host, text)
 
 
@@ -203,4 +209,4 @@ def _long(seconds: float) -> str:
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return Own(f"{seconds:.0f} s")

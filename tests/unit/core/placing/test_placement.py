@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.core import builders
-from vgpumgr import errors
+from vgpumgr import errors, wording
 from vgpumgr.core import simulate
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.explain import remedies
@@ -291,6 +291,23 @@ def test_on_a_pf_entries_without_hardware_count_against_what_the_driver_offers()
     assert placed(view).ordinal == 4
     view = builders.attached(view, "vm04")
     assert reasons(view) == ["full: 4 of 4 (vm01 vm02 … vm04)"]
+
+
+def test_a_gpus_line_keeps_apart_what_is_that_gpus_own() -> None:
+    """So that lines which say the same of many GPUs are told once."""
+    view = builders.host_of(MDEV_PF, gpus=1, vms=5)
+    for vm in ("vm01", "vm02", "vm03", "vm04"):
+        view = builders.attached(view, vm)
+    pci, run = "0000:41:00.0", "SR-IOV is off; run sriov-manage -e "
+    off = builders.without_vgpus(view, f"{run}{pci}, then try again")
+    for host, expected in (
+        (view, ["", pci, "  T4  full: 4 of 4 ", "(vm01 vm02 … vm04)", ""]),
+        (off, ["", pci, f"  Tesla T4  offers no vGPUs: {run}", pci, ", then try again"]),
+    ):
+        with pytest.raises(errors.NoCapacity) as caught:
+            builders.plan_attach(host, "vm05", "4Q")
+        (line,) = caught.value.details
+        assert wording.cut(line, (pci,)) == expected
 
 
 @pytest.mark.parametrize("framework", [MDEV_VF, VENDOR_VFIO])
