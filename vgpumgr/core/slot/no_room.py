@@ -16,7 +16,7 @@ from vgpumgr.core.evidence import cordons
 from vgpumgr.core.model.claims import INVENTORY
 from vgpumgr.core.placing import placement, resolve
 from vgpumgr.core.placing.no_place import Cause
-from vgpumgr.wording import say
+from vgpumgr.wording import GpuAddress, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
@@ -82,7 +82,9 @@ class Shortage:
 
 def _lines(verdict: placement.NoPlace) -> list[str]:
     width = max((len(board) for _, board, _ in verdict.reasons), default=0)
-    return [say("{}  {}  {}", pci, f"{board:<{width}}", refusal.text) for pci, board, refusal in verdict.reasons]
+    return [
+        say("{}  {}  {}", GpuAddress(pci), f"{board:<{width}}", refusal.text) for pci, board, refusal in verdict.reasons
+    ]
 
 
 def error(
