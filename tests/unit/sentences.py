@@ -20,14 +20,15 @@ def text(node: ast.expr) -> str:
         case ast.BinOp(left=left, right=right):
             return text(left) + text(right)
         case ast.Call(func=ast.Name(id="say"), args=[ast.Constant(value=str(template)), *args]):
-            return template.replace("{}", "%s") % tuple(text(arg) for arg in args)
+            return "".join(a + b for a, b in zip(template.split("{}"), [*map(text, args), ""], strict=True))
         case ast.Call(func=ast.Name(id="Option" | "Command"), args=args):
             return " ".join(map(text, args))
         case _:
             return GAP
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
+def texts(tree: ast.AST, *, filled: bool = True) -> Iterator[str]:
+    """`filled`: what is put into a message stands in its text; else it stands as a word, too."""
     documents = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -42,7 +43,12 @@ def texts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         said = isinstance(node, (ast.Constant, ast.JoinedStr)) or (isinstance(node, ast.Call) and _is_said(node))
         if isinstance(node, ast.expr) and said and id(node) not in documents | within:
-            yield text(node)
+            yield text(node) if filled or not isinstance(node, ast.Call) else _template(node)
+
+
+def _template(node: ast.Call) -> str:
+    is_say = isinstance(node.func, ast.Name) and node.func.id == "say"
+    return text(node.args[0]).replace("{}", GAP) if is_say else GAP
 
 
 def _is_said(node: ast.Call) -> bool:

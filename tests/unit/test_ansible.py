@@ -128,7 +128,7 @@ def _spoken() -> list[tuple[str, str]]:
         (name, text)
         for name, file in names.items()
         if name.partition("/")[0] in SPOKEN_BY and name not in NOT_OF_A_TASK and OPTION.search(sources.text(file))
-        for text in sentences.texts(sources.tree(file))
+        for text in sentences.texts(sources.tree(file), filled=False)
         if OPTION.search(text) and " " in text.strip()
     ]
 

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vgpumgr.wording import Command
+from vgpumgr.wording import Command, Option, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from vgpumgr.wording import Message
 
 
 def virsh(verb: str, vm: str, *more: str) -> Command:
     """`virsh managedsave-remove vm01`, quoted likewise; a VM whose name begins with a dash is named as `--domain=…`."""
     return Command("virsh", verb, f"--domain={vm}" if vm.startswith("-") else vm, *more)
+
+
+def in_words(options: Sequence[str]) -> Message:
+    """Words of a command line as a message has them, each option with its value."""
+    found: list[Option] = []
+    for word in options:
+        if word.startswith("--"):
+            found.append(Option(word))
+        else:
+            found[-1] = Option(found[-1].name, word)
+    return joined(" ", found)
 
 
 def command(

@@ -119,7 +119,7 @@ def row(slot: SlotResult) -> dict[str, object]:
         "slot": slot.request.slot,
         "host": slot.host,
         "profile": wish.profile.text if isinstance(wish, ByProfile) else None,
-        "requested": None if wish is None else asking.describe(wish, slot.request.conditions),
+        "requested": None if wish is None else str(asking.describe(wish, slot.request.conditions)),
         **common.pick(vgpu, "gpu"),
         "device": (vgpu.vf or vgpu.uuid) if vgpu else None,
         **common.pick(vgpu, "uuid", type="type_name"),

@@ -51,7 +51,8 @@ def _claim(claim: Claim) -> dict[str, object]:
     return {
         **common.pick(claim, "slot", "generation"),
         "from": common.plain(claim.origin),
-        **common.pick(claim, "site", "declared", "state", "by", "at", requested="asked"),
+        **common.pick(claim, "site", "declared", "state", "by", "at"),
+        "requested": str(claim.asked),
         **common.pick(claim.grant, *common.GRANT),
         **common.pick(claim.binding, "type_name", "gpu_uuid", "parent", "uuid"),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
+from vgpumgr.core.commands import in_words
 from vgpumgr.core.driver import plugin_params, profiles, scheduler
 from vgpumgr.errors import BadName, UsageError
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy
+    from vgpumgr.wording import Message
 
 Word = TypeVar("Word", bound=str)
 Way = Literal["mig", "time-sliced"]
@@ -73,9 +75,9 @@ FgpuUnit: TypeAlias = int | FgpuMemory
 FgpuUnits: TypeAlias = "Mapping[str, FgpuUnit]"
 
 
-def describe(wish: Wish, conditions: Conditions) -> str:
+def describe(wish: Wish, conditions: Conditions) -> Message:
     """All that was asked, as options: `--gpu 0.2 --max-waste 30`."""
-    return " ".join((*profiles.options(wish), *options(conditions)))
+    return in_words((*profiles.options(wish), *options(conditions)))
 
 
 def options(conditions: Conditions) -> tuple[str, ...]:

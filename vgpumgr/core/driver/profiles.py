@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from vgpumgr.core.commands import in_words
 from vgpumgr.errors import BadName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from vgpumgr.wording import Message
 
 _TYPE = re.compile(
     r"(?P<board>[A-Za-z0-9]+(?:-[A-Za-z]+)?)-(?:(?P<slices>[1-9])-)?(?P<size>[0-9]{1,3})"
@@ -217,9 +220,9 @@ def _in_full(wish: Wish) -> Wish:
     )
 
 
-def describe(wish: Wish) -> str:
+def describe(wish: Wish) -> Message:
     """The wish as its option: `--profile 4Q`."""
-    return " ".join(options(wish))
+    return in_words(options(wish))
 
 
 def options(wish: Wish) -> tuple[str, ...]:

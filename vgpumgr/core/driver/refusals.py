@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vgpumgr.wording import Option, say
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
@@ -63,7 +65,9 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("current_vgpu_type", "ENODEV"): (_VF_GONE,),
     ("current_vgpu_type", "ENXIO"): (_VF_GONE,),
     ("current_vgpu_type", "ENOSPC"): ("the GPU is full", _RACE),
-    ("vgpu_params", "ENOENT"): ("the driver of this release has no plugin parameters: ask without them (--param)",),
+    ("vgpu_params", "ENOENT"): (
+        say("the driver of this release has no plugin parameters: ask without them ({})", Option("--param")),
+    ),
 }
 
 _ANY: dict[str, tuple[str, ...]] = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr.errors import BadName, BadSchedulerValue
+from vgpumgr.wording import Message, Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,7 +129,8 @@ def check_together(wish: SchedulerWish) -> None:
     named = [name for name, value in given.items() if value is not None]
     if wish.policy == BEST_EFFORT and named:
         raise BadSchedulerValue(
-            f"{BEST_EFFORT} takes no {' and no '.join(named)}", hint=f"--policy {EQUAL_SHARE} or {FIXED_SHARE}"
+            f"{BEST_EFFORT} takes no {' and no '.join(named)}",
+            hint=say("{} or {}", Option("--policy", EQUAL_SHARE), FIXED_SHARE),
         )
     if wish.time_slice_ns is not None and len(named) > 1:
         raise BadSchedulerValue(
@@ -153,7 +155,7 @@ def grant(wish: SchedulerWish, facts: SchedulerState) -> Granted:
     if adapts and not caps.arr and not is_off:
         raise BadSchedulerValue(
             "this GPU's driver supports neither a frequency nor an averaging factor: its time slice does not adapt",
-            hint="use --time-slice",
+            hint=say("use {}", Option("--time-slice")),
         )
     _check_range("frequency", wish.frequency_hz, caps.min_frequency_hz, caps.max_frequency_hz, " Hz")
     _check_range("averaging factor", wish.averaging_factor, caps.min_averaging_factor, caps.max_averaging_factor, "")
@@ -178,16 +180,16 @@ def describe(setting: Setting) -> str:
     return ", ".join(words)
 
 
-def describe_wish(wish: SchedulerWish) -> str:
+def describe_wish(wish: SchedulerWish) -> Message:
     """The wish as its options: `--policy fixed-share --time-slice 2ms`."""
-    words = [f"--policy {wish.policy}"]
-    if wish.time_slice_ns is not None:
-        words.append(f"--time-slice {wish.time_slice_ns / NS_PER_MS:g}ms")
-    if wish.frequency_hz is not None:
-        words.append(f"--frequency {wish.frequency_hz}")
-    if wish.averaging_factor is not None:
-        words.append(f"--averaging-factor {wish.averaging_factor}")
-    return " ".join(words)
+    time_slice = None if wish.time_slice_ns is None else f"{wish.time_slice_ns / NS_PER_MS:g}ms"
+    given = {
+        "--policy": wish.policy,
+        "--time-slice": time_slice,
+        "--frequency": wish.frequency_hz,
+        "--averaging-factor": wish.averaging_factor,
+    }
+    return joined(" ", [Option(name, value) for name, value in given.items() if value is not None])
 
 
 def slice_of(frequency_hz: int) -> int:

@@ -21,6 +21,7 @@ from vgpumgr.core.placing import division, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +100,7 @@ def around(
 
     Raises what guard_idle and `change` raise, and BlockedWrite. `what` is named where it stays as it is.
     """
-    guard_idle(view, gpu, ours, f"the {what} of GPU {gpu.pci} of {view.snapshot.host} stays as it is")
+    guard_idle(view, gpu, ours, say("the {} of GPU {} of {} stays as it is", what, gpu.pci, view.snapshot.host))
     steps = (*enter(view, ours), *change(idle(view, gpu, ours)))
     blocked_write.guard(view.snapshot, steps)
     return steps, ending.findings(view, steps)
@@ -119,7 +120,7 @@ def make_again(
         assert card is not None
         reason = _other_framework(gpu, vgpu) or takes.may_make_again(now.snapshot, card, vgpu)
         if reason is not None:
-            gone = f"{vgpu.type_name} of {vgpu.vm_name} slot {vgpu.slot} is gone and cannot be re-created"
+            gone = say("{} of {} slot {} is gone and cannot be re-created", vgpu.type_name, vgpu.vm_name, vgpu.slot)
             text, host = f"{gone}: GPU {gpu.pci} {reason}", view.snapshot.host
             findings.append(Finding(kind="gone", host=host, vm=vgpu.vm_name, slot=vgpu.slot, text=text))
             continue
@@ -155,7 +156,7 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
         _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
         used = views.users(view, one.entry.vgpu.device, one.vgpu).lasting
         if used:
-            held += [f"{one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot}: {line}" for line in used]
+            held += [say("{} slot {}: {}", one.entry.vgpu.vm_name, one.entry.vgpu.slot, line) for line in used]
             names.append(one.entry.vgpu.vm_name)
     if held:
         who = ", ".join(dict.fromkeys(names))
@@ -183,6 +184,12 @@ def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool)
         verb = "a detach" if entry.state != PLANNED else "an attach"
         out = command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot)
         raise errors.Unsure(
-            f"{what}: {verb} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} is unfinished, and its vGPU exists",
+            say(
+                "{}: {} of {} slot {} is unfinished, and its vGPU exists",
+                what,
+                verb,
+                entry.vgpu.vm_name,
+                entry.vgpu.slot,
+            ),
             hint=f"`{out}` removes it" + ("; repeating the attach finishes it" if entry.state == PLANNED else ""),
         )

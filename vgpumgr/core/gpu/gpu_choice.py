@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
@@ -23,9 +24,9 @@ def find(snapshot: HostSnapshot, gpu_id: str) -> tuple[Gpu, GpuUuid]:
         if wanted in (gpu.uuid, gpu.pci):
             if gpu.uuid is None:
                 raise errors.UnknownGpu(
-                    f"the UUID of GPU {gpu.pci} of {snapshot.host} cannot be read, so nothing is written to it",
-                    hint=f"vgpumgr discover {snapshot.host} says why",
+                    say("the UUID of GPU {} of {} cannot be read, so nothing is written to it", gpu.pci, snapshot.host),
+                    hint=say("vgpumgr discover {} says why", snapshot.host),
                 )
             return gpu, gpu.uuid
     have = [f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {gpu.uuid or '?'}" for gpu in snapshot.gpus]
-    raise errors.UnknownGpu(f"{snapshot.host} has no GPU {gpu_id}", details=have, hint="it has these")
+    raise errors.UnknownGpu(say("{} has no GPU {}", snapshot.host, gpu_id), details=have, hint="it has these")

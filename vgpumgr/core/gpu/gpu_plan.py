@@ -10,6 +10,7 @@ from vgpumgr.core import step as plan_steps
 from vgpumgr.core.model import view as views
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,8 +47,8 @@ def find(view: HostView, gpu_uuid: str) -> Gpu:
     if gpu is None:
         host = view.snapshot.host
         raise errors.Unsure(
-            f"{host} now shows no GPU {gpu_uuid}; nothing is written to a GPU whose UUID cannot be read",
-            hint=f"vgpumgr discover {host}",
+            say("{} now shows no GPU {}; nothing is written to a GPU whose UUID cannot be read", host, gpu_uuid),
+            hint=say("vgpumgr discover {}", host),
         )
     return gpu
 
@@ -56,11 +57,11 @@ def unread(facts: HostSnapshot, gpu: Gpu, what: str, why: str | None = None) -> 
     """`what` of the GPU is unknown. `why` None: a fact of that name, of which the snapshot says why."""
     why = why or views.why_unknown(facts, what, gpu.pci)
     return errors.Unsure(
-        f"the {what} of GPU {gpu.pci} of {facts.host} cannot be read: {why}",
-        hint=f"vgpumgr discover {facts.host} shows what else is unknown there",
+        say("the {} of GPU {} of {} cannot be read: {}", what, gpu.pci, facts.host, why),
+        hint=say("vgpumgr discover {} shows what else is unknown there", facts.host),
     )
 
 
 def refused(facts: HostSnapshot, gpu: Gpu, why: str, hint: str, details: Iterable[str] = ()) -> errors.RefusedPlan:
     """`why` continues a line that begins with the GPU."""
-    return errors.RefusedPlan(f"GPU {gpu.pci} of {facts.host} {why}", details=[*details], hint=hint)
+    return errors.RefusedPlan(say("GPU {} of {} {}", gpu.pci, facts.host, why), details=[*details], hint=hint)

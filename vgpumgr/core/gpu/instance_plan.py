@@ -22,6 +22,7 @@ from vgpumgr.core.gpu.gpu_plan import GpuPlan
 from vgpumgr.core.placing import instances
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,9 +84,10 @@ def _unmet(
     facts: HostSnapshot, gpu: Gpu, wanted: Sequence[InstanceProfile], lacking: Sequence[InstanceProfile]
 ) -> errors.NoCapacity:
     named = [
-        name if count == 1 else f"{count} x {name}" for name, count in Counter(one.name for one in lacking).items()
+        name if count == 1 else say("{} x {}", count, name)
+        for name, count in Counter(one.name for one in lacking).items()
     ]
-    what = f"GPU {gpu.pci} of {facts.host} has no room for {', '.join(named)}"
+    what = say("GPU {} of {} has no room for {}", gpu.pci, facts.host, ", ".join(named))
     if isinstance(mig.arrange(wanted), Blocked):
         return errors.NoCapacity(what, hint="even an empty GPU has no room for all that is declared: declare less")
     ways = [
@@ -93,14 +95,14 @@ def _unmet(
         for one in instances.held(facts, gpu)
         if any(one.piece.overlaps(start, profile.size) for profile in lacking for start in profile.starts)
     ]
-    hint = f"`vgpumgr mig show {facts.host}` shows whose they are: detach vGPUs, or declare less"
+    hint = say("`vgpumgr mig show {}` shows whose they are: detach vGPUs, or declare less", facts.host)
     return errors.NoCapacity(what, details=ways, hint=hint)
 
 
 def _find(facts: HostSnapshot, gpu: Gpu, known: dict[str, InstanceProfile], name: str) -> InstanceProfile:
     if name not in known:
         raise errors.ProfileNotHere(
-            f"GPU {gpu.pci} of {facts.host} ({gpu.board or gpu.name or '?'}) has no MIG profile {name}",
+            say("GPU {} of {} ({}) has no MIG profile {}", gpu.pci, facts.host, gpu.board or gpu.name or "?", name),
             hint=f"it has {', '.join(sorted(known))}",
         )
     return known[name]

@@ -27,6 +27,7 @@ from vgpumgr.core.placing import instances
 from vgpumgr.core.slot import attach
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import request_of
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -78,7 +79,7 @@ def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
         left_out = (first_try := _back(view, gpu, displaced)).left_out
         back = _back(view, gpu, first_try.served) if left_out else first_try
         blocked_write.guard(facts, back.steps)
-        lost = [Finding(kind="gone", host=facts.host, text=f"{facts.host}: {line}") for line in left_out]
+        lost = [Finding(kind="gone", host=facts.host, text=say("{}: {}", facts.host, line)) for line in left_out]
         return _plan(view, gpu, request, back.steps, (*back.findings, *lost))
     guard_foreign(view, gpu, request.mode)
     _guard_instances(facts, gpu, request)
@@ -130,18 +131,22 @@ def _slots(view: HostView, gpu: Gpu) -> tuple[tuple[Domain, Claim], ...]:
 
 def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
     if not gpu.mig:
-        hint = f"vgpumgr mode show {facts.host} shows the modes of its GPUs"
+        hint = say("vgpumgr mode show {} shows the modes of its GPUs", facts.host)
         raise gpu_plan.refused(facts, gpu, f"({gpu.board or gpu.name or '?'}) has no MIG", hint)
     # Mixed-size mode ends with the functions: if a later step failed, undoing would not bring it back.
     wanted = modes.of(request.mode)
     if wanted.has_places or gpu.rules.has_places:
         now, then = ("MIG", request.mode) if wanted.has_places else (gpu.mode, "MIG")
         why = f"is in {now} mode, and has to leave it before it can be set to {then} mode"
-        raise gpu_plan.refused(facts, gpu, why, f"first `{_command(facts, gpu, EQUAL_SIZE)}`")
+        raise gpu_plan.refused(facts, gpu, why, say("first `{}`", _command(facts, gpu, EQUAL_SIZE)))
     if gpu.mig.instances is None:
         raise errors.Unsure(
-            f"the GPU instances of GPU {gpu.pci} of {facts.host} cannot be read, and changing its mode would remove them",
-            hint=f"vgpumgr discover {facts.host} says why",
+            say(
+                "the GPU instances of GPU {} of {} cannot be read, and changing its mode would remove them",
+                gpu.pci,
+                facts.host,
+            ),
+            hint=say("vgpumgr discover {} says why", facts.host),
         )
     return gpu.mig
 
@@ -163,8 +168,8 @@ def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], vi
     claimed = {(domain.uuid, claim.slot) for domain, claim in _slots(view, gpu)}
     loose = [one.entry.vgpu for one in ours if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in claimed]
     if loose:
-        ways = dict.fromkeys(f"`{command('detach', vgpu.vm_name, slot=vgpu.slot)}`" for vgpu in loose)
-        lines = [f"{vgpu.vm_name} slot {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}" for vgpu in loose]
+        ways = dict.fromkeys(say("`{}`", command("detach", vgpu.vm_name, slot=vgpu.slot)) for vgpu in loose)
+        lines = [say("{} slot {}: {} on {}", vgpu.vm_name, vgpu.slot, vgpu.type_name, vgpu.parent) for vgpu in loose]
         why = "has vGPUs whose VM or claim is gone, or is leaving"
         raise gpu_plan.refused(facts, gpu, why, f"free them first: {', '.join(ways)}", lines)
 
@@ -235,13 +240,13 @@ def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -
     now = simulate.apply(view, steps)
     for domain, claim in displaced:
         if not profiles.is_served(claim.wish):
-            left_out.append(f"{domain.name} slot {claim.slot}: its claim is from a later version")
+            left_out.append(say("{} slot {}: its claim is from a later version", domain.name, claim.slot))
             continue
         request = replace(request_of(domain, claim), replace=True, gpus=(gpu.uuid,))
         try:
             made = attach.plan_attach(now, request)
         except (errors.RequestError, errors.RefusedPlan) as error:
-            left_out.append(f"{domain.name} slot {claim.slot} ({claim.asked}): {_reason(error)}")
+            left_out.append(say("{} slot {} ({}): {}", domain.name, claim.slot, claim.asked, _reason(error)))
             continue
         steps += made.steps
         findings += made.findings
@@ -274,8 +279,10 @@ def _guard_back(facts: HostSnapshot, gpu: Gpu, request: ModeRequest, back: _Back
     if back.left_out:
         why = f"is not set to {request.mode} mode: not all of its vGPUs could come back"
         drain = command("drain", facts.host, options=("--gpu-id", gpu.pci))
-        raise gpu_plan.refused(facts, gpu, why, f"`{drain}` moves them to other GPUs; or detach them", back.left_out)
+        raise gpu_plan.refused(
+            facts, gpu, why, say("`{}` moves them to other GPUs; or detach them", drain), back.left_out
+        )
 
 
-def _command(facts: HostSnapshot, gpu: Gpu, mode: str, *more: str) -> str:
-    return " ".join(["vgpumgr mode set", mode, "--on", facts.host, "--gpu-id", gpu.pci, *more])
+def _command(facts: HostSnapshot, gpu: Gpu, mode: str, *more: str) -> Command:
+    return Command("vgpumgr", "mode", "set", mode, "--on", facts.host, "--gpu-id", gpu.pci, *more)

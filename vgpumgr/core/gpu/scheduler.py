@@ -20,6 +20,7 @@ from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.core.gpu import evacuate, gpu_plan
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.view import Finding, FindingKind
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -192,7 +193,7 @@ def why_none(gpu: Gpu) -> str | None:
 def _guard_mode(facts: HostSnapshot, gpu: Gpu) -> None:
     why = why_none(gpu)
     if why is not None:
-        raise gpu_plan.refused(facts, gpu, why, f"`vgpumgr discover {facts.host}` shows the mode of each GPU")
+        raise gpu_plan.refused(facts, gpu, why, say("`vgpumgr discover {}` shows the mode of each GPU", facts.host))
 
 
 def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
@@ -205,7 +206,7 @@ def _files(facts: HostSnapshot) -> tuple[modprobe.ModprobeFile, ...]:
     if facts.modprobe is None:
         why = views.why_unknown(facts, "modprobe")
         raise errors.Unsure(
-            f"{modprobe.FOLDER} of {facts.host} cannot be read: {why}",
+            say("{} of {} cannot be read: {}", modprobe.FOLDER, facts.host, why),
             hint="a file that cannot be read is never changed",
         )
     return facts.modprobe
@@ -215,11 +216,11 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
     try:
         granted = scheduler.grant(wish, state)
     except errors.BadSchedulerValue as error:
-        message = f"GPU {gpu.pci} of {facts.host}: {error.message}"
+        message = say("GPU {} of {}: {}", gpu.pci, facts.host, error.message)
         raise errors.BadSchedulerValue(message, hint=error.hint) from error
     if wish.policy not in gpu.rules.policies:
         why = f"is in {gpu.rules.words} mode, which does not combine with {wish.policy}"
-        raise gpu_plan.refused(facts, gpu, why, f"--policy {scheduler.EQUAL_SHARE}")
+        raise gpu_plan.refused(facts, gpu, why, Option("--policy", scheduler.EQUAL_SHARE))
     return granted
 
 
@@ -303,4 +304,4 @@ def _persistent_findings(
 
 
 def _finding(facts: HostSnapshot, kind: FindingKind, text: str) -> Finding:
-    return Finding(kind=kind, host=facts.host, text=f"{facts.host}: {text}")
+    return Finding(kind=kind, host=facts.host, text=say("{}: {}", facts.host, text))

@@ -21,6 +21,7 @@ from vgpumgr.core.gpu.mode_plan import ModePlan, find_gpu, guard_foreign
 from vgpumgr.core.model.claims import BOUND
 from vgpumgr.core.model.snapshot import MDEV_PF
 from vgpumgr.core.placing import free_places
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -100,7 +101,7 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: Mode) -> None:
     branch = (facts.versions.get("driver") or "").partition(".")[0]
     if branch.isdecimal() and int(branch) < _FIRST_BRANCH:
         raise errors.RefusedPlan(
-            f"the driver of {facts.host}, {facts.versions.get('driver')}, has no {mode} mode on KVM",
+            say("the driver of {}, {}, has no {} mode on KVM", facts.host, facts.versions.get("driver"), mode),
             hint=f"R{_FIRST_BRANCH} (vGPU 17) and later have it",
         )
     now = gpu.scheduler.policies.get(scheduler_plan.GRAPHICS) if gpu.scheduler else None
@@ -108,7 +109,9 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: Mode) -> None:
     for policy in filter(None, (now, kept.policy if kept else None)):
         if policy not in modes.of(mode).policies:
             why = f"has the scheduler {policy}, which does not combine with {mode} mode"
-            hint = f"vgpumgr scheduler set --on {facts.host} --gpu-id {gpu.pci} --policy equal-share"
+            hint = Command(
+                "vgpumgr", "scheduler", "set", "--on", facts.host, "--gpu-id", gpu.pci, "--policy", "equal-share"
+            )
             raise gpu_plan.refused(facts, gpu, why, hint)
 
 
@@ -137,7 +140,9 @@ def _room_again(facts: HostSnapshot, gpu: Gpu, mode: Mode, ours: Sequence[Ours])
         )
     if not fits:
         why = f"is not set to {mode} mode: its vGPUs would not all find room again"
-        lines = [f"{one.entry.vgpu.vm_name} slot {one.entry.vgpu.slot}: {one.entry.vgpu.type_name}" for one in ours]
+        lines = [
+            say("{} slot {}: {}", one.entry.vgpu.vm_name, one.entry.vgpu.slot, one.entry.vgpu.type_name) for one in ours
+        ]
         raise gpu_plan.refused(facts, gpu, why, "detach some of them first", lines)
     return places
 

@@ -31,6 +31,7 @@ from vgpumgr.core.placing import health, instances, placement, resolve
 from vgpumgr.core.slot import detach, in_place, live, targets
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.slot.plan import Plan
     from vgpumgr.names import Slot
 
-EVEN_IF = "--even-if-it-will-not-start"
+EVEN_IF = Option("--even-if-it-will-not-start")
 
 
 def plan_attach(view: HostView, request: AttachRequest) -> Plan:
@@ -166,9 +167,12 @@ def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
         if view.snapshot.entry_of(gpu, vgpu):
             continue
         take = command("adopt", view.snapshot.host, options=(str(vgpu.device),))
-        text = (
-            f"the definition of {domain.name} names another vGPU, {vgpu.type_name or '?'} on {vgpu.parent}, that is not "
-            f"vgpumgr's: `{take}` takes it over"
+        text = say(
+            "the definition of {} names another vGPU, {} on {}, that is not vgpumgr's: `{}` takes it over",
+            domain.name,
+            vgpu.type_name or "?",
+            vgpu.parent,
+            take,
         )
         yield Finding(kind="foreign", host=view.snapshot.host, vm=domain.name, text=text)
 
@@ -178,9 +182,12 @@ def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_step
     why = view.snapshot.why_silent(target.gpu)
     if why is None or not any(isinstance(step, plan_steps.CreateVgpu) for step in steps):
         return ()
-    text = (
-        f"NVML cannot say what runs on GPU {target.gpu} of {view.snapshot.host} ({why}). The vGPU can be created, but not "
-        "removed until NVML answers again."
+    text = say(
+        "NVML cannot say what runs on GPU {} of {} ({}). The vGPU can be created, but not "
+        "removed until NVML answers again.",
+        target.gpu,
+        view.snapshot.host,
+        why,
     )
     return (Finding(kind="nvml-silent", host=view.snapshot.host, text=text),)
 
@@ -192,7 +199,7 @@ def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec
     host = view.snapshot.host
     if gpu is not None:
         for obstacle in preflight.obstacles(view, domain, gpu, gpu.parent_at(target.vf_index)):
-            text = f"{domain.name} will not start {obstacle.why}"
+            text = say("{} will not start {}", domain.name, obstacle.why)
             found.append(Finding(kind="will-not-start", host=host, vm=domain.name, slot=slot, text=text))
     if not found:
         doubts = preflight.doubts(domain, slot, target.type_name)
@@ -208,9 +215,11 @@ def _guard_start(view: HostView, domain: Domain, request: AttachRequest, placed:
     if found:
         first, *others = found
         raise errors.WillNotStart(
-            f"{domain.name} would not start {first.why}; nothing was created",
+            say("{} would not start {}; nothing was created", domain.name, first.why),
             details=[f"it would not start {other.why}: {other.fix}" for other in others],
-            hint=f"{first.fix}; {EVEN_IF} attaches anyway (in an inventory: vgpumgr_even_if_it_will_not_start: true)",
+            hint=say(
+                "{}; {} attaches anyway (in an inventory: vgpumgr_even_if_it_will_not_start: true)", first.fix, EVEN_IF
+            ),
         )
 
 
@@ -219,7 +228,7 @@ def _guard_attach(view: HostView, domain: Domain) -> None:
     detach.guard_readable(domain)
     if not domain.persistent:
         raise errors.RefusedPlan(
-            f"{domain.name} is transient: it has no definition that a vGPU could be put into",
+            say("{} is transient: it has no definition that a vGPU could be put into", domain.name),
             hint="define it first (`virsh define`)",
         )
     saved_states.guard_image(view, domain)
@@ -313,7 +322,7 @@ def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuS
     machine = view.snapshot.machine
     if machine is None:
         raise errors.Unsure(
-            f"{view.snapshot.host} has no machine-id, by which a claim names its host",
+            say("{} has no machine-id, by which a claim names its host", view.snapshot.host),
             hint="run `systemd-machine-id-setup` on that host",
         )
     before = domain.claim(request.slot)
@@ -356,8 +365,8 @@ def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
     """Libvirt accepts an alias only once, and answers a duplicate with an internal error."""
     if wanted.alias in domain.other_aliases:
         raise errors.ConflictingClaim(
-            f"{domain.name} already has a device with the alias {wanted.alias}, which is not a host device",
-            hint="use another --slot, or give that device another alias",
+            say("{} already has a device with the alias {}, which is not a host device", domain.name, wanted.alias),
+            hint=say("use another {}, or give that device another alias", Option("--slot")),
         )
 
 
@@ -368,7 +377,7 @@ def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) ->
     others = [namer for namer in sharing.namers(view, wanted.source, but=domain.uuid) if namer.can_start]
     if others:
         raise errors.ConflictingClaim(
-            f"{wanted.source}, the vGPU of {domain.name}, is in {sharing.in_words(others)}",
+            say("{}, the vGPU of {}, is in {}", wanted.source, domain.name, sharing.in_words(others)),
             hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
         )
 

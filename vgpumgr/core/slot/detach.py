@@ -16,6 +16,7 @@ from vgpumgr.core.model.vgpu import PLANNED, Device, Mdev, VgpuSpec
 from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.slot import live
 from vgpumgr.core.slot import plan as plans
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -89,9 +90,14 @@ def entering(
     if ownership.is_proved(found):
         return [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
     device = f" ({found.spec.device.text})" if isinstance(found.spec.device, Mdev) else ""
-    text = (
-        f"{found.spec.type_name} on {found.spec.parent}{device} stays: the ledger does not name it, and it is not proved to "
-        f"be the vGPU of {domain.name} slot {slot}: {'; '.join(found.doubts)}"
+    text = say(
+        "{} on {}{} stays: the ledger does not name it, and it is not proved to be the vGPU of {} slot {}: {}",
+        found.spec.type_name,
+        found.spec.parent,
+        device,
+        domain.name,
+        slot,
+        "; ".join(found.doubts),
     )
     return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
 
@@ -99,9 +105,15 @@ def entering(
 def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: Slot) -> errors.Unsure:
     unnamed = [gpu.pci for gpu in view.snapshot.gpus if gpu.uuid is None]
     return errors.Unsure(
-        f"{place.type_name} of {vm} slot {slot} is on {place.gpu_uuid}, and the UUID of GPU "
-        f"{', '.join(unnamed)} cannot be read: it may be that one",
-        hint=f"vgpumgr discover {view.snapshot.host} says why",
+        say(
+            "{} of {} slot {} is on {}, and the UUID of GPU {} cannot be read: it may be that one",
+            place.type_name,
+            vm,
+            slot,
+            place.gpu_uuid,
+            ", ".join(unnamed),
+        ),
+        hint=say("vgpumgr discover {} says why", view.snapshot.host),
     )
 
 
@@ -126,7 +138,7 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
 
 def _keeping(vm: str, slot: Slot) -> str:
     """The command that frees it anyway, whichever command was refused: reconcile has no --keep-snapshots."""
-    return f"`{command('detach', vm, slot=slot, options=('--keep-snapshots',))}` to free it anyway"
+    return say("`{}` to free it anyway", command("detach", vm, slot=slot, options=("--keep-snapshots",)))
 
 
 def _free_slot(
@@ -254,7 +266,13 @@ def _guard_identified(view: HostView, entry: LedgerEntry) -> None:
     astray = ownership.strays_to(view.snapshot, entry.vgpu)
     if astray is not None:
         raise errors.Unsure(
-            f"drift: the ledger has mdev {entry.vgpu.uuid} of {entry.vgpu.vm_name} on {entry.vgpu.parent}, but it is on {astray}",
+            say(
+                "drift: the ledger has mdev {} of {} on {}, but it is on {}",
+                entry.vgpu.uuid,
+                entry.vgpu.vm_name,
+                entry.vgpu.parent,
+                astray,
+            ),
             hint="something else created it there with that UUID (mdevctl?): remove it once nothing uses it, then try again",
         )
     guard_boot(view, entry)
@@ -265,9 +283,19 @@ def guard_boot(view: HostView, entry: LedgerEntry) -> None:
     if not ownership.is_of_earlier_boot(view.snapshot, entry):
         return
     raise errors.Unsure(
-        f"unsure: {entry.vgpu.type_name} of {entry.vgpu.vm_name} slot {entry.vgpu.slot} was created before {view.snapshot.host} booted, but "
-        f"the vGPU that is on {entry.vgpu.parent} now was created after that, and not by vgpumgr",
-        hint=f"`{command('adopt', view.snapshot.host, options=(str(entry.vgpu.device),))}` adopts it as it is; or free it by hand",
+        say(
+            "unsure: {} of {} slot {} was created before {} booted, but "
+            "the vGPU that is on {} now was created after that, and not by vgpumgr",
+            entry.vgpu.type_name,
+            entry.vgpu.vm_name,
+            entry.vgpu.slot,
+            view.snapshot.host,
+            entry.vgpu.parent,
+        ),
+        hint=say(
+            "`{}` adopts it as it is; or free it by hand",
+            command("adopt", view.snapshot.host, options=(str(entry.vgpu.device),)),
+        ),
     )
 
 
@@ -284,18 +312,24 @@ def _guard_in_use(
                 details=evidence,
                 hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
                 if not isinstance(vm, GoneVm)
-                else f"{_way_out(vm)} first; nothing in use is ever removed",
+                else say("{} first; nothing in use is ever removed", _way_out(vm)),
             )
     held = views.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid, unplugs=unplugged)
     if held.lasting and all(isinstance(line, views.Unread) for line in held.lasting):
         raise errors.InUse(
-            f"cannot tell whether {entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
+            say(
+                "cannot tell whether {} on {} ({} slot {}) is in use",
+                entry.vgpu.type_name,
+                entry.vgpu.parent,
+                vm.name,
+                entry.vgpu.slot,
+            ),
             details=held.lasting,
             hint=_hint_untold(view),
         )
     if held.lasting:
         raise errors.InUse(
-            f"{entry.vgpu.type_name} on {entry.vgpu.parent} ({vm.name} slot {entry.vgpu.slot}) is in use",
+            say("{} on {} ({} slot {}) is in use", entry.vgpu.type_name, entry.vgpu.parent, vm.name, entry.vgpu.slot),
             details=held.lasting,
             hint=_hint_in_use(view, vm, entry),
             until=_until(vm, held.lasting),
@@ -307,7 +341,7 @@ def _until(vm: Domain | GoneVm, lasting: Sequence[str]) -> str | None:
     if not views.ends(lasting):
         return None
     if not isinstance(vm, GoneVm) and vm.active:
-        return f"{vm.name} is shut down"
+        return say("{} is shut down", vm.name)
     return f"its vGPU is idle: {lasting[0]}"
 
 
@@ -322,11 +356,12 @@ def _hint_untold(view: HostView) -> str:
     """The hint if the only evidence is that something could not be read: shutting a VM down would not help."""
     unreadable = [domain.name for domain in view.domains if domain.problem is not None]
     if unreadable:
-        look = ", ".join(f"`{virsh('dumpxml', name)}`" for name in unreadable)
+        look = ", ".join(say("`{}`", virsh("dumpxml", name)) for name in unreadable)
         return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never removed"
-    return (
-        f"fix the problem above on {view.snapshot.host} (for NVML, nvidia-smi there shows more), then run the same "
-        "command again; what may be in use is never removed"
+    return say(
+        "fix the problem above on {} (for NVML, nvidia-smi there shows more), then run the same "
+        "command again; what may be in use is never removed",
+        view.snapshot.host,
     )
 
 
@@ -342,14 +377,20 @@ def _hint_in_use(view: HostView, vm: Domain | GoneVm, entry: LedgerEntry) -> str
 
 
 def _way_out(vm: Domain | GoneVm) -> str:
-    return "stop the process that holds it" if isinstance(vm, GoneVm) else f"shut {vm.name} down"
+    return "stop the process that holds it" if isinstance(vm, GoneVm) else say("shut {} down", vm.name)
 
 
 def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
     """The refusal of hardware whose type is not its entry's: it is not assumed to be ours."""
     shown = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
     return errors.Unsure(
-        f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, but the hardware shows {shown}",
+        say(
+            "drift: the ledger has {} for {} on {}, but the hardware shows {}",
+            ours.type_name,
+            ours.vm_name,
+            ours.parent,
+            shown,
+        ),
         hint=hint,
     )
 
@@ -357,9 +398,9 @@ def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
 def _guard_live(domain: Domain, slot: Slot) -> None:
     if any(device.slot == slot for device in domain.live or ()):
         raise errors.InUse(
-            f"{domain.name} is running with the vGPU of slot {slot}",
-            hint=f"shut {domain.name} down first; nothing in use is ever removed",
-            until=f"{domain.name} is shut down",
+            say("{} is running with the vGPU of slot {}", domain.name, slot),
+            hint=say("shut {} down first; nothing in use is ever removed", domain.name),
+            until=say("{} is shut down", domain.name),
         )
 
 
@@ -385,7 +426,8 @@ def guard_readable(domain: Domain) -> None:
     """Raises Unsure if a document of the VM could not be read: it may contain anything."""
     if domain.problem is not None:
         raise errors.Unsure(
-            f"{domain.name} cannot be read: {domain.problem}", hint=f"look at it: `{virsh('dumpxml', domain.name)}`"
+            say("{} cannot be read: {}", domain.name, domain.problem),
+            hint=say("look at it: `{}`", virsh("dumpxml", domain.name)),
         )
 
 
@@ -393,7 +435,7 @@ def guard_claim_readable(domain: Domain) -> None:
     """Raises Unsure if the VM has our metadata element but it cannot be understood."""
     if domain.claim_problem is not None:
         raise errors.Unsure(
-            f"the claim of {domain.name} cannot be read: {domain.claim_problem}", hint=claim_way_out(domain)
+            say("the claim of {} cannot be read: {}", domain.name, domain.claim_problem), hint=claim_way_out(domain)
         )
 
 

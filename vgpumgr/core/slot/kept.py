@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,11 +35,11 @@ class KeptPlan:
         gone = [f"no longer to do: {_text(step)}" for step in self.steps if step not in now]
         new = [f"now also to do: {_text(step)}" for step in now if step not in self.steps]
         raise errors.PlanOutdated(
-            f"{self.where}: what this plan read has changed since"
+            say("{}: what this plan read has changed since", self.where)
             if fingerprint != self.fingerprint
-            else f"{self.where}: the plan made now is different, although the hosts have not changed",
+            else say("{}: the plan made now is different, although the hosts have not changed", self.where),
             details=[*gone, *new],
-            hint="plan again with --out and review the result; nothing was changed",
+            hint=say("plan again with {} and review the result; nothing was changed", Option("--out")),
         )
 
 

@@ -12,6 +12,7 @@ from vgpumgr import errors
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.evidence import lost, preflight
 from vgpumgr.core.evidence.preflight import Obstacle
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import Slot
 
-LATER = "without --live it gets the vGPU at its next start"
+LATER = say("without {} it gets the vGPU at its next start", Option("--live"))
 
 
 def guard_running(domain: Domain) -> None:
     """Raises NotWhileRunning for a VM that is off."""
     if not domain.active:
         raise errors.NotWhileRunning(
-            f"{domain.name} is shut off, and --live is for a VM that runs; nothing was changed", hint=LATER
+            say("{} is shut off, and {} is for a VM that runs; nothing was changed", domain.name, Option("--live")),
+            hint=LATER,
         )
 
 
@@ -44,9 +46,9 @@ def plug(view: HostView, domain: Domain, target: VgpuSpec, wanted: Hostdev) -> p
     if port is None or found:
         first, *others = found
         raise errors.NotWhileRunning(
-            f"{domain.name} cannot take {target.type_name} live {first.why}; nothing was changed",
+            say("{} cannot take {} live {}; nothing was changed", domain.name, target.type_name, first.why),
             details=[f"it cannot take it {other.why}: {other.fix}" for other in others],
-            hint=f"{first.fix}; or leave --live out: {LATER}",
+            hint=say("{}; or leave {} out: {}", first.fix, Option("--live"), LATER),
         )
     return plan_steps.PlugHostdev(vm=domain.uuid, vm_name=domain.name, slot=target.slot, device=wanted, port=port)
 

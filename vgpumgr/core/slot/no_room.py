@@ -16,7 +16,7 @@ from vgpumgr.core.evidence import cordons
 from vgpumgr.core.model.claims import INVENTORY
 from vgpumgr.core.placing import placement, resolve
 from vgpumgr.core.placing.no_place import Cause
-from vgpumgr.wording import GpuAddress, say
+from vgpumgr.wording import GpuAddress, Option, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
@@ -48,7 +48,7 @@ class Shortage:
     @property
     def _gpus(self) -> str:
         named, host = self.request.gpus is not None, self.view.snapshot.host
-        return f"the GPU of {host} that was asked for" if named else f"no GPU of {host}"
+        return say("the GPU of {} that was asked for", host) if named else say("no GPU of {}", host)
 
     @property
     def _negation(self) -> str:
@@ -58,16 +58,22 @@ class Shortage:
     def message(self) -> str:
         if self.needs_mig:
             wish = asking.describe(self.ask.wish, self.ask.conditions)
-            return f"{self._gpus} is{self._negation} in MIG mode, which {wish} for {self.domain.name} needs"
+            return say("{} is{} in MIG mode, which {} for {} needs", self._gpus, self._negation, wish, self.domain.name)
         if self.is_not_ready:
-            return f"{self._gpus} is{self._negation} ready to take {_what(self.ask)} for {self.domain.name}"
-        return f"{self._gpus} can{'not' if self._negation else ''} take {_what(self.ask)} for {self.domain.name}"
+            return say("{} is{} ready to take {} for {}", self._gpus, self._negation, _what(self.ask), self.domain.name)
+        return say(
+            "{} can{} take {} for {}", self._gpus, "not" if self._negation else "", _what(self.ask), self.domain.name
+        )
 
     def hint(self, would: str = "") -> str:
         """What to do. `would`: what the wish would fit if the host were changed, in words."""
         if self.needs_mig:
-            other = "ask for an amount (--gpu-memory, --gpu) or for a profile such as 4Q, which GPUs outside MIG mode serve, too"
-            return f"it would fit {would}. Or {other}" if would else other
+            other = say(
+                "ask for an amount ({}, {}) or for a profile such as 4Q, which GPUs outside MIG mode serve, too",
+                Option("--gpu-memory"),
+                Option("--gpu"),
+            )
+            return say("it would fit {}. Or {}", would, other) if would else other
         if self.is_not_ready:
             return "once one is ready, run the same command again" + (f"; it would fit {would}" if would else "")
         fits = f"fits now: {'; '.join(self.verdict.fits)}. " if self.verdict.fits else "no other type fits now. "
@@ -109,21 +115,32 @@ def error(
         nearest = placement.nearest_profile(view.snapshot, profile)
         hint = f"did you mean {nearest}? " if nearest else ""
         return errors.ProfileNotHere(
-            f"no GPU of {host} has {profile.text}, requested for {domain.name}",
+            say("no GPU of {} has {}, requested for {}", host, profile.text, domain.name),
             details=lines,
-            hint=f"{hint}`vgpumgr profiles {host}` lists the profiles that it has",
+            hint=say("{}`vgpumgr profiles {}` lists the profiles that it has", hint, host),
         )
     if not verdict.reasons:
         return errors.NoCapacity(
-            f"{host} has no NVIDIA GPU for {domain.name}", hint=f"`vgpumgr discover {host}` shows its GPUs"
+            say("{} has no NVIDIA GPU for {}", host, domain.name),
+            hint=say("`vgpumgr discover {}` shows its GPUs", host),
         )
     if all(refusal.cause is Cause.NO_UNIT for _, _, refusal in verdict.reasons):
         boards = sorted({board for _, board, _ in verdict.reasons})
         return errors.UsageError(
-            f"{asking.describe(ask.wish, ask.conditions)} for {domain.name} cannot be served on {host}: "
-            f"vgpumgr_fgpu_per_gpu is not set for {' and '.join(boards)}",
+            say(
+                "{} for {} cannot be served on {}: vgpumgr_fgpu_per_gpu is not set for {}",
+                asking.describe(ask.wish, ask.conditions),
+                domain.name,
+                host,
+                " and ".join(boards),
+            ),
             details=lines,
-            hint=f"for example vgpumgr_fgpu_per_gpu: {{{boards[0]}: 2}}; or ask with --gpu or --gpu-memory",
+            hint=say(
+                "for example {}; or ask with {} or {}",
+                f"vgpumgr_fgpu_per_gpu: {{{boards[0]}: 2}}",
+                Option("--gpu"),
+                Option("--gpu-memory"),
+            ),
         )
     if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
         return _cordoned(view, domain, verdict, lines)
@@ -137,14 +154,22 @@ def dropped(
     host = view.snapshot.host
     today = next((one for one in (gpu.types or {}).values() if one.short == had.short), None)
     now = f"; {today.type_name} is" if today is not None else ""
-    see = f"`vgpumgr profiles {host}` lists the profiles that it has"
+    see = say("`vgpumgr profiles {}` lists the profiles that it has", host)
     if today is not None and request.origin == INVENTORY:
-        see = f"profile: {today.type_name} in the inventory gives it that one; {see}"
+        see = say("profile: {} in the inventory gives it that one; {}", today.type_name, see)
     elif today is not None:
         options = ("--profile", today.type_name, "--replace")
-        see = f"`{command('attach', vm, slot=request.slot, options=options)}` gives it that one; {see}"
+        see = say("`{}` gives it that one; {}", command("attach", vm, slot=request.slot, options=options), see)
     return errors.ProfileNotHere(
-        f"{had.text}, which {vm} slot {request.slot} had, is not offered any more by GPU {gpu.pci} of {host}{now}",
+        say(
+            "{}, which {} slot {} had, is not offered any more by GPU {} of {}{}",
+            had.text,
+            vm,
+            request.slot,
+            gpu.pci,
+            host,
+            now,
+        ),
         hint=see,
     )
 
@@ -157,13 +182,20 @@ def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines:
     assert cordon is not None  # that is why it was refused
     hint = f"`{cordons.lift(facts, cordon)}` once the work is done"
     if cordon.gpu_uuid is None:
-        what = f"{facts.host} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at}); no new vGPU for {domain.name}"
+        what = say(
+            "{} is cordoned: {} ({}, {}); no new vGPU for {}",
+            facts.host,
+            cordon.reason,
+            cordon.by,
+            cordon.at,
+            domain.name,
+        )
         return errors.Cordoned(what, hint=hint)
     if len(lines) == 1:
-        what = f"GPU {cordon.gpu} of {facts.host} is cordoned: {cordon.reason} ({cordon.by}, {cordon.at})"
-        return errors.Cordoned(f"{what}; no new vGPU for {domain.name}", hint=hint)
+        what = say("GPU {} of {} is cordoned: {} ({}, {})", cordon.gpu, facts.host, cordon.reason, cordon.by, cordon.at)
+        return errors.Cordoned(say("{}; no new vGPU for {}", what, domain.name), hint=hint)
     return errors.Cordoned(
-        f"every GPU of {facts.host} is cordoned; no new vGPU for {domain.name}", details=lines, hint=hint
+        say("every GPU of {} is cordoned; no new vGPU for {}", facts.host, domain.name), details=lines, hint=hint
     )
 
 
@@ -175,4 +207,4 @@ def _what(ask: Ask) -> str:
             an = "an" if str(mib // 1024).startswith("8") or mib // 1024 in (11, 18) else "a"
             return f"{an} {resolve.memory(mib)} vGPU"
         case _:
-            return f"what {asking.describe(ask.wish, ask.conditions)} asks"
+            return say("what {} asks", asking.describe(ask.wish, ask.conditions))

@@ -19,6 +19,7 @@ from vgpumgr import errors, names
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.model.snapshot import Gpu
 from vgpumgr.core.model.view import GoneVm
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.claims import ClaimDocument
@@ -176,7 +177,7 @@ def find_domain(view: HostView, vm: VmUuid) -> Domain:
     """The domain that a plan is about. Raises UnknownVm if it disappeared since it was found."""
     domain = view.domain(vm)
     if domain is None:
-        raise errors.UnknownVm(f"VM {vm} is no longer on {view.snapshot.host}")
+        raise errors.UnknownVm(say("VM {} is no longer on {}", vm, view.snapshot.host))
     return domain
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS, SAME_SIZE
 from vgpumgr.names import DEFAULT_SLOT
+from vgpumgr.wording import Message, Option, joined
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions, Placement
@@ -56,10 +57,11 @@ class SlotRequest:
     every: bool = False
 
     @property
-    def asked(self) -> str:
+    def asked(self) -> Message:
         """All that a wish asks, as options."""
         assert self.wish is not None
-        return asking.describe(self.wish, self.conditions) + (f" --count {self.count}" if self.count > 1 else "")
+        count = [Option("--count", self.count)] if self.count > 1 else []
+        return joined(" ", [asking.describe(self.wish, self.conditions), *count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

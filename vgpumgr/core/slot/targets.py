@@ -19,6 +19,7 @@ from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.placing.resolve import Ask
 from vgpumgr.core.slot import detach, no_room
 from vgpumgr.core.slot import plan as plans
+from vgpumgr.wording import GpuAddress, Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
 def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | None:
     """What the request does not allow of a claim with its wish."""
     if request.gpus is not None and claim.binding.gpu_uuid not in request.gpus:
-        return "another GPU than --gpu-id names"
+        return say("another GPU than {} names", Option("--gpu-id"))
     return _unmet(view, claim, request.conditions)
 
 
@@ -56,7 +57,7 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
         return f"on a GPU whose scheduler is {policy}, not {conditions.compute}"
     waste, limit = claim.grant.waste_pct if claim.grant is not None else 0, conditions.max_waste_pct
     if limit is not None and waste > limit:
-        return f"{waste:g} % of it wasted, more than --max-waste {limit}"
+        return say("{} % of it wasted, more than {}", f"{waste:g}", Option("--max-waste", limit))
     without = plugin_params.missing(conditions.param, claim.conditions.param)
     if without is not None:
         return f"without {without}"
@@ -120,16 +121,26 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
         return None
     if isinstance(found, ownership.Unentered):
         raise errors.Unsure(
-            f"{found.spec.type_name} on {found.spec.parent} may be the vGPU of {domain.name} slot {claim.slot}, "
-            "but the host's ledger does not name it",
+            say(
+                "{} on {} may be the vGPU of {} slot {}, but the host's ledger does not name it",
+                found.spec.type_name,
+                found.spec.parent,
+                domain.name,
+                claim.slot,
+            ),
             details=found.doubts,
             hint=ownership.way_out(view, domain, claim, found),
         )
     if found == ownership.HIDDEN:
         raise errors.Unsure(
-            f"the vGPU of {domain.name} slot {claim.slot} is on {claim.binding.gpu_uuid}, and the UUID of a GPU of "
-            f"{view.snapshot.host} cannot be read: it may be that one",
-            hint=f"vgpumgr discover {view.snapshot.host} says why",
+            say(
+                "the vGPU of {} slot {} is on {}, and the UUID of a GPU of {} cannot be read: it may be that one",
+                domain.name,
+                claim.slot,
+                claim.binding.gpu_uuid,
+                view.snapshot.host,
+            ),
+            hint=say("vgpumgr discover {} says why", view.snapshot.host),
         )
     return None
 
@@ -139,36 +150,47 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
     detach.guard_claim_readable(domain)
     if domain.copied:  # for any slot: all claims are written as one document, including the copies
         raise errors.ConflictingClaim(
-            f"{domain.name} carries a copy of another VM's claim and hostdev (it is a clone or a restore)",
-            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` removes the copy (the other VM keeps its vGPU); "
-            "then attach again",
+            say("{} carries a copy of another VM's claim and hostdev (it is a clone or a restore)", domain.name),
+            hint=say(
+                "`{}` removes the copy (the other VM keeps its vGPU); then attach again",
+                command("detach", domain.name, on=view.snapshot.host),
+            ),
         )
     if claim is not None and claim.state == claims.LEAVING:
         raise errors.ConflictingClaim(
-            f"a detach of {domain.name} slot {request.slot} has begun but not finished",
-            hint=f"`{command('detach', domain.name, slot=request.slot)}` finishes it",
+            say("a detach of {} slot {} has begun but not finished", domain.name, request.slot),
+            hint=say("`{}` finishes it", command("detach", domain.name, slot=request.slot)),
         )
     if claim is not None and view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
         if not request.replace:
             raise errors.ConflictingClaim(
-                f"{domain.name} slot {request.slot} is bound on another host (machine-id {claim.binding.host})",
-                hint=f"{_exchange(domain.name, request)} makes a new vGPU here; the other host's stays until it is detached there",
+                say(
+                    "{} slot {} is bound on another host (machine-id {})", domain.name, request.slot, claim.binding.host
+                ),
+                hint=say(
+                    "{} makes a new vGPU here; the other host's stays until it is detached there",
+                    _exchange(domain.name, request),
+                ),
             )
     elif claim is not None and not serves(view, claim, request) and not request.replace:
         guard_offered(view, domain, request)
         had = f"{claim.binding.type_name} on {claim.binding.parent} of GPU {_pci(view, claim.binding)}"
         same = profiles.same_wish(claim.wish, request.wish)
-        why = _why_refused(view, claim, request) if same else f"requested as {claim.asked}"
+        why = _why_refused(view, claim, request) if same else say("requested as {}", claim.asked)
         raise errors.ConflictingClaim(
-            f"{domain.name} slot {request.slot} has {had}, {why}",
-            hint=f"use another slot (--slot); {_exchange(domain.name, request)} replaces it, "
-            f"`{command('detach', domain.name, slot=request.slot)}` frees it",
+            say("{} slot {} has {}, {}", domain.name, request.slot, had, why),
+            hint=say(
+                "use another slot ({}); {} replaces it, `{}` frees it",
+                Option("--slot"),
+                _exchange(domain.name, request),
+                command("detach", domain.name, slot=request.slot),
+            ),
         )
     taken = [device for device in domain.inactive if device.slot == request.slot]
     if taken and claim is None and not view.entries(domain.uuid, request.slot):
         raise errors.ConflictingClaim(
-            f"{domain.name} already has a device with the alias {taken[0].alias}, but no claim of ours for it",
-            hint=f"use another --slot, or remove that device ({virsh('edit', domain.name)})",
+            say("{} already has a device with the alias {}, but no claim of ours for it", domain.name, taken[0].alias),
+            hint=say("use another {}, or remove that device ({})", Option("--slot"), virsh("edit", domain.name)),
         )
 
 
@@ -208,9 +230,18 @@ def _kept_entry(
     if not request.replace:
         guard_offered(view, plans.find_domain(view, request.vm), request)
         raise errors.ConflictingClaim(
-            f"the host's ledger holds {entry.vgpu.type_name} on {entry.vgpu.parent} for {entry.vgpu.vm_name} slot {entry.vgpu.slot}",
-            hint=f"{_exchange(entry.vgpu.vm_name, request)} replaces it, "
-            f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot)}` frees it",
+            say(
+                "the host's ledger holds {} on {} for {} slot {}",
+                entry.vgpu.type_name,
+                entry.vgpu.parent,
+                entry.vgpu.vm_name,
+                entry.vgpu.slot,
+            ),
+            hint=say(
+                "{} replaces it, `{}` frees it",
+                _exchange(entry.vgpu.vm_name, request),
+                command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot),
+            ),
         )
     return None
 
@@ -240,7 +271,7 @@ def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: Le
 def _exchange(vm: str, request: AttachRequest) -> str:
     """The command that gives the slot a new vGPU, whichever command was refused: reconcile has no --replace."""
     gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
-    return f"`{command('attach', vm, slot=request.slot, options=(*request.options, *gpu, '--replace'))}`"
+    return say("`{}`", command("attach", vm, slot=request.slot, options=(*request.options, *gpu, "--replace")))
 
 
 def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.VgpumgrError | None:
@@ -248,26 +279,47 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     astray = ownership.strays_to(view.snapshot, ours)
     if astray is not None:
         return errors.Unsure(
-            f"drift: the ledger has mdev {ours.uuid} of {ours.vm_name} on {ours.parent}, but it is on {astray}",
-            hint="something else created it there with that UUID (mdevctl?): remove it once nothing uses it, "
-            f"or {_exchange(ours.vm_name, request)} creates another one",
+            say(
+                "drift: the ledger has mdev {} of {} on {}, but it is on {}",
+                ours.uuid,
+                ours.vm_name,
+                ours.parent,
+                astray,
+            ),
+            hint=say(
+                "something else created it there with that UUID (mdevctl?): remove it once nothing uses it, "
+                "or {} creates another one",
+                _exchange(ours.vm_name, request),
+            ),
         )
     if view.snapshot.vgpu_of(ours) is not None:
         return None
     gpu = view.snapshot.gpu_by_uuid(ours.gpu_uuid)
     if gpu is None:
         return errors.Unsure(
-            f"the vGPU of {ours.vm_name} slot {ours.slot} was on GPU {ours.gpu} ({ours.gpu_uuid}), "
-            f"which {view.snapshot.host} does not show",
-            hint=f"bring the GPU back, or {_exchange(ours.vm_name, request)} places the vGPU on another one",
+            say(
+                "the vGPU of {} slot {} was on GPU {} ({}), which {} does not show",
+                ours.vm_name,
+                ours.slot,
+                ours.gpu,
+                ours.gpu_uuid,
+                view.snapshot.host,
+            ),
+            hint=say("bring the GPU back, or {} places the vGPU on another one", _exchange(ours.vm_name, request)),
         )
     there = gpu.functions.find(ours.parent)
     blocker = next(iter(there.vgpus), None) if there else None
     if blocker is not None and blocker.vf_index is not None:
         return errors.Unsure(
-            f"drift: the ledger has {ours.type_name} for {ours.vm_name} on {ours.parent}, but {blocker.type_name} "
-            f"({blocker.device}) is there",
-            hint=f"free that virtual function, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
+            say(
+                "drift: the ledger has {} for {} on {}, but {} ({}) is there",
+                ours.type_name,
+                ours.vm_name,
+                ours.parent,
+                blocker.type_name,
+                blocker.device,
+            ),
+            hint=say("free that virtual function, or {} places the vGPU elsewhere", _exchange(ours.vm_name, request)),
         )
     reason = takes.may_make_again(view.snapshot, gpu, ours)
     if reason is None:
@@ -279,14 +331,18 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
         return no_room.dropped(view, ours.vm_name, request, gpu, named)
     if reason.is_not_ready:
         return errors.NotReady(
-            f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created: GPU {gpu.pci}: {reason}",
-            hint="once it is ready, run the same command again; "
-            f"or {_exchange(ours.vm_name, request)} places the vGPU on another GPU",
+            say(
+                "the vGPU of {} slot {} cannot be re-created: GPU {}: {}", ours.vm_name, ours.slot, gpu.pci, reason.text
+            ),
+            hint=say(
+                "once it is ready, run the same command again; or {} places the vGPU on another GPU",
+                _exchange(ours.vm_name, request),
+            ),
         )
     return errors.NoCapacity(
-        f"the vGPU of {ours.vm_name} slot {ours.slot} cannot be re-created at its place, {ours.parent}",
-        details=[f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {reason}"],
-        hint=f"free what is in its way, or {_exchange(ours.vm_name, request)} places the vGPU elsewhere",
+        say("the vGPU of {} slot {} cannot be re-created at its place, {}", ours.vm_name, ours.slot, ours.parent),
+        details=[say("{}  {}  {}", GpuAddress(gpu.pci), gpu.board or gpu.name or "?", reason.text)],
+        hint=say("free what is in its way, or {} places the vGPU elsewhere", _exchange(ours.vm_name, request)),
     )
 
 
