@@ -12,6 +12,7 @@ from vgpumgr import resources
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.errors import TemplateError
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     import jinja2
@@ -45,7 +46,7 @@ def render_claims(document: claims.ClaimDocument) -> str:
     )
     if len(text.encode()) > claims.MAX_BYTES:
         raise TemplateError(
-            f"the claims of VM {document.vm} would take more than {claims.MAX_BYTES} bytes of its metadata",
+            say("the claims of VM {} would take more than {} bytes of its metadata", document.vm, claims.MAX_BYTES),
             hint="a VM cannot have that many slots",
         )
     return text

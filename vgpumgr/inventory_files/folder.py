@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.inventory import Location, Problem
 from vgpumgr.core.inventory.groups import BY_ANSIBLE
 from vgpumgr.errors import InventoryError
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ class Folder:
 
 def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, home: Path) -> Path:
     """The inventory to use: the option, else VGPUMGR_INVENTORY, else the first of three usual places that exists."""
-    for named, source in ((option, "-i/--inventory"), (environ.get(ENVIRONMENT), ENVIRONMENT)):
+    for named, source in ((option, Option("-i/--inventory")), (environ.get(ENVIRONMENT), ENVIRONMENT)):
         if named:
             path = _expand(named, cwd, home)
             try:
@@ -60,8 +61,10 @@ def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, ho
                 why = "" if isinstance(error, FileNotFoundError) else f": {error.strerror}"
                 hint = "name an existing directory"
                 if "," in named:
-                    hint += "; hosts are written into a file, and each inventory has an -i of its own"
-                raise InventoryError(f"no inventory at {path} (from {source}){why}", hint=hint) from error
+                    hint = say(
+                        "{}; hosts are written into a file, and each inventory has an {} of its own", hint, Option("-i")
+                    )
+                raise InventoryError(say("no inventory at {} (from {}){}", path, source, why), hint=hint) from error
             return path
     places = (cwd / "inventory", home / ".config/vgpumgr/inventory", Path("/etc/vgpumgr/inventory"))
     for place in places:
@@ -69,7 +72,11 @@ def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, ho
             return place
     raise InventoryError(
         "no inventory found",
-        hint=f"name one with -i DIR or {ENVIRONMENT}; `vgpumgr docs install` shows how a first one is written",
+        hint=say(
+            "name one with {} or {}; `vgpumgr docs install` shows how a first one is written",
+            Option("-i", "DIR"),
+            ENVIRONMENT,
+        ),
         details=[f"looked for {place}" for place in places],
     )
 

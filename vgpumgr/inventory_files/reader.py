@@ -32,6 +32,7 @@ from vgpumgr.core.inventory import (
 from vgpumgr.core.inventory.groups import plugin_of
 from vgpumgr.inventory_files.folder import YAML, find_inventory, scan
 from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,8 +141,9 @@ def _ask(
         text = f"only Ansible reads this, and there is no answer: {error}"
         reader.problems.append(Problem(where=where, text=text, hint=f"`{ansible.by_hand(paths)}` says more"))
         return [], None
-    answered = f"{ansible.SOURCE}, {answer.age_s:.0f} s ago"
-    text = f"the hosts and groups are those of `{ansible.SOURCE}`, {answer.age_s:.0f} s ago ({ansible.VARIABLE})"
+    age = Own(f"{answer.age_s:.0f} s")
+    answered = f"{ansible.SOURCE}, {age} ago"
+    text = say("the hosts and groups are those of `{}`, {} ago ({})", ansible.SOURCE, age, ansible.VARIABLE)
     reader.findings.append(Finding(where=where, text=text))
     content, problems = read_yaml(answer.text, ansible.SOURCE, reader.meanings)
     reader.problems += problems

@@ -12,11 +12,13 @@ from vgpumgr.core.inventory.report import Report
 from vgpumgr.core.inventory.vms_file import read_vms_file
 from vgpumgr.errors import InventoryError, UsageError
 from vgpumgr.inventory_files.reader import MAX_BYTES, read_yaml
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import Finding, VmDeclaration
 
 STDIN = "-"
+_FILE = Option("-f")
 
 
 def load_vms(path: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]:
@@ -38,7 +40,7 @@ def load_vms(path: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]]
 
 def _text(path: str, file: str) -> str:
     if path == STDIN and sys.stdin is None:  # <&-
-        raise UsageError("-f: stdin is closed", hint="name a file of VMs, or give one to stdin")
+        raise UsageError(say("{}: stdin is closed", _FILE), hint="name a file of VMs, or give one to stdin")
     try:
         if path == STDIN:
             data = files.bounded(sys.stdin.buffer.read(MAX_BYTES + 1), MAX_BYTES)
@@ -47,19 +49,20 @@ def _text(path: str, file: str) -> str:
     except OSError as error:
         large = error.errno == errno.EFBIG
         hint = "split it into several files" if large else "name a file of VMs, or - for stdin"
-        raise UsageError(f"-f: {file} cannot be read: {error.strerror}", hint=hint) from error
+        raise UsageError(say("{}: {} cannot be read: {}", _FILE, file, error.strerror), hint=hint) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"-f: {file}:{line}: not UTF-8 text", hint="save it as UTF-8") from error
+        raise UsageError(say("{}: {}: not UTF-8 text", _FILE, f"{file}:{line}"), hint="save it as UTF-8") from error
 
 
 def _content(text: str, file: str, report: Report) -> Value | None:
     """The YAML's content; None, after a report, if it is not YAML."""
     if text.startswith("$ANSIBLE_VAULT;"):
         raise UsageError(
-            f"-f: {file} is encrypted with ansible-vault, which is not decrypted here", hint="write it in plain text"
+            say("{}: {} is encrypted with ansible-vault, which is not decrypted here", _FILE, file),
+            hint="write it in plain text",
         )
     content, problems = read_yaml(text, file)
     report.extend(problems, ())

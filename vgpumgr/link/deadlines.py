@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from vgpumgr.wording import Own
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -100,4 +102,4 @@ def bounded(call: Callable[[], T], timeout_s: float, *, name: str) -> T:
 
 def humanize(seconds: float) -> str:
     """10 s, 0.5 s."""
-    return f"{seconds:g} s"
+    return Own(f"{seconds:g} s")

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from vgpumgr.errors import ExportError, Unexpected, UsageError, VgpumgrError
 from vgpumgr.metrics import socket_place
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +66,9 @@ def on_address(address: tuple[str, int]) -> Iterator[tuple[socket.socket, str]]:
     except OSError as error:
         raise ExportError(
             f"cannot listen on {ip} port {port}: {error.strerror}",
-            hint=f"`ss -ltnp 'sport = :{port}'` names who does; use --listen with another address or port",
+            hint=say(
+                "`ss -ltnp 'sport = :{}'` names who does; use {} with another address or port", port, Option("--listen")
+            ),
         ) from error
     with listener:
         yield listener, f"http://{f'[{ip}]' if is_v6 else ip}:{listener.getsockname()[1]}{PATH}"

@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import ExportError
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 FOLDER_MODE = 0o750
+_SOCKET = Option("--socket")
+_ANOTHER = say("use {} with another path", _SOCKET)
 _NOT_FOR_OTHERS = 0o117  # umask: the socket is 0660
 _BACKLOG = 64
 _ALONE_S = 5.0  # another start like ours needs milliseconds, but anyone who may read the folder could hold it forever
@@ -42,9 +45,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
         except OSError as error:
             # A path that is too long gives no errno from the kernel, only Python's words (sun_path holds 107 bytes).
             why = error.strerror or str(error)
-            raise ExportError(
-                f"the socket {path} cannot be created: {why}", hint="use --socket with another path"
-            ) from error
+            raise ExportError(f"the socket {path} cannot be created: {why}", hint=_ANOTHER) from error
         try:
             yield server
         finally:
@@ -66,7 +67,11 @@ def _alone(folder: Path) -> Iterator[None]:
             if time.monotonic() >= until:
                 raise ExportError(
                     f"another process has locked the folder {folder} and does not release it",
-                    hint=f"`fuser -v {shlex.quote(str(folder))}` names it; or use --socket in a folder that only vgpumgr may read",
+                    hint=say(
+                        "`fuser -v {}` names it; or use {} in a folder that only vgpumgr may read",
+                        shlex.quote(str(folder)),
+                        _SOCKET,
+                    ),
                 )
             time.sleep(_TRY_EVERY_S)
         yield
@@ -81,7 +86,7 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(kind):
-        raise ExportError(f"{path} is not a socket and is left alone", hint="use --socket with another path")
+        raise ExportError(f"{path} is not a socket and is left alone", hint=_ANOTHER)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
         probe.setblocking(False)  # a full backlog is an answer too
         if probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED:
@@ -89,7 +94,7 @@ def _clear(path: Path) -> None:
             return
     raise ExportError(
         f"another process already listens on {path}",
-        hint=f"`fuser {shlex.quote(str(path))}` names it; or use --socket with another path",
+        hint=say("`fuser {}` names it; or {}", shlex.quote(str(path)), _ANOTHER),
     )
 
 

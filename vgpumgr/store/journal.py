@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.errors import StoreError
 from vgpumgr.store.journal_entry import Begin, End
 from vgpumgr.store.together import Together
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,5 +74,5 @@ class Journal:
         with self._telling:
             if self.problem is not None:
                 return
-            self.problem = f"{error.message}; {error.hint}" if error.hint else error.message
+            self.problem = say("{}; {}", error.message, error.hint) if error.hint else error.message
         self._warn(self.problem)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vgpumgr.errors import BecomeFailed
 from vgpumgr.link.host_text import clean
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,6 @@ _RULE: Final = (
     "`visudo -f /etc/sudoers.d/vgpumgr` there, with the line: {user} ALL=(root) NOPASSWD: ALL; of several rules the last one "
     "holds (`sudo -n -l` as {user})"
 )
-_DISPATCHED: Final = "`vgpumgr host sudoers {host} --user {user} --key KEY.pub` prints the line for its sudoers, and the one for authorized_keys"
 
 
 class _Case(NamedTuple):
@@ -86,24 +86,25 @@ def failure(
 
     `is_forced`: the key can run one command only, which may be the dispatcher of `host install`.
     """
-    lines = [_QUOTED.sub(r"\1 '\2 …'", line) for line in said if _SAYS.search(line)]
+    lines, user = [_QUOTED.sub(r"\1 '\2 …'", line) for line in said if _SAYS.search(line)], endpoint.user
     for case in _CASES:
         if any(case.says.search(line) for line in lines):
-            return _failed(endpoint, case.what, _DISPATCHED if is_forced and case.hint == _RULE else case.hint, lines)
+            hint = case.hint.replace("{user}", user)
+            if is_forced and case.hint == _RULE:
+                hint = say(
+                    "`vgpumgr host sudoers {} {} {}` prints the line for its sudoers, and the one for authorized_keys",
+                    endpoint.host,
+                    Option("--user", user),  # no Command: it would quote DOMAIN\name
+                    Option("--key", "KEY.pub"),
+                )
+            return _failed(endpoint, case.what.replace("{user}", user), hint, lines)
     if status == _NO_PROGRAM and any(_MISSING.search(line) for line in lines):
         return _failed(endpoint, "there is no sudo", "install it there, or log in as root (ansible_user: root)", lines)
     if lines and lines[-1].startswith("sudo: "):
         why = clean(lines[-1].removeprefix("sudo: "))
-        return _failed(endpoint, f"sudo refuses: {why}", "as {user} on that host: sudo -n -l", lines[:-1])
+        return _failed(endpoint, f"sudo refuses: {why}", f"as {user} on that host: sudo -n -l", lines[:-1])
     return None
 
 
 def _failed(endpoint: Endpoint, what: str, hint: str, lines: Sequence[str]) -> BecomeFailed:
-    user = endpoint.user
-    return BecomeFailed(
-        endpoint.host,
-        "become",
-        what.replace("{user}", user),
-        hint=hint.replace("{user}", user).replace("{host}", endpoint.host),
-        details=[clean(line) for line in lines],
-    )
+    return BecomeFailed(endpoint.host, "become", what, hint=hint, details=[clean(line) for line in lines])

@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr.errors import ProgramFailed
 from vgpumgr.host.protocol.session import DISPATCHER_SAYS
 from vgpumgr.link.host_text import clean
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from vgpumgr.core.model.endpoint import Endpoint
 
-_HINTS: Final = {
-    "pinned": "its versions are pinned: `vgpumgr host install --pinned {host}` with a login that has full rights",
-    "altered": "find out who did that; then `vgpumgr host install {host}` with a login that has full rights",
-    "not root's": "on that host: chown root: PATH, chmod go-w PATH; `vgpumgr host status {host}` names each",
+_HINTS: Final[dict[str, Callable[[str], str]]] = {
+    "pinned": lambda host: say(
+        "its versions are pinned: `{}` with a login that has full rights",
+        Command("vgpumgr", "host", "install", "--pinned", host),
+    ),
+    "altered": lambda host: say("find out who did that; then {}", _install(host)),
+    "not root's": lambda host: say(
+        "on that host: chown root: PATH, chmod go-w PATH; `{}` names each", Command("vgpumgr", "host", "status", host)
+    ),
 }
-_ANY = "`vgpumgr host install {host}` with a login that has full rights"
+
+
+def _install(host: str) -> str:
+    return say("`{}` with a login that has full rights", Command("vgpumgr", "host", "install", host))
 
 
 def failure(endpoint: Endpoint, said: Sequence[str]) -> ProgramFailed | None:
@@ -27,5 +36,5 @@ def failure(endpoint: Endpoint, said: Sequence[str]) -> ProgramFailed | None:
     if not lines:
         return None
     why = clean(lines[-1].removeprefix(DISPATCHER_SAYS))
-    hint = next((hint for kind, hint in _HINTS.items() if why.startswith(kind)), _ANY)
-    return ProgramFailed(endpoint.host, f"the dispatcher there refuses: {why}", hint=hint.format(host=endpoint.host))
+    hint = next((hint for kind, hint in _HINTS.items() if why.startswith(kind)), _install)
+    return ProgramFailed(endpoint.host, f"the dispatcher there refuses: {why}", hint=hint(endpoint.host))

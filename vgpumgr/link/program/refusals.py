@@ -27,6 +27,7 @@ from vgpumgr.host.protocol.ledger import LEDGER_PATH
 from vgpumgr.host.protocol.steps import ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, SET_METADATA, UNPLUG_DEVICE
 from vgpumgr.link.host_text import clean, disk_hint
 from vgpumgr.link.program import libvirt_refusals
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +85,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             return BlockedWrite(
                 said or "an earlier write to this GPU has not returned",
                 host=host,
-                hint=f"`vgpumgr discover {host}` shows what holds it, and what to do",
+                hint=say("`{}` shows what holds it, and what to do", Command("vgpumgr", "discover", host)),
             )
         case session.SYSFS_REFUSED:
             likely = refusals.explain(path, errno_name, host)
@@ -105,7 +106,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 host,
                 "program",
                 said or f"{path}: the write did not return in time",
-                hint=f"`vgpumgr discover {host}` shows what it waits for, and what to do",
+                hint=say("`{}` shows what it waits for, and what to do", Command("vgpumgr", "discover", host)),
             )
         case session.LEDGER_BROKEN:
             return LedgerBroken(
@@ -129,7 +130,7 @@ def _rare(host: HostName, kind: str, said: str, path: str, errno_name: str) -> V
     """What installing on a host raises, and what no host program says."""
     match kind:
         case session.PINNED_HERE:
-            return NotAllowed(f"{host}: {said}", hint="use a login with full rights on that host")
+            return NotAllowed(say("{}: {}", host, said), hint="use a login with full rights on that host")
         case session.UNWRITABLE:
             return ProgramFailed(host, f"nothing can be installed there: {said}", hint=disk_hint(errno_name, path))
         case session.INTERNAL | session.BAD_REQUEST:
@@ -143,8 +144,11 @@ def foreign(host: HostName, what: str) -> ProgramFailed:
     return ProgramFailed(
         host,
         what,
-        hint=f"something on {host} answers in place of vgpumgr's own program, or has changed it: "
-        f"see `vgpumgr host status {host}`",
+        hint=say(
+            "something on {} answers in place of vgpumgr's own program, or has changed it: see `{}`",
+            host,
+            Command("vgpumgr", "host", "status", host),
+        ),
     )
 
 

@@ -22,6 +22,7 @@ from vgpumgr.host.protocol.steps import AnyStep, Executed
 from vgpumgr.link import moments, stages
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 from vgpumgr.link.program import bootstrap, wire
+from vgpumgr.wording import Option, Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -318,8 +319,8 @@ class Program:
         while self._is_connected() and not settling.expired:
             time.sleep(0.01)
         if self._locked and (silent_s > LEASE_S or status == EXIT_LEASE):
-            heard_s = max(silent_s, LEASE_S)
-            self._lost = _no_longer_ours(f"the host program heard nothing for {heard_s:.0f} s and released the lock")
+            heard = Own(f"{max(silent_s, LEASE_S):.0f} s")
+            self._lost = _no_longer_ours(say("the host program heard nothing for {} and released the lock", heard))
             self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)
         elif not self._is_connected():
             via = self._broken_at()
@@ -353,9 +354,9 @@ class Program:
     def _late(self, deadline: Deadline, *, changes: bool) -> HostError:
         stopped_s = deadline.overdue_s - _GRACE_S
         if stopped_s > _STOPPED_S:
-            own = f"this controller was itself stopped or asleep for some {stopped_s:.0f} s"
+            own = say("this controller was itself stopped or asleep for some {}", Own(f"{stopped_s:.0f} s"))
             if self._locked:
-                return LeaseLost(self.host, f"the host's lock may no longer be ours: {own}", hint=_AGAIN)
+                return LeaseLost(self.host, say("the host's lock may no longer be ours: {}", own), hint=_AGAIN)
             return HostDeadline(self.host, STAGE, own, hint=_AGAIN)
         may_happen = "; the change may still happen, so check before you repeat it" if changes else ""
         silent = self._find_silent()
@@ -366,9 +367,14 @@ class Program:
         return HostDeadline(
             self.host,
             STAGE,
-            f"no answer within {humanize(deadline.seconds)}",
+            say("no answer within {}", humanize(deadline.seconds)),
             via=silent,
-            hint=f"{'the host' if silent is None else silent} hangs or is overloaded{may_happen}; a larger --timeout waits longer",
+            hint=say(
+                "{} hangs or is overloaded{}; a larger {} waits longer",
+                silent or "the host",
+                may_happen,
+                Option("--timeout"),
+            ),
         )
 
     def _installed(self, verb: str, fields: dict[str, Any]) -> InstallationFact:
@@ -416,8 +422,8 @@ def _why_lost(error: Exception, ping_s: float) -> str:
         case HostError():
             return _no_longer_ours(error.what)
         case _:
-            return _no_longer_ours(str(error) or f"no answer within {humanize(ping_s)}")
+            return _no_longer_ours(str(error) or say("no answer within {}", humanize(ping_s)))
 
 
 def _no_longer_ours(why: str) -> str:
-    return f"the host's lock is no longer ours: {why}"
+    return say("the host's lock is no longer ours: {}", why)

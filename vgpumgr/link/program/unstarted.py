@@ -14,6 +14,7 @@ from vgpumgr.errors import HostDeadline, NotStarted
 from vgpumgr.link.deadlines import humanize
 from vgpumgr.link.host_text import clean, lines, quote
 from vgpumgr.link.program import become, bootstrap, dispatched
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,20 +108,16 @@ def late(endpoint: Endpoint, instead: Instead, seconds: float) -> HostDeadline:
     """The error for a login that has not ended, and not greeted within that time either."""
     texts, within = _texts(instead), humanize(seconds)
     causes: Sequence[str] = ()
+    hint = _OWN_KEY
     if instead.forced_by is not None:
-        what, hint = f"{_forced(instead.forced_by)}, and no greeting came within {within}", _OWN_KEY
+        what = say("{}, and no greeting came within {}", _forced(instead.forced_by), within)
     elif instead.printed:
-        what, hint = f"{_ANOTHER} of {{user}}: text of its own, and no greeting within {within}", _see(endpoint)
-        causes = _CAUSES
+        what = say("{} of {}: text of its own, and no greeting within {}", _ANOTHER, endpoint.user, within)
+        hint, causes = _see(endpoint), _CAUSES
     else:
-        what, hint = f"no answer within {within}", f"{_waiting(endpoint)}; a larger --timeout waits longer"
-    return HostDeadline(
-        endpoint.host,
-        _STAGE,
-        _named(what, endpoint),
-        hint=hint,
-        details=_details(endpoint, causes, texts),
-    )
+        what = say("no answer within {}", within)
+        hint = say("{}; a larger {} waits longer", _waiting(endpoint), Option("--timeout"))
+    return HostDeadline(endpoint.host, _STAGE, what, hint=hint, details=_details(endpoint, causes, texts))
 
 
 def _recognise(instead: Instead, texts: Sequence[str]) -> _Trouble | None:

@@ -12,6 +12,8 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from vgpumgr.core.model.endpoint import NO_AGENT, USUAL_AGENT
+from vgpumgr.link.deadlines import humanize
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -91,7 +93,7 @@ class Agent:
                 raise AgentFailed(f"the program that answers at {self._said} is no agent")
             answer = self._receive(size)
         except TimeoutError as error:
-            raise AgentRefused(f"the agent does not answer within {self._timeout_s:g} s") from error
+            raise AgentRefused(say("the agent does not answer within {}", humanize(self._timeout_s))) from error
         except OSError as error:
             raise AgentFailed(f"the connection to the agent is lost: {error}") from error
         return answer[0], answer[1:]

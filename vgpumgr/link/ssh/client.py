@@ -23,6 +23,7 @@ from vgpumgr.link.ssh.keys import OWN, certificate_file, choose
 from vgpumgr.link.ssh.known_hosts import compute_fingerprint
 from vgpumgr.link.ssh.login_refusals import KeyOffered
 from vgpumgr.link.ssh.remarks import Remarks
+from vgpumgr.wording import Option, Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +182,9 @@ class SshConnection:
         try:
             return RemoteCommand(host, bounded(start, timeout_s, name="exec"))
         except TimeoutError as error:
-            raise HostDeadline(host, stage, f"no command could be started within {humanize(timeout_s)}") from error
+            raise HostDeadline(
+                host, stage, say("no command could be started within {}", humanize(timeout_s))
+            ) from error
         except ChannelException as error:
             raise Unreachable(
                 host,
@@ -288,7 +291,7 @@ def _exchange_keys(endpoint: Endpoint, transport: paramiko.Transport, known: Kno
         raise HostDeadline(
             endpoint.host,
             "kex",
-            f"the key exchange did not end within {humanize(timeout_s)}",
+            say("the key exchange did not end within {}", humanize(timeout_s)),
             hint="is the host overloaded?",
         )
     if transport.is_active():
@@ -324,7 +327,7 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
 
     path = chosen.path
     key: Any = chosen.agent_key or _load_key(endpoint, path)
-    shown = f"{path} ({key.get_name()} {compute_fingerprint(key.asbytes())})"
+    shown = say("{} ({} {})", path, key.get_name(), compute_fingerprint(key.asbytes()))
     certificate = None
     if (file := certificate_file(endpoint, path)) is not None:
         from vgpumgr.link.ssh import user_certificate  # few sites have them
@@ -339,10 +342,13 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
     if not done.wait(timeout_s):
         hint = "PAM or AuthorizedKeysCommand hangs there?"
         if chosen.agent_key is not None:
-            hint = f"does the agent wait for a confirmation, or the key to be touched? --timeout gives it longer; or {hint}"
-        raise HostDeadline(
-            endpoint.host, "auth", f"no answer to the login as {endpoint.user} within {humanize(timeout_s)}", hint=hint
-        )
+            hint = say(
+                "does the agent wait for a confirmation, or the key to be touched? {} gives it longer; or {}",
+                Option("--timeout"),
+                hint,
+            )
+        what = say("no answer to the login as {} within {}", endpoint.user, humanize(timeout_s))
+        raise HostDeadline(endpoint.host, "auth", what, hint=hint)
     if transport.is_authenticated():
         return
     error = transport.get_exception()
@@ -350,7 +356,7 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
         raise AuthenticationFailed(
             endpoint.host,
             "auth",
-            f"{chosen.agent_key.failed}: {shown}",
+            say("{}: {}", *chosen.agent_key.failed.args, shown),
             hint="was it confirmed, or touched? ssh-add -l lists what the agent has",
         ) from error
     offered = KeyOffered(path, shown)
@@ -362,7 +368,8 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
         raise login_refusals.no_keys(endpoint, error.allowed_types) from error
     if isinstance(error, AuthenticationException) or (error is None and transport.is_active()):
         raise login_refusals.not_taken(endpoint, offered) from error
-    why = f"the connection was closed after {now() - started:.1f} s ({str(error or '') or 'end of file'})"
+    after = Own(f"{now() - started:.1f} s")
+    why = say("the connection was closed after {} ({})", after, str(error or "") or "end of file")
     raise login_refusals.closed(endpoint, why, _banner(transport)) from error
 
 

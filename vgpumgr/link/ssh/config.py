@@ -27,6 +27,7 @@ from vgpumgr.errors import HostDeadline, SshConfigRefused
 from vgpumgr.link import stages
 from vgpumgr.link.deadlines import humanize
 from vgpumgr.link.ssh import config_files
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +102,7 @@ class _Asking:
         if not _NAME.fullmatch(name):
             return None
         if self._found.relative is not None:
-            text = f"{self._found.relative} includes a file by a relative path"
+            text = say("{} includes a file by a relative path", self._found.relative)
             raise self._refused(text, "write the whole path there, beginning with /etc/ssh/", via)
         options = [] if "user" in unsaid else ["-l", user]
         options += [] if "port" in unsaid else ["-p", str(port)]
@@ -109,30 +110,33 @@ class _Asking:
         try:
             output = _run((*options, "--", name), self._endpoint.ssh_config, user, self._timeout_s, self._found)
         except FileNotFoundError as error:
-            text = f"ssh is not installed on this controller, and only ssh can read {self._found.said}"
+            text = say("ssh is not installed on this controller, and only ssh can read {}", self._found.said)
             hint = "apt-get install openssh-client; or -F none in ansible_ssh_common_args: no ssh_config is then read"
             raise self._refused(text, hint, via) from error
         except subprocess.TimeoutExpired as error:
             raise HostDeadline(
                 self._endpoint.host,
                 STAGE,
-                f"`ssh -G {name}` did not end within {humanize(self._timeout_s)}",
+                say("`ssh -G {}` did not end within {}", Own(name), humanize(self._timeout_s)),
                 via=via,
                 hint="a command of `Match exec`, or CanonicalizeHostname, hangs?",
             ) from error
         except (_Failed, OSError) as error:
-            raise self._refused(f"`ssh -G {name}` fails: {error}", self._by_hand(name), via) from error
+            text = say("`ssh -G {}` fails: {}", Own(name), error)
+            raise self._refused(text, self._by_hand(name), via) from error
         try:
             return ssh_answer.parse(output, _tokens(name), _expand_home)
         except ssh_answer.NotHonoured as error:
             raise self._not_honoured(error, name, via) from error
         except ValueError as error:
-            raise self._refused(f"`ssh -G {name}` is not understood: {error}", self._by_hand(name), via) from error
+            text = say("`ssh -G {}` is not understood: {}", Own(name), error)
+            raise self._refused(text, self._by_hand(name), via) from error
 
     def _not_honoured(self, error: ssh_answer.NotHonoured, name: str, via: str | None) -> SshConfigRefused:
         where = config_files.own_file(self._endpoint.ssh_config)
         hint = f"{error.hint} (`{self._by_hand(name)}` reads {where}; -F in ansible_ssh_common_args names another file)"
-        return self._refused(f"ssh_config says {error} for {name}, which is not honoured", hint, via)
+        text = say("ssh_config says {} for {}, which is not honoured", error, Own(name))
+        return self._refused(text, hint, via)
 
     def _by_hand(self, name: str) -> str:
         """The command that reads the same file."""

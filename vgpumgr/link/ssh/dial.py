@@ -19,6 +19,7 @@ from vgpumgr.link import stages
 from vgpumgr.link.deadlines import Deadline, bounded, humanize
 from vgpumgr.link.host_text import clean
 from vgpumgr.link.ssh.wire import LINE, PEEK_BYTES, SshSocket
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
@@ -71,7 +72,7 @@ def _resolve(endpoint: Endpoint, timeout_s: float) -> list[_Address]:
         raise HostDeadline(
             endpoint.host,
             "dns",
-            f"no answer for {endpoint.address} within {humanize(timeout_s)}",
+            say("no answer for {} within {}", Own(endpoint.address), humanize(timeout_s)),
             hint="check the name servers (/etc/resolv.conf), or put the address into ansible_host",
         ) from error
     except (socket.gaierror, UnicodeError) as error:
@@ -79,7 +80,7 @@ def _resolve(endpoint: Endpoint, timeout_s: float) -> list[_Address]:
         raise Unreachable(
             endpoint.host,
             "dns",
-            f"{endpoint.address}: {why}",
+            say("{}: {}", Own(endpoint.address), why),
             hint="check the address in the inventory (ansible_host, ProxyJump), or the name server",
         ) from error
 
@@ -95,12 +96,13 @@ def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: flo
         except OSError as error:
             failures.append((address, error))
     only_slow = all(isinstance(error, TimeoutError) for _, error in failures)
-    details = [f"{address} port {endpoint.port}: {_reason(error)}" for address, error in failures]
+    port = Own(f"port {endpoint.port}")
+    details = [say("{} {}: {}", Own(address), port, _reason(error)) for address, error in failures]
     if only_slow:
         raise HostDeadline(
             endpoint.host,
             "tcp",
-            f"{endpoint.address} port {endpoint.port} timed out after {humanize(timeout_s)}",
+            say("{} {} timed out after {}", Own(endpoint.address), port, humanize(timeout_s)),
             hint="is the host up, and does a firewall let SSH through?",
             details=details,
         )
@@ -112,7 +114,7 @@ def _connect_first(endpoint: Endpoint, addresses: list[_Address], timeout_s: flo
     raise Unreachable(
         endpoint.host,
         "tcp",
-        f"{endpoint.address} port {endpoint.port}: {_reason(last)}",
+        say("{} {}: {}", Own(endpoint.address), port, _reason(last)),
         hint=hint or "check the address, the route and the firewall",
         details=details if len(details) > 1 else (),
     ) from last
@@ -163,7 +165,7 @@ def await_banner(endpoint: Endpoint, wire: Wire, timeout_s: float) -> None:
     raise HostDeadline(
         endpoint.host,
         "banner",
-        f"TCP connects, but no SSH banner within {humanize(timeout_s)}",
+        say("TCP connects, but no SSH banner within {}", humanize(timeout_s)),
         hint="sshd there hangs or is overloaded, or another service listens on that port",
     )
 
@@ -179,6 +181,6 @@ def _not_ssh(endpoint: Endpoint, seen: bytes, *, closed: bool) -> Unreachable:
     return Unreachable(
         endpoint.host,
         "banner",
-        f"no SSH server on port {endpoint.port}: the first bytes were {seen[:120]!r}",
+        say("no SSH server on {}: the first bytes were {}", Own(f"port {endpoint.port}"), repr(seen[:120])),
         hint="check the port in the inventory",
     )

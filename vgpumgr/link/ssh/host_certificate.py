@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import SSHCertificateType
 from vgpumgr.link.ssh import certificate as certificates
 from vgpumgr.link.ssh.key_refusals import known_lines, nor, refused
 from vgpumgr.link.ssh.known_hosts import compute_fingerprint, render_name
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,24 +30,30 @@ _SHOWN = 100
 def authority(endpoint: Endpoint, certificate: bytes) -> tuple[str, bytes]:
     """In words, and as a key: who has signed it, by its own account. HostKeyRefused if it is no certificate."""
     key = certificates.wire(_read(endpoint, certificate).signature_key())
-    return f"the authority of the host's certificate, {compute_fingerprint(key)},", key
+    return say("the authority of the host's certificate, {},", compute_fingerprint(key)), key
 
 
 def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -> None:
     """Return if it vouches for that key of this host. HostKeyRefused otherwise."""
     found = _read(endpoint, certificate)
-    shown = f"the host's certificate {_short(certificates.text(found.key_id))!r}"
+    shown = say("the host's certificate {}", Own(repr(_short(certificates.text(found.key_id)))))
     signer = certificates.wire(found.signature_key())
     if all(one.blob != signer for one in known.authorities):
         raise refused(
             endpoint,
-            f"{shown} is signed by {compute_fingerprint(signer)}, which {endpoint.known_hosts} does not trust for it{nor(endpoint, 'does')}",
+            say(
+                "{} is signed by {}, which {} does not trust for it{}",
+                shown,
+                compute_fingerprint(signer),
+                endpoint.known_hosts,
+                nor(endpoint, "does"),
+            ),
             hint="compare it with the CA that you expect (ssh-keygen -lf CA.pub); if it is yours, add its key to known_hosts: "
             f"@cert-authority {render_name(endpoint.address.lower(), endpoint.port)} KEY",
             details=known_lines(known.authorities),
         )
     for what, hint in _reasons(endpoint, found, key):
-        raise refused(endpoint, f"{shown} {what}", hint=hint)
+        raise refused(endpoint, say("{} {}", shown, what), hint=hint)
 
 
 def _reasons(endpoint: Endpoint, found: SSHCertificate, key: bytes) -> Iterator[tuple[str, str]]:
@@ -59,7 +66,8 @@ def _reasons(endpoint: Endpoint, found: SSHCertificate, key: bytes) -> Iterator[
     if certificates.wire(found.public_key()) != key or not certificates.is_signed(found):
         made_by = _short(certificates.algorithm(found))
         hint = f"it is damaged or forged, or made by an algorithm that is not supported ({made_by}); {again}"
-        yield f"has no valid signature of {compute_fingerprint(certificates.wire(found.signature_key()))}", hint
+        signer = compute_fingerprint(certificates.wire(found.signature_key()))
+        yield say("has no valid signature of {}", signer), hint
     if found.type != SSHCertificateType.HOST:
         yield "is one of a user, not of a host", f"it was signed without -h; {again}"
     names = [certificates.text(one) for one in found.valid_principals]
@@ -67,7 +75,7 @@ def _reasons(endpoint: Endpoint, found: SSHCertificate, key: bytes) -> Iterator[
         yield "names no host, and so would be valid for any", again
     elif name not in names:
         hint = f"write one of its names into ansible_host (or HostName), or {again}"
-        yield f"is for {_short(', '.join(map(ascii, names)))}, not for {name}", hint
+        yield say("is for {}, not for {}", Own(_short(", ".join(map(ascii, names)))), Own(name)), hint
     now = time.time()
     if now < found.valid_after:
         hint = f"is this controller's clock right? Otherwise {again}"

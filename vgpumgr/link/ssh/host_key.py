@@ -14,6 +14,7 @@ from vgpumgr import files
 from vgpumgr.errors import HostKeyRefused, KeyScan, SshConfigRefused
 from vgpumgr.link.ssh.key_refusals import known_lines, nor, refused
 from vgpumgr.link.ssh.known_hosts import KnownHosts, compute_fingerprint, render_name
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
@@ -62,8 +63,8 @@ def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes, certi
 
     HostKeyRefused if it is revoked, unknown or different, or if the certificate does not hold.
     """
-    shown = f"{key_type} {compute_fingerprint(blob)}"
-    _refuse_revoked(endpoint, known, f"the host's key {shown}", blob)
+    shown = say("{} {}", key_type, compute_fingerprint(blob))
+    _refuse_revoked(endpoint, known, say("the host's key {}", shown), blob)
     if any(one.blob == blob for one in known.keys):
         return
     if certificate is not None:
@@ -80,26 +81,31 @@ def _refuse_revoked(endpoint: Endpoint, known: Known, what: str, blob: bytes) ->
         if revoked.blob == blob:
             raise refused(
                 endpoint,
-                f"{what} is marked @revoked in {revoked.where}",
+                say("{} is marked @revoked in {}", what, revoked.where),
                 hint="this key is known to be stolen: give the host new keys, and do not connect before that",
             )
 
 
 def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str) -> NoReturn:
     file = endpoint.known_hosts
-    name = render_name(endpoint.address, endpoint.port)
+    name = Own(render_name(endpoint.address, endpoint.port))
     add = f"{_scan(endpoint)} >> {shlex.quote(file)}"
     if not known.keys and known.authorities:
         raise refused(
             endpoint,
-            f"the host offers no certificate, only {shown}, and {_files(known.authorities)} has only @cert-authority for {name}",
+            say(
+                "the host offers no certificate, only {}, and {} has only @cert-authority for {}",
+                shown,
+                _files(known.authorities),
+                name,
+            ),
             hint="HostCertificate in its sshd_config names one, and its HostKey the key that was signed; then restart sshd there",
             details=known_lines(known.authorities),
         )
     if not known.keys:
         error = refused(
             endpoint,
-            f"{file} has no key of {name}{nor(endpoint, 'has')}; the host offers {shown}",
+            say("{} has no key of {}{}; the host offers {}", file, name, nor(endpoint, "has"), shown),
             hint=f"compare the fingerprint on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
             details=known.remarks,
         )
@@ -113,7 +119,7 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str)
         raise error
     raise refused(
         endpoint,
-        f"the host's key has CHANGED: it offers {shown}",
+        say("the host's key has CHANGED: it offers {}", shown),
         hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint, known.keys)}, compare the fingerprint "
         f"on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
         details=known_lines(known.keys),
@@ -122,10 +128,10 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str)
 
 def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
     """The refusal of a host that offers none of the kinds of key that the file has for it."""
-    name = render_name(endpoint.address, endpoint.port)
+    name = Own(render_name(endpoint.address, endpoint.port))
     return refused(
         endpoint,
-        f"the host's key has CHANGED: it has none of the kinds that {_files(known.keys)} knows for {name}",
+        say("the host's key has CHANGED: it has none of the kinds that {} knows for {}", _files(known.keys), name),
         hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint, known.keys)}, compare what "
         f"`{_scan(endpoint)}` shows with the host's console, then add it to {endpoint.known_hosts}",
         details=known_lines(known.keys),

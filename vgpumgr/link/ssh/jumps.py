@@ -21,6 +21,7 @@ from vgpumgr.link.deadlines import Bounded, Deadline, humanize
 from vgpumgr.link.ssh import client, dial
 from vgpumgr.link.ssh.tunnel import Tunnel, TunnelRefused
 from vgpumgr.names import HostName
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,7 @@ class Jumps:
             return shared.made.result(limit), give_back
         except TimeoutError as error:
             give_back()
-            raise HostDeadline(jump.host, "tcp", f"no connection to it within {humanize(limit)}") from error
+            raise HostDeadline(jump.host, "tcp", say("no connection to it within {}", humanize(limit))) from error
         except BaseException:
             give_back()
             raise
@@ -204,7 +205,7 @@ def _tunnel_to(endpoint: Endpoint, deadlines: Deadlines) -> Tunnel:
 def _open_tunnel(
     endpoint: Endpoint, carrier: SshConnection, name: str, timeout_s: float, give_back: Callable[[], None]
 ) -> Tunnel:
-    host, there = endpoint.host, f"{endpoint.address} port {endpoint.port}, from {name}"
+    host, target = endpoint.host, say("{} {}", Own(endpoint.address), Own(f"port {endpoint.port}"))
     try:
         channel = carrier.open_tunnel(endpoint.address, endpoint.port, timeout_s)
         return Tunnel(channel, carrier, name, timeout_s=timeout_s, ended=give_back)
@@ -215,7 +216,7 @@ def _open_tunnel(
         raise HostDeadline(
             host,
             "tcp",
-            f"{there}: timed out after {humanize(timeout_s)}",
+            say("{}, from {}: timed out after {}", target, name, humanize(timeout_s)),
             hint=f"is the host up, and does a firewall between {name} and it let SSH through?",
         ) from error
     except TunnelRefused as error:
@@ -223,7 +224,7 @@ def _open_tunnel(
             raise Unreachable(
                 host,
                 "tcp",
-                f"its sshd does not forward to {endpoint.address} port {endpoint.port}",
+                say("its sshd does not forward to {}", target),
                 via=name,
                 hint="AllowTcpForwarding yes (or local) and PermitOpen in its sshd_config; no `restrict` without "
                 "`port-forwarding` for the key",
@@ -231,7 +232,7 @@ def _open_tunnel(
         raise Unreachable(
             host,
             "tcp",
-            f"{there}: {str(error).lower() or 'it could not connect'}",
+            say("{}, from {}: {}", target, name, str(error).lower() or "it could not connect"),
             hint=f"is sshd running on that host and port, and does {name} reach it?",
         ) from error
     except OSError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpumgr.errors import HostKeyRefused
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
@@ -19,7 +20,7 @@ def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, 
 
 def known_lines(keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
     """Where these keys stand."""
-    return tuple(f"{one.where} has {one.type} {one.fingerprint}" for one in keys)
+    return tuple(say("{} has {} {}", one.where, one.type, one.fingerprint) for one in keys)
 
 
 def nor(endpoint: Endpoint, verb: str) -> str:

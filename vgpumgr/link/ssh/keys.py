@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vgpumgr import files
 from vgpumgr.errors import AuthenticationFailed
 from vgpumgr.link.ssh import key_files
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.endpoint import Endpoint
@@ -106,7 +107,7 @@ def _from_agent(endpoint: Endpoint, path: Path, public: bytes | None, why: str, 
     try:
         agent, keys = _open(endpoint, timeout_s)
     except agents.AgentFailed as error:
-        raise _failed(endpoint, f"{why}, and {error}", add) from error
+        raise _failed(endpoint, say("{}, and {}", why, *error.args), add) from error
     if all(one.blob != public for one in keys):
         agent.close()
         raise _failed(endpoint, f"{why}, and the agent does not have it", add, _render(keys))
@@ -147,7 +148,7 @@ def _open(endpoint: Endpoint, timeout_s: float) -> tuple[Agent, list[PublicKey]]
 def _render(keys: list[PublicKey]) -> list[str]:
     from vgpumgr.link.ssh.known_hosts import compute_fingerprint
 
-    return [f"the agent has {compute_fingerprint(one.blob)} {one.comment!r}" for one in keys]
+    return [say("the agent has {} {}", compute_fingerprint(one.blob), repr(one.comment)) for one in keys]
 
 
 def _failed(endpoint: Endpoint, message: str, hint: str, details: list[str] | None = None) -> AuthenticationFailed:

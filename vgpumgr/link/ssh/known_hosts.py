@@ -16,6 +16,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from vgpumgr.wording import Own
+
 _REVOKED = "@revoked"
 _AUTHORITY = "@cert-authority"
 DEFAULT_PORT = 22
@@ -147,7 +149,7 @@ def render_name(host: str, port: int) -> str:
 
 def compute_fingerprint(blob: bytes) -> str:
     """SHA256:… as ssh and ssh-keygen -l print it."""
-    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return Own("SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("="))
 
 
 def _read(file: str, lines: list[_Line]) -> Known:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vgpumgr.errors import AuthenticationFailed, Unreachable
 from vgpumgr.link.host_text import clean, lines, quote
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ def not_taken(endpoint: Endpoint, key: KeyOffered) -> AuthenticationFailed:
     return AuthenticationFailed(
         endpoint.host,
         _STAGE,
-        f"the host does not take {key.shown}{key.certificate} for {user}{remark}",
+        say("the host does not take {}{} for {}{}", key.shown, key.certificate, user, remark),
         hint=f"{_what_to_do(endpoint, key)}; {_LOG}",
         details=[f"likely: {cause}" for cause in causes],
     )
@@ -74,7 +75,12 @@ def more_wanted(endpoint: Endpoint, key: KeyOffered, allowed: Sequence[str]) -> 
     return AuthenticationFailed(
         endpoint.host,
         _STAGE,
-        f"sshd takes {key.shown} for {endpoint.user}, but also wants {_methods(allowed)}, which vgpumgr never sends",
+        say(
+            "sshd takes {} for {}, but also wants {}, which vgpumgr never sends",
+            key.shown,
+            endpoint.user,
+            _methods(allowed),
+        ),
         hint=f"AuthenticationMethods publickey for {endpoint.user} in its sshd_config (Match User {endpoint.user})",
     )
 
@@ -103,7 +109,7 @@ def closed(endpoint: Endpoint, why: str, banner: bytes) -> Unreachable:
     return Unreachable(
         endpoint.host,
         _STAGE,
-        f"{why}: PAM does not let {user} in, or sshd failed",
+        say("{}: PAM does not let {} in, or sshd failed", why, user),
         hint=f"{_LOG}; also chage -l {user}, and the account lines of /etc/pam.d/sshd",
         details=said,
     )
