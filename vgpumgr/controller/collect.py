@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from vgpumgr.core.usage.readings import incomplete_reason
 from vgpumgr.core.usage.tally import FINE_US
 from vgpumgr.errors import StoreError, UnstorableValue
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,7 +80,7 @@ def _add(samples: Samples, rounds: Iterable[Round], retention: Retention) -> dic
             try:
                 samples.add((one,), every_s=retention.every_s)
             except UnstorableValue as error:
-                left_out[one.host] = f"{one.host}: {error.message}"
+                left_out[one.host] = say("{}: {}", one.host, error.message)
         return left_out
     return {}
 
@@ -146,11 +147,11 @@ class _Trouble:
         elif what is None and who in self._since:
             lasted = time.monotonic() - self._since.pop(who)
             name = "samples can be stored" if who is None else f"{who}: read"
-            self._listener.on_recovery(who, f"{name} again after {lasted:.0f} s")
+            self._listener.on_recovery(who, say("{} again after {} s", name, f"{lasted:.0f}"))
 
 
 def _why(one: Round) -> str | None:
     if one.reading is not None:
         silent = incomplete_reason(one.reading)
-        return None if silent is None else f"{one.host}: {silent}"
-    return one.failure.message if one.failure is not None else f"{one.host}: could not be read ({one.error})"
+        return None if silent is None else say("{}: {}", one.host, silent)
+    return one.failure.message if one.failure is not None else say("{}: could not be read ({})", one.host, one.error)

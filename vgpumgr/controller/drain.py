@@ -16,6 +16,7 @@ from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.reconcile import draining, tasks
 from vgpumgr.core.step import SetCordon
 from vgpumgr.errors import Outcome
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,7 @@ class _Draining:
             dict.fromkeys(row.holder or row.vm or row.gpu or "?" for row in draining.may_end(result.rows))
         )
         if names != self._told:
-            self.session.context.progress(f"{result.host}: waiting up to {left_s:.0f} s for {names}")
+            self.session.context.progress(say("{}: waiting up to {} s for {}", result.host, f"{left_s:.0f}", names))
             self._told = names
 
     def _look(self) -> tuple[HostRun, FleetPlan]:
@@ -167,10 +168,16 @@ def _not_drained(
     left = draining.blocking(rows)
     if not left:
         return None
-    where = host if gpu is None else f"GPU {gpu} of {host}"
+    where = host if gpu is None else say("GPU {} of {}", gpu, host)
     return errors.NotDrained(
-        f"{where} {'would be' if would_be else 'is'} cordoned, but not free: {len(left)} of {len(rows)} vGPUs there "
-        f"{'would be' if would_be else 'are'} in the way",
+        say(
+            "{} {} cordoned, but not free: {} of {} vGPUs there {} in the way",
+            where,
+            "would be" if would_be else "is",
+            len(left),
+            len(rows),
+            "would be" if would_be else "are",
+        ),
         details=[f"{row.vm or '?'} {row.slot or '-'}: {row.why}" for row in left],
-        hint="drain waits for them with --wait 10m; or run it again once they are gone",
+        hint=say("drain waits for them with {}; or run it again once they are gone", Option("--wait", "10m")),
     )

@@ -24,6 +24,7 @@ from vgpumgr.controller.context import Context
 from vgpumgr.store import place
 from vgpumgr.store.journal import Journal
 from vgpumgr.timing import Timing
+from vgpumgr.wording import Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,7 +112,7 @@ def group_choice(named: str | None) -> GroupChoice | None:
     from vgpumgr.core.inventory.whose import GroupChoice
 
     if named:
-        return GroupChoice(name=named, by="--group")
+        return GroupChoice(name=named, by=Option("--group"))
     said = os.environ.get(GROUP_VARIABLE)
     return GroupChoice(name=said, by=GROUP_VARIABLE) if said else None
 

@@ -15,6 +15,7 @@ from vgpumgr.errors import Outcome
 from vgpumgr.names import VmName
 from vgpumgr.store import place
 from vgpumgr.store.sql import forgetting
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,8 +65,8 @@ def _guard_host(context: Context, name: str) -> None:
     """Refuse a host of the inventory: the next run would store it again."""
     if name in context.inventory.hosts:
         raise errors.RefusedPlan(
-            f"{name} is in the inventory ({context.inventory.host(name).where})",
-            hint=f"`vgpumgr host purge {name}` removes what is ours there; then take it out of the inventory",
+            say("{} is in the inventory ({})", name, context.inventory.host(name).where),
+            hint=say("`vgpumgr host purge {}` removes what is ours there; then take it out of the inventory", name),
         )
 
 
@@ -76,19 +77,19 @@ def _guard_vm(context: Context, name: str) -> None:
     for declared in context.inventory.hosts.values():
         for vm in names.intersection(declared.vms):
             raise errors.RefusedPlan(
-                f"{vm} is declared on {declared.name} ({declared.vms[VmName(vm)].where})",
+                say("{} is declared on {} ({})", vm, declared.name, declared.vms[VmName(vm)].where),
                 hint="take it out of the inventory first",
             )
     for host, error in fleet.errors:
         raise errors.VmNotSeen(
-            f"{host} could not be read, so it is unknown whether {name} has a vGPU there",
+            say("{} could not be read, so it is unknown whether {} has a vGPU there", host, name),
             details=[str(error)],
             hint="make it reachable, or take it out of the inventory",
         )
     for had, _ in fleet.views:
         if had is not None:
             free = command("detach", name, options=("--all",))
-            raise errors.RefusedPlan(f"{name} still has {had}", hint=f"`{free}` first")
+            raise errors.RefusedPlan(say("{} still has {}", name, had), hint=f"`{free}` first")
 
 
 def _names(view: HostView, uuid: str) -> set[str]:
@@ -99,5 +100,7 @@ def _has(view: HostView, name: str) -> str | None:
     """The VM's vGPU on the host, in words; None if it has none."""
     for row in listing.rows(view):
         if name in (row.vm, row.vm_uuid):
-            return f"{row.type_name or 'a vGPU'} on {view.snapshot.host} ({row.slot or 'no slot'}, {row.state})"
+            return say(
+                "{} on {} ({}, {})", row.type_name or "a vGPU", view.snapshot.host, row.slot or "no slot", row.state
+            )
     return None

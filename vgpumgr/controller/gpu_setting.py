@@ -17,6 +17,7 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.reconcile.tasks import SetGpuMode, SetGpuScheduler
 from vgpumgr.core.report import modes, schedulers
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | Se
         )
     if text is None:
         return ()
-    return (Finding(kind="declared", host=declared.name, text=f"{declared.name}: {text}"),)
+    return (Finding(kind="declared", host=declared.name, text=say("{}: {}", declared.name, text)),)
 
 
 def _otherwise(found: OfGpus, task: SetGpuMode | SetGpuScheduler) -> str | None:

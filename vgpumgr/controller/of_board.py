@@ -10,6 +10,7 @@ from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run
 from vgpumgr.controller.gpu_setting import about_declaration
 from vgpumgr.core.reconcile import host_plan
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,8 @@ def set_on_board(context: Context, options: BoardOptions, consent: Consent[Fleet
     if not fleet.errors and not any(one.tasks for one in fleet.plans):
         where = hosts[0].name if len(hosts) == 1 else f"these {len(hosts)} hosts"
         raise errors.UnknownGpu(
-            f"no GPU of {where} is a {options.board}", hint="`vgpumgr discover` shows the GPUs with their boards"
+            say("no GPU of {} is a {}", where, options.board),
+            hint="`vgpumgr discover` shows the GPUs with their boards",
         )
     return run.carry_out(fleet, work, consent, asks=True)
 

@@ -18,6 +18,7 @@ from vgpumgr.core.report import findings, listing
 from vgpumgr.core.slot import detach, plan
 from vgpumgr.link.domain_query import DOMAINS
 from vgpumgr.names import VmName
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +65,7 @@ def look_over(
                 view = session.observe(saved=True)
         except errors.Unreachable as error:
             if error.stage == "libvirt":  # the error stays the same; the hint adds what can be read meanwhile
-                error.details += (f"`vgpumgr discover {declaration.name}` shows its GPUs without libvirt",)
+                error.details += (say("`vgpumgr discover {}` shows its GPUs without libvirt", declaration.name),)
             raise
         return keep(view), detach.ledger_broken(view.snapshot)
 
@@ -107,7 +108,7 @@ def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]
         blind = errors.VmNotSeen(
             f"{some} could not be read, so it is unknown which VMs are meant",
             details=map(str, unread),
-            hint=f"make {them} reachable, name the VMs, or name the hosts to look on: --on",
+            hint=say("make {} reachable, name the VMs, or name the hosts to look on: {}", them, Option("--on")),
         )
         blind.unread = unread
         raise blind
@@ -177,7 +178,7 @@ def render_slots(report: VmReport, slot: Slot | None) -> tuple[tuple[Slot, str],
     if not found:
         where = f" in slot {slot}" if slot else ""
         have = f"it has {', '.join(claim.slot for claim in document.claims)}" if document else "attach one first"
-        raise errors.UnknownSlot(f"{report.domain.name} has no claim{where}", hint=have)
+        raise errors.UnknownSlot(say("{} has no claim{}", report.domain.name, where), hint=have)
     return tuple(
         (claim.slot, templates.render_hostdev(domain_xml.expected_hostdev(claim.slot, claim.binding)))
         for claim in found

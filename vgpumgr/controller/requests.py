@@ -22,6 +22,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.reconcile import tasks, together
 from vgpumgr.core.report import listing
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -313,7 +314,7 @@ def _guard_once(requests: Sequence[SlotRequest]) -> None:
 
 def _twice(request: SlotRequest) -> errors.UsageError:
     slot = "" if request.slot is None else f" slot {request.slot}"
-    return errors.UsageError(f"{request.vm}{slot} is named twice", hint="name each slot once")
+    return errors.UsageError(say("{}{} is named twice", request.vm, slot), hint="name each slot once")
 
 
 def _refused(request: SlotRequest, error: errors.VgpumgrError) -> SlotResult:

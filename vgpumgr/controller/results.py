@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from vgpumgr.errors import Outcome, worst_exit
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -361,7 +362,13 @@ class FleetResult:
                 host=host,
                 vm=one.planned.task.vm,
                 slot=one.planned.task.slot,
-                text=f"{host}: {one.planned.task.subject}, {one.planned.task.why}, waits until {one.planned.waits}",
+                text=say(
+                    "{}: {}, {}, waits until {}",
+                    host,
+                    one.planned.task.subject,
+                    one.planned.task.why,
+                    one.planned.waits,
+                ),
             )
             for host, one in self.tasks
             if one.outcome == Outcome.WAITING

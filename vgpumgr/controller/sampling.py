@@ -13,6 +13,7 @@ from vgpumgr import errors
 from vgpumgr.core.usage import readings
 from vgpumgr.core.usage.readings import Cursor, Round
 from vgpumgr.link.deadlines import Bounded
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +94,10 @@ class _Host:
                 self._declaration.name,
                 "run",
                 f"no answer for {time.time() - begun:.0f} s; still waiting",
-                hint=f"the host hangs or is overloaded; `vgpumgr discover {self._declaration.name}` shows at which stage",
+                hint=say(
+                    "the host hangs or is overloaded; `vgpumgr discover {}` shows at which stage",
+                    self._declaration.name,
+                ),
             )
             return self._round(begun, time.time() - begun, failure=late)
         self._running = None

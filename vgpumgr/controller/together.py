@@ -16,6 +16,7 @@ from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.hosts.fan_out import Outcome as Ended
 from vgpumgr.controller.requests import HostEnd, Serving
 from vgpumgr.errors import Outcome
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,5 +145,5 @@ class _Together:
 def _held_back(slot: SlotResult) -> SlotResult:
     if slot.error is not None or slot.outcome == Outcome.UNCHANGED:
         return slot
-    error = errors.HeldBack(f"{slot.vm}: others of this command cannot be served, so this VM was left as it is")
+    error = errors.HeldBack(say("{}: others of this command cannot be served, so this VM was left as it is", slot.vm))
     return replace(slot, error=error, outcome=error.outcome, changed=False, after=slot.before, rows=())

@@ -20,6 +20,7 @@ from vgpumgr.core.explain.remedies import explained
 from vgpumgr.core.reconcile import host_plan, task_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
 from vgpumgr.core.slot import detach
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -241,5 +242,7 @@ def _not_converged(host: HostName, left: dict[Task, tuple[Step, ...]]) -> errors
         f"all steps were done, but {', '.join(task.subject for task in left)} is not as planned",
         host=host,
         details=[f"still to do: {step.verb} ({task.subject})" for task, steps in left.items() for step in steps],
-        hint=f"see `{command('list', host)}`; something else may be changing the host; run the same command again",
+        hint=say(
+            "see `{}`; something else may be changing the host; run the same command again", command("list", host)
+        ),
     )

@@ -18,6 +18,7 @@ from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S, OpenHosts
 from vgpumgr.controller.results import FleetPlan, FleetResult, HostResult
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.errors import Outcome
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -117,8 +118,8 @@ class Run:
                 run.look(lock=True)
                 if binds and run.plan().fingerprint != plan.fingerprint:
                     raise errors.PlanOutdated(
-                        f"{declaration.name} has changed since the plan was made",
-                        hint="make a new plan with --out; nothing was changed on this host",
+                        say("{} has changed since the plan was made", declaration.name),
+                        hint=say("make a new plan with {}; nothing was changed on this host", Option("--out")),
                     )
                 run.go(agreed=plan.takes_away, stepped=count.add)
 

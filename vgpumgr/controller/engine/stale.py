@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,5 +30,9 @@ def judged(
     return errors.Unsure(
         f"{error.message}; nothing has changed on the host since, so the same command would fail the same way",
         details=error.details,
-        hint=f"`vgpumgr discover {host}` and `vgpumgr list {host}` show what was read; the difference has to be corrected by hand",
+        hint=say(
+            "`vgpumgr discover {}` and `vgpumgr list {}` show what was read; the difference has to be corrected by hand",
+            host,
+            host,
+        ),
     )

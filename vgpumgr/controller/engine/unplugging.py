@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     import threading
@@ -34,13 +35,23 @@ def wait_until_gone(
         waited = clock() - began
         if waited + timing.unplug_poll_s > timing.unplug_s or stop.is_set():
             raise errors.NotWhileRunning(
-                f"{step.vm_name} has not released {step.device.source.text} after {waited:.0f} s, and still runs with it",
+                say(
+                    "{} has not released {} after {} s, and still runs with it",
+                    step.vm_name,
+                    step.device.source.text,
+                    f"{waited:.0f}",
+                ),
                 details=["the guest may still release it later: `vgpumgr list` shows what the VM runs with"],
-                hint=f"the guest's driver has to stop using it first; or shut {step.vm_name} down, then detach",
+                hint=say("the guest's driver has to stop using it first; or shut {} down, then detach", step.vm_name),
             )
         if not told:
             tell(
-                f"waiting up to {timing.unplug_s:.0f} s for the guest of {step.vm_name} to release {step.device.source.text}"
+                say(
+                    "waiting up to {} s for the guest of {} to release {}",
+                    f"{timing.unplug_s:.0f}",
+                    step.vm_name,
+                    step.device.source.text,
+                )
             )
             told = True
         stop.wait(timing.unplug_poll_s)

@@ -12,6 +12,7 @@ from vgpumgr import errors, names
 from vgpumgr.controller.hosts.fan_out import Outcome, Watch, fan_out, watched
 from vgpumgr.controller.hosts.session import Session, open_session
 from vgpumgr.core.commands import command
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -78,11 +79,11 @@ def find_vm(
         return session
 
     if len(hosts) == 1:
-        context.progress(f"reading {hosts[0].name} …")
+        context.progress(say("reading {} …", hosts[0].name))
         with watched(hosts[0].name, context):
             answers: tuple[Answer, ...] = (_read(hosts[0], reach(hosts[0]), ahead),)
     else:
-        context.progress(f"looking for {vm} on {len(hosts)} hosts …")
+        context.progress(say("looking for {} on {} hosts …", vm, len(hosts)))
         watch: Watch[Answer] = Watch(progress=context.reading)
         outcomes = fan_out(hosts, lambda host: ask(host, reach(host), (vm,)), watch=watch, timing=context.timing)
         answers = tuple(map(answer_of, hosts, outcomes))
@@ -128,8 +129,14 @@ def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarati
         hosts = context.inventory.chosen((on,))
         if declared is not None and declared not in hosts:
             raise errors.UsageError(
-                f"{vm} is declared on {declared.name} ({declared.vms[names.parse_vm_name(vm)].where}), not on {on}",
-                hint="omit --on, or change the inventory",
+                say(
+                    "{} is declared on {} ({}), not on {}",
+                    vm,
+                    declared.name,
+                    declared.vms[names.parse_vm_name(vm)].where,
+                    on,
+                ),
+                hint=say("omit {}, or change the inventory", Option("--on")),
             )
         return hosts if declared is None else (declared,)
     return context.inventory.chosen(()) if declared is None else (declared,)
@@ -197,8 +204,8 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
     unread = [answer for answer in answers if answer.error is not None]
     if len(hits) > 1:
         raise errors.AmbiguousVm(
-            f"{vm} is on more than one host: {', '.join(session.declaration.name for session, _ in hits)}",
-            hint=f"name one: --on {hits[0][0].declaration.name}",
+            say("{} is on more than one host: {}", vm, ", ".join(session.declaration.name for session, _ in hits)),
+            hint=say("name one: {}", Option("--on", hits[0][0].declaration.name)),
         )
     if hits:
         session, (name, uuid) = hits[0]
@@ -217,7 +224,7 @@ def unread_of(answers: Iterable[Answer]) -> tuple[Unread, ...]:
 
 
 def _unread_finding(answer: Answer, vm: str) -> Finding:
-    text = f"{answer.error} (so it is unknown whether it also has {vm})"
+    text = say("{} (so it is unknown whether it also has {})", answer.error, vm)
     from vgpumgr.core.model.view import Finding
 
     return Finding(kind="unreached", host=answer.host.name, text=text)
@@ -234,9 +241,9 @@ def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
     if len(found) > 1:
         first = found[0]
         raise errors.AmbiguousVm(
-            f"several VMs called {vm} are gone, or one was on more than one host",
-            details=[f"{one.uuid} on {one.session.declaration.name}" for one in found],
-            hint=f"name one: `{command('detach', first.uuid, on=first.session.declaration.name)}`",
+            say("several VMs called {} are gone, or one was on more than one host", vm),
+            details=[say("{} on {}", one.uuid, one.session.declaration.name) for one in found],
+            hint=say("name one: `{}`", command("detach", first.uuid, on=first.session.declaration.name)),
         )
     return found[0] if found else None
 
@@ -245,22 +252,30 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
     known = {name for answer in answers for name, _ in answer.vms}
     if any(vm == answer.host.name for answer in answers):
         return errors.UnknownVm(
-            f"{vm} is a host, not a VM",
-            hint=f"name one of its VMs: `{command('list', vm)}` shows those that have vGPUs",
+            say("{} is a host, not a VM", vm),
+            hint=say("name one of its VMs: `{}` shows those that have vGPUs", command("list", vm)),
         )
     if len(answers) == 1:
         host = answers[0].host
         declared = host.vms.get(names.VmName(vm))
-        where = f" (declared at {declared.where})" if declared else ""
-        return errors.UnknownVm(f"{host.name} has no VM {vm!r}{where}", hint=_suggestion(vm, known))
+        where = say(" (declared at {})", declared.where) if declared else ""
+        return errors.UnknownVm(say("{} has no VM {}{}", host.name, repr(vm), where), hint=_suggestion(vm, known))
     unread = [answer.error for answer in answers if answer.error is not None]
     if not unread:
-        return errors.UnknownVm(f"none of {len(answers)} hosts has a VM {vm!r}", hint=_suggestion(vm, known))
+        return errors.UnknownVm(
+            say("none of {} hosts has a VM {}", len(answers), repr(vm)), hint=_suggestion(vm, known)
+        )
     read = len(answers) - len(unread)
     found = errors.VmNotSeen(
-        f"no VM {vm!r} on the {read} host{'s' if read != 1 else ''} that answered; {len(unread)} could not be read",
+        say(
+            "no VM {} on the {} host{} that answered; {} could not be read",
+            repr(vm),
+            read,
+            "s" if read != 1 else "",
+            len(unread),
+        ),
         details=map(str, unread),
-        hint="make those hosts reachable, or name the VM's host with --on",
+        hint=say("make those hosts reachable, or name the VM's host with {}", Option("--on")),
     )
     found.unread = tuple(unread)
     return found
@@ -279,10 +294,10 @@ def _is_vgpu(text: str) -> bool:
 
 def _suggestion(vm: str, known: Collection[str]) -> str:
     if _is_vgpu(vm):
-        return f"to take over a foreign vGPU, adopt it first: `{command('adopt', 'HOST', options=(vm,))}`"
+        return say("to take over a foreign vGPU, adopt it first: `{}`", command("adopt", "HOST", options=(vm,)))
     from vgpumgr.core.inventory import choice
 
     if choice.is_wild(vm):
-        return f"here a VM is meant by its name alone; `{command('list', vm)}` shows several"
+        return say("here a VM is meant by its name alone; `{}` shows several", command("list", vm))
     near = names.nearest(vm, known)
     return f"did you mean {near}?" if near else "`virsh list --all` on the host shows what it has"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver import geometry
 from vgpumgr.errors import UnknownProfile
 from vgpumgr.names import nearest
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.catalogue import Catalogue, CatalogueType
@@ -64,10 +65,11 @@ def board_of(catalogue: Catalogue, board: str) -> str:
 
 
 def _unknown(catalogue: Catalogue, board: str) -> UnknownProfile:
+    every = Command("vgpumgr", "profiles", "--offline", "-o", "csv")
     like = nearest(board, {word for row in catalogue.types for word in (row.board, board_name(row))}, typos=False)
     return UnknownProfile(
         f"no board {board!r} in NVIDIA's list of vGPU types",
-        hint=(f"did you mean {like}? " if like else "") + "`vgpumgr profiles --offline -o csv` has every board",
+        hint=say("{}`{}` has every board", f"did you mean {like}? " if like else "", every),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.core.driver import modes
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
 from vgpumgr.core.gpu import evacuate, mig_mode, mode_plan, size_mode
+from vgpumgr.wording import Command
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.modes import Mode
@@ -27,10 +28,10 @@ def ended(view: HostView, gpu: Gpu) -> Mode | None:
     return next((mode for mode in lost if mode in missing), None)
 
 
-def leaving(gpu: Gpu, on: str) -> str:
-    """The command that gives a GPU the default mode again. `on`: the options that name the GPU."""
-    reset = "" if gpu.rules.ends_with_boot(gpu.board_names) else " --allow-reset"
-    return f"vgpumgr mode set {EQUAL_SIZE} {on}{reset}"
+def leaving(gpu: Gpu, host: str, pci: str) -> Command:
+    """The command that gives a GPU the default mode again; `pci` may stand for several."""
+    reset = () if gpu.rules.ends_with_boot(gpu.board_names) else ("--allow-reset",)
+    return Command("vgpumgr", "mode", "set", EQUAL_SIZE, "--on", host, "--gpu-id", pci, *reset)
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import names
 from vgpumgr.core.inventory import patterns, ranges
 from vgpumgr.errors import BadName, UnknownHost, UnknownVm, VmNotSeen
+from vgpumgr.wording import Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -109,7 +110,9 @@ def choose(inventory: Inventory, texts: Sequence[str], on: str | None = None) ->
     whole = _both(inventory.chosen([*host_adds, *marked]), there) if host_adds else within if not adds else ()
     hosts = whole if not adds else within if host_adds or on is not None else _homes(inventory, adds, within)
     if not hosts:
-        raise UnknownHost(f"{' '.join([*texts, '--on', on or ''])!r} leaves no host", hint=patterns.HINT)
+        raise UnknownHost(
+            say("'{}' leaves no host", joined(" ", [*texts, Option("--on", on or "")])), hint=patterns.HINT
+        )
     if not of_vms:
         return _everything(hosts)
     return Choice(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.inventory import templates
 from vgpumgr.errors import InventoryError
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +28,9 @@ class Problem:
     hint: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.text}; {self.hint}" if self.hint else f"{self.where}: {self.text}"
+        return (
+            say("{}: {}; {}", self.where, self.text, self.hint) if self.hint else say("{}: {}", self.where, self.text)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import Whose
 from vgpumgr.errors import UnknownName
 from vgpumgr.names import nearest
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -117,7 +118,7 @@ def _guard_known(choice: GroupChoice, tree: Tree) -> None:
     if choice.name not in tree.groups:
         like = nearest(choice.name, tree.groups)
         raise UnknownName(
-            f"{choice.by}: no group {choice.name!r} in the inventory",
+            say("{}: no group {} in the inventory", choice.by, repr(choice.name)),
             hint=f"did you mean {like}?" if like else _groups_in(tree),
         )
 
@@ -160,7 +161,7 @@ def _refuse(tree: Tree, report: Report) -> None:
     where = min((host.where for host in tree.hosts.values()), default=Location(file=".", line=1))
     group = likely[0] if len(likely) == 1 else "GROUP"
     may_be = [f"{name} (hosts: {sizes[name]})" for name in likely]
-    hint = f"write `{VARIABLE}: {group}` in group_vars/all.yml, or say --group {group}"
+    hint = say("write `{}: {}` in group_vars/all.yml, or say {}", VARIABLE, group, Option("--group", group))
     report.problem(
         Location(file=where.file, line=1),
         f"nothing says which of the {len(tree.hosts)} hosts are hypervisors (groups: {listed(groups)})",

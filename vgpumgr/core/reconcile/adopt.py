@@ -24,6 +24,7 @@ from vgpumgr.core.report import findings
 from vgpumgr.core.slot import attach, detach
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -147,8 +148,12 @@ def _adopt(
             raise detach.drift(entry.vgpu, vgpu, hint="free that vGPU by hand, then attach again")
         if domain.uuid != entry.vgpu.vm:
             raise errors.ConflictingClaim(
-                f"{name} is in the definition of {domain.name}, but the ledger has it for {entry.vgpu.vm_name}",
-                hint=f"`{command('detach', entry.vgpu.vm_name, slot=entry.vgpu.slot, on=view.snapshot.host)}` first",
+                say(
+                    "{} is in the definition of {}, but the ledger has it for {}", name, domain.name, entry.vgpu.vm_name
+                ),
+                hint=say(
+                    "`{}` first", command("detach", entry.vgpu.vm_name, slot=entry.vgpu.slot, on=view.snapshot.host)
+                ),
             )
         spec = replace(plans.spec_of_entry(view, entry), placement_id=gpu.placement_of(vgpu))
         return spec, [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec), *_of_ours(view, request, entry)]
@@ -177,8 +182,8 @@ def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddre
     domain = view.domain(entry.vgpu.vm)
     vm = domain.name if domain is not None else entry.vgpu.vm_name
     raise errors.ConflictingClaim(
-        f"a detach of {vm} slot {entry.vgpu.slot}, which removes {name}, is unfinished",
-        hint=f"`{command('detach', vm, slot=entry.vgpu.slot, on=view.snapshot.host)}` finishes it",
+        say("a detach of {} slot {}, which removes {}, is unfinished", vm, entry.vgpu.slot, name),
+        hint=say("`{}` finishes it", command("detach", vm, slot=entry.vgpu.slot, on=view.snapshot.host)),
     )
 
 
@@ -214,15 +219,16 @@ def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
             if name == vgpu.uuid or (vgpu.vf_index is not None and name == vgpu.parent):
                 reason = takes.unfit(view.snapshot, gpu)
                 if reason is not None:
-                    raise errors.Unsure(f"{name} is on GPU {gpu.pci}, which {reason}", hint="fix that first")
+                    raise errors.Unsure(say("{} is on GPU {}, which {}", name, gpu.pci, reason), hint="fix that first")
                 if vgpu.type_id is None:
                     raise errors.Unsure(
-                        f"the type of {name} cannot be read", hint=f"vgpumgr discover {view.snapshot.host} says why"
+                        say("the type of {} cannot be read", name),
+                        hint=say("vgpumgr discover {} says why", view.snapshot.host),
                     )
                 return gpu, vgpu
     raise errors.UnknownVgpu(
-        f"{view.snapshot.host} has no vGPU {name}",
-        hint=f"`vgpumgr list {view.snapshot.host} -o wide` shows what it has",
+        say("{} has no vGPU {}", view.snapshot.host, name),
+        hint=say("`vgpumgr list {} -o wide` shows what it has", view.snapshot.host),
     )
 
 
@@ -235,7 +241,7 @@ def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Doma
     others = [namer for namer in namers if namer.vm != domain.uuid]
     if others:
         raise errors.ConflictingClaim(
-            f"{name} is in the definition of {domain.name}, and also in {sharing.in_words(others)}",
+            say("{} is in the definition of {}, and also in {}", name, domain.name, sharing.in_words(others)),
             hint=f"only one VM may name it: {sharing.ways_out(view.snapshot.host, others)}",
         )
     return domain
@@ -244,7 +250,7 @@ def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Doma
 def _nobody(namers: Sequence[sharing.Namer], name: MdevUuid | PciAddress) -> NoReturn:
     seen = f", only {sharing.in_words(namers)}" if namers else ""
     raise errors.ForeignDevice(
-        f"no VM's definition names {name}{seen}, so its owner is unknown",
+        say("no VM's definition names {}{}, so its owner is unknown", name, seen),
         hint="add it to its VM's definition (`virsh attach-device VM FILE --config`) and then adopt it, or free it by hand "
         "once nothing uses it",
     )
@@ -255,8 +261,8 @@ def _guard_domain(view: HostView, domain: Domain) -> None:
     detach.guard_claim_readable(domain)
     if domain.copied:
         raise errors.ConflictingClaim(
-            f"{domain.name} carries a copy of another VM's claim",
-            hint=f"`{command('detach', domain.name, on=view.snapshot.host)}` removes the copy",
+            say("{} carries a copy of another VM's claim", domain.name),
+            hint=say("`{}` removes the copy", command("detach", domain.name, on=view.snapshot.host)),
         )
     saved_states.guard_image(view, domain)
 
@@ -272,8 +278,8 @@ def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
         if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
             return slot
         raise errors.ConflictingClaim(
-            f"the hostdev of {domain.name} has the alias {device.alias}, but slot {slot} has another vGPU",
-            hint=f"`{command('detach', domain.name, slot=slot, on=view.snapshot.host)}` frees that one",
+            say("the hostdev of {} has the alias {}, but slot {} has another vGPU", domain.name, device.alias, slot),
+            hint=say("`{}` frees that one", command("detach", domain.name, slot=slot, on=view.snapshot.host)),
         )
     taken = {*plans.slots_of(view, domain), *(item.slot for item in domain.inactive)}
     number = 0
@@ -287,7 +293,7 @@ def _short(gpu: Gpu, vgpu: Vgpu, name: MdevUuid | PciAddress) -> str:
     vgpu_type = (gpu.types or {}).get(vgpu.type_id or 0)
     if vgpu_type is None or vgpu_type.parsed is None:
         raise errors.Unsure(
-            f"{name} is of type {vgpu.type_name or vgpu.type_id}, which no profile names",
+            say("{} is of type {}, which no profile names", name, vgpu.type_name or vgpu.type_id),
             hint="it stays as it is: no vgpumgr command could request it again",
         )
     return vgpu_type.short

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.wording import Command, Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,12 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
     total = sum(plan.destroys for plan in plans)
     if confirmed is not None and confirmed < total:
         raise errors.TooManyDestroys(
-            f"{_count(total)} would be destroyed, more than the {confirmed} that --confirm-destroys allows",
+            say(
+                "{} would be destroyed, more than the {} that {} allows",
+                _count(total),
+                confirmed,
+                Option("--confirm-destroys"),
+            ),
             details=_lines(plans),
             hint="check `vgpumgr plan` again",
         )
@@ -40,8 +46,10 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
         raise errors.TooManyDestroys(
             f"{_count(total)} would be destroyed: {'; '.join(reasons)}; nothing was changed",
             details=_lines(plans),
-            hint="is a file or a group of the inventory lost? "
-            f"If the inventory is right: `vgpumgr reconcile --confirm-destroys {total}`",
+            hint=say(
+                "is a file or a group of the inventory lost? If the inventory is right: `{}`",
+                Command("vgpumgr", "reconcile", "--confirm-destroys", str(total)),
+            ),
         )
 
 
@@ -56,7 +64,7 @@ def _reasons(plans: Sequence[HostPlan], total: int) -> list[str]:
     if emptied:
         found.append(f"all that the inventory declared on {', '.join(emptied)}")
     found += [
-        f"{', '.join(plan.vanished)} used to declare VMs on {plan.host} and no longer does"
+        say("{} used to declare VMs on {} and no longer does", ", ".join(plan.vanished), plan.host)
         for plan in plans
         if plan.vanished and plan.prunes
     ]
@@ -72,4 +80,4 @@ def _count(number: int) -> str:
 
 
 def _lines(plans: Sequence[HostPlan]) -> list[str]:
-    return [f"{plan.host}  {plan.destroys} of {plan.ours}" for plan in plans if plan.destroys]
+    return [say("{}  {} of {}", plan.host, plan.destroys, plan.ours) for plan in plans if plan.destroys]

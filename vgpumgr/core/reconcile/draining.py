@@ -15,6 +15,7 @@ from vgpumgr.core.model.vgpu import FOREIGN
 from vgpumgr.core.reconcile.tasks import MoveSlot
 from vgpumgr.core.report import listing
 from vgpumgr.names import VmName
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,7 +116,7 @@ def _verdict(
     if row.holder is not None:
         return "blocks", f"{row.holder} runs with it: shut it down"
     if row.state == "unknown":
-        return "blocks", f"cannot tell whether it is in use: `{command('list', view.snapshot.host)}` says why"
+        return "blocks", say("cannot tell whether it is in use: `{}` says why", command("list", view.snapshot.host))
     if not of_gpu:
         if row.origin == FOREIGN:
             return "stays", "not ours: whatever created it has to create it again after a reboot"

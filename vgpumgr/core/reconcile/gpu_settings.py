@@ -12,6 +12,7 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import RECONCILE
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
@@ -56,7 +57,7 @@ def plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) 
     decided = settings.deciding(gpu, declared.of_gpus, "mode")
     declared_mig = decided is not None and driver_modes.of(decided.mode).mig_backed
     if gpu.mode is not None and declared_mig and not gpu.rules.mig_backed:
-        what = f"GPU {gpu.pci} of {view.snapshot.host} is not in MIG mode, which is declared for it"
+        what = say("GPU {} of {} is not in MIG mode, which is declared for it", gpu.pci, view.snapshot.host)
         raise errors.InUse(what, until="its GPU is in MIG mode")
     plan = instance_plan.plan_layout(view, task.gpu_id, task.profiles)
     drift = drifts.of_layout(view, plan) if plan.changed else ()
@@ -67,7 +68,7 @@ def _guard_once(view: HostView, gpu: Gpu, setting: settings.Setting, declared: H
     same = settings.all_deciding(gpu, declared.of_gpus, setting)
     if len(same) > 1:
         raise errors.InventoryError(
-            f"the {setting} of GPU {gpu.pci} of {view.snapshot.host} is declared {len(same)} times",
-            details=[f"{item.where}: {item.name}" for item in same],
+            say("the {} of GPU {} of {} is declared {} times", setting, gpu.pci, view.snapshot.host, len(same)),
+            details=[say("{}: {}", item.where, item.name) for item in same],
             hint="keep one of them; vgpumgr_gpus takes a GPU's PCI address or its UUID, vgpumgr_boards a board's code or its name",
         )

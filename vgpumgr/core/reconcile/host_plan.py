@@ -22,6 +22,7 @@ from vgpumgr.core.reconcile.tasks import OfGpu, PruneSlot
 from vgpumgr.core.report import findings
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -157,8 +158,10 @@ def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrE
     if not isinstance(error, simulate.ImpossibleStepError):
         return errors.Unexpected.of(error, about=task.subject)
     return errors.Unsure(
-        f"{task.subject}: the state of {view.snapshot.host} does not fit its plan: {error}",
-        hint=f"`{command('list', view.snapshot.host)}` shows the state; what does not fit must be repaired by hand",
+        say("{}: the state of {} does not fit its plan: {}", task.subject, view.snapshot.host, error),
+        hint=say(
+            "`{}` shows the state; what does not fit must be repaired by hand", command("list", view.snapshot.host)
+        ),
     )
 
 
@@ -168,7 +171,7 @@ def _other_sites(view: HostView, declared: HostDeclaration, allocated: Iterable[
     give = "" if declared.site is not None else ": give it a vgpumgr_site of its own"
     for domain, claim in allocated:
         if claim.site is not None and tasks.is_of_other_site(declared, claim):
-            slots.setdefault(claim.site, []).append(f"{domain.name} {claim.slot}")
+            slots.setdefault(claim.site, []).append(say("{} {}", domain.name, claim.slot))
     return [
         Finding(
             kind="other-site",

@@ -84,7 +84,7 @@ def left(view: HostView, declared: HostDeclaration, *, has_dispatcher: bool) -> 
         yield "the present schedulers, until the nvidia module is loaded again; the initramfs may have a copy of their file: update-initramfs -u, or dracut -f"
     for gpu in view.snapshot.gpus:
         if not gpu.rules.is_default:
-            ends = modes.leaving(gpu, f"--on {declared.name} --gpu-id {gpu.pci}")
+            ends = modes.leaving(gpu, declared.name, gpu.pci)
             is_brief = gpu.rules.ends_with_boot(gpu.board_names)
             until = "until the host reboots" if is_brief else "also after the host reboots"
             yield f"{gpu.rules.words} mode of GPU {gpu.pci}, {until}: `{ends}` ends it"

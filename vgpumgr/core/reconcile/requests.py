@@ -16,6 +16,7 @@ from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.slot import attach, detach, targets
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, Replace, request_of
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions
@@ -63,7 +64,8 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
     claim = domain.claim(task.slot)
     if claim is None:
         raise errors.UnknownSlot(
-            f"{task.vm} has no claim in slot {task.slot}", hint=f"`vgpumgr show {task.vm}` lists its slots"
+            say("{} has no claim in slot {}", task.vm, task.slot),
+            hint=say("`vgpumgr show {}` lists its slots", task.vm),
         )
     others = tuple(gpu.uuid for gpu in view.snapshot.gpus if gpu.uuid not in (None, task.away_from))
     request = request_of(domain, claim, policy=declared.policy)
@@ -82,7 +84,7 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
     wish = _as_known(asked.wish, slot, claim)
     if slot is not None and not _agree(slot, wish, asked.conditions):
         raise errors.ConflictingClaim(
-            f"{task.vm} slot {asked.slot} is declared with {slot.asked} ({slot.where})",
+            say("{} slot {} is declared with {} ({})", task.vm, asked.slot, slot.asked, slot.where),
             hint="change the inventory, or use another slot",
         )
     request = AttachRequest(
@@ -148,7 +150,9 @@ def _plan_freeing(view: HostView, declared: HostDeclaration, task: ServeSlot, au
     for name in slots:
         slot = tasks.declaration(declared, task.vm, name)
         if slot is not None:
-            text = f"{task.vm} slot {name} is declared ({slot.where}): the next reconcile will attach it again"
+            text = say(
+                "{} slot {} is declared ({}): the next reconcile will attach it again", task.vm, name, slot.where
+            )
             found.append(Finding(kind="declared", host=view.snapshot.host, vm=task.vm, slot=name, text=text))
     return replace(plan, findings=(*plan.findings, *found))
 
@@ -158,6 +162,7 @@ def _slots(have: tuple[Slot, ...], task: ServeSlot) -> tuple[Slot, ...]:
         return (task.slot,)
     if len(have) > 1 and not task.request.every:
         raise errors.UnknownSlot(
-            f"{task.vm} has {len(have)} slots: {', '.join(have)}", hint="name one (--slot), or free all (--all)"
+            say("{} has {} slots: {}", task.vm, len(have), ", ".join(have)),
+            hint=say("name one ({}), or free all ({})", Option("--slot"), Option("--all")),
         )
     return have

@@ -20,6 +20,7 @@ from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.slot import attach, detach, targets
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
@@ -36,10 +37,10 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
     """Serve the slot; if its declaration is refused, keep what it has. Raises DeclaredVmUnknown."""
     domain = view.vms.of_name(task.vm)
     if domain is None:
-        where = f" ({task.declared.where})" if task.declared else ""
+        where = say(" ({})", task.declared.where) if task.declared else ""
         near = names.nearest(task.vm, {item.name for item in view.domains})
         raise errors.DeclaredVmUnknown(
-            f"{view.snapshot.host} has no VM {task.vm!r}{where}",
+            say("{} has no VM {}{}", view.snapshot.host, repr(task.vm), where),
             hint=f"did you mean {near}?" if near else "define it there, or remove it from the inventory",
         )
     try:
@@ -133,10 +134,20 @@ def _request(
         return replace(request, replace=True)
     targets.guard_offered(view, domain, request)
     raise errors.ConflictingClaim(
-        f"{domain.name} slot {task.slot} has {claim.binding.type_name}, attached by {claim.by} as "
-        f"{claim.asked}, but is declared with {task.declared.asked} ({task.declared.where})",
-        hint=f"`{command('attach', domain.name, slot=task.slot, options=(*request.options, '--replace'))}` "
-        "carries out the declaration; or change the inventory",
+        say(
+            "{} slot {} has {}, attached by {} as {}, but is declared with {} ({})",
+            domain.name,
+            task.slot,
+            claim.binding.type_name,
+            claim.by,
+            claim.asked,
+            task.declared.asked,
+            task.declared.where,
+        ),
+        hint=say(
+            "`{}` carries out the declaration; or change the inventory",
+            command("attach", domain.name, slot=task.slot, options=(*request.options, "--replace")),
+        ),
     )
 
 
@@ -149,8 +160,15 @@ def _of_other_site(
     targets.guard_offered(view, domain, request)
     again = command("attach", domain.name, slot=claim.slot, options=(*request.options, "--replace"))
     raise errors.ConflictingClaim(
-        f"{domain.name} slot {claim.slot} has {claim.binding.type_name}, which the inventory of site {claim.site} declared, "
-        f"but is declared with {' '.join(request.options)} by {tasks.site_text(declared)}",
+        say(
+            "{} slot {} has {}, which the inventory of site {} declared, but is declared with {} by {}",
+            domain.name,
+            claim.slot,
+            claim.binding.type_name,
+            claim.site,
+            " ".join(request.options),
+            tasks.site_text(declared),
+        ),
         hint=f"remove it from one of the two inventories; `{again}` makes it this one's",
     )
 
@@ -173,9 +191,18 @@ def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, auth
     if theirs == ours or age is None or age > _LATELY_DAYS:
         return
     raise errors.OtherController(
-        f"{domain.name} slot {task.slot} was declared by {claim.by} on {claim.at[:10]}, and the inventory of {author.by} does not declare it",
-        hint="give each inventory a vgpumgr_site of its own: then it removes only what it declared itself; "
-        f"or `{command('detach', domain.name, slot=task.slot, on=view.snapshot.host)}`",
+        say(
+            "{} slot {} was declared by {} on {}, and the inventory of {} does not declare it",
+            domain.name,
+            task.slot,
+            claim.by,
+            claim.at[:10],
+            author.by,
+        ),
+        hint=say(
+            "give each inventory a vgpumgr_site of its own: then it removes only what it declared itself; or `{}`",
+            command("detach", domain.name, slot=task.slot, on=view.snapshot.host),
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from vgpumgr.core.reconcile.tasks import (
     SetGpuMode,
     SetGpuScheduler,
 )
+from vgpumgr.wording import say, values
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
@@ -51,11 +52,11 @@ def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
         and isinstance(error, errors.NoCapacity)
         and not isinstance(error, errors.ProfileNotHere)
     )
-    if not isinstance(error, errors.RequestError) or room_lacks or where in error.message:
+    if not isinstance(error, errors.RequestError) or room_lacks or where in values(error.message):
         return
-    error.message, error.what = f"{error.message} ({where})", f"{error.what} ({where})"
+    error.message, error.what = say("{} ({})", error.message, where), say("{} ({})", error.what, where)
     if isinstance(error, errors.UnknownGpu) and error.details:
-        error.hint = f"name one of these in {where}"
+        error.hint = say("name one of these in {}", where)
 
 
 def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:

@@ -19,6 +19,7 @@ from vgpumgr.core.inventory import settings
 from vgpumgr.core.model import claims
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.slot.request import Replace
+from vgpumgr.wording import Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ class OfSlot:
 
     @property
     def subject(self) -> str:
-        return f"{self.vm} {self.slot}"
+        return say("{} {}", self.vm, self.slot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ class EnsureSlot(OfSlot):
     def why(self) -> str:
         if self.declared is None:
             return "attached before"
-        return f"declared {self.declared.asked} ({self.declared.where})"
+        return say("declared {} ({})", self.declared.asked, self.declared.where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ class SetGpuScheduler(OfGpu):
     def why(self) -> str:
         if self.where is None:
             return f"requested {describe_wish(self.wish)}"
-        return f"declared {self.wish.policy} ({self.where})"
+        return say("declared {} ({})", self.wish.policy, self.where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class SetGpuMode(OfGpu):
     def why(self) -> str:
         if self.kept:
             return f"its vGPUs were made in {self.mode} mode"
-        return f"requested {self.mode}" if self.where is None else f"declared {self.mode} ({self.where})"
+        return f"requested {self.mode}" if self.where is None else say("declared {} ({})", self.mode, self.where)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,15 +162,17 @@ class ServeSlot:
 
     @property
     def subject(self) -> str:
-        return f"{self.vm} {self.slot}" if self.slot else self.vm
+        return say("{} {}", self.vm, self.slot) if self.slot else self.vm
 
     @property
     def why(self) -> str:
         request = self.request
         if request.wish is None:
-            return f"detach{' --all' if request.every else ''}{' --live --force-live-detach' if request.live else ''}"
-        how = f"{' --replace' if request.replace is Replace.ALWAYS else ''}{' --live' if request.live else ''}"
-        return f"requested {request.asked}{how}"
+            given = {"--all": request.every, "--live": request.live, "--force-live-detach": request.live}
+            return joined(" ", ["detach", *(Option(name) for name, is_given in given.items() if is_given)])
+        given = {"--replace": request.replace is Replace.ALWAYS, "--live": request.live}
+        how = (Option(name) for name, is_given in given.items() if is_given)
+        return joined(" ", ["requested", request.asked, *how])
 
     @property
     def each(self) -> tuple[ServeSlot, ...]:
@@ -256,7 +259,7 @@ class KeepInstances(OfGpu):
 
     @property
     def why(self) -> str:
-        return f"declared {', '.join(self.profiles)} ({self.where})"
+        return say("declared {} ({})", ", ".join(self.profiles), self.where)
 
 
 Task: TypeAlias = (

@@ -5,6 +5,7 @@ The host does not say whether a declaration went or a person once typed `schedul
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import scheduler
@@ -13,9 +14,10 @@ from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import instances
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
@@ -23,35 +25,48 @@ if TYPE_CHECKING:
 
 def findings(facts: HostSnapshot, declared: HostDeclaration) -> Iterator[Finding]:
     """One for each setting of a host that nothing declares, with the GPUs that have it."""
-    kept: dict[tuple[str, str], list[str]] = {}
+    kept: dict[tuple[str, Command], list[tuple[str, Command]]] = {}
     for gpu in sorted(facts.gpus, key=lambda one: one.pci):
         if (
             gpu.framework is None
         ):  # a card that is passed through whole has none, and a board's declaration is not about it
             continue
-        for setting in (*_scheduler(facts, gpu, declared), *_mode(facts, gpu, declared)):
-            kept.setdefault(setting, []).append(gpu.pci)
-    for (what, ends), gpus in kept.items():
-        which = gpus[0] if len(gpus) == 1 else "GPU"
-        text = (
-            f"{facts.host}: GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)} keep{'s' if len(gpus) == 1 else ''} {what}, which is "
-            f"not declared (any more): declare it, or `{ends.format(on=f'--on {facts.host} --gpu-id {which}')}` ends it"
+        for what, ends in (*_scheduler(facts, gpu, declared), *_mode(facts, gpu, declared)):
+            kept.setdefault((what, ends("GPU")), []).append((gpu.pci, ends(gpu.pci)))
+    for (what, ends_each), same in kept.items():
+        gpus = [pci for pci, _ in same]
+        ends_it = ends_each if len(same) > 1 else same[0][1]
+        text = say(
+            "{}: GPU{} {} keep{} {}, which is not declared (any more): declare it, or `{}` ends it",
+            facts.host,
+            "s" if len(gpus) > 1 else "",
+            ", ".join(gpus),
+            "s" if len(gpus) == 1 else "",
+            what,
+            ends_it,
         )
         yield Finding(kind="undeclared", host=facts.host, text=text)
 
 
-def _scheduler(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iterator[tuple[str, str]]:
+def _scheduler(
+    facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration
+) -> Iterator[tuple[str, Callable[[str], Command]]]:
     if not gpu.rules.has_scheduler or settings.deciding(gpu, declared.of_gpus, "scheduler") is not None:
         return
     layer = scheduler_plan.persistent(facts, gpu)
     if layer.found is not None and layer.setting is not None and layer.setting.policy != scheduler.BEST_EFFORT:
         what = f"{scheduler.describe(layer.setting)} ({layer.found.path})"
-        yield what, f"vgpumgr scheduler set {{on}} --policy {scheduler.BEST_EFFORT}"
+        yield what, partial(_best_effort, facts.host)
 
 
-def _mode(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iterator[tuple[str, str]]:
+def _best_effort(host: str, pci: str) -> Command:
+    words = ("--on", host, "--gpu-id", pci, "--policy", scheduler.BEST_EFFORT)
+    return Command("vgpumgr", "scheduler", "set", *words)
+
+
+def _mode(facts: HostSnapshot, gpu: Gpu, declared: HostDeclaration) -> Iterator[tuple[str, Callable[[str], Command]]]:
     if gpu.rules.is_default or settings.deciding(gpu, declared.of_gpus, "mode") is not None:
         return
     idle = len(instances.cached(facts, gpu))
     beside = f", with {idle} cached GPU instance{'s' if idle > 1 else ''}" if idle else ""
-    yield f"{gpu.rules.words} mode{beside}", modes.leaving(gpu, "{on}")
+    yield f"{gpu.rules.words} mode{beside}", partial(modes.leaving, gpu, facts.host)
