@@ -30,24 +30,12 @@ def undo(
         return
     session = executor.session
     host, why = session.declaration.name, str(error or "interrupted")
-    if isinstance(error, errors.LeaseLost):
-        raise errors.LeaseLost(host, f"{error.what} (after {verbs(done)})", hint=GOES_ON) from error
     if isinstance(error, errors.Unreachable) and error.stage == _LIBVIRT:
         _undo_without_libvirt(executor, failed_step, done, error)
         return
-    if isinstance(error, (errors.Unreachable, errors.ProgramFailed)):
-        late = isinstance(error, errors.HostDeadline) and error.hint
-        raise errors.PartialApply(
-            f"{why} (after {len(done)} of {len(steps)} steps: {verbs(done)})",
-            hint=f"{late}; then {GOES_ON}" if late else f"nothing is lost: {GOES_ON}",
-        ) from error
-    if isinstance(error, errors.LedgerUnwritable) and error.written:
-        under_way = failed_step.verb if failed_step is not None else "the last step"
-        raise errors.PartialApply(
-            f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
-        ) from error
-    if any(step.is_final for step in done):
-        raise errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON) from error
+    as_it_is = _why_nothing_is_undone(host, steps, done, error)
+    if as_it_is is not None:
+        raise as_it_is from error
     session.context.progress(f"undoing {len(done)} of {len(steps)} steps on {host} …")
     undone, failed = _take_all_back(executor, done)
     if failed is not None:
@@ -131,6 +119,31 @@ def _bring_back(executor: Executor, done: Sequence[plan_steps.Step]) -> str:
     return "; the idle vGPUs that were moved out are back" if evacuations else ""
 
 
+def _why_nothing_is_undone(
+    host: str, steps: Sequence[plan_steps.Step], done: Sequence[plan_steps.Step], error: errors.VgpumgrError | None
+) -> errors.VgpumgrError | None:
+    """The error of a run that stays as far as it came; None if what was done is to be undone."""
+    why = str(error or "interrupted")
+    match error:
+        case errors.LeaseLost():
+            return errors.LeaseLost(host, f"{error.what} (after {verbs(done)})", hint=GOES_ON)
+        case errors.Unreachable() | errors.ProgramFailed():
+            late = isinstance(error, errors.HostDeadline) and error.hint
+            return errors.PartialApply(
+                f"{why} (after {len(done)} of {len(steps)} steps: {verbs(done)})",
+                hint=f"{late}; then {GOES_ON}" if late else f"nothing is lost: {GOES_ON}",
+            )
+        case errors.LedgerUnwritable(written=True):
+            under_way = steps[len(done)].verb if len(done) < len(steps) else "the last step"
+            return errors.PartialApply(
+                f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
+            )
+        case _ if any(step.is_final for step in done):
+            return errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON)
+        case _:
+            return None
+
+
 def _undo_without_libvirt(
     executor: Executor, failed: plan_steps.Step | None, done: list[plan_steps.Step], error: errors.Unreachable
 ) -> None:
@@ -145,16 +158,7 @@ def _undo_without_libvirt(
     why, undone = str(error), list[plan_steps.Step]()
     if under_way:
         why += f"; it is not known whether {verbs(under_way)} was done"
-    made = (
-        []
-        if named
-        else [
-            step
-            for step in reversed(done)
-            if isinstance(step, plan_steps.CreateVgpu | plan_steps.InstanceStep) and not _was_there(step)
-        ]
-    )
-    for step in made:
+    for step in () if named else _made(done):
         second = _take_back(executor, step)
         if second is not None:
             why += f"; undoing {step.verb} failed too: {second}"
@@ -164,15 +168,20 @@ def _undo_without_libvirt(
     if not left:
         return
     undid = f"undone: {verbs(undone)}; " if undone else ""
-    slots = {step.claim.slot for step in left if isinstance(step, plan_steps.PutClaim)}
-    stays = "".join(
-        f", the claim of slot {claim.slot} stays {claim.state}"
-        for document in executor.documents.values()
-        for claim in (document.claims if document else ())
-        if claim.slot in slots
-    )
     hint = f"{error.hint}; then {GOES_ON}" if error.hint else f"once libvirt answers, {GOES_ON}"
-    raise errors.PartialApply(f"{why} ({undid}left: {verbs(left)}{stays})", hint=hint) from error
+    raise errors.PartialApply(f"{why} ({undid}left: {verbs(left)}{_claims_left(executor, left)})", hint=hint) from error
+
+
+def _made(done: Sequence[plan_steps.Step]) -> list[plan_steps.Step]:
+    """What these steps made on the host's hardware, the last first."""
+    kinds = plan_steps.CreateVgpu | plan_steps.InstanceStep
+    return [step for step in reversed(done) if isinstance(step, kinds) and not _was_there(step)]
+
+
+def _claims_left(executor: Executor, left: Sequence[plan_steps.Step]) -> str:
+    slots = {step.claim.slot for step in left if isinstance(step, plan_steps.PutClaim)}
+    claims = [claim for document in executor.documents.values() if document for claim in document.claims]
+    return "".join(f", the claim of slot {one.slot} stays {one.state}" for one in claims if one.slot in slots)
 
 
 def _names_vgpu(step: plan_steps.Step) -> bool:

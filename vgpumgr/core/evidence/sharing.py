@@ -17,7 +17,7 @@ from vgpumgr.core.model.view import Finding
 from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.model.vgpu import Device, VgpuSpec
@@ -152,40 +152,36 @@ def findings(view: HostView) -> tuple[Finding, ...]:
     if not shared:
         return ()
     shared &= _known(view)
-    found: list[Finding] = []
     by_device: dict[Device, list[Namer]] = {}
     for namer in all_namers(view):
         if namer.device.source in shared:
             by_device.setdefault(namer.device.source, []).append(namer)
-    for device, group in by_device.items():
-        owner = _owner(view, device)
-        vms = dict.fromkeys(namer.vm for namer in group)
-        if owner is None and len(vms) > 1:
-            # A snapshot alone makes no VM the owner; the first VM that has the device now is.
-            owner = next((namer.vm for namer in group if namer.what != _SNAPSHOT), group[0].vm)
-        others = [namer for namer in group if namer.vm != owner]
-        if owner is None or not others:
-            continue
-        out = ways_out(view.snapshot.host, others)
-        reverts = all(namer.what == _SNAPSHOT for namer in others)
-        then = "a revert would put it into two definitions" if reverts else "the first to start gets it"
-        name = view.vm_name(owner)
-        text = say("{}: its vGPU ({}) is also in {}; {}: {}", name, device.text, in_words(others), then, out)
-        found.append(_finding(view, name, text))
-        # A copy has its own finding, with the command that removes it.
-        rest = [namer for namer in others if namer.domain is None or not namer.domain.copied]
-        for vm in dict.fromkeys(namer.vm for namer in rest):
-            mine = [namer for namer in rest if namer.vm == vm]
-            text = say(
-                "{} names the vGPU of {} ({}) in {}: {}",
-                view.vm_name(vm),
-                name,
-                device.text,
-                in_words(mine),
-                ways_out(view.snapshot.host, mine),
-            )
-            found.append(_finding(view, view.vm_name(vm), text))
-    return tuple(found)
+    return tuple(finding for device, group in by_device.items() for finding in _of_device(view, device, group))
+
+
+def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterator[Finding]:
+    owner = _owner(view, device)
+    if owner is None and len({namer.vm for namer in group}) > 1:
+        # A snapshot alone makes no VM the owner; the first VM that has the device now is.
+        owner = next((namer.vm for namer in group if namer.what != _SNAPSHOT), group[0].vm)
+    others = [namer for namer in group if namer.vm != owner]
+    if owner is None or not others:
+        return
+    host, name = view.snapshot.host, view.vm_name(owner)
+    reverts = all(namer.what == _SNAPSHOT for namer in others)
+    then = "a revert would put it into two definitions" if reverts else "the first to start gets it"
+    where, out = in_words(others), ways_out(host, others)
+    yield _finding(view, name, say("{}: its vGPU ({}) is also in {}; {}: {}", name, device.text, where, then, out))
+    by_vm: dict[VmUuid, list[Namer]] = {}
+    for namer in others:
+        if (
+            namer.domain is None or not namer.domain.copied
+        ):  # a copy has its own finding, with the command that removes it
+            by_vm.setdefault(namer.vm, []).append(namer)
+    for vm, mine in by_vm.items():
+        other, out = view.vm_name(vm), ways_out(host, mine)
+        text = say("{} names the vGPU of {} ({}) in {}: {}", other, name, device.text, in_words(mine), out)
+        yield _finding(view, other, text)
 
 
 def passed_through(view: HostView) -> tuple[Finding, ...]:

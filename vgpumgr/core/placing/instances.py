@@ -146,6 +146,16 @@ def held(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Held, ...]:
     )
 
 
+def _start(
+    profiles: Sequence[InstanceProfile], profile: InstanceProfile, stays: Sequence[Piece], before: MigPlace | None
+) -> int:
+    if before is not None and before.profile == profile.name and before.start in mig.free_starts(profile, stays):
+        return before.start
+    start = mig.best_start(profiles, profile, stays)
+    assert start is not None  # what was in its way is going
+    return start
+
+
 def find_home(
     snapshot: HostSnapshot,
     gpu: Gpu,
@@ -174,10 +184,7 @@ def find_home(
     if going is None:
         return Refusal(Cause.FULL, _in_the_way(profile, there, reserved))
     stays = (*kept, *(one.piece for one in spare if one.piece not in going))
-    starts = mig.free_starts(profile, stays)
-    again = before is not None and before.profile == profile.name and before.start in starts
-    start = before.start if again and before is not None else mig.best_start(gpu.mig.profiles, profile, stays)
-    assert start is not None
+    start = _start(gpu.mig.profiles, profile, stays, before)
     out = [removal(snapshot, gpu, piece) for piece in going]
     made = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)
     return Home(place=MigPlace.of(profile, start), steps=(*out, made), is_there=False)

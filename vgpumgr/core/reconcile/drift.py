@@ -109,6 +109,22 @@ def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) 
     )
 
 
+def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
+    """What a step corrects that enters, finishes or frees a vGPU."""
+    match step:
+        case steps.CreateVgpu() | steps.EnterVgpu():
+            half_made = ("planned", Cause.HALF_MADE)
+            found, cause = half_made if isinstance(step, steps.CreateVgpu) else ("not in the ledger", Cause.UNENTERED)
+            yield "vgpu", f"{step.vgpu.type_name} on {step.vgpu.parent}, in the ledger as made", found, cause
+        case steps.DestroyVgpu():
+            old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
+            past = ownership.cannot_come_back(view.snapshot, step.vgpu)
+            cause = Cause.OTHER_DRIVER if past else Cause.REPLACED
+            yield "vgpu", f"generation {plan.target.generation if plan.target else '?'} alone", old, cause
+        case _:
+            return  # it corrects nothing that is a vGPU
+
+
 def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> Iterator[_Row]:
     claim = domain.claim(slot)
     entries = view.entries(domain.uuid, slot)
@@ -124,20 +140,11 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     else:
         yield from _of_claim(served, plan)
     for step in plan.steps:
-        if isinstance(step, steps.CreateVgpu) and served is not None:
+        if isinstance(step, steps.CreateVgpu) and served is not None and step.expect != steps.SAME:
             where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
-            if step.expect == steps.SAME:
-                yield "vgpu", f"{where}, in the ledger as made", "planned", Cause.HALF_MADE
-            else:
-                yield "vgpu", where, "none", why_gone(view, domain, entries, served)
-        elif isinstance(step, steps.EnterVgpu):
-            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
-            yield "vgpu", f"{where}, in the ledger as made", "not in the ledger", Cause.UNENTERED
-        elif isinstance(step, steps.DestroyVgpu):
-            old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
-            past = ownership.cannot_come_back(view.snapshot, step.vgpu)
-            cause = Cause.OTHER_DRIVER if past else Cause.REPLACED
-            yield "vgpu", f"generation {plan.target.generation if plan.target else '?'} alone", old, cause
+            yield "vgpu", where, "none", why_gone(view, domain, entries, served)
+        elif served is not None or not isinstance(step, steps.CreateVgpu):
+            yield from _of_step(view, plan, step)
     if served is not None and served.state == claims.BOUND:
         changed = any(ownership.cannot_come_back(view.snapshot, entry.vgpu) for entry in entries)
         yield from _of_hostdevs(served, plan, Cause.OTHER_DRIVER if changed else Cause.MOVED)

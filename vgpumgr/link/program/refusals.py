@@ -53,18 +53,10 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
     kind, said = err["kind"], clean(err.get("message"))
     path, errno_name = clean(err.get("path")), clean(err.get("errno"))
     match kind:
-        case session.LOCKED:
-            owner, mode = clean(err.get("owner")), clean(err.get("mode"))
-            if mode and not owner:
-                return Busy(
-                    host,
-                    f"locked by an unknown process; the lock file {session.LOCK_PATH} has mode {mode} there, "
-                    "so any user of that host can hold the lock",
-                    hint=f"on that host: chmod 700 {session.LOCK_PATH}, and `fuser -v {session.LOCK_PATH}` as root",
-                )
-            return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it has finished")
-        case session.NOT_LOCKED:
-            return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
+        case session.LOCKED | session.NOT_LOCKED:
+            return _of_lock(host, kind, said, err)
+        case session.LEDGER_BROKEN | session.LEDGER_UNWRITABLE:
+            return _of_ledger(host, kind, said, err)
         case session.CHANGED:
             return StalePlan(
                 said or "the host changed since it was observed", host=host, hint=_AGAIN, details=_found(err)
@@ -108,27 +100,41 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
                 said or f"{path}: the write did not return in time",
                 hint=say("`{}` shows what it waits for, and what to do", Command("vgpumgr", "discover", host)),
             )
-        case session.LEDGER_BROKEN:
-            return LedgerBroken(
-                host,
-                said or f"the ledger {path or LEDGER_PATH} cannot be read",
-                hint=f"nothing on this host is changed until {path or LEDGER_PATH} is repaired or restored",
-            )
-        case session.LEDGER_UNWRITABLE:
-            return unwritable(host, path or LEDGER_PATH, errno_name, said, written=err.get("written") is True)
-        case session.NOT_ROOT:
-            return ProgramFailed(
-                host,
-                said or "the host program does not run as root",
-                hint="ansible_user: root, or ansible_become: true",
-            )
         case _:
             return _rare(host, clean(kind), said, path, errno_name)
+
+
+def _of_lock(host: HostName, kind: str, said: str, err: dict[str, Any]) -> VgpumgrError:
+    if kind == session.NOT_LOCKED:
+        return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
+    owner, mode = clean(err.get("owner")), clean(err.get("mode"))
+    if mode and not owner:
+        return Busy(
+            host,
+            f"locked by an unknown process; the lock file {session.LOCK_PATH} has mode {mode} there, "
+            "so any user of that host can hold the lock",
+            hint=f"on that host: chmod 700 {session.LOCK_PATH}, and `fuser -v {session.LOCK_PATH}` as root",
+        )
+    return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it has finished")
+
+
+def _of_ledger(host: HostName, kind: str, said: str, err: dict[str, Any]) -> VgpumgrError:
+    path = clean(err.get("path")) or LEDGER_PATH
+    if kind == session.LEDGER_UNWRITABLE:
+        return unwritable(host, path, clean(err.get("errno")), said, written=err.get("written") is True)
+    return LedgerBroken(
+        host,
+        said or f"the ledger {path} cannot be read",
+        hint=f"nothing on this host is changed until {path} is repaired or restored",
+    )
 
 
 def _rare(host: HostName, kind: str, said: str, path: str, errno_name: str) -> VgpumgrError:
     """What installing on a host raises, and what no host program says."""
     match kind:
+        case session.NOT_ROOT:
+            what = said or "the host program does not run as root"
+            return ProgramFailed(host, what, hint="ansible_user: root, or ansible_become: true")
         case session.PINNED_HERE:
             return NotAllowed(say("{}: {}", host, said), hint="use a login with full rights on that host")
         case session.UNWRITABLE:

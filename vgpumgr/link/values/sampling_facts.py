@@ -6,7 +6,6 @@ ledger does not name is foreign, but shown. A ledger entry that nothing runs on 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -168,28 +167,31 @@ def _vgpus(
     policy: str | None,
 ) -> tuple[VgpuReading, ...]:
     """The vGPUs of one GPU that run, and those in the ledger that nothing runs on."""
-    joined = _join(instances or (), entries or ())
+    rows = instances or ()
+    joined = _join(rows, entries or ())
     left = [entry for entry in entries or () if entry not in joined.values()]
-    running = len(instances or ())
+    of_us = {entry.vgpu.vm for entry in left}
+    running = len(rows)
     found: list[VgpuReading] = []
-    unclear: set[VmUuid | None] = set()
-    for instance in instances or ():
+    unclear = {row.vm_uuid for row in rows if row.number not in joined and row.is_unplaced} & of_us
+    for instance in rows:
         entry = joined.get(instance.number)
-        origin: Whose | None = None if entries is None else OURS if entry else FOREIGN
-        if entry is None and instance.is_unplaced and any(other.vgpu.vm == instance.vm_uuid for other in left):
-            unclear.add(instance.vm_uuid)
-            origin = OURS
+        ours = entry is not None or (instance.is_unplaced and instance.vm_uuid in unclear)
+        origin: Whose | None = OURS if ours else None if entries is None else FOREIGN
         vgpu_type = vgpu_types.get(instance.type_id) if instance.type_id is not None else None
         share = entitled_share(vgpu_type, policy, running, runs=True)
         found.append(_running(instance, entry, origin=origin, vgpu_type=vgpu_type, share=share))
     state: State = UNKNOWN if instances is None else OFF
     for entry in sorted(left, key=lambda entry: entry.vgpu.generation, reverse=True):
         if entry.vgpu.vm not in unclear:
-            vgpu_type = vgpu_types.get(entry.vgpu.type_id)
-            if vgpu_type is not None and vgpu_type.type_name != entry.vgpu.type_name:
-                vgpu_type = None  # another driver gives that id to another type
-            found.append(_idle(entry, state, vgpu_type, policy))
+            found.append(_idle(entry, state, _type_of(entry, vgpu_types), policy))
     return tuple(sorted(_unified(found), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
+
+
+def _type_of(entry: LedgerEntry, vgpu_types: Mapping[int, VgpuType]) -> VgpuType | None:
+    """None, too, where another driver gives the entry's id to another type."""
+    found = vgpu_types.get(entry.vgpu.type_id)
+    return found if found is not None and found.type_name == entry.vgpu.type_name else None
 
 
 def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
@@ -199,15 +201,22 @@ def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dic
         for entry in entries:
             if instance.vm_uuid in (None, entry.vgpu.vm) and instance.is_at(entry):
                 found[instance.number] = entry
-    unplaced = [row for row in instances if row.is_unplaced and row.number not in found]
-    left = [entry for entry in entries if entry not in found.values()]
-    mine = Counter((row.vm_uuid, row.type_id) for row in unplaced)
-    theirs: Counter[tuple[VmUuid | None, int | None]] = Counter((entry.vgpu.vm, entry.vgpu.type_id) for entry in left)
-    for instance in unplaced:
-        what = (instance.vm_uuid, instance.type_id)
-        if what[0] is not None and mine[what] == theirs[what] == 1:
-            found[instance.number] = next(entry for entry in left if (entry.vgpu.vm, entry.vgpu.type_id) == what)
-    return found
+    return found | _only_ones(
+        [row for row in instances if row.is_unplaced and row.number not in found],
+        [entry for entry in entries if entry not in found.values()],
+    )
+
+
+def _only_ones(unplaced: Sequence[_Instance], left: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
+    """Those that are the only ones of their VM and type on both sides."""
+    mine: dict[tuple[VmUuid | None, int | None], list[_Instance]] = {}
+    theirs: dict[tuple[VmUuid | None, int | None], list[LedgerEntry]] = {}
+    for row in unplaced:
+        mine.setdefault((row.vm_uuid, row.type_id), []).append(row)
+    for entry in left:
+        theirs.setdefault((entry.vgpu.vm, entry.vgpu.type_id), []).append(entry)
+    pairs = [(rows, theirs.get(what, ())) for what, rows in mine.items() if what[0] is not None]
+    return {rows[0].number: same[0] for rows, same in pairs if len(rows) == len(same) == 1}
 
 
 def _running(
