@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.capacity import Answer, Left, Overview, Question
+    from vgpumgr.names import HostName
 
 
 @click.command()
@@ -138,13 +139,19 @@ def _answer(
             _print_answer(settings, answer, documents.answers(fleet, [answer], findings, count), count)
     else:
         document = documents.answers(fleet, known, findings, count)
-        rows = ANSWERS.rows(document)
-        if settings.output == "name":
-            able = [host for one in known for host, left in core.by_host(one).items() if core.fits(left, count or 1)]
-            rows = [row for row in rows if row["host"] in able]
-        printing.print_rows(settings, ANSWERS, document, rows)
+        named = _able(known, count or 1) if settings.output == "name" else read
+        printing.print_rows(
+            settings, ANSWERS, document, [row for row in ANSWERS.rows(document) if row["host"] in named]
+        )
     short = [core.short_of(one, count) for one in known] if count else []
     return output.end(settings, fleet, findings, [*filter(None, (error for _, error in judged)), *filter(None, short)])
+
+
+def _able(answers: Sequence[Answer], count: int) -> list[HostName]:
+    """The hosts on which so many of one question fit."""
+    from vgpumgr.core.report import capacity as core
+
+    return [host for one in answers for host, left in core.by_host(one).items() if core.fits(left, count)]
 
 
 def _print_answer(settings: Settings, answer: Answer, document: Mapping[str, object], count: int | None) -> None:

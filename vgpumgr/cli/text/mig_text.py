@@ -82,6 +82,9 @@ class _Box:
     def shown(self) -> tuple[str, str]:
         return (self.key, "") if self.key else self.texts
 
+    def fill(self, strokes: _Strokes) -> str:
+        return " " if self.state is None else strokes.fills[self.state]
+
 
 def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: bool = False) -> list[str]:
     """The slices from left to right with their numbers above, no line wider than `width` (from 17 columns on).
@@ -97,17 +100,12 @@ def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: 
     present = {box.state for box in boxes} - {State.PLANNED}
     states = [state for state in State if state in present]
     if states:
-        rows.append(
-            _row(strokes, [(strokes.fills[box.state] if box.state else " ") * box.inner for box in boxes], boxes)
-        )
+        rows.append(_row(strokes, [box.fill(strokes) * box.inner for box in boxes], boxes))
     numbers = "".join(f" {number}".ljust(cell) for number in range(slices)).rstrip()
     lines = [numbers, _edge(strokes, strokes.top, boxes), *rows, _edge(strokes, strokes.bottom, boxes)]
-    for box in boxes:
-        if box.key:
-            lines += wrapped(f"{box.key}: {' '.join(filter(None, box.texts))}", width)
-    if states:
-        lines += wrapped("   ".join(f"{strokes.fills[state]} {state}" for state in states), width)
-    return lines
+    notes = [f"{box.key}: {' '.join(filter(None, box.texts))}" for box in boxes if box.key]
+    notes += ["   ".join(f"{strokes.fills[state]} {state}" for state in states)] if states else []
+    return [*lines, *(line for note in notes for line in wrapped(note, width))]
 
 
 def _boxes(slices: int, instances: Sequence[Drawn], cell: int) -> list[_Box]:

@@ -136,6 +136,19 @@ OF_AMOUNTS = ("series", "usable", "max_waste")
 """What goes with an amount only."""
 
 
+def _conditions(asked: Mapping[str, str], spelt: Callable[[str], str]) -> Conditions:
+    if "only" in asked and "prefer" in asked:
+        raise UsageError(f"{spelt('only')} and {spelt('prefer')} cannot be combined", hint="give one of them")
+    waste, param = asked.get("max_waste"), asked.get("param")
+    return Conditions(
+        max_waste_pct=None if waste is None else parse_percent(waste, what=spelt("max_waste")),
+        compute=_choice(asked, "compute", scheduler.POLICIES, spelt),
+        only=_choice(asked, "only", WAYS, spelt),
+        prefer=_choice(asked, "prefer", WAYS, spelt),
+        param=None if param is None else parse_param(param, what=spelt("param")),
+    )
+
+
 def read(given: Mapping[str, str | bool | None], *, about: str, spelt: Callable[[str], str]) -> tuple[Wish, Conditions]:
     """What was asked by options, whosever they are. Raises UsageError and BadName; `spelt`: a key as the person writes it."""
     asked = {key: str(value) for key, value in given.items() if value is not None and value is not False}
@@ -144,23 +157,13 @@ def read(given: Mapping[str, str | bool | None], *, about: str, spelt: Callable[
         how = f"{' and '.join(map(spelt, ways))} cannot be combined" if ways else "say which vGPU is wanted"
         raise UsageError(f"{about}: {how}", hint=f"give exactly one of {', '.join(map(spelt, WAYS_TO_ASK))}")
     (key,) = ways
-    alone = [other for other in OF_AMOUNTS if other in asked and key not in AMOUNTS]
+    alone = () if key in AMOUNTS else [other for other in OF_AMOUNTS if other in asked]
     if alone:
         raise UsageError(
             f"{spelt(alone[0])} cannot be combined with {spelt(key)}",
             hint=f"it can be combined with {', '.join(map(spelt, AMOUNTS))}",
         )
-    if "only" in asked and "prefer" in asked:
-        raise UsageError(f"{spelt('only')} and {spelt('prefer')} cannot be combined", hint="give one of them")
-    waste = asked.get("max_waste")
-    param = asked.get("param")
-    conditions = Conditions(
-        max_waste_pct=None if waste is None else parse_percent(waste, what=spelt("max_waste")),
-        compute=_choice(asked, "compute", scheduler.POLICIES, spelt),
-        only=_choice(asked, "only", WAYS, spelt),
-        prefer=_choice(asked, "prefer", WAYS, spelt),
-        param=None if param is None else parse_param(param, what=spelt("param")),
-    )
+    conditions = _conditions(asked, spelt)
     series = _choice(asked, "series", profiles.SERIES, spelt)
     try:
         return _wish(key, asked[key], series, usable="usable" in asked), conditions

@@ -100,22 +100,13 @@ def guard_snapshots(
         whose = "" if uuid == domain.uuid else say(" of {}", owner)
         texts = []
         if naming:
-            by_address = any(
-                isinstance(device.source, Vf) and names_it(uuid, device)
-                for name, devices in saved.snapshots
-                if name in naming
-                for device in devices
-            )
+            freed = [device for _, devices in saved.snapshots for device in devices if names_it(uuid, device)]
+            by_address = any(isinstance(device.source, Vf) for device in freed)
             fate = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
             texts.append(say("snapshots{} {}: {}", whose, fate, ", ".join(naming)))
         if saved.snapshots_problem is not None:
-            texts.append(
-                say(
-                    "snapshots of {} that could not be read ({}): one that names the freed vGPU can no longer be started",
-                    owner,
-                    saved.snapshots_problem,
-                )
-            )
+            then = "one that names the freed vGPU can no longer be started"
+            texts.append(say("snapshots of {} that could not be read ({}): {}", owner, saved.snapshots_problem, then))
         own_slot = slot if uuid == domain.uuid else None
         found += [
             Finding(kind="unusable-snapshot", host=view.snapshot.host, vm=owner, slot=own_slot, text=text)

@@ -102,13 +102,15 @@ def choose(inventory: Inventory, texts: Sequence[str], on: str | None = None) ->
         return _everything(there)
     roster = inventory.roster or patterns.Roster(hosts=inventory.hosts)
     of_hosts, of_vms = _divided(texts, roster, inventory.hosts)
-    if not of_hosts and not of_vms:
+    if not (of_hosts or of_vms):
         inventory.chosen(texts)  # raises BadName
     host_adds, marked = _marked(of_hosts)
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(of_vms))
     within = _both(inventory.chosen(marked), there)
-    whole = _both(inventory.chosen([*host_adds, *marked]), there) if host_adds else within if not adds else ()
-    hosts = whole if not adds else within if host_adds or on is not None else _homes(inventory, adds, within)
+    whole = _both(inventory.chosen([*host_adds, *marked]), there) if host_adds else () if adds else within
+    hosts = whole
+    if adds:
+        hosts = within if host_adds or on is not None else _homes(inventory, adds, within)
     if not hosts:
         raise UnknownHost(
             say("'{}' leaves no host", joined(" ", [*texts, Option("--on", on or "")])), hint=patterns.HINT

@@ -13,7 +13,7 @@ from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.model.snapshot import Fault, Gpu, HostSnapshot
     from vgpumgr.core.model.vgpu import VgpuSpec
@@ -66,13 +66,16 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
             found.append(Finding(kind="ill", host=facts.host, text=text))
     for fault, what in _WHAT.items():
         gpus = [gpu for gpu in facts.gpus if gpu.fault == fault]
-        ours = sum(len(entries) for gpu in gpus for entries in facts.entries.on(gpu.uuid).values())
         if gpus:
-            which = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpu.pci for gpu in gpus)}"
-            unverified = f"; {ours} vGPU{' there is' if ours == 1 else 's there are'} unverified" if ours else ""
-            text = say("{}: {} {}{}: {}", facts.host, which, _plural(what, len(gpus)), unverified, _WAY_OUT[fault])
+            which = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpu.pci for gpu in gpus)} {_plural(what, len(gpus))}"
+            text = say("{}: {}{}: {}", facts.host, which, _unverified(facts, gpus), _WAY_OUT[fault])
             found.append(Finding(kind="ill", host=facts.host, text=text))
     return (*found, *_undecided(facts))
+
+
+def _unverified(facts: HostSnapshot, gpus: Sequence[Gpu]) -> str:
+    ours = sum(len(entries) for gpu in gpus for entries in facts.entries.on(gpu.uuid).values())
+    return f"; {ours} vGPU{' there is' if ours == 1 else 's there are'} unverified" if ours else ""
 
 
 def _undecided(facts: HostSnapshot) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.errors import VgpumgrError
@@ -75,21 +76,23 @@ def left(view: HostView, declared: HostDeclaration, *, has_dispatcher: bool) -> 
         yield f"the inventory still declares {names}: the next reconcile would begin again there"
     foreign = [row for row in listing.rows(view) if row.state == "foreign"]
     if foreign:
-        yield f"{len(foreign)} vGPU{'s' if len(foreign) > 1 else ''} that vgpumgr did not make: {', '.join(_place(row) for row in foreign)}"
+        number = f"{len(foreign)} vGPU{'s' if len(foreign) > 1 else ''}"
+        yield f"{number} that vgpumgr did not make: {', '.join(map(_place, foreign))}"
     ours = boot_file(view)
     for file in view.snapshot.modprobe or ():
         if file != ours and modprobe.KEY in file.text:
             yield f"{modprobe.KEY} in {file.path}, which has other people's options, too: edit it by hand"
     if ours is not None:
         yield "the present schedulers, until the nvidia module is loaded again; the initramfs may have a copy of their file: update-initramfs -u, or dracut -f"
-    for gpu in view.snapshot.gpus:
-        if not gpu.rules.is_default:
-            ends = modes.leaving(gpu, declared.name, gpu.pci)
-            is_brief = gpu.rules.ends_with_boot(gpu.board_names)
-            until = "until the host reboots" if is_brief else "also after the host reboots"
-            yield f"{gpu.rules.words} mode of GPU {gpu.pci}, {until}: `{ends}` ends it"
+    yield from (_mode(declared, gpu) for gpu in view.snapshot.gpus if not gpu.rules.is_default)
     if has_dispatcher:
         yield "your lines in sudoers and authorized_keys (`vgpumgr docs logins`)"
+
+
+def _mode(declared: HostDeclaration, gpu: Gpu) -> str:
+    is_brief = gpu.rules.ends_with_boot(gpu.board_names)
+    until = "until the host reboots" if is_brief else "also after the host reboots"
+    return f"{gpu.rules.words} mode of GPU {gpu.pci}, {until}: `{modes.leaving(gpu, declared.name, gpu.pci)}` ends it"
 
 
 def _place(row: listing.VgpuRow) -> str:

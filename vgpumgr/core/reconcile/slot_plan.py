@@ -23,7 +23,7 @@ from vgpumgr.core.slot.request import AttachRequest, request_of
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
@@ -128,26 +128,31 @@ def _request(
         request = replace(request, site=claim.site, declared=claim.declared, conditions=kept)
     if claim is None or targets.serves(view, claim, request) or not _is_ours_here(view, domain, claim):
         return request
-    if claim.state == claims.LEAVING:  # its detach could not be finished, and the plan says so
+    # The detach of one that leaves could not be finished, and the plan says so.
+    if claim.state == claims.LEAVING:
         return request
     if claim.origin == claims.INVENTORY:
         return replace(request, replace=True)
     targets.guard_offered(view, domain, request)
-    raise errors.ConflictingClaim(
+    raise _conflict(domain, task.declared, claim, request)
+
+
+def _conflict(
+    domain: Domain, declared: SlotDeclaration, claim: Claim, request: AttachRequest
+) -> errors.ConflictingClaim:
+    exchange = command("attach", domain.name, slot=claim.slot, options=(*request.options, "--replace"))
+    return errors.ConflictingClaim(
         say(
             "{} slot {} has {}, attached by {} as {}, but is declared with {} ({})",
             domain.name,
-            task.slot,
+            claim.slot,
             claim.binding.type_name,
             claim.by,
             claim.asked,
-            task.declared.asked,
-            task.declared.where,
+            declared.asked,
+            declared.where,
         ),
-        hint=say(
-            "`{}` carries out the declaration; or change the inventory",
-            command("attach", domain.name, slot=task.slot, options=(*request.options, "--replace")),
-        ),
+        hint=say("`{}` carries out the declaration; or change the inventory", exchange),
     )
 
 

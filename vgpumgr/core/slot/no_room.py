@@ -19,6 +19,8 @@ from vgpumgr.core.placing.no_place import Cause
 from vgpumgr.wording import GpuAddress, Option, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
@@ -103,28 +105,15 @@ def error(
     """The error for the user: every GPU with its reason, and what would fit."""
     lines = _lines(verdict)
     host = view.snapshot.host
-    if verdict.unknown_profile and verdict.reasons and isinstance(ask.wish, profiles.ByProfile):
-        profile = ask.wish.profile
-        had = domain.claim(request.slot)
-        type_name = (
-            profiles.read_type_name(had.binding.type_name) if had is not None and profile.board is not None else None
-        )
-        gpu = view.snapshot.gpu_by_uuid(had.binding.gpu_uuid) if had is not None else None
-        if gpu is not None and type_name is not None and type_name.short == profile.short:
-            return dropped(view, domain.name, request, gpu, type_name)
-        nearest = placement.nearest_profile(view.snapshot, profile)
-        hint = f"did you mean {nearest}? " if nearest else ""
-        return errors.ProfileNotHere(
-            say("no GPU of {} has {}, requested for {}", host, profile.text, domain.name),
-            details=lines,
-            hint=say("{}`vgpumgr profiles {}` lists the profiles that it has", hint, host),
-        )
     if not verdict.reasons:
         return errors.NoCapacity(
             say("{} has no NVIDIA GPU for {}", host, domain.name),
             hint=say("`vgpumgr discover {}` shows its GPUs", host),
         )
-    if all(refusal.cause is Cause.NO_UNIT for _, _, refusal in verdict.reasons):
+    if verdict.unknown_profile and isinstance(ask.wish, profiles.ByProfile):
+        return _not_here(view, domain, request, ask.wish.profile, lines)
+    causes = {refusal.cause for _, _, refusal in verdict.reasons}
+    if causes == {Cause.NO_UNIT}:
         boards = sorted({board for _, board, _ in verdict.reasons})
         return errors.UsageError(
             say(
@@ -142,9 +131,26 @@ def error(
                 Option("--gpu-memory"),
             ),
         )
-    if all(refusal.cause is Cause.CORDONED for _, _, refusal in verdict.reasons):
+    if causes == {Cause.CORDONED}:
         return _cordoned(view, domain, verdict, lines)
     return Shortage(view=view, domain=domain, request=request, ask=ask, verdict=verdict).error()
+
+
+def _not_here(
+    view: HostView, domain: Domain, request: AttachRequest, profile: profiles.Profile, lines: Sequence[str]
+) -> errors.ProfileNotHere:
+    host, claim = view.snapshot.host, domain.claim(request.slot)
+    if claim is not None and profile.board is not None:
+        had, gpu = profiles.read_type_name(claim.binding.type_name), view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
+        if gpu is not None and had is not None and had.short == profile.short:
+            return dropped(view, domain.name, request, gpu, had)
+    nearest = placement.nearest_profile(view.snapshot, profile)
+    hint = f"did you mean {nearest}? " if nearest else ""
+    return errors.ProfileNotHere(
+        say("no GPU of {} has {}, requested for {}", host, profile.text, domain.name),
+        details=lines,
+        hint=say("{}`vgpumgr profiles {}` lists the profiles that it has", hint, host),
+    )
 
 
 def dropped(
