@@ -592,7 +592,7 @@ class Unexpected(VgpumgrError):
             where = f" ({trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno})"
             trace = trace.tb_next
         found = cls(
-            f"{f'{about}: ' if about else ''}unexpected {type(error).__name__}: {error}{where}",
+            say("{}unexpected {}: {}{}", say("{}: ", about) if about else "", type(error).__name__, error, where),
             host=host,
             hint="this machine is short of memory, threads or open files (`ulimit -a`): free some, then run it again"
             if _is_shortage(error)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from vgpumgr.core.usage.readings import incomplete_reason
 from vgpumgr.core.usage.tally import FINE_US
 from vgpumgr.errors import StoreError, UnstorableValue
-from vgpumgr.wording import say
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,7 +66,9 @@ def keep(samples: Samples, rounds: Sequence[Round], retention: Retention) -> Non
     _tidy(samples, retention)
     if left_out:
         raise UnstorableValue(
-            f"not stored: {', '.join(left_out)}", details=left_out.values(), hint="the other hosts' rounds are stored"
+            say("not stored: {}", joined(", ", left_out)),
+            details=left_out.values(),
+            hint="the other hosts' rounds are stored",
         )
 
 
@@ -120,7 +122,7 @@ def serve(
             unstored.clear()  # at once: a stored round must not be stored again, whatever happens to the rest
             _tidy(samples, retention)
         except StoreError as error:
-            trouble.look(None, f"{error.message}; it will be retried")
+            trouble.look(None, say("{}; it will be retried", error.message))
         else:
             trouble.look(None, None)
         for one in rounds:
@@ -147,7 +149,7 @@ class _Trouble:
         elif what is None and who in self._since:
             lasted = time.monotonic() - self._since.pop(who)
             name = "samples can be stored" if who is None else f"{who}: read"
-            self._listener.on_recovery(who, say("{} again after {} s", name, f"{lasted:.0f}"))
+            self._listener.on_recovery(who, f"{name} again after {lasted:.0f} s")
 
 
 def _why(one: Round) -> str | None:

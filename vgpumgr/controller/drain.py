@@ -89,7 +89,7 @@ class _Draining:
             dict.fromkeys(row.holder or row.vm or row.gpu or "?" for row in draining.may_end(result.rows))
         )
         if names != self._told:
-            self.session.context.progress(say("{}: waiting up to {} s for {}", result.host, f"{left_s:.0f}", names))
+            self.session.context.progress(f"{result.host}: waiting up to {left_s:.0f} s for {names}")
             self._told = names
 
     def _look(self) -> tuple[HostRun, FleetPlan]:
@@ -178,6 +178,6 @@ def _not_drained(
             len(rows),
             "would be" if would_be else "are",
         ),
-        details=[f"{row.vm or '?'} {row.slot or '-'}: {row.why}" for row in left],
+        details=[say("{} {}: {}", row.vm or "?", row.slot or "-", row.why) for row in left],
         hint=say("drain waits for them with {}; or run it again once they are gone", Option("--wait", "10m")),
     )

@@ -15,7 +15,7 @@ from vgpumgr.errors import Outcome
 from vgpumgr.names import VmName
 from vgpumgr.store import place
 from vgpumgr.store.sql import forgetting
-from vgpumgr.wording import say
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,12 @@ def _guard_whole(context: Context) -> None:
     whose = context.inventory.whose
     if whose.left_out and whose.named_by not in {None, VARIABLE}:
         raise errors.UsageError(
-            f"{whose.named_by} {whose.group} leaves out {whose.left_out[0]} and others, where a VM may have a vGPU",
+            say(
+                "{} {} leaves out {} and others, where a VM may have a vGPU",
+                whose.named_by,
+                whose.group,
+                whose.left_out[0],
+            ),
             hint="forget looks at all hosts of the inventory: run it without that group",
         )
 
@@ -66,7 +71,10 @@ def _guard_host(context: Context, name: str) -> None:
     if name in context.inventory.hosts:
         raise errors.RefusedPlan(
             say("{} is in the inventory ({})", name, context.inventory.host(name).where),
-            hint=say("`vgpumgr host purge {}` removes what is ours there; then take it out of the inventory", name),
+            hint=say(
+                "`{}` removes what is ours there; then take it out of the inventory",
+                Command("vgpumgr", "host", "purge", name),
+            ),
         )
 
 
@@ -83,13 +91,13 @@ def _guard_vm(context: Context, name: str) -> None:
     for host, error in fleet.errors:
         raise errors.VmNotSeen(
             say("{} could not be read, so it is unknown whether {} has a vGPU there", host, name),
-            details=[str(error)],
+            details=[error.message],
             hint="make it reachable, or take it out of the inventory",
         )
     for had, _ in fleet.views:
         if had is not None:
             free = command("detach", name, options=("--all",))
-            raise errors.RefusedPlan(say("{} still has {}", name, had), hint=f"`{free}` first")
+            raise errors.RefusedPlan(say("{} still has {}", name, had), hint=say("`{}` first", free))
 
 
 def _names(view: HostView, uuid: str) -> set[str]:

@@ -86,11 +86,15 @@ def _set(
 def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | SetGpuScheduler) -> tuple[Finding, ...]:
     """A finding if the setting will not last: reconcile restores a declared one; an undeclared mode may end at boot."""
     found = settings.deciding(gpu, declared.of_gpus, "mode" if isinstance(task, SetGpuMode) else "scheduler")
-    text = None
+    text: str | None = None
     if found is not None:
         otherwise = _otherwise(found, task)
-        restored = f"for GPU {gpu.pci} ({found.origin}), and the next reconcile will restore that"
-        text = otherwise and f"the inventory declares {otherwise} {restored}"
+        text = otherwise and say(
+            "the inventory declares {} for GPU {} ({}), and the next reconcile will restore that",
+            otherwise,
+            gpu.pci,
+            found.origin,
+        )
     elif isinstance(task, SetGpuMode) and driver_modes.of(task.mode).ends_with_boot(gpu.board_names):
         text = (
             f"the mode of GPU {gpu.pci} lasts until the host's next boot, and reconcile restores it only for vGPUs that were made "

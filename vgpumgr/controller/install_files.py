@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.reconcile import nightly
 from vgpumgr.errors import UsageError, VgpumgrError
+from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,7 @@ def guard_folder(file: InstallFile) -> None:
 def _no_folder(path: Path) -> UsageError:
     return UsageError(
         f"there is no directory {path.parent}",
-        hint="check that cron or systemd is installed, or name another directory with --dir",
+        hint=say("check that cron or systemd is installed, or name another directory with {}", Option("--dir")),
     )
 
 

@@ -11,6 +11,7 @@ from vgpumgr.controller import environment
 from vgpumgr.core.usage.runs import NO_RUNS, LastRun, PlannedHost
 from vgpumgr.errors import AlreadyRunning, Declined, Outcome, StoreError, VgpumgrError
 from vgpumgr.store import place
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,7 +69,7 @@ class Recording:
         try:
             runs.put(place.samples_beside(environment.store_path()), run, hosts, fleet=fleet)
         except StoreError as error:
-            return f"this run is not in the metrics: {error.message}"
+            return say("this run is not in the metrics: {}", error.message)
         return None
 
 

@@ -9,6 +9,7 @@ from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import HostFacts, HostVgpus, VgpuList, VmReport
+from vgpumgr.core.commands import command
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.inventory import choice
 from vgpumgr.core.model import domain_xml
@@ -65,7 +66,7 @@ def look_over(
                 view = session.observe(saved=True)
         except errors.Unreachable as error:
             if error.stage == "libvirt":  # the error stays the same; the hint adds what can be read meanwhile
-                error.details += (say("`vgpumgr discover {}` shows its GPUs without libvirt", declaration.name),)
+                error.details += (say("`{}` shows its GPUs without libvirt", command("discover", declaration.name)),)
             raise
         return keep(view), detach.ledger_broken(view.snapshot)
 
@@ -106,8 +107,8 @@ def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]
         unread = tuple(error for _, error in fleet.errors)
         some, them = (fleet.errors[0][0], "it") if len(unread) == 1 else (f"{len(unread)} hosts", "them")
         blind = errors.VmNotSeen(
-            f"{some} could not be read, so it is unknown which VMs are meant",
-            details=map(str, unread),
+            say("{} could not be read, so it is unknown which VMs are meant", some),
+            details=[error.message for error in unread],
             hint=say("make {} reachable, name the VMs, or name the hosts to look on: {}", them, Option("--on")),
         )
         blind.unread = unread

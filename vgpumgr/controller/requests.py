@@ -313,7 +313,7 @@ def _guard_once(requests: Sequence[SlotRequest]) -> None:
 
 
 def _twice(request: SlotRequest) -> errors.UsageError:
-    slot = "" if request.slot is None else f" slot {request.slot}"
+    slot = "" if request.slot is None else say(" slot {}", request.slot)
     return errors.UsageError(say("{}{} is named twice", request.vm, slot), hint="name each slot once")
 
 
@@ -325,6 +325,7 @@ def _refused(request: SlotRequest, error: errors.VgpumgrError) -> SlotResult:
 
 def _nowhere(request: SlotRequest, error: errors.UnknownVm) -> SlotResult:
     """All hosts were queried and none knows the VM, so it has no vGPU. That may be a mistake, so it is reported."""
-    text = f"{error.message}, so there is nothing to free" + (f"; {error.hint}" if error.hint else "")
+    hint = say("; {}", error.hint) if error.hint else ""
+    text = say("{}, so there is nothing to free{}", error.message, hint)
     found = Finding(kind="unknown-vm", host=None, vm=request.vm, slot=request.slot, text=text)
     return SlotResult(request=request, outcome=errors.Outcome.UNCHANGED, vm=request.vm, findings=(found,))

@@ -10,10 +10,11 @@ import time
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core.commands import command
 from vgpumgr.core.usage import readings
 from vgpumgr.core.usage.readings import Cursor, Round
 from vgpumgr.link.deadlines import Bounded
-from vgpumgr.wording import say
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,10 +94,10 @@ class _Host:
             late = errors.HostDeadline(
                 self._declaration.name,
                 "run",
-                f"no answer for {time.time() - begun:.0f} s; still waiting",
+                say("no answer for {}; still waiting", Own(f"{time.time() - begun:.0f} s")),
                 hint=say(
-                    "the host hangs or is overloaded; `vgpumgr discover {}` shows at which stage",
-                    self._declaration.name,
+                    "the host hangs or is overloaded; `{}` shows at which stage",
+                    command("discover", self._declaration.name),
                 ),
             )
             return self._round(begun, time.time() - begun, failure=late)

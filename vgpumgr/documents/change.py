@@ -155,11 +155,9 @@ def together(result: RequestsResult, *, check: bool) -> dict[str, object]:
 
 
 def _vm(slot: SlotResult) -> dict[str, object]:
-    wish = slot.request.wish
-    count = f" --count {slot.request.count}" if slot.request.count > 1 else ""
     return {
         **common.pick(slot, "vm", "host", slot="request.slot"),
-        "requested": None if wish is None else asking.describe(wish, slot.request.conditions) + count,
+        "requested": None if slot.request.wish is None else slot.request.asked,
         **common.pick(slot, "outcome", "changed"),
         "error": None if slot.error is None else error.document(slot.error),
         "vgpus": common.plain(slot.rows),

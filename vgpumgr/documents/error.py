@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import wording
-from vgpumgr.wording import Message, say
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ def joined(errors: Sequence[VgpumgrError], *, what: str, hint: str) -> dict[str,
     }
 
 
-def text(error: VgpumgrError) -> Message:
+def text(error: VgpumgrError) -> str:
     """The complete error as text: what and where, a line for each detail, and last the hint."""
     hint = [say("hint: {}", error.hint)] if error.hint else []
     return wording.joined("\n", [error.message, *(say("  {}", line) for line in error.details), *hint])

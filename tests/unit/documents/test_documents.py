@@ -30,7 +30,7 @@ from vgpumgr.core.report import units as readings
 from vgpumgr.documents import capacity as documents
 from vgpumgr.documents import change, common, error, hosts, offer, offline, vms
 from vgpumgr.names import HostName
-from vgpumgr.wording import Message
+from vgpumgr.wording import Command, Message, Option, say, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +105,16 @@ def test_documents_are_made_of_jsons_own_types(framework: FrameworkName, board: 
     for document in (*made(view), *made(builders.attached(view))):
         assert others(document) == set()
         assert json.loads(json.dumps(document)) == document
+
+
+def test_an_error_as_text_keeps_what_its_lines_were_made_of() -> None:
+    said = errors.NoCapacity(
+        say("no room for {}", "vm01"), details=[say("{} first", free := Command("vgpumgr", "detach"))]
+    )
+    assert error.text(said) == "no room for vm01\n  vgpumgr detach first"
+    said.hint = say("use {}", option := Option("--slot", "vgpu1"))
+    assert error.text(said) == "no room for vm01\n  vgpumgr detach first\nhint: use --slot vgpu1"
+    assert values(error.text(said)) == ("vm01", free, option)
 
 
 def test_a_list_of_pages_has_no_texts_and_a_page_has_its_own() -> None:

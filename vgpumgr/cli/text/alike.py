@@ -44,7 +44,9 @@ class Failed:
     def says_whose(self) -> bool:
         """Whether the error begins with the VM and its slot."""
         what = self.error.what
-        return isinstance(what, Message) and what.texts[0] == "" and what.values[:2] == (self.vm, self.slot)
+        if not isinstance(what, Message) or what.values[:2] != (self.vm, self.slot):
+            return False
+        return what.texts[:2] in (("", " "), ("", " slot "))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from vgpumgr.core.explain.remedies import explained
 from vgpumgr.core.reconcile import host_plan, task_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
 from vgpumgr.core.slot import detach
-from vgpumgr.wording import say
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,7 +196,7 @@ class HostRun:
         new = [step for step in planned.plan.takes_away if step not in agreed]
         if new:
             return errors.StalePlan(
-                f"{self._host} changed since the plan was made: it would now also {new[0].verb}",
+                say("{} changed since the plan was made: it would now also {}", self._host, new[0].verb),
                 hint="run the same command again to make a new plan",
             )
         try:
@@ -239,9 +239,11 @@ def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.Vgp
 
 def _not_converged(host: HostName, left: dict[Task, tuple[Step, ...]]) -> errors.NotConverged:
     return errors.NotConverged(
-        f"all steps were done, but {', '.join(task.subject for task in left)} is not as planned",
+        say("all steps were done, but {} is not as planned", joined(", ", (task.subject for task in left))),
         host=host,
-        details=[f"still to do: {step.verb} ({task.subject})" for task, steps in left.items() for step in steps],
+        details=[
+            say("still to do: {} ({})", step.verb, task.subject) for task, steps in left.items() for step in steps
+        ],
         hint=say(
             "see `{}`; something else may be changing the host; run the same command again", command("list", host)
         ),

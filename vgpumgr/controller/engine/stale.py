@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
+from vgpumgr.core.commands import command
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def judged(
     if not same:
         return error
     return errors.Unsure(
-        f"{error.message}; nothing has changed on the host since, so the same command would fail the same way",
+        say("{}; nothing has changed on the host since, so the same command would fail the same way", error.message),
         details=error.details,
         hint=say(
-            "`vgpumgr discover {}` and `vgpumgr list {}` show what was read; the difference has to be corrected by hand",
-            host,
-            host,
+            "`{}` and `{}` show what was read; the difference has to be corrected by hand",
+            command("discover", host),
+            command("list", host),
         ),
     )

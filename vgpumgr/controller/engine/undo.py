@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vgpumgr import errors
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.model.claims import BOUND
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,14 +23,15 @@ def undo(
 ) -> None:
     """Undo the finished steps, last first. `done`: a prefix of `steps`. `error`: the failure; None: an interrupt."""
     failed_step = steps[len(done)] if len(done) < len(steps) else None
+    why = _why(error)
     unclear = _settle(executor, failed_step, error)
     if unclear is not None:
         back = _bring_back(executor, done)
-        raise errors.PartialApply(f"{error} (after {verbs(done)}); {unclear}{back}", hint=GOES_ON) from error
+        raise errors.PartialApply(say("{} (after {}); {}{}", why, verbs(done), unclear, back), hint=GOES_ON) from error
     if not done:
         return
     session = executor.session
-    host, why = session.declaration.name, str(error or "interrupted")
+    host = session.declaration.name
     if isinstance(error, errors.Unreachable) and error.stage == _LIBVIRT:
         _undo_without_libvirt(executor, failed_step, done, error)
         return
@@ -42,7 +44,7 @@ def undo(
         left = [row for row in done if row not in undone]
         takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach removes it"
         raise errors.PartialApply(
-            f"{why}; undoing it failed too: {failed} (left: {verbs(left)})",
+            say("{}; undoing it failed too: {} (left: {})", why, failed.message, verbs(left)),
             details=error.details if error is not None else (),
             hint=GOES_ON + takes_back,
         ) from (error or failed)
@@ -92,7 +94,7 @@ def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.Vg
             return None
     else:
         return f"it is not known whether {failed.verb} was done"
-    return f"it is not known whether {failed.verb} was done: {second}" if second else None
+    return say("it is not known whether {} was done: {}", failed.verb, second.message) if second else None
 
 
 def _try(call: Callable[[], None], step: plan_steps.Step) -> errors.VgpumgrError | None:
@@ -115,31 +117,36 @@ def _bring_back(executor: Executor, done: Sequence[plan_steps.Step]) -> str:
     evacuations = [step for step in done if isinstance(step, plan_steps.EvacuateVgpu) and step.inverse() not in done]
     failed = [second for second in (_take_back(executor, step) for step in reversed(evacuations)) if second is not None]
     if failed:
-        return f"; moving idle vGPUs back failed too: {'; '.join(map(str, failed))}"
+        return say("; moving idle vGPUs back failed too: {}", joined("; ", (second.message for second in failed)))
     return "; the idle vGPUs that were moved out are back" if evacuations else ""
+
+
+def _why(error: errors.VgpumgrError | None) -> str:
+    return "interrupted" if error is None else error.message
 
 
 def _why_nothing_is_undone(
     host: str, steps: Sequence[plan_steps.Step], done: Sequence[plan_steps.Step], error: errors.VgpumgrError | None
 ) -> errors.VgpumgrError | None:
     """The error of a run that stays as far as it came; None if what was done is to be undone."""
-    why = str(error or "interrupted")
+    why = _why(error)
     match error:
         case errors.LeaseLost():
-            return errors.LeaseLost(host, f"{error.what} (after {verbs(done)})", hint=GOES_ON)
+            return errors.LeaseLost(host, say("{} (after {})", error.what, verbs(done)), hint=GOES_ON)
         case errors.Unreachable() | errors.ProgramFailed():
             late = isinstance(error, errors.HostDeadline) and error.hint
             return errors.PartialApply(
-                f"{why} (after {len(done)} of {len(steps)} steps: {verbs(done)})",
-                hint=f"{late}; then {GOES_ON}" if late else f"nothing is lost: {GOES_ON}",
+                say("{} (after {} of {} steps: {})", why, len(done), len(steps), verbs(done)),
+                hint=say("{}; then {}", late, GOES_ON) if late else f"nothing is lost: {GOES_ON}",
             )
         case errors.LedgerUnwritable(written=True):
             under_way = steps[len(done)].verb if len(done) < len(steps) else "the last step"
             return errors.PartialApply(
-                f"{why} ({under_way} was done, after {verbs(done)})", hint=f"{error.hint}; then {GOES_ON}"
+                say("{} ({} was done, after {})", why, under_way, verbs(done)),
+                hint=say("{}; then {}", error.hint, GOES_ON),
             )
         case _ if any(step.is_final for step in done):
-            return errors.PartialApply(f"{why} (after {verbs(done)})", hint=GOES_ON)
+            return errors.PartialApply(say("{} (after {})", why, verbs(done)), hint=GOES_ON)
         case _:
             return None
 
@@ -155,21 +162,22 @@ def _undo_without_libvirt(
     """
     under_way = (failed,) if error.may_happen and failed is not None else ()
     named = any(_names_vgpu(step) for step in (*done, *under_way))
-    why, undone = str(error), list[plan_steps.Step]()
+    why, undone = error.message, list[plan_steps.Step]()
     if under_way:
-        why += f"; it is not known whether {verbs(under_way)} was done"
+        why = say("{}; it is not known whether {} was done", why, verbs(under_way))
     for step in () if named else _made(done):
         second = _take_back(executor, step)
         if second is not None:
-            why += f"; undoing {step.verb} failed too: {second}"
+            why = say("{}; undoing {} failed too: {}", why, step.verb, second.message)
             break
         undone.append(step)
     left = [step for step in done if step not in undone]
     if not left:
         return
     undid = f"undone: {verbs(undone)}; " if undone else ""
-    hint = f"{error.hint}; then {GOES_ON}" if error.hint else f"once libvirt answers, {GOES_ON}"
-    raise errors.PartialApply(f"{why} ({undid}left: {verbs(left)}{_claims_left(executor, left)})", hint=hint) from error
+    hint = say("{}; then {}", error.hint, GOES_ON) if error.hint else f"once libvirt answers, {GOES_ON}"
+    stays = _claims_left(executor, left)
+    raise errors.PartialApply(say("{} ({}left: {}{})", why, undid, verbs(left), stays), hint=hint) from error
 
 
 def _made(done: Sequence[plan_steps.Step]) -> list[plan_steps.Step]:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.wording import say
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     import threading
@@ -36,22 +36,17 @@ def wait_until_gone(
         if waited + timing.unplug_poll_s > timing.unplug_s or stop.is_set():
             raise errors.NotWhileRunning(
                 say(
-                    "{} has not released {} after {} s, and still runs with it",
+                    "{} has not released {} after {}, and still runs with it",
                     step.vm_name,
                     step.device.source.text,
-                    f"{waited:.0f}",
+                    Own(f"{waited:.0f} s"),
                 ),
                 details=["the guest may still release it later: `vgpumgr list` shows what the VM runs with"],
                 hint=say("the guest's driver has to stop using it first; or shut {} down, then detach", step.vm_name),
             )
         if not told:
             tell(
-                say(
-                    "waiting up to {} s for the guest of {} to release {}",
-                    f"{timing.unplug_s:.0f}",
-                    step.vm_name,
-                    step.device.source.text,
-                )
+                f"waiting up to {timing.unplug_s:.0f} s for the guest of {step.vm_name} to release {step.device.source.text}"
             )
             told = True
         stop.wait(timing.unplug_poll_s)

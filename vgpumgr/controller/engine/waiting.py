@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr import errors
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     import threading
@@ -56,7 +57,7 @@ def wait_for_end(
         elif type(refusal) is not kind and began == first:
             began = now
         if now - began + timing.ending_poll_s > limit or stop.is_set():
-            refusal.details = (*refusal.details, f"waited {now - first:.0f} s")
+            refusal.details = (*refusal.details, say("waited {}", Own(f"{now - first:.0f} s")))
             raise refusal
         if (about := _SECONDS.sub("", why)) != told:
             tell(f"waiting up to {limit:.0f} s: {why}")

@@ -17,6 +17,7 @@ from vgpumgr import errors
 from vgpumgr.controller.context import Progress, Slow
 from vgpumgr.controller.results import Fleet, View
 from vgpumgr.link import stages
+from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -212,7 +213,7 @@ class _Pool(Generic[Result]):
             late = errors.HostDeadline(
                 name,
                 STAGE,
-                f"not done after {host_timeout.seconds:g} s, so it was skipped",
+                say("not done after {}, so it was skipped", Own(f"{host_timeout.seconds:g} s")),
                 hint="nothing is lost: the same command reads the host again and continues from there",
             )
             self._end(Outcome(host=name, value=None, error=late, seconds=host_timeout.seconds))

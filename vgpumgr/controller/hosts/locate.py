@@ -12,7 +12,7 @@ from vgpumgr import errors, names
 from vgpumgr.controller.hosts.fan_out import Outcome, Watch, fan_out, watched
 from vgpumgr.controller.hosts.session import Session, open_session
 from vgpumgr.core.commands import command
-from vgpumgr.wording import Option, say
+from vgpumgr.wording import Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Unread
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import Finding, GoneVm, HostView
-    from vgpumgr.names import VmName, VmUuid
+    from vgpumgr.names import HostName, VmName, VmUuid
 
     Vms: TypeAlias = tuple[tuple[VmName, VmUuid], ...]
 
@@ -79,11 +79,11 @@ def find_vm(
         return session
 
     if len(hosts) == 1:
-        context.progress(say("reading {} …", hosts[0].name))
+        context.progress(f"reading {hosts[0].name} …")
         with watched(hosts[0].name, context):
             answers: tuple[Answer, ...] = (_read(hosts[0], reach(hosts[0]), ahead),)
     else:
-        context.progress(say("looking for {} on {} hosts …", vm, len(hosts)))
+        context.progress(f"looking for {vm} on {len(hosts)} hosts …")
         watch: Watch[Answer] = Watch(progress=context.reading)
         outcomes = fan_out(hosts, lambda host: ask(host, reach(host), (vm,)), watch=watch, timing=context.timing)
         answers = tuple(map(answer_of, hosts, outcomes))
@@ -204,12 +204,12 @@ def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[Fo
     unread = [answer for answer in answers if answer.error is not None]
     if len(hits) > 1:
         raise errors.AmbiguousVm(
-            say("{} is on more than one host: {}", vm, ", ".join(session.declaration.name for session, _ in hits)),
+            say("{} is on more than one host: {}", vm, joined(", ", (session.declaration.name for session, _ in hits))),
             hint=say("name one: {}", Option("--on", hits[0][0].declaration.name)),
         )
     if hits:
         session, (name, uuid) = hits[0]
-        seen = tuple(_unread_finding(answer, vm) for answer in unread)
+        seen = tuple(_unread_finding(host, error, vm) for host, error in unread_of(unread))
         return FoundVm(session=session, uuid=uuid, name=name, findings=seen, unread=unread_of(unread))
     if gone is not None and not unread:  # otherwise it may have moved to a host that could not be queried
         left = _only_one(vm, gone())
@@ -223,11 +223,11 @@ def unread_of(answers: Iterable[Answer]) -> tuple[Unread, ...]:
     return tuple((answer.host.name, answer.error) for answer in answers if answer.error is not None)
 
 
-def _unread_finding(answer: Answer, vm: str) -> Finding:
-    text = say("{} (so it is unknown whether it also has {})", answer.error, vm)
+def _unread_finding(host: HostName, error: errors.VgpumgrError, vm: str) -> Finding:
+    text = say("{} (so it is unknown whether it also has {})", error.message, vm)
     from vgpumgr.core.model.view import Finding
 
-    return Finding(kind="unreached", host=answer.host.name, text=text)
+    return Finding(kind="unreached", host=host, text=text)
 
 
 def _match(vms: Vms, vm: str) -> tuple[VmName, VmUuid] | None:
@@ -259,22 +259,20 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
         host = answers[0].host
         declared = host.vms.get(names.VmName(vm))
         where = say(" (declared at {})", declared.where) if declared else ""
-        return errors.UnknownVm(say("{} has no VM {}{}", host.name, repr(vm), where), hint=_suggestion(vm, known))
+        return errors.UnknownVm(say("{} has no VM '{}'{}", host.name, vm, where), hint=_suggestion(vm, known))
     unread = [answer.error for answer in answers if answer.error is not None]
     if not unread:
-        return errors.UnknownVm(
-            say("none of {} hosts has a VM {}", len(answers), repr(vm)), hint=_suggestion(vm, known)
-        )
+        return errors.UnknownVm(say("none of {} hosts has a VM '{}'", len(answers), vm), hint=_suggestion(vm, known))
     read = len(answers) - len(unread)
     found = errors.VmNotSeen(
         say(
-            "no VM {} on the {} host{} that answered; {} could not be read",
-            repr(vm),
+            "no VM '{}' on the {} host{} that answered; {} could not be read",
+            vm,
             read,
             "s" if read != 1 else "",
             len(unread),
         ),
-        details=map(str, unread),
+        details=[error.message for error in unread],
         hint=say("make those hosts reachable, or name the VM's host with {}", Option("--on")),
     )
     found.unread = tuple(unread)

@@ -8,6 +8,7 @@ from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import fan_out
 from vgpumgr.controller.hosts.locate import answer_of, ask, candidates, gone_named, gone_of, settle, unread_of
 from vgpumgr.core.model.view import Finding, GoneVm
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,12 +70,11 @@ class ManyVms:
 
     def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
         """What is unknown about these VMs because of unread hosts: one line per host, however many VMs there are."""
-        for answer in self._answers.values():
-            host = answer.host.name
+        for host, error in self.unread:
             vms = dict.fromkeys(one.name for one in found if any(finding.host == host for finding in one.findings))
             if vms:
-                which = ", ".join(vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
-                text = f"{answer.error} (so it is unknown whether it also has {which})"
+                which = joined(", ", vms) if len(vms) <= _NAMED else f"any of {len(vms)} VMs"
+                text = say("{} (so it is unknown whether it also has {})", error.message, which)
                 yield Finding(kind="unreached", host=host, text=text)
 
     def _gone_on(self, answer: Answer, vm: str) -> list[FoundVm]:

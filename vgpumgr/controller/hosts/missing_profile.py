@@ -8,6 +8,7 @@ from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import fan_out
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.core.placing import resolve
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Context
@@ -39,13 +40,14 @@ class MissingProfiles:
             return errors.NoCapacity(
                 error.message,
                 details=error.details,
-                hint=f"{', '.join(where)} could, but a vGPU is only ever made on its VM's own host",
+                hint=say("{} could, but a vGPU is only ever made on its VM's own host", joined(", ", where)),
             )
-        unread = [str(outcome.error) for outcome in outcomes if outcome.error is not None]
+        unread = [outcome.error.message for outcome in outcomes if outcome.error is not None]
         if unread:
             return errors.NoCapacity(error.message, details=[*error.details, *unread], hint=error.hint)
+        who = f"these {len(outcomes) + 1} hosts" if outcomes else host.name
         return errors.UnknownProfile(
-            f"no GPU of {f'these {len(outcomes) + 1} hosts' if outcomes else host.name} has a profile {profile.text!r}",
+            say("no GPU of {} has a profile {}", who, repr(profile.text)),
             details=error.details,
             hint=error.hint,
         )

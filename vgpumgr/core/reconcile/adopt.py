@@ -223,12 +223,12 @@ def _find(view: HostView, name: MdevUuid | PciAddress) -> tuple[Gpu, Vgpu]:
                 if vgpu.type_id is None:
                     raise errors.Unsure(
                         say("the type of {} cannot be read", name),
-                        hint=say("vgpumgr discover {} says why", view.snapshot.host),
+                        hint=say("{} says why", command("discover", view.snapshot.host)),
                     )
                 return gpu, vgpu
     raise errors.UnknownVgpu(
         say("{} has no vGPU {}", view.snapshot.host, name),
-        hint=say("`vgpumgr list {} -o wide` shows what it has", view.snapshot.host),
+        hint=say("`{}` shows what it has", command("list", view.snapshot.host, options=("-o", "wide"))),
     )
 
 
@@ -242,13 +242,13 @@ def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Doma
     if others:
         raise errors.ConflictingClaim(
             say("{} is in the definition of {}, and also in {}", name, domain.name, sharing.in_words(others)),
-            hint=f"only one VM may name it: {sharing.ways_out(view.snapshot.host, others)}",
+            hint=say("only one VM may name it: {}", sharing.ways_out(view.snapshot.host, others)),
         )
     return domain
 
 
 def _nobody(namers: Sequence[sharing.Namer], name: MdevUuid | PciAddress) -> NoReturn:
-    seen = f", only {sharing.in_words(namers)}" if namers else ""
+    seen = say(", only {}", sharing.in_words(namers)) if namers else ""
     raise errors.ForeignDevice(
         say("no VM's definition names {}{}, so its owner is unknown", name, seen),
         hint="add it to its VM's definition (`virsh attach-device VM FILE --config`) and then adopt it, or free it by hand "

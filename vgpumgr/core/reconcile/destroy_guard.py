@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.wording import Command, Option, say
+from vgpumgr.wording import Command, Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
     reasons = list(_reasons(plans, total))
     if reasons:
         raise errors.TooManyDestroys(
-            f"{_count(total)} would be destroyed: {'; '.join(reasons)}; nothing was changed",
+            say("{} would be destroyed: {}; nothing was changed", _count(total), joined("; ", reasons)),
             details=_lines(plans),
             hint=say(
                 "is a file or a group of the inventory lost? If the inventory is right: `{}`",
@@ -54,15 +54,15 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
 
 
 def _reasons(plans: Sequence[HostPlan], total: int) -> list[str]:
-    found = []
+    found: list[str] = []
     over = [plan.host for plan in plans if _is_over(plan.destroys, plan.ours)]
     if over:
-        found.append(f"more than {MAX_SHARE_PCT} % of those on {', '.join(over)}")
+        found.append(say("more than {} % of those on {}", MAX_SHARE_PCT, joined(", ", over)))
     elif _is_over(total, sum(plan.ours for plan in plans)):
         found.append(f"more than {MAX_SHARE_PCT} % of all vGPUs")
     emptied = [plan.host for plan in plans if 0 < plan.allocated <= len(plan.prunes)]
     if emptied:
-        found.append(f"all that the inventory declared on {', '.join(emptied)}")
+        found.append(say("all that the inventory declared on {}", joined(", ", emptied)))
     found += [
         say("{} used to declare VMs on {} and no longer does", ", ".join(plan.vanished), plan.host)
         for plan in plans

@@ -114,7 +114,7 @@ def _verdict(
     view: HostView, row: VgpuRow, why_not: dict[tuple[VmUuid, Slot], str], *, of_gpu: bool, moves: bool
 ) -> tuple[Next, str]:
     if row.holder is not None:
-        return "blocks", f"{row.holder} runs with it: shut it down"
+        return "blocks", say("{} runs with it: shut it down", row.holder)
     if row.state == "unknown":
         return "blocks", say("cannot tell whether it is in use: `{}` says why", command("list", view.snapshot.host))
     if not of_gpu:
@@ -127,7 +127,7 @@ def _verdict(
         refused = why_not.get((row.vm_uuid, row.slot))
         free = command("detach", row.vm if view.domain(row.vm_uuid) else row.vm_uuid, slot=row.slot)
         if refused is not None:
-            return "blocks", f"{refused}; `{free}` frees it"
+            return "blocks", say("{}; `{}` frees it", refused, free)
         if not (moves and _may_move(view, row)):
-            return "blocks", f"`{free}` frees it"
+            return "blocks", say("`{}` frees it", free)
     return "moves", "idle: goes to another GPU of this host"

@@ -15,6 +15,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.evidence import ownership
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model import claims
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,14 +81,14 @@ class Drift:
     def text(self) -> str:
         """`vgpu: A40-4Q on 0000:41:00.4 is missing (removed by hand …)`."""
         if self.field.startswith("instances."):
-            what = f"{self.wanted} needed"
+            what = say("{} needed", self.wanted)
         elif self.found in ("none", "nothing"):
-            what = f"{self.wanted} is missing"
+            what = say("{} is missing", self.wanted)
         elif self.wanted == "none":
-            what = f"{self.found} is to be removed"
+            what = say("{} is to be removed", self.found)
         else:
-            what = f"should be {self.wanted}, is {self.found}"
-        return f"{self.field}: {what} ({self.cause})"
+            what = say("should be {}, is {}", self.wanted, self.found)
+        return say("{}: {} ({})", self.field, what, self.cause)
 
 
 def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> tuple[Drift, ...]:

@@ -22,7 +22,7 @@ from vgpumgr.core.reconcile.tasks import OfGpu, PruneSlot
 from vgpumgr.core.report import findings
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.wording import say
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -176,8 +176,13 @@ def _other_sites(view: HostView, declared: HostDeclaration, allocated: Iterable[
         Finding(
             kind="other-site",
             host=view.snapshot.host,
-            text=f"the inventory of site {site} declared {', '.join(having)}: only an inventory of that site (vgpumgr_site) "
-            f"frees it, not {tasks.site_text(declared)}{give}",
+            text=say(
+                "the inventory of site {} declared {}: only an inventory of that site (vgpumgr_site) frees it, not {}{}",
+                site,
+                joined(", ", having),
+                tasks.site_text(declared),
+                give,
+            ),
         )
         for site, having in sorted(slots.items())
     ]

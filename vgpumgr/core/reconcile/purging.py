@@ -11,6 +11,7 @@ from vgpumgr.core.gpu import modes
 from vgpumgr.core.reconcile import give_back, tasks
 from vgpumgr.core.report import listing
 from vgpumgr.core.slot.request import SlotRequest
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +93,8 @@ def left(view: HostView, declared: HostDeclaration, *, has_dispatcher: bool) -> 
 def _mode(declared: HostDeclaration, gpu: Gpu) -> str:
     is_brief = gpu.rules.ends_with_boot(gpu.board_names)
     until = "until the host reboots" if is_brief else "also after the host reboots"
-    return f"{gpu.rules.words} mode of GPU {gpu.pci}, {until}: `{modes.leaving(gpu, declared.name, gpu.pci)}` ends it"
+    ends = modes.leaving(gpu, declared.name, gpu.pci)
+    return say("{} mode of GPU {}, {}: `{}` ends it", gpu.rules.words, gpu.pci, until, ends)
 
 
 def _place(row: listing.VgpuRow) -> str:

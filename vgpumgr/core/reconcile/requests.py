@@ -43,8 +43,8 @@ def plan_serve_slot(view: HostView, declared: HostDeclaration, task: ServeSlot, 
         try:
             part = _plan_attach(after, declared, one, author)
         except errors.NoCapacity as error:
-            error.message = (
-                f"{error.message}: {len(parts)} of {task.request.count} slots could get one, so none is created"
+            error.message = say(
+                "{}: {} of {} slots could get one, so none is created", error.message, len(parts), task.request.count
             )
             raise
         parts.append(part)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr import errors, names
-from vgpumgr.core.commands import command
+from vgpumgr.core.commands import command, in_words
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.evidence import ownership
 from vgpumgr.core.gpu import gpu_choice
@@ -40,7 +40,7 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
         where = say(" ({})", task.declared.where) if task.declared else ""
         near = names.nearest(task.vm, {item.name for item in view.domains})
         raise errors.DeclaredVmUnknown(
-            say("{} has no VM {}{}", view.snapshot.host, repr(task.vm), where),
+            say("{} has no VM '{}'{}", view.snapshot.host, task.vm, where),
             hint=f"did you mean {near}?" if near else "define it there, or remove it from the inventory",
         )
     try:
@@ -171,10 +171,10 @@ def _of_other_site(
             claim.slot,
             claim.binding.type_name,
             claim.site,
-            " ".join(request.options),
+            in_words(request.options),
             tasks.site_text(declared),
         ),
-        hint=f"remove it from one of the two inventories; `{again}` makes it this one's",
+        hint=say("remove it from one of the two inventories; `{}` makes it this one's", again),
     )
 
 

@@ -10,6 +10,7 @@ from vgpumgr.core.evidence import restart
 from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.reconcile import host_plan
 from vgpumgr.core.reconcile.tasks import OfGpu
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ def _yields(view: HostView, domain: Domain, made: tuple[PlannedTask, ...]) -> It
     """The vGPUs with which the VM runs and for whose end something waits."""
     live = {device.source for device in domain.live or ()}
     for entry in view.entries(domain.uuid):
-        waiting = [f"{one.task.subject}, {one.task.why}" for one in made if _waits_for(view, one, entry)]
+        waiting = [say("{}, {}", one.task.subject, one.task.why) for one in made if _waits_for(view, one, entry)]
         if entry.vgpu.device in live and waiting:
             yield restart.Change(
                 slot=entry.vgpu.slot,
@@ -50,7 +51,7 @@ def _yields(view: HostView, domain: Domain, made: tuple[PlannedTask, ...]) -> It
                 device=entry.vgpu.device,
                 type_name=entry.vgpu.type_name,
                 parent=entry.vgpu.parent,
-                waits="; ".join(waiting),
+                waits=joined("; ", waiting),
             )
 
 

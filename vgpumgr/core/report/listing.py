@@ -128,7 +128,7 @@ def _row(
     place = gpu.mig_place_of(vgpu) if gpu and vgpu else None
     mig_profile, mig_start = (place.profile, place.start) if place else (None, None)
     size, guest = (vgpu_type.size_mib, resolve.guest_mib(gpu, vgpu_type)) if gpu and vgpu_type else (None, None)
-    requested, requested_at, grant = (claim.asked, claim.at, claim.grant) if claim else (None, None, None)
+    requested, requested_at, grant = (str(claim.asked), claim.at, claim.grant) if claim else (None, None, None)
     asked, waste = (grant.asked_mib, grant.waste_pct) if grant else (None, None)
     return VgpuRow(
         vm=vm[0],

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
 from tests.unit.core.reconcile.host_plans import NEXT_RUN, RUN, after, by_hand, kinds, plan, unit, verbs, words
-from vgpumgr import errors
+from vgpumgr import errors, wording
 from vgpumgr.core import simulate
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.domain_xml import SavedStates
@@ -54,6 +54,15 @@ def test_what_is_wrong_with_a_declaration_is_told_with_its_line(
     error = unit(plan(builders.host(), vm01=wish), "vm01").refused
     assert type(error) is kind
     assert (error.message, error.what) == (told, told)
+
+
+def test_a_line_is_told_although_something_else_in_the_error_reads_like_it() -> None:
+    vm = VmName("hosts.yml:12")
+    view = builders.change_domain(builders.host(), "vm01", lambda found: replace(found, name=vm))
+    error = unit(plan(view, **{vm: "A41-4Q"}), vm).refused
+    assert error is not None
+    assert error.message == "no GPU of kvm01 has A41-4Q, requested for hosts.yml:12 (hosts.yml:1)"
+    assert wording.values(error.message)[-2:] == (vm, "hosts.yml:1")
 
 
 def test_a_vm_that_left_the_inventory_loses_its_vgpu_and_one_attached_by_hand_keeps_it() -> None:
@@ -131,7 +140,8 @@ def test_another_wish_than_what_a_person_attached_is_a_conflict_that_names_both_
     assert made.steps == ()
     assert isinstance(refused, errors.ConflictingClaim)
     assert "attached by anna@ctl1" in refused.message
-    assert "hosts.yml:1" in refused.message
+    assert refused.message.count("hosts.yml:1") == 1
+    assert "hosts.yml:1" in wording.values(refused.message)
     assert refused.hint is not None
     assert "vgpumgr attach vm01 --profile 8Q --replace" in refused.hint
 
@@ -313,7 +323,8 @@ def test_a_declared_vm_that_the_host_does_not_have_is_told_with_its_place_and_th
     made = plan(builders.host(), vm1="4Q", vm02="4Q")
     refused = unit(made, "vm1").refused
     assert isinstance(refused, errors.UnknownVm)
-    assert "hosts.yml:1" in refused.message
+    assert refused.message == "kvm01 has no VM 'vm1' (hosts.yml:1)"
+    assert wording.values(refused.message) == ("kvm01", "vm1", "hosts.yml:1")
     assert refused.hint == "did you mean vm01?"
     assert unit(made, "vm02").steps
 
