@@ -200,9 +200,13 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
         if snapshot.vgpu_of(spec) is None:
             raise ImpossibleStepError("there is nothing to enter")
         return replace(snapshot, ledger_file=True, ledger=ledger)
-    # Find the GPU by its UUID, as the host program does: the address may be that of a card that is gone.
     if spec.vf_index is not None and len(ledger.on_vf(spec.gpu_uuid, spec.vf_index)) > 1:
         raise ImpossibleStepError(f"{spec.parent} is another entry's")
+    return replace(snapshot, ledger_file=True, ledger=ledger, gpus=_with_gpu(snapshot, _gpu_with(snapshot, spec)))
+
+
+def _gpu_with(snapshot: HostSnapshot, spec: VgpuSpec) -> Gpu:
+    """The vGPU's GPU once it is made. It is found by its UUID, as the host program does: the address may be that of a card that is gone."""
     gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
     parent = gpu.functions.find(spec.parent) if gpu else None
     if gpu is None or parent is None or not (parent.creatable or {}).get(spec.type_id):
@@ -217,7 +221,7 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
         vfio=(f"/dev/vfio/{spec.parent}{spec.uuid or ''}",),
         gpu_instance=_instance_for(gpu, spec),
     )
-    return replace(snapshot, ledger_file=True, ledger=ledger, gpus=_with_gpu(snapshot, _with_new(gpu, parent, vgpu)))
+    return _with_new(gpu, parent, vgpu)
 
 
 def _instance_for(gpu: Gpu, spec: VgpuSpec) -> int | None:

@@ -86,12 +86,11 @@ def _hop(text: str) -> Hop:
     if found is None:
         raise Wrong(f"{text!r} is not [user@]host[:port]")
     user, v6, host, port = found.group("user", "v6", "host", "port")
-    if user is not None and not _USER.fullmatch(user):
-        raise Wrong(f"{text!r}: {user!r} is not a user's name")
-    if v6 is not None and not _V6.fullmatch(v6):
-        raise Wrong(f"{text!r}: {v6!r} is not an IPv6 address")
+    for part, form, what in ((user, _USER, "a user's name"), (v6, _V6, "an IPv6 address"), (port, _PORT, "a port")):
+        if part is not None and not form.fullmatch(part):
+            raise Wrong(f"{text!r}: {part!r} is not {what}")
     if v6 is None and not _HOST.fullmatch(host):
         raise Wrong(f"{text!r}: {host!r} is not a host's name or address")
-    if port is not None and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
+    if port is not None and not 1 <= int(port) <= 65535:
         raise Wrong(f"{text!r}: {port!r} is not a port")
     return Hop(v6 or host, int(port) if port else None, user)

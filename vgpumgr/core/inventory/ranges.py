@@ -69,19 +69,24 @@ def _sequence(inside: str) -> list[str]:
     step = int(step_text[:9]) if _NUMBER.fullmatch(step_text) else 0
     if step == 0:
         raise BadName(f"the step of [{inside}] must be a number above 0", hint=_HINT)
-    found: Sequence[str | int]
     width = 0
     if _LETTER.fullmatch(first) and _LETTER.fullmatch(last):
-        found = _LETTERS[_LETTERS.index(first) : _LETTERS.index(last) + 1 : step]
-    elif _BOUND.fullmatch(first) and _BOUND.fullmatch(last):
-        width = len(first) if first.startswith("0") and len(first) > 1 else 0
-        if width and len(last) != width:
-            raise BadName(f"the bounds of [{inside}] must have the same number of digits", hint=_HINT)
-        found = range(int(first), int(last) + 1, step)
+        members: Sequence[str | int] = _LETTERS[_LETTERS.index(first) : _LETTERS.index(last) + 1 : step]
     else:
-        raise BadName(f"not a range: [{inside}]", hint=_HINT)
-    if not found:
+        width = _width(inside, first, last)
+        members = range(int(first), int(last) + 1, step)
+    if not members:
         raise BadName(f"the range [{inside}] ends before it begins")
-    if len(found) > MAX_NAMES:
+    if len(members) > MAX_NAMES:
         raise BadName(f"[{inside}] names more than {MAX_NAMES} names")
-    return [str(one).zfill(width) for one in found]
+    return [str(one).zfill(width) for one in members]
+
+
+def _width(inside: str, first: str, last: str) -> int:
+    """How many digits each number of a range has at least. Raises BadName where the bounds are no numbers or differ in it."""
+    if not (_BOUND.fullmatch(first) and _BOUND.fullmatch(last)):
+        raise BadName(f"not a range: [{inside}]", hint=_HINT)
+    width = len(first) if first.startswith("0") and len(first) > 1 else 0
+    if width and len(last) != width:
+        raise BadName(f"the bounds of [{inside}] must have the same number of digits", hint=_HINT)
+    return width

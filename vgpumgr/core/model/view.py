@@ -10,7 +10,7 @@ from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
 from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
@@ -226,18 +226,18 @@ def holders(
             found.append(Named(f"VM {domain.name} has it in its definition"))
         elif any(item.source == device for item in domain.arguments):
             found.append(Named(f"VM {domain.name} has it in its QEMU arguments"))
-    saved_of = view.states
-    concerned = {*saved_of.naming(device), *saved_of.unreadable}
-    for uuid, saved in saved_of.items() if concerned else ():
-        if uuid not in concerned:
-            continue
-        if saved.image_problem is not None:
-            found.append(
-                Unread(f"cannot tell: the managed-save image of VM {view.vm_name(uuid)}: {saved.image_problem}")
-            )
-        elif any(item.source == device for item in saved.image or ()):
-            found.append(Named(f"VM {view.vm_name(uuid)} has it in its managed-save image"))
-    return _with_users(found, view, device, vgpu, unplugging)
+    return _with_users([*found, *_in_images(view, device)], view, device, vgpu, unplugging)
+
+
+def _in_images(view: HostView, device: Device) -> Iterator[str]:
+    """The managed-save images that have it, and those that cannot be read."""
+    concerned = {*view.states.naming(device), *view.states.unreadable}
+    for uuid, saved in view.states.items() if concerned else ():
+        image = f"managed-save image of VM {view.vm_name(uuid)}"
+        if uuid in concerned and saved.image_problem is not None:
+            yield Unread(f"cannot tell: the {image}: {saved.image_problem}")
+        elif uuid in concerned and any(item.source == device for item in saved.image or ()):
+            yield Named(f"VM {view.vm_name(uuid)} has it in its managed-save image")
 
 
 def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:

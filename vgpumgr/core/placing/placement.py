@@ -231,17 +231,22 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
     closest = [one for one in candidates if one.choice.excess == best.choice.excess]
     if len(closest) == 1:
         return f"the closest fit: {_instead(snapshot, others[0])}"
-    if best.keeps_its_size:
-        full = [one for one in closest if one.keeps_its_size]
-        alike = len(full) > 1 and full[1].share == best.share
-        if len(full) == 1:
-            return "same size: the only GPU that has vGPUs of this size already"
-        return f"same size: the {'first' if alike else 'fullest'} of {len(full)} GPUs that have this size already"
-    policy = "spread: " if best.policy == SPREAD else ""
-    if best.share == closest[1].share:
+    return _why_of_size(closest) if best.keeps_its_size else _why_emptiest(closest)
+
+
+def _why_of_size(closest: Sequence[Candidate]) -> str:
+    full = [one for one in closest if one.keeps_its_size]
+    if len(full) == 1:
+        return "same size: the only GPU that has vGPUs of this size already"
+    which = "first" if full[1].share == full[0].share else "fullest"
+    return f"same size: the {which} of {len(full)} GPUs that have this size already"
+
+
+def _why_emptiest(closest: Sequence[Candidate]) -> str:
+    policy = "spread: " if closest[0].policy == SPREAD else ""
+    if closest[0].share == closest[1].share:
         return f"{policy}the first of {len(closest)} equally empty GPUs"
-    word = "emptier" if len(closest) == 2 else "emptiest"
-    return f"{policy}the {word} of {len(closest)} GPUs"
+    return f"{policy}the {'emptier' if len(closest) == 2 else 'emptiest'} of {len(closest)} GPUs"
 
 
 def _instead(snapshot: HostSnapshot, other: Candidate) -> str:

@@ -97,6 +97,13 @@ def _managed(view: HostView) -> Iterator[Finding]:
             yield _finding(view, domain.name, None, "managed", text)
 
 
+def _is_nowhere(view: HostView, domain: Domain, mdev: Mdev) -> bool:
+    """Whether no GPU has it, and nothing of ours makes it; what the VM runs with may be another vendor's."""
+    if mdev in view.vms.claimed or any(device.source == mdev for device in domain.live or ()):
+        return False
+    return view.snapshot.find(mdev) is None and not view.snapshot.entries.of_device(mdev)
+
+
 def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
     """Definitions that name mdevs which are not there, and which nothing of ours makes again: their VMs cannot start.
 
@@ -105,16 +112,10 @@ def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
     if any(gpu.framework is None for gpu in view.snapshot.gpus):
         return
     for domain in view.domains:
-        there = {device.source for device in domain.live or ()}  # another vendor's, for example
+        # What has a claim, its attach replaces.
+        mdevs = [one for one in domain.inactive if one.slot is None or domain.claim(one.slot) is None]
         missing = [
-            device.source
-            for device in domain.inactive
-            if isinstance(device.source, Mdev)
-            and (device.slot is None or domain.claim(device.slot) is None)  # else its attach replaces it
-            and device.source not in there
-            and device.source not in view.vms.claimed
-            and view.snapshot.find(device.source) is None
-            and not view.snapshot.entries.of_device(device.source)
+            one.source for one in mdevs if isinstance(one.source, Mdev) and _is_nowhere(view, domain, one.source)
         ]
         if missing:
             text = say(
@@ -231,16 +232,19 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
         out = command("detach", name, slot=slot, on=view.snapshot.host)
         text = say("a detach of {} slot {} is unfinished: `{}` finishes it", name, slot, out)
         return [_finding(view, name, slot, "leaving", text)]
-    entries = view.entries(domain.uuid, slot)
+    return [*_image(view, domain, claim), *_vgpu_findings(view, domain, claim, served=served)]
+
+
+def _vgpu_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool) -> list[Finding]:
+    """Of what a bound claim has on the host."""
+    entries = view.entries(domain.uuid, claim.slot)
     entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
-    found: list[Finding] = [*_image(view, domain, claim)]
     if entry is None:
-        return [*found, *_unentered(view, domain, claim)]
+        return [*_unentered(view, domain, claim)]
     # All that drift tells of a slot's vGPU is mended by the slot's plan, unless the entry is from before a boot.
     mended = served and not ownership.is_of_earlier_boot(view.snapshot, entry)
-    if not mended and not view.snapshot.may_be_hidden(entry.vgpu):
-        found += _drift(view, domain, claim, entry)
-    return [*found, *attach.attach_findings(view, domain, slot, plan.spec_of_entry(view, entry))]
+    drift = () if mended or view.snapshot.may_be_hidden(entry.vgpu) else _drift(view, domain, claim, entry)
+    return [*drift, *attach.attach_findings(view, domain, claim.slot, plan.spec_of_entry(view, entry))]
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:

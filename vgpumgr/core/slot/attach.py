@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import Grant
     from vgpumgr.core.model.claims import Claim
-    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.plan import Plan
@@ -240,19 +240,21 @@ def entering_steps(view: HostView, domain: Domain, request: AttachRequest, targe
     return _attach_steps(view, domain, request, target, plan_steps.ENTER)
 
 
+def _wrong(domain: Domain, slot: Slot, wanted: Hostdev) -> list[Hostdev]:
+    """Devices that the definition must not keep beside the one that is wanted.
+
+    One with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt removes a device
+    by its source, whatever alias is passed (9.0, tried).
+    """
+    return [one for one in domain.inactive if one != wanted and (one.slot == slot or one.source == wanted.source)]
+
+
 def _attach_steps(
     view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec, expect: plan_steps.Missing | None
 ) -> list[plan_steps.Step]:
     claim = domain.claim(request.slot)
     bound = _bound(view, domain, request, target)
     wanted = domain_xml.expected_hostdev(request.slot, bound.binding)
-    # A device with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt
-    # removes a device by its source, whatever alias is passed (9.0, tried).
-    wrong = [
-        device
-        for device in domain.inactive
-        if device != wanted and (device.slot == request.slot or device.source == wanted.source)
-    ]
     steps: list[plan_steps.Step] = []
     if claim is not None and _is_claimed(claim, bound):
         current = claim
@@ -275,7 +277,7 @@ def _attach_steps(
         )
     steps += [
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=device)
-        for device in wrong
+        for device in _wrong(domain, request.slot, wanted)
     ]
     plugged = live.plug(view, domain, target, wanted) if request.live else None
     if wanted not in domain.inactive:
@@ -285,10 +287,9 @@ def _attach_steps(
         steps.append(
             plan_steps.AttachHostdev(vm=domain.uuid, vm_name=domain.name, slot=request.slot, device=wanted, port=port)
         )
-    moved = current.binding != bound.binding
     elsewhere = current.binding.lies_at != bound.binding.lies_at and not domain.managed_save
-    told = claims.said_by(current) == claims.said_by(bound)
-    if current.state != claims.BOUND or not told or moved or elsewhere:
+    same = current.binding == bound.binding and claims.said_by(current) == claims.said_by(bound)
+    if current.state != claims.BOUND or elsewhere or not same:
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=bound, before=current))
     if plugged is not None:  # last: whatever ends the run before it leaves a VM that waits for its next start
         steps.append(plugged)
@@ -361,7 +362,7 @@ def _grant(view: HostView, request: AttachRequest, target: VgpuSpec) -> Grant | 
     return resolve.grant_of(gpu, vgpu_type, targets.ask_of(view, request, claim))
 
 
-def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
+def _guard_alias(domain: Domain, wanted: Hostdev) -> None:
     """Libvirt accepts an alias only once, and answers a duplicate with an internal error."""
     if wanted.alias in domain.other_aliases:
         raise errors.ConflictingClaim(
@@ -370,7 +371,7 @@ def _guard_alias(domain: Domain, wanted: domain_xml.Hostdev) -> None:
         )
 
 
-def _guard_shared(view: HostView, domain: Domain, wanted: domain_xml.Hostdev) -> None:
+def _guard_shared(view: HostView, domain: Domain, wanted: Hostdev) -> None:
     """Never put a device into a second definition: another VM's definition, or its running state, may name it already."""
     if any(device.source == wanted.source for device in domain.inactive):
         return  # it is already there, and only its alias changes

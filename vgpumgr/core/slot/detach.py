@@ -153,11 +153,8 @@ def _free_slot(
     """`before`: the steps that free earlier slots; the devices that they remove count as removed."""
     claim = domain.claim(slot)
     again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
-    unplugged: list[plan_steps.UnplugHostdev] = []
-    if request.live and not domain.copied:
-        unplugged = [
-            live.unplug(domain, slot, device) for device in domain.live or () if _goes_with(view, domain, slot, device)
-        ]
+    going = [device for device in domain.live or () if _goes_with(view, domain, slot, device)]
+    unplugged = [live.unplug(domain, slot, one) for one in going] if request.live and not domain.copied else []
     out_live = {step.device.source for step in unplugged}
     destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again), unplugged=out_live)
     if not unplugged:

@@ -140,17 +140,22 @@ def _now(host: LatestHost) -> dict[VgpuKey, list[VgpuReading]]:
     return found
 
 
+def _entitled(share: float | None, vgpu: VgpuReading | None) -> float | None:
+    """What the samples say, else what the vGPU that runs now is promised."""
+    if share is not None or vgpu is None or vgpu.entitled is None:
+        return share
+    return float(vgpu.entitled)
+
+
 def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestHost | None, window: Window) -> UsageRow:
     total = series.total()
     vgpu = now[0] if len(now) == 1 else None
     newest = vgpu or series
     share, mean = total.entitled_share, total.engines[0].mean
-    promised = vgpu.entitled if vgpu is not None else None
-    entitled = float(promised) if share is None and promised is not None else share
     off = host.off.get(key) if host is not None else None
     state = _state(key, now, host)
     size = _sum([vgpu.framebuffer_size_bytes for vgpu in now]) or total.framebuffer_size
-    highest = total.framebuffer_max
+    most = total.framebuffer_max
     return UsageRow(
         vm=None if key.vm in {"", newest.vm_uuid} else key.vm,
         vm_uuid=newest.vm_uuid,
@@ -160,15 +165,15 @@ def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestH
         type_name=newest.type_name,
         origin=newest.origin,
         state=state,
-        entitled=entitled,
+        entitled=_entitled(share, vgpu),
         used_of_share=None if mean is None or not share else mean / 100 / share,
         coverage=min(1.0, total.observed_us / window.length_us),
         samples=total.samples,
         engines={name: _engine(index, total, series, window) for index, name in enumerate(ENGINES)},
         framebuffer_used_bytes=_sum([vgpu.framebuffer_used_bytes for vgpu in now]),
-        framebuffer_max_bytes=highest,
+        framebuffer_max_bytes=most,
         framebuffer_size_bytes=size,
-        framebuffer_headroom_bytes=None if size is None or highest is None else max(0, size - highest),
+        framebuffer_headroom_bytes=None if size is None or most is None else max(0, size - most),
         framebuffer_series=series.framebuffer_maxima(window.cells),
         last_us=total.last_us or None,
         off_since=off.since if off is not None and state == OFF else None,
