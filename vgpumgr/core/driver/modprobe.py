@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import names
 from vgpumgr.errors import BadName
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,12 +115,20 @@ def warnings(files: Sequence[ModprobeFile], gpu: PciAddress) -> tuple[str, ...]:
     for name in (PER_DEVICE, EVERY_DEVICE):
         every = [place for file in sorted(files, key=lambda file: file.path) for place in places(file, name)]
         if len(every) > 1:
-            rest = ", ".join(every[:-1])
-            found.append(f"{name} is set {len(every)} times: only the last one, {every[-1]}, takes effect, not {rest}")
+            *others, last = every
+            rest = joined(", ", others)
+            found.append(
+                say("{} is set {} times: only the last one, {}, takes effect, not {}", name, len(every), last, rest)
+            )
     whole = _last(files, EVERY_DEVICE)
     if whole is not None and _find(whole, None, KEY) is not None:
         found.append(
-            f"{whole.path}:{whole.line} sets {KEY} for every GPU; the value for GPU {gpu} alone overrides it (inferred)"
+            say(
+                "{} sets {} for every GPU; the value for GPU {} alone overrides it (inferred)",
+                f"{whole.path}:{whole.line}",
+                KEY,
+                gpu,
+            )
         )
     return tuple(found)
 

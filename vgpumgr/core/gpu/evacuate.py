@@ -21,7 +21,7 @@ from vgpumgr.core.placing import division, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.wording import say
+from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -121,7 +121,7 @@ def make_again(
         reason = _other_framework(gpu, vgpu) or takes.may_make_again(now.snapshot, card, vgpu)
         if reason is not None:
             gone = say("{} of {} slot {} is gone and cannot be re-created", vgpu.type_name, vgpu.vm_name, vgpu.slot)
-            text, host = f"{gone}: GPU {gpu.pci} {reason}", view.snapshot.host
+            text, host = say("{}: GPU {} {}", gone, gpu.pci, reason.text), view.snapshot.host
             findings.append(Finding(kind="gone", host=host, vm=vgpu.vm_name, slot=vgpu.slot, text=text))
             continue
         spec = division.placed_again(now.snapshot, plans.spec_of_entry(view, one.entry))
@@ -147,7 +147,7 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
     for vgpu in gpu.vgpus:
         if view.snapshot.entry_of(gpu, vgpu) is None:
             used = views.users(view, vgpu.device, vgpu).lasting
-            held += [f"{vgpu.type_name or '?'} on {vgpu.parent}, which is not ours: {line}" for line in used]
+            held += [say("{} on {}, which is not ours: {}", vgpu.type_name or "?", vgpu.parent, line) for line in used]
             names += [views.holder_name(view, vgpu) or vgpu.parent] if used else []
     for one in ours:
         if one.vgpu is None:
@@ -159,22 +159,24 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
             held += [say("{} slot {}: {}", one.entry.vgpu.vm_name, one.entry.vgpu.slot, line) for line in used]
             names.append(one.entry.vgpu.vm_name)
     if held:
-        who = ", ".join(dict.fromkeys(names))
+        who = joined(", ", dict.fromkeys(names))
         raise errors.InUse(
-            f"{what}: {'the vGPU' if len(names) == 1 else 'vGPUs'} of {who} {'is' if len(names) == 1 else 'are'} in use",
+            say("{}: the vGPU of {} is in use", what, who)
+            if len(names) == 1
+            else say("{}: vGPUs of {} are in use", what, who),
             details=held,
-            hint=f"shut {who} down first; nothing in use is ever removed",
-            until=f"its GPU is idle: {_using(view, tuple(dict.fromkeys(names)))}" if views.ends(held) else None,
+            hint=say("shut {} down first; nothing in use is ever removed", who),
+            until=say("its GPU is idle: {}", _using(view, tuple(dict.fromkeys(names)))) if views.ends(held) else None,
         )
 
 
 def _using(view: HostView, names: tuple[str, ...]) -> str:
     """`vm02, vm04 run`, where that is what uses it."""
-    who, alone = ", ".join(names), len(names) == 1
+    who, alone = joined(", ", names), len(names) == 1
     running = {domain.name for domain in view.domains if domain.active}
     if running.issuperset(names):
-        return f"{who} {'runs' if alone else 'run'}"
-    return f"the vGPU of {who} is in use" if alone else f"the vGPUs of {who} are in use"
+        return say("{} runs", who) if alone else say("{} run", who)
+    return say("the vGPU of {} is in use", who) if alone else say("the vGPUs of {} are in use", who)
 
 
 def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool) -> None:
@@ -191,5 +193,7 @@ def _guard_identified(what: str, entry: LedgerEntry, vgpu: Vgpu, *, whole: bool)
                 entry.vgpu.vm_name,
                 entry.vgpu.slot,
             ),
-            hint=f"`{out}` removes it" + ("; repeating the attach finishes it" if entry.state == PLANNED else ""),
+            hint=say("`{}` removes it; repeating the attach finishes it", out)
+            if entry.state == PLANNED
+            else say("`{}` removes it", out),
         )

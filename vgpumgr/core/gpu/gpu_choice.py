@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors, names
-from vgpumgr.wording import say
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
@@ -25,7 +25,7 @@ def find(snapshot: HostSnapshot, gpu_id: str) -> tuple[Gpu, GpuUuid]:
             if gpu.uuid is None:
                 raise errors.UnknownGpu(
                     say("the UUID of GPU {} of {} cannot be read, so nothing is written to it", gpu.pci, snapshot.host),
-                    hint=say("vgpumgr discover {} says why", snapshot.host),
+                    hint=say("{} says why", Command("vgpumgr", "discover", snapshot.host)),
                 )
             return gpu, gpu.uuid
     have = [f"{gpu.pci}  {gpu.board or gpu.name or '?'}  {gpu.uuid or '?'}" for gpu in snapshot.gpus]

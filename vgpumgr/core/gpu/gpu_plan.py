@@ -10,7 +10,7 @@ from vgpumgr.core import step as plan_steps
 from vgpumgr.core.model import view as views
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.wording import say
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def find(view: HostView, gpu_uuid: str) -> Gpu:
         host = view.snapshot.host
         raise errors.Unsure(
             say("{} now shows no GPU {}; nothing is written to a GPU whose UUID cannot be read", host, gpu_uuid),
-            hint=say("vgpumgr discover {}", host),
+            hint=say("{}", Command("vgpumgr", "discover", host)),
         )
     return gpu
 
@@ -58,7 +58,7 @@ def unread(facts: HostSnapshot, gpu: Gpu, what: str, why: str | None = None) -> 
     why = why or views.why_unknown(facts, what, gpu.pci)
     return errors.Unsure(
         say("the {} of GPU {} of {} cannot be read: {}", what, gpu.pci, facts.host, why),
-        hint=say("vgpumgr discover {} shows what else is unknown there", facts.host),
+        hint=say("{} shows what else is unknown there", Command("vgpumgr", "discover", facts.host)),
     )
 
 

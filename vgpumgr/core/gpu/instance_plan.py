@@ -22,7 +22,7 @@ from vgpumgr.core.gpu.gpu_plan import GpuPlan
 from vgpumgr.core.placing import instances
 from vgpumgr.core.slot import detach
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.wording import say
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ def _unmet(
         name if count == 1 else say("{} x {}", count, name)
         for name, count in Counter(one.name for one in lacking).items()
     ]
-    what = say("GPU {} of {} has no room for {}", gpu.pci, facts.host, ", ".join(named))
+    what = say("GPU {} of {} has no room for {}", gpu.pci, facts.host, joined(", ", named))
     if isinstance(mig.arrange(wanted), Blocked):
         return errors.NoCapacity(what, hint="even an empty GPU has no room for all that is declared: declare less")
     ways = [
@@ -95,7 +95,8 @@ def _unmet(
         for one in instances.held(facts, gpu)
         if any(one.piece.overlaps(start, profile.size) for profile in lacking for start in profile.starts)
     ]
-    hint = say("`vgpumgr mig show {}` shows whose they are: detach vGPUs, or declare less", facts.host)
+    show = Command("vgpumgr", "mig", "show", facts.host)
+    hint = say("`{}` shows whose they are: detach vGPUs, or declare less", show)
     return errors.NoCapacity(what, details=ways, hint=hint)
 
 

@@ -27,7 +27,7 @@ from vgpumgr.core.placing import instances
 from vgpumgr.core.slot import attach
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import request_of
-from vgpumgr.wording import Command, say
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -131,7 +131,7 @@ def _slots(view: HostView, gpu: Gpu) -> tuple[tuple[Domain, Claim], ...]:
 
 def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
     if not gpu.mig:
-        hint = say("vgpumgr mode show {} shows the modes of its GPUs", facts.host)
+        hint = say("{} shows the modes of its GPUs", Command("vgpumgr", "mode", "show", facts.host))
         raise gpu_plan.refused(facts, gpu, f"({gpu.board or gpu.name or '?'}) has no MIG", hint)
     # Mixed-size mode ends with the functions: if a later step failed, undoing would not bring it back.
     wanted = modes.of(request.mode)
@@ -146,7 +146,7 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
                 gpu.pci,
                 facts.host,
             ),
-            hint=say("vgpumgr discover {} says why", facts.host),
+            hint=say("{} says why", Command("vgpumgr", "discover", facts.host)),
         )
     return gpu.mig
 
@@ -171,7 +171,7 @@ def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], vi
         ways = dict.fromkeys(say("`{}`", command("detach", vgpu.vm_name, slot=vgpu.slot)) for vgpu in loose)
         lines = [say("{} slot {}: {} on {}", vgpu.vm_name, vgpu.slot, vgpu.type_name, vgpu.parent) for vgpu in loose]
         why = "has vGPUs whose VM or claim is gone, or is leaving"
-        raise gpu_plan.refused(facts, gpu, why, f"free them first: {', '.join(ways)}", lines)
+        raise gpu_plan.refused(facts, gpu, why, say("free them first: {}", joined(", ", ways)), lines)
 
 
 def _out(
@@ -222,7 +222,7 @@ def _change(
             case Move.RESET:
                 again = _command(facts, gpu, request.mode, "--allow-reset")
                 why = f"({gpu.board or gpu.name or '?'}) changes its MIG mode only with a reset"
-                hint = f"`{again}` resets this GPU only; first stop whatever has it open, including monitoring"
+                hint = say("`{}` resets this GPU only; first stop whatever has it open, including monitoring", again)
                 raise gpu_plan.refused(facts, gpu, why, hint)
 
 

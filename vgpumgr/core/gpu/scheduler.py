@@ -20,7 +20,7 @@ from vgpumgr.core.driver import modprobe, scheduler
 from vgpumgr.core.gpu import evacuate, gpu_plan
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.view import Finding, FindingKind
-from vgpumgr.wording import Option, say
+from vgpumgr.wording import Command, Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -193,7 +193,9 @@ def why_none(gpu: Gpu) -> str | None:
 def _guard_mode(facts: HostSnapshot, gpu: Gpu) -> None:
     why = why_none(gpu)
     if why is not None:
-        raise gpu_plan.refused(facts, gpu, why, say("`vgpumgr discover {}` shows the mode of each GPU", facts.host))
+        raise gpu_plan.refused(
+            facts, gpu, why, say("`{}` shows the mode of each GPU", Command("vgpumgr", "discover", facts.host))
+        )
 
 
 def _state(facts: HostSnapshot, gpu: Gpu) -> SchedulerState:
@@ -220,7 +222,7 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
         raise errors.BadSchedulerValue(message, hint=error.hint) from error
     if wish.policy not in gpu.rules.policies:
         why = f"is in {gpu.rules.words} mode, which does not combine with {wish.policy}"
-        raise gpu_plan.refused(facts, gpu, why, Option("--policy", scheduler.EQUAL_SHARE))
+        raise gpu_plan.refused(facts, gpu, why, say("{}", Option("--policy", scheduler.EQUAL_SHARE)))
     return granted
 
 

@@ -11,6 +11,7 @@ from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.model import SlotDeclaration, VmDeclaration
 from vgpumgr.errors import BadName
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -219,11 +220,11 @@ def check_once(vms: Mapping[str, Mapping[VmName, VmDeclaration]], report: Report
             if there is vm:  # one declaration of a group or range, for several hosts
                 if name not in shared:
                     shared.add(name)
-                    text = f"VM {name!r} is declared for both {other} and {host}"
+                    text = say("VM {} is declared for both {} and {}", repr(name), other, host)
                     report.problem(vm.where, text, "a VM lives on one host: move it to that host's own variables")
                 continue
             report.problem(
                 vm.where,
-                f"VM {name!r} is declared on {host} here, but also on {other} at {there.where}",
+                say("VM {} is declared on {} here, but also on {} at {}", repr(name), host, other, there.where),
                 "a VM lives on one host",
             )

@@ -19,6 +19,7 @@ from vgpumgr.core.inventory.report import Report, refusal
 from vgpumgr.core.inventory.whose import PREFIX
 from vgpumgr.errors import BadName
 from vgpumgr.names import nearest, parse_host_name
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -196,7 +197,8 @@ def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: P
     if whose_hosts.named_by not in {None, whose.VARIABLE}:
         if lost:
             names = whose.listed(dict.fromkeys(name for name, _ in lost))
-            report.finding(None, f"{whose_hosts.named_by} {whose_hosts.group} leaves out what is declared for {names}")
+            by, group_name = whose_hosts.named_by, whose_hosts.group
+            report.finding(None, say("{} {} leaves out what is declared for {}", by, group_name, names))
         return
     for name, member in lost:
         hint = f"only the hosts of the group {whose_hosts.group} are read: add {name!r} to it, or remove the variable"

@@ -136,7 +136,7 @@ def choose_stored(texts: Sequence[str], roster: Roster, on: str | None = None) -
     if on is not None:
         there = patterns.select(patterns.split([on]), roster)
         for missed in there.unmatched:
-            raise UnknownHost(f"no host {missed!r} is known", hint=_near(missed, roster.hosts, patterns.HINT))
+            raise UnknownHost(say("no host {} is known", repr(missed)), hint=_near(missed, roster.hosts, patterns.HINT))
         within &= frozenset(there.hosts)
     if not within:
         raise UnknownHost(f"{' '.join([*texts, *([on] if on else [])])!r} leaves no host", hint=patterns.HINT)
@@ -206,10 +206,10 @@ def unknown_vms(
 
 
 def _unknown(pattern: VmPattern, inventory: Inventory, seen: Collection[str], *, unread: int) -> UnknownVm:
-    said = f"no host and no VM {pattern.text!r}"
+    said = say("no host and no VM {}", repr(pattern.text))
     if unread:
         return VmNotSeen(
-            f"{said} on the hosts that answered", hint="make the others reachable, or leave them out: '!HOST'"
+            say("{} on the hosts that answered", said), hint="make the others reachable, or leave them out: '!HOST'"
         )
     known = [*inventory.hosts, *seen]
     return UnknownVm(said, hint=_near(pattern.text, known, "`virsh list --all` on a host shows its VMs"))

@@ -18,6 +18,7 @@ from vgpumgr.core.model.endpoint import (
     USUAL_CONFIG,
     Endpoint,
 )
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -183,7 +184,12 @@ class Connections:
         if self._local is not None:
             self.report.problem(
                 member.where,
-                f"ansible_connection is {kind} for {host}, and for {self._local}: only one host can be the controller itself",
+                say(
+                    "ansible_connection is {} for {}, and for {}: only one host can be the controller itself",
+                    kind,
+                    host,
+                    self._local,
+                ),
                 "set it for that host alone",
             )
         self._local = self._local or host

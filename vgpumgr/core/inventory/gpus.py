@@ -14,6 +14,7 @@ from vgpumgr.core.inventory.asks import read_gpu
 from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, SchedulerDeclaration
 from vgpumgr.errors import BadName
 from vgpumgr.names import nearest, parse_pci_address
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -50,7 +51,9 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
         if gpu is None:
             continue
         if gpu in found:
-            report.problem(member.where, f"{what} is already declared at {found[gpu].where}", "keep one of them")
+            report.problem(
+                member.where, say("{} is already declared at {}", what, found[gpu].where), "keep one of them"
+            )
         found[gpu] = GpuDeclaration(
             gpu_id=gpu, mode=mode, scheduler=declared, instances=layout, where=member.where, exclude_vfs=exclude_vfs
         )
@@ -75,7 +78,7 @@ def read_boards(value: Value, known: Callable[[], Collection[str]], report: Repo
         mode, declared, layout = _read_settings(settings, what, report)
         same = next((one for one in found if one.board == board), None)
         if same is not None:
-            report.problem(member.where, f"{what} is already declared at {same.where}", "keep one of them")
+            report.problem(member.where, say("{} is already declared at {}", what, same.where), "keep one of them")
         _check_known(board, member.where, listed, report)
         found.append(BoardDeclaration(board=board, mode=mode, scheduler=declared, instances=layout, where=member.where))
     return tuple(found)

@@ -10,6 +10,7 @@ from vgpumgr.core.driver.asking import Conditions
 from vgpumgr.core.inventory import patterns, ranges
 from vgpumgr.errors import BadName, InventoryError, UnknownHost
 from vgpumgr.names import HostName, VmName, nearest
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,7 +174,8 @@ class Whose:
     def __str__(self) -> str:
         match self.by:
             case "group":
-                return f"those of the group {self.group}" + (f" ({self.named_by})" if self.named_by else "")
+                group = say("those of the group {}", self.group)
+                return say("{} ({})", group, self.named_by) if self.named_by else group
             case "variables":
                 return "those with a vgpumgr_ variable of their own or of a group of theirs"
             case "all":
@@ -201,7 +203,7 @@ class Inventory:
         if found is not None:
             return found
         if (self.roster is not None and name in self.roster.members) or not set(name).isdisjoint("*?[,:~!&"):
-            raise UnknownHost(f"{name!r} is not one host", hint="this takes one host: name it")
+            raise UnknownHost(say("{} is not one host", repr(name)), hint="this takes one host: name it")
         raise self._unknown(name)
 
     def chosen(self, texts: Sequence[str]) -> tuple[HostDeclaration, ...]:
@@ -231,29 +233,31 @@ class Inventory:
         if not found.hosts:
             raise UnknownHost(f"{' '.join(texts)!r} leaves no host", hint=patterns.HINT)
         raise UnknownHost(
-            f"{' '.join(texts)!r} means {found.hosts[0]} and others like it, which are no hypervisors",
+            say("{} means {} and others like it, which are no hypervisors", repr(" ".join(texts)), found.hosts[0]),
             hint=self._ours(),
         )
 
     def _unknown(self, name: str) -> UnknownHost:
         if HostName(name) in self.whose.left_out:
-            return UnknownHost(f"{name} is in the inventory {self.root}, but it is no hypervisor", hint=self._ours())
+            return UnknownHost(
+                say("{} is in the inventory {}, but it is no hypervisor", name, self.root), hint=self._ours()
+            )
         home = self.host_of_vm(name)
         if home is not None:
             return UnknownHost(
-                f"{name} is a VM ({home.vms[VmName(name)].where}), and no host",
+                say("{} is a VM ({}), and no host", name, home.vms[VmName(name)].where),
                 hint=f"name its host, {home.name}; `vgpumgr list {name}` shows its vGPUs",
             )
         lacking = self._lacking(name)
         if lacking:
             return UnknownHost(
-                f"no host {lacking!r} in the inventory {self.root}",
+                say("no host {} in the inventory {}", repr(lacking), self.root),
                 hint=f"it is one of {name}; name those that are there",
             )
         valid = self.hosts if self.roster is None else {*self.hosts, *self.roster.members}
         like = nearest(name, valid)
         return UnknownHost(
-            f"no host {name!r} in the inventory {self.root}",
+            say("no host {} in the inventory {}", repr(name), self.root),
             hint=f"did you mean {like!r}?" if like else "`vgpumgr inventory check` reads it; `vgpumgr list` finds VMs",
         )
 
@@ -268,7 +272,7 @@ class Inventory:
         return missing[0] if 0 < len(missing) < len(names) else None
 
     def _ours(self) -> str:
-        return f"the hosts are {self.whose} (`vgpumgr inventory check`)"
+        return say("the hosts are {} (`vgpumgr inventory check`)", str(self.whose))
 
     def host_of_vm(self, name: str) -> HostDeclaration | None:
         """The host that declares this VM, or None if none does."""

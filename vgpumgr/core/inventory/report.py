@@ -41,7 +41,7 @@ class Finding:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.text}" if self.where else self.text
+        return say("{}: {}", self.where, self.text) if self.where else self.text
 
 
 @dataclass(slots=True)

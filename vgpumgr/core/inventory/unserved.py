@@ -13,6 +13,7 @@ from vgpumgr.core.driver.profiles import ByFgpu, ByProfile
 from vgpumgr.core.inventory.report import Finding, Problem
 from vgpumgr.errors import UnknownProfile
 from vgpumgr.names import nearest
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,16 +54,16 @@ def _impossible(board: BoardDeclaration, catalogue: Catalogue) -> Problem | None
 def _of_host(host: HostDeclaration, catalogue: Catalogue, listed: dict[Profile, str | None]) -> Iterator[Finding]:
     for vm in host.vms.values():
         for slot in vm.slots.values():
-            what = f"slot {slot.slot!r} of VM {vm.name!r}"
+            what = say("slot {} of VM {}", repr(slot.slot), repr(vm.name))
             match slot.wish:
                 case ByProfile(profile=profile):
                     if profile not in listed:
                         listed[profile] = _unlisted(profile, catalogue)
                     why = listed[profile]
                     if why is not None:
-                        yield Finding(where=slot.where, text=f"{what}: {why}")
+                        yield Finding(where=slot.where, text=say("{}: {}", what, why))
                 case ByFgpu() if not host.fgpu_per_gpu:
-                    text = f"{what} asks for fgpu, and vgpumgr_fgpu_per_gpu is not set for {host.name}"
+                    text = say("{} asks for fgpu, and vgpumgr_fgpu_per_gpu is not set for {}", what, host.name)
                     yield Finding(where=slot.where, text=text)
                 case _:
                     pass

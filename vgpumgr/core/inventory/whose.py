@@ -145,9 +145,12 @@ def _tell_forgotten(tree: Tree, ours: Mapping[HostName, Host], report: Report) -
     ]
     if forgotten:
         name, like = forgotten[0]
-        text = (
-            f"{listed([name for name, _ in forgotten])} left out: no {PREFIX} variable, though {like}, "
-            f"which is in the same groups, has one; {VARIABLE} in group_vars/all.yml can name a group"
+        text = say(
+            "{} left out: no {} variable, though {}, which is in the same groups, has one; {} in group_vars/all.yml can name a group",
+            listed([name for name, _ in forgotten]),
+            PREFIX,
+            like,
+            VARIABLE,
         )
         report.finding(tree.hosts[name].where, text)
 
@@ -165,7 +168,9 @@ def _refuse(tree: Tree, report: Report) -> None:
     report.problem(
         Location(file=where.file, line=1),
         f"nothing says which of the {len(tree.hosts)} hosts are hypervisors (groups: {listed(groups)})",
-        f"{hint}, where GROUP may be {listed(may_be)}" if may_be[1:] else f"{hint}, or call their group {HYPERVISORS}",
+        say("{}, where GROUP may be {}", hint, listed(may_be))
+        if may_be[1:]
+        else say("{}, or call their group {}", hint, HYPERVISORS),
     )
 
 

@@ -90,7 +90,7 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     steps = [*entered, *steps, *detach.destroy_steps(view, domain, old)]
     if old:
         free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
-        saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=f"first `{free}`")
+        saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=say("first `{}`", free))
     blocked_write.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
@@ -216,7 +216,7 @@ def _guard_start(view: HostView, domain: Domain, request: AttachRequest, placed:
         first, *others = found
         raise errors.WillNotStart(
             say("{} would not start {}; nothing was created", domain.name, first.why),
-            details=[f"it would not start {other.why}: {other.fix}" for other in others],
+            details=[say("it would not start {}: {}", other.why, other.fix) for other in others],
             hint=say(
                 "{}; {} attaches anyway (in an inventory: vgpumgr_even_if_it_will_not_start: true)", first.fix, EVEN_IF
             ),
@@ -379,7 +379,7 @@ def _guard_shared(view: HostView, domain: Domain, wanted: Hostdev) -> None:
     if others:
         raise errors.ConflictingClaim(
             say("{}, the vGPU of {}, is in {}", wanted.source, domain.name, sharing.in_words(others)),
-            hint=f"{sharing.ways_out(view.snapshot.host, others)}; then attach again",
+            hint=say("{}; then attach again", sharing.ways_out(view.snapshot.host, others)),
         )
 
 

@@ -16,7 +16,7 @@ from vgpumgr.core.model.vgpu import PLANNED, Device, Mdev, VgpuSpec
 from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.slot import live
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.wording import say
+from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -97,7 +97,7 @@ def entering(
         device,
         domain.name,
         slot,
-        "; ".join(found.doubts),
+        joined("; ", found.doubts),
     )
     return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
 
@@ -113,7 +113,7 @@ def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: 
             place.gpu_uuid,
             ", ".join(unnamed),
         ),
-        hint=say("vgpumgr discover {} says why", view.snapshot.host),
+        hint=say("{} says why", Command("vgpumgr", "discover", view.snapshot.host)),
     )
 
 
@@ -307,7 +307,7 @@ def _guard_in_use(
             raise errors.Unsure(
                 f"unsure: the ledger entry of {entry.vgpu.type_name} on {entry.vgpu.parent} is only planned, but it is in use",
                 details=evidence,
-                hint=f"`{_same_attach(vm, entry)}` takes it over, then detach"
+                hint=say("`{}` takes it over, then detach", _same_attach(vm, entry))
                 if not isinstance(vm, GoneVm)
                 else say("{} first; nothing in use is ever removed", _way_out(vm)),
             )
@@ -339,7 +339,7 @@ def _until(vm: Domain | GoneVm, lasting: Sequence[str]) -> str | None:
         return None
     if not isinstance(vm, GoneVm) and vm.active:
         return say("{} is shut down", vm.name)
-    return f"its vGPU is idle: {lasting[0]}"
+    return say("its vGPU is idle: {}", lasting[0])
 
 
 def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
@@ -353,8 +353,8 @@ def _hint_untold(view: HostView) -> str:
     """The hint if the only evidence is that something could not be read: shutting a VM down would not help."""
     unreadable = [domain.name for domain in view.domains if domain.problem is not None]
     if unreadable:
-        look = ", ".join(say("`{}`", virsh("dumpxml", name)) for name in unreadable)
-        return f"make {', '.join(unreadable)} readable first ({look}); what may be in use is never removed"
+        look = joined(", ", (say("`{}`", virsh("dumpxml", name)) for name in unreadable))
+        return say("make {} readable first ({}); what may be in use is never removed", joined(", ", unreadable), look)
     return say(
         "fix the problem above on {} (for NVML, nvidia-smi there shows more), then run the same "
         "command again; what may be in use is never removed",
@@ -369,8 +369,8 @@ def _hint_in_use(view: HostView, vm: Domain | GoneVm, entry: LedgerEntry) -> str
     if others:
         way_out = sharing.ways_out(view.snapshot.host, others)
     else:
-        way_out = f"shut {', '.join(neighbours)} down" if neighbours else _way_out(vm)
-    return f"{way_out} first; nothing in use is ever removed"
+        way_out = say("shut {} down", joined(", ", neighbours)) if neighbours else _way_out(vm)
+    return say("{} first; nothing in use is ever removed", way_out)
 
 
 def _way_out(vm: Domain | GoneVm) -> str:
@@ -439,4 +439,4 @@ def guard_claim_readable(domain: Domain) -> None:
 def claim_way_out(domain: Domain) -> str:
     """How to remove a claim that cannot be read: what the ledger has for the VM can be detached after that."""
     shown = virsh("metadata", domain.name, domain.claim_namespace, "--config")
-    return f"`{shown}` shows it, and removes it with --remove; then attach or detach again"
+    return say("`{}` shows it, and removes it with --remove; then attach or detach again", shown)

@@ -20,6 +20,7 @@ from vgpumgr.core.model.vgpu import VgpuSpec
 from vgpumgr.core.placing import division, fits, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.names import DEFAULT_SLOT, VmName, VmUuid
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.evidence.sharing import Barred
@@ -109,7 +110,7 @@ def _shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMan
     if view.snapshot.machine is None:
         return HowMany(count=0, why="the host has no machine-id, by which a claim names its host")
     obstacle = None if view.even_if_it_will_not_start else next(preflight.of_every_vm(view, gpu, parent), None)
-    return None if obstacle is None else HowMany(count=0, why=f"no VM would start {obstacle.why}")
+    return None if obstacle is None else HowMany(count=0, why=say("no VM would start {}", obstacle.why))
 
 
 def _step_by_step(view: HostView, first: Candidate, ask: Ask, barred: Barred) -> HowMany:

@@ -13,6 +13,7 @@ from vgpumgr.core import step as plan_steps
 from vgpumgr.core.commands import command
 from vgpumgr.core.evidence import saved_states
 from vgpumgr.core.slot import detach
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
@@ -26,7 +27,7 @@ def leaving_steps(view: HostView, domain: Domain, slot: Slot) -> tuple[plan_step
     if not old:
         return ()
     free = command("detach", domain.name, slot=slot, options=["--keep-snapshots"])
-    saved_states.guard_entries(view, domain, slot, old, keep=False, way_on=f"first `{free}`")
+    saved_states.guard_entries(view, domain, slot, old, keep=False, way_on=say("first `{}`", free))
     devices = {entry.vgpu.device for entry in old}
     out = tuple(
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)

@@ -47,7 +47,7 @@ def plug(view: HostView, domain: Domain, target: VgpuSpec, wanted: Hostdev) -> p
         first, *others = found
         raise errors.NotWhileRunning(
             say("{} cannot take {} live {}; nothing was changed", domain.name, target.type_name, first.why),
-            details=[f"it cannot take it {other.why}: {other.fix}" for other in others],
+            details=[say("it cannot take it {}: {}", other.why, other.fix) for other in others],
             hint=say("{}; or leave {} out: {}", first.fix, Option("--live"), LATER),
         )
     return plan_steps.PlugHostdev(vm=domain.uuid, vm_name=domain.name, slot=target.slot, device=wanted, port=port)

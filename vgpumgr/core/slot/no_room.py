@@ -16,7 +16,7 @@ from vgpumgr.core.evidence import cordons
 from vgpumgr.core.model.claims import INVENTORY
 from vgpumgr.core.placing import placement, resolve
 from vgpumgr.core.placing.no_place import Cause
-from vgpumgr.wording import GpuAddress, Option, say
+from vgpumgr.wording import Command, GpuAddress, Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +77,11 @@ class Shortage:
             )
             return say("it would fit {}. Or {}", would, other) if would else other
         if self.is_not_ready:
-            return "once one is ready, run the same command again" + (f"; it would fit {would}" if would else "")
-        fits = f"fits now: {'; '.join(self.verdict.fits)}. " if self.verdict.fits else "no other type fits now. "
-        instead = f"It would fit {would}. " if would else ""
-        return f"{fits}{instead}See `vgpumgr capacity`"
+            again = "once one is ready, run the same command again"
+            return say("{}; it would fit {}", again, would) if would else again
+        found = self.verdict.fits
+        fits = say("fits now: {}. ", joined("; ", found)) if found else "no other type fits now. "
+        return say("{}{}See `vgpumgr capacity`", fits, say("It would fit {}. ", would) if would else "")
 
     def error(self, would: str = "") -> errors.NoCapacity:
         """The refusal. `would`: as for the hint."""
@@ -108,7 +109,7 @@ def error(
     if not verdict.reasons:
         return errors.NoCapacity(
             say("{} has no NVIDIA GPU for {}", host, domain.name),
-            hint=say("`vgpumgr discover {}` shows its GPUs", host),
+            hint=say("`{}` shows its GPUs", Command("vgpumgr", "discover", host)),
         )
     if verdict.unknown_profile and isinstance(ask.wish, profiles.ByProfile):
         return _not_here(view, domain, request, ask.wish.profile, lines)
@@ -149,7 +150,7 @@ def _not_here(
     return errors.ProfileNotHere(
         say("no GPU of {} has {}, requested for {}", host, profile.text, domain.name),
         details=lines,
-        hint=say("{}`vgpumgr profiles {}` lists the profiles that it has", hint, host),
+        hint=say("{}`{}` lists the profiles that it has", hint, Command("vgpumgr", "profiles", host)),
     )
 
 
@@ -160,7 +161,7 @@ def dropped(
     host = view.snapshot.host
     today = next((one for one in (gpu.types or {}).values() if one.short == had.short), None)
     now = f"; {today.type_name} is" if today is not None else ""
-    see = say("`vgpumgr profiles {}` lists the profiles that it has", host)
+    see = say("`{}` lists the profiles that it has", Command("vgpumgr", "profiles", host))
     if today is not None and request.origin == INVENTORY:
         see = say("profile: {} in the inventory gives it that one; {}", today.type_name, see)
     elif today is not None:
@@ -186,7 +187,7 @@ def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines:
     first = next(gpu for gpu in facts.gpus if gpu.pci == verdict.reasons[0][0])
     cordon = facts.cordon_on(first.uuid)
     assert cordon is not None  # that is why it was refused
-    hint = f"`{cordons.lift(facts, cordon)}` once the work is done"
+    hint = say("`{}` once the work is done", cordons.lift(facts, cordon))
     if cordon.gpu_uuid is None:
         what = say(
             "{} is cordoned: {} ({}, {}); no new vGPU for {}",

@@ -19,7 +19,7 @@ from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.placing.resolve import Ask
 from vgpumgr.core.slot import detach, no_room
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.wording import GpuAddress, Option, say
+from vgpumgr.wording import Command, GpuAddress, Option, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +140,7 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
                 claim.binding.gpu_uuid,
                 view.snapshot.host,
             ),
-            hint=say("vgpumgr discover {} says why", view.snapshot.host),
+            hint=say("{} says why", Command("vgpumgr", "discover", view.snapshot.host)),
         )
     return None
 
