@@ -159,3 +159,11 @@ def attach(*words: str) -> Command:
 def test_an_option_becomes_the_modules_own_and_a_command_its_task(running: Any, ours: Message, theirs: str) -> None:
     said = running.spelling.in_words_of_ansible(say("a: {}", ours))
     assert (said, type(said)) == (f"a: {theirs}", str)
+
+
+def test_a_message_that_is_nothing_but_an_option_or_a_command_is_said_alike(running: Any) -> None:
+    alone = [Option("--policy", "fixed-share"), Command("vgpumgr", "reconcile", "--confirm-destroys", "3")]
+    assert running.spelling.in_words_of_ansible(alone) == [
+        "`policy: fixed-share`",
+        "vgpumgr.kvm.vgpu_reconcile: {confirm_destroys: 3}",
+    ]

@@ -43,10 +43,12 @@ _SWITCHES = {
 
 def in_words_of_ansible(value):
     """A result in which every message is said in Ansible's words; data stay as they are."""
-    from vgpumgr.wording import Message
+    from vgpumgr.wording import Command, Message, Option
 
     if isinstance(value, Message):
         return value.told(_told)
+    if isinstance(value, (Command, Option)):
+        return _told(value)
     if isinstance(value, dict):
         return {key: in_words_of_ansible(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
