@@ -1,1 +1,1 @@
-"""The plans about a GPU: its mode, scheduler, GPU instances and cordon, and the vGPUs that have to leave and come back."""
+"""Plans about one GPU: mode, scheduler, GPU instances, cordon, and vGPUs that are removed and re-created for them."""

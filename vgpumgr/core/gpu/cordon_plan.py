@@ -23,7 +23,7 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRequest:
-    """`gpu_id` None: the whole host. `reason` None: lift it. `keep`: one that is there already is enough, whatever its reason."""
+    """`gpu_id` None: the whole host. `reason` None: lift it. `keep`: an existing cordon stands, whatever its reason."""
 
     gpu_id: str | None
     reason: str | None
@@ -34,7 +34,7 @@ class CordonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan(plans.AnyPlan):
-    """`cordon` is what there is afterwards, None if there is none. `stay`: GPUs of the host that stay cordoned for themselves."""
+    """`cordon`: what holds afterwards, None if nothing does. `stay`: GPUs of the host with a cordon of their own."""
 
     host: HostName
     gpu: PciAddress | None
@@ -72,37 +72,37 @@ def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
     facts = view.snapshot
     gpu_uuid, gpu = _place(facts, request.gpu_id)
     before = facts.cordon_at(gpu_uuid)
-    wanted: Cordon | None = None
+    cordon: Cordon | None = None
     if request.reason is not None:
-        wanted = Cordon(gpu_uuid=gpu_uuid, gpu=gpu, reason=request.reason, by=request.by, at=request.at)
-        if before is not None and (request.keep or before.reason == wanted.reason):
-            wanted = before
-    step = plan_steps.SetCordon(host=facts.host, gpu_uuid=gpu_uuid, gpu=gpu, cordon=wanted, before=before)
+        cordon = Cordon(gpu_uuid=gpu_uuid, gpu=gpu, reason=request.reason, by=request.by, at=request.at)
+        if before is not None and (request.keep or before.reason == cordon.reason):
+            cordon = before
+    step = plan_steps.SetCordon(host=facts.host, gpu_uuid=gpu_uuid, gpu=gpu, cordon=cordon, before=before)
     return CordonPlan(
         host=facts.host,
         gpu=gpu,
-        cordon=wanted,
-        steps=() if wanted == before else (step,),
-        findings=_others(facts, gpu_uuid) if wanted is None else (),
+        cordon=cordon,
+        steps=() if cordon == before else (step,),
+        findings=_others(facts, gpu_uuid) if cordon is None else (),
         stay=tuple(one.gpu for one in facts.cordons if one.gpu is not None) if gpu_uuid is None else (),
     )
 
 
 def _place(facts: HostSnapshot, gpu_id: str | None) -> tuple[GpuUuid | None, PciAddress | None]:
-    """A card that was taken out is named by its cordon alone."""
+    """The place of a cordon. Only its cordon still names a GPU that was taken out."""
     if gpu_id is None:
         return None, None
-    wanted = names.parse_gpu_id(gpu_id)
-    shown = {gpu.pci for gpu in facts.gpus} | {gpu.uuid for gpu in facts.gpus}
+    parsed_id = names.parse_gpu_id(gpu_id)
+    ids = {gpu.pci for gpu in facts.gpus} | {gpu.uuid for gpu in facts.gpus}
     for cordon in facts.cordons:
-        if cordon.gpu_uuid is not None and wanted in (cordon.gpu_uuid, cordon.gpu) and wanted not in shown:
+        if cordon.gpu_uuid is not None and parsed_id in (cordon.gpu_uuid, cordon.gpu) and parsed_id not in ids:
             return cordon.gpu_uuid, cordon.gpu
     gpu, gpu_uuid = gpu_choice.find(facts, gpu_id)
     return gpu_uuid, gpu.pci
 
 
 def _others(facts: HostSnapshot, lifted: GpuUuid | None) -> tuple[Finding, ...]:
-    """After a cordon is lifted: those that stay, where they still keep new vGPUs from the same place."""
+    """The cordons that still keep new vGPUs from the same place after one is lifted."""
     return tuple(
         cordons.finding(facts, cordon)
         for cordon in facts.cordons

@@ -1,4 +1,4 @@
-"""Remove our idle vGPUs from a GPU briefly and re-create them in place, if the driver refuses something because of them.
+"""Remove our idle vGPUs from a GPU briefly and re-create them in place, if they make the driver refuse a change.
 
 The ledger keeps their entries meanwhile, so a run that is killed in between leaves vGPUs that are gone, but not lost.
 """
@@ -51,7 +51,7 @@ def entries(view: HostView, gpu: Gpu) -> tuple[Ours, ...]:
 
 
 def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
-    """True for made entries, and for planned ones of a killed re-creation: their claim is bound, in the same generation."""
+    """True for made entries, and for planned ones of a killed re-creation: their claim is bound, same generation."""
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain and not domain.copied else None
     if claim is not None and claim.state == claims.LEAVING:
@@ -62,9 +62,9 @@ def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
 
 
 def enter(view: HostView, ours: Iterable[Ours]) -> tuple[plan_steps.Step, ...]:
-    """The steps that set entries of a killed run to made, if the hardware exists: only then can the vGPUs be moved."""
-    planned = (one.entry for one in ours if one.vgpu is not None and one.entry.state == PLANNED)
-    return tuple(_create(view, plans.spec_of_entry(view, entry), plan_steps.SAME) for entry in planned)
+    """Steps that mark a killed run's entries as made if the hardware exists: only then can the vGPUs be moved."""
+    planned_entries = (one.entry for one in ours if one.vgpu is not None and one.entry.state == PLANNED)
+    return tuple(_create(view, plans.spec_of_entry(view, entry), plan_steps.SAME) for entry in planned_entries)
 
 
 def _create(view: HostView, vgpu: VgpuSpec, expect: Literal["empty", "same"]) -> plan_steps.CreateVgpu:
@@ -96,9 +96,9 @@ def around(
     what: str,
     change: Callable[[tuple[plan_steps.EvacuateVgpu, ...]], Iterable[plan_steps.Step]],
 ) -> tuple[tuple[plan_steps.Step, ...], tuple[Finding, ...]]:
-    """The steps of a change that needs an empty GPU: `change` says them, given what would empty it.
+    """The steps of a change that needs an empty GPU: `change` makes them from the steps that would empty it.
 
-    Raises what guard_idle and `change` raise, and BlockedWrite. `what` is named where it stays as it is.
+    Raises what guard_idle and `change` raise, and BlockedWrite. Messages use `what` to name the setting that stays.
     """
     guard_idle(view, gpu, ours, say("the {} of GPU {} of {} stays as it is", what, gpu.pci, view.snapshot.host))
     steps = (*enter(view, ours), *change(idle(view, gpu, ours)))
@@ -109,24 +109,24 @@ def around(
 def make_again(
     view: HostView, gpu: Gpu, ours: Iterable[Ours]
 ) -> tuple[tuple[plan_steps.Step, ...], tuple[Finding, ...]]:
-    """The steps that re-create our missing vGPUs, as after a killed run; a finding for each that cannot be re-created now."""
+    """Steps that re-create our missing vGPUs, as after a killed run; a finding for each that cannot be now."""
     steps: list[plan_steps.Step] = []
     findings: list[Finding] = []
-    now = view
+    after = view
     for one in ours:
         if one.vgpu is not None or not one.whole:
             continue
-        vgpu, card = one.entry.vgpu, now.snapshot.gpu_by_uuid(one.entry.vgpu.gpu_uuid)
+        vgpu, card = one.entry.vgpu, after.snapshot.gpu_by_uuid(one.entry.vgpu.gpu_uuid)
         assert card is not None
-        reason = _other_framework(gpu, vgpu) or takes.may_make_again(now.snapshot, card, vgpu)
+        reason = _other_framework(gpu, vgpu) or takes.may_make_again(after.snapshot, card, vgpu)
         if reason is not None:
-            gone = say("{} of {} slot {} is gone and cannot be re-created", vgpu.type_name, vgpu.vm_name, vgpu.slot)
-            text, host = say("{}: GPU {} {}", gone, gpu.pci, reason.text), view.snapshot.host
+            what = say("{} of {} slot {} is gone and cannot be re-created", vgpu.type_name, vgpu.vm_name, vgpu.slot)
+            text, host = say("{}: GPU {} {}", what, gpu.pci, reason.text), view.snapshot.host
             findings.append(Finding(kind="gone", host=host, vm=vgpu.vm_name, slot=vgpu.slot, text=text))
             continue
-        spec = division.placed_again(now.snapshot, plans.spec_of_entry(view, one.entry))
+        spec = division.placed_again(after.snapshot, plans.spec_of_entry(view, one.entry))
         step = _create(view, spec, plan_steps.EMPTY)
-        now = simulate.apply_one(now, step)
+        after = simulate.apply_one(after, step)
         steps.append(step)
     return tuple(steps), tuple(findings)
 
@@ -142,39 +142,39 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
 
     `what` begins the message: it says what stays unchanged.
     """
-    held: list[str] = []
+    uses: list[str] = []
     names: list[str] = []
     for vgpu in gpu.vgpus:
         if view.snapshot.entry_of(gpu, vgpu) is None:
-            used = views.users(view, vgpu.device, vgpu).lasting
-            held += [say("{} on {}, which is not ours: {}", vgpu.type_name or "?", vgpu.parent, line) for line in used]
-            names += [views.holder_name(view, vgpu) or vgpu.parent] if used else []
+            users = views.users(view, vgpu.device, vgpu).lasting
+            uses += [say("{} on {}, which is not ours: {}", vgpu.type_name or "?", vgpu.parent, line) for line in users]
+            names += [views.holder_name(view, vgpu) or vgpu.parent] if users else []
     for one in ours:
         if one.vgpu is None:
             continue
         detach.guard_boot(view, one.entry)
         _guard_identified(what, one.entry, one.vgpu, whole=one.whole)
-        used = views.users(view, one.entry.vgpu.device, one.vgpu).lasting
-        if used:
-            held += [say("{} slot {}: {}", one.entry.vgpu.vm_name, one.entry.vgpu.slot, line) for line in used]
+        users = views.users(view, one.entry.vgpu.device, one.vgpu).lasting
+        if users:
+            uses += [say("{} slot {}: {}", one.entry.vgpu.vm_name, one.entry.vgpu.slot, line) for line in users]
             names.append(one.entry.vgpu.vm_name)
-    if held:
+    if uses:
         who = joined(", ", dict.fromkeys(names))
         raise errors.InUse(
             say("{}: the vGPU of {} is in use", what, who)
             if len(names) == 1
             else say("{}: vGPUs of {} are in use", what, who),
-            details=held,
+            details=uses,
             hint=say("shut {} down first; nothing in use is ever removed", who),
-            until=say("its GPU is idle: {}", _using(view, tuple(dict.fromkeys(names)))) if views.ends(held) else None,
+            until=say("its GPU is idle: {}", _using(view, tuple(dict.fromkeys(names)))) if views.ends(uses) else None,
         )
 
 
 def _using(view: HostView, names: tuple[str, ...]) -> str:
     """`vm02, vm04 run`, where that is what uses it."""
     who, alone = joined(", ", names), len(names) == 1
-    running = {domain.name for domain in view.domains if domain.active}
-    if running.issuperset(names):
+    active_vms = {domain.name for domain in view.domains if domain.active}
+    if active_vms.issuperset(names):
         return say("{} runs", who) if alone else say("{} run", who)
     return say("the vGPU of {} is in use", who) if alone else say("the vGPUs of {} are in use", who)
 

@@ -19,9 +19,9 @@ def named(snapshot: HostSnapshot, gpu_id: str | None) -> tuple[str, ...] | None:
 
 def find(snapshot: HostSnapshot, gpu_id: str) -> tuple[Gpu, GpuUuid]:
     """The GPU and its UUID. Raises UnknownGpu, which lists what the host has."""
-    wanted = names.parse_gpu_id(gpu_id)
+    parsed_id = names.parse_gpu_id(gpu_id)
     for gpu in snapshot.gpus:
-        if wanted in (gpu.uuid, gpu.pci):
+        if parsed_id in (gpu.uuid, gpu.pci):
             if gpu.uuid is None:
                 raise errors.UnknownGpu(
                     say("the UUID of GPU {} of {} cannot be read, so nothing is written to it", gpu.pci, snapshot.host),

@@ -1,4 +1,4 @@
-"""What the plans about a GPU have in common: the GPU that they are about, what they ask of it first, and how they refuse."""
+"""What plans about a GPU share: the GPU, what must hold before, and how they refuse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GpuPlan(plans.AnyPlan):
 
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
-        """All steps that disturb something: everything except creating vGPUs, and what claims and definitions say of them."""
+        """The steps that disturb something: all but creating vGPUs or GPU instances and writing claims and hostdevs."""
         harmless = plan_steps.CreateVgpu | plan_steps.CreateInstance | plan_steps.PutClaim | plan_steps.AttachHostdev
         return tuple(step for step in self.steps if not isinstance(step, harmless))
 
@@ -54,7 +54,7 @@ def find(view: HostView, gpu_uuid: str) -> Gpu:
 
 
 def unread(facts: HostSnapshot, gpu: Gpu, what: str, why: str | None = None) -> errors.Unsure:
-    """`what` of the GPU is unknown. `why` None: a fact of that name, of which the snapshot says why."""
+    """`what` of the GPU is unknown. `why` None: `what` is a fact for which the snapshot gives the reason."""
     why = why or views.why_unknown(facts, what, gpu.pci)
     return errors.Unsure(
         say("the {} of GPU {} of {} cannot be read: {}", what, gpu.pci, facts.host, why),

@@ -1,9 +1,9 @@
 """The plans that make or remove the GPU instances of one GPU.
 
-A declared layout: what is there stays: vGPUs of other profiles, and their instances, are nobody's to move for it. Cached instances of
-ours that are not declared make room; what finds none all the same is `unmet`, beside the plan for the rest.
+A declared layout moves no vGPUs of other profiles, nor their instances. Our cached instances that are not declared make
+room; what still finds no room is `unmet`, beside the plan for the rest.
 
-Giving back: the instances of ours that hold no vGPU, and to which none comes back.
+Giving back removes our instances that hold no vGPU and to which none returns.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePlan(GpuPlan):
-    """`in_use`: how many of the GPU's instances stay because they are ours and hold a vGPU; 0 in a plan that only makes some.
+    """`in_use`: how many of our instances stay because they hold a vGPU; 0 in a plan that only makes instances.
 
-    `unmet`: why not all that is declared is made. Nobody is asked about an instance that holds nothing.
+    `unmet`: why not everything declared is made. Removing an instance that holds nothing needs no confirmation.
     """
 
     in_use: int = 0
@@ -56,19 +56,19 @@ class InstancePlan(GpuPlan):
 
 
 def plan_layout(view: HostView, gpu_id: str, names: Sequence[str]) -> InstancePlan:
-    """Plan what makes the missing ones. Raises UnknownGpu, LedgerBroken, BlockedWrite, Unsure if the instances cannot be read, RefusedPlan on
-    a GPU in another mode, and ProfileNotHere for a profile that the board does not have.
+    """Plan the missing instances. Raises UnknownGpu, LedgerBroken, BlockedWrite, Unsure if instances cannot be read,
+    RefusedPlan on a GPU in another mode, and ProfileNotHere for a profile that the board does not have.
     """
     detach.guard_ledger(view)
     facts = view.snapshot
     gpu, _ = gpu_choice.find(facts, gpu_id)
     _guard_divided(facts, gpu)
-    known = {profile.name: profile for profile in gpu.instance_profiles}
-    wanted = [_find(facts, gpu, known, name) for name in names]
-    found, lacking = _steps(facts, gpu, wanted)
-    blocked_write.guard(facts, found)
-    unmet = _unmet(facts, gpu, wanted, lacking) if lacking else None
-    return InstancePlan(gpu=gpu, steps=found, findings=(), unmet=unmet)
+    by_name = {profile.name: profile for profile in gpu.instance_profiles}
+    layout = [_find(facts, gpu, by_name, name) for name in names]
+    changes, lacking = _steps(facts, gpu, layout)
+    blocked_write.guard(facts, changes)
+    unmet = _unmet(facts, gpu, layout, lacking) if lacking else None
+    return InstancePlan(gpu=gpu, steps=changes, findings=(), unmet=unmet)
 
 
 def _guard_divided(facts: HostSnapshot, gpu: Gpu) -> None:
@@ -81,14 +81,14 @@ def _guard_divided(facts: HostSnapshot, gpu: Gpu) -> None:
 
 
 def _unmet(
-    facts: HostSnapshot, gpu: Gpu, wanted: Sequence[InstanceProfile], lacking: Sequence[InstanceProfile]
+    facts: HostSnapshot, gpu: Gpu, layout: Sequence[InstanceProfile], lacking: Sequence[InstanceProfile]
 ) -> errors.NoCapacity:
-    named = [
+    texts = [
         name if count == 1 else say("{} x {}", count, name)
         for name, count in Counter(one.name for one in lacking).items()
     ]
-    what = say("GPU {} of {} has no room for {}", gpu.pci, facts.host, joined(", ", named))
-    if isinstance(mig.arrange(wanted), Blocked):
+    what = say("GPU {} of {} has no room for {}", gpu.pci, facts.host, joined(", ", texts))
+    if isinstance(mig.arrange(layout), Blocked):
         return errors.NoCapacity(what, hint="even an empty GPU has no room for all that is declared: declare less")
     ways = [
         f"in its way: {mig_fit.where(one.piece)}{'' if one.ours else ', which is not ours'}"
@@ -100,63 +100,63 @@ def _unmet(
     return errors.NoCapacity(what, details=ways, hint=hint)
 
 
-def _find(facts: HostSnapshot, gpu: Gpu, known: dict[str, InstanceProfile], name: str) -> InstanceProfile:
-    if name not in known:
+def _find(facts: HostSnapshot, gpu: Gpu, by_name: dict[str, InstanceProfile], name: str) -> InstanceProfile:
+    if name not in by_name:
         raise errors.ProfileNotHere(
             say("GPU {} of {} ({}) has no MIG profile {}", gpu.pci, facts.host, gpu.board or gpu.name or "?", name),
-            hint=f"it has {', '.join(sorted(known))}",
+            hint=f"it has {', '.join(sorted(by_name))}",
         )
-    return known[name]
+    return by_name[name]
 
 
 def _steps(
-    facts: HostSnapshot, gpu: Gpu, wanted: Sequence[InstanceProfile]
+    facts: HostSnapshot, gpu: Gpu, layout: Sequence[InstanceProfile]
 ) -> tuple[tuple[steps.InstanceStep, ...], tuple[InstanceProfile, ...]]:
-    """What makes those that are missing, and those that find no place."""
-    there = instances.held(facts, gpu)
-    left = Counter(profile.name for profile in wanted)
+    """The steps that make the missing instances, and the profiles that find no room."""
+    occupants = instances.held(facts, gpu)
+    counts = Counter(profile.name for profile in layout)
     spare: list[Piece] = []
-    for one in sorted(there, key=lambda one: one.is_idle):
-        if one.ours and left[one.profile.name] > 0:
-            left[one.profile.name] -= 1
+    for one in sorted(occupants, key=lambda one: one.is_idle):
+        if one.ours and counts[one.profile.name] > 0:
+            counts[one.profile.name] -= 1
         elif one.ours and one.is_idle:
             spare.append(one.piece)
-    kept = [one.piece for one in there if one.piece not in spare]
-    kept += instances.reserved(facts, gpu)
+    pieces = [one.piece for one in occupants if one.piece not in spare]
+    pieces += instances.reserved(facts, gpu)
     for piece in instances.reserved(facts, gpu):  # comes back with its vGPU
-        left[piece.profile.name] = max(0, left[piece.profile.name] - 1)
-    named = {profile.name: profile for profile in wanted}
-    missing = sorted(
-        (named[name] for name, count in left.items() for _ in range(count)), key=lambda one: one.order, reverse=True
+        counts[piece.profile.name] = max(0, counts[piece.profile.name] - 1)
+    by_name = {profile.name: profile for profile in layout}
+    profiles = sorted(
+        (by_name[name] for name, count in counts.items() for _ in range(count)), key=lambda one: one.order, reverse=True
     )
-    return _made(facts, gpu, missing, kept, spare)
+    return _made(facts, gpu, profiles, pieces, spare)
 
 
 def _made(
-    facts: HostSnapshot, gpu: Gpu, missing: Sequence[InstanceProfile], kept: list[Piece], spare: list[Piece]
+    facts: HostSnapshot, gpu: Gpu, profiles: Sequence[InstanceProfile], pieces: list[Piece], spare: list[Piece]
 ) -> tuple[tuple[steps.InstanceStep, ...], tuple[InstanceProfile, ...]]:
-    whole = mig.arrange(missing, (*kept, *spare))
+    whole = mig.arrange(profiles, (*pieces, *spare))
     if not isinstance(whole, Blocked):
         return tuple(_in(facts, gpu, piece) for piece in whole), ()
-    found: list[steps.InstanceStep] = []
+    changes: list[steps.InstanceStep] = []
     lacking: list[InstanceProfile] = []
-    for profile in missing:
-        going = mig.evict(profile, kept, spare)
-        if going is None:
+    for profile in profiles:
+        victims = mig.evict(profile, pieces, spare)
+        if victims is None:
             lacking.append(profile)
             continue
-        found += [instances.removal(facts, gpu, piece) for piece in going]
-        spare = [piece for piece in spare if piece not in going]
-        start = mig.best_start(gpu.instance_profiles, profile, (*kept, *spare))
+        changes += [instances.removal(facts, gpu, piece) for piece in victims]
+        spare = [piece for piece in spare if piece not in victims]
+        start = mig.best_start(gpu.instance_profiles, profile, (*pieces, *spare))
         assert start is not None
-        kept.append(Piece(profile=profile, start=start))
-        found.append(_in(facts, gpu, kept[-1]))
-    return tuple(found), tuple(lacking)
+        pieces.append(Piece(profile=profile, start=start))
+        changes.append(_in(facts, gpu, pieces[-1]))
+    return tuple(changes), tuple(lacking)
 
 
 def _in(facts: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.CreateInstance:
-    made = instances.ours_at(gpu, piece.profile, piece.start)
-    return steps.CreateInstance(host=facts.host, instance=made, expect=steps.EMPTY)
+    instance = instances.ours_at(gpu, piece.profile, piece.start)
+    return steps.CreateInstance(host=facts.host, instance=instance, expect=steps.EMPTY)
 
 
 def gpus_of_ours(facts: HostSnapshot) -> tuple[PciAddress, ...]:
@@ -175,31 +175,31 @@ def plan_giving_back(view: HostView, gpu_id: str) -> InstancePlan:
         if gpu_id in {gpu.pci, gpu.uuid}:
             _guard_read(facts, gpu)
     gpu, _ = gpu_choice.find(facts, gpu_id)
-    found = tuple(_of_gpu(facts, gpu))
-    blocked_write.guard(facts, found)
+    changes = tuple(_of_gpu(facts, gpu))
+    blocked_write.guard(facts, changes)
     stay = sum(one.ours and not one.is_idle for one in instances.held(facts, gpu))
-    return InstancePlan(gpu=gpu, steps=found, findings=(), in_use=stay)
+    return InstancePlan(gpu=gpu, steps=changes, findings=(), in_use=stay)
 
 
 def _has_entered(facts: HostSnapshot, gpu: Gpu) -> bool:
-    entered = (entry.instance for entry in facts.instances)
-    return any(one.gpu_uuid == gpu.uuid or (gpu.uuid is None and one.gpu == gpu.pci) for one in entered)
+    specs = (entry.instance for entry in facts.instances)
+    return any(one.gpu_uuid == gpu.uuid or (gpu.uuid is None and one.gpu == gpu.pci) for one in specs)
 
 
 def _guard_read(facts: HostSnapshot, gpu: Gpu) -> None:
-    """Where the ledger has no instance, none of ours can be cached, whatever cannot be read."""
+    """Raises Unsure if the instances cannot be read, unless the ledger has none: then none of ours can be cached."""
     why = instances.why_unread(facts, gpu)
     if why is not None and _has_entered(facts, gpu):
         raise gpu_plan.unread(facts, gpu, "GPU instances", why)
 
 
 def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[steps.DestroyInstance]:
-    there = {(one.profile.name, one.instance.start) for one in instances.held(facts, gpu) if one.ours}
+    places = {(one.profile.name, one.instance.start) for one in instances.held(facts, gpu) if one.ours}
     for one in instances.cached(facts, gpu):
         ours = instances.ours_at(gpu, one.profile, one.instance.start)
         yield steps.DestroyInstance(host=facts.host, instance=ours, expect=steps.PRESENT)
-    wanted = instances.wanted_again(facts, gpu)
+    reserved_places = instances.wanted_again(facts, gpu)
     for entry in facts.instances:
         ours = entry.instance
-        if ours.gpu_uuid == gpu.uuid and (ours.profile, ours.start) not in there | wanted:
+        if ours.gpu_uuid == gpu.uuid and (ours.profile, ours.start) not in places | reserved_places:
             yield steps.DestroyInstance(host=facts.host, instance=ours, expect=steps.ABSENT)

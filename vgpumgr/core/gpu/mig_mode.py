@@ -1,8 +1,8 @@
-"""(wish, observed) → the steps that turn a GPU's MIG mode on or off, in the order that survives, or the guard that refuses.
+"""(wish, observed) → the steps that turn a GPU's MIG mode on or off, in a safe order, or the guard that refuses.
 
-vGPUs and instances go out, the mode changes in the driver's order (core/driver/mig_order.py), and then comes back what the other mode
-can hold: a slot that asked for memory or a share gets a vGPU of the other kind, one that asked for a type of this kind cannot. The
-ledger keeps the entry of a vGPU that is out until its slot has the new one.
+vGPUs and instances go out, the mode changes in the driver's order (core/driver/mig_order.py), and what the new mode
+can hold is re-created: a slot that asked for memory or a share gets a vGPU of the other kind; one that asked for a type
+of the old kind cannot. The ledger keeps the entry of a removed vGPU until its slot has the new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Back:
-    """What comes back: the steps, the slots that are served, and a line for each slot for which the other mode has nothing."""
+    """What comes back: the steps, the slots served, and a line for each slot that the other mode cannot serve."""
 
     steps: tuple[plan_steps.Step, ...]
     findings: tuple[Finding, ...]
@@ -51,7 +51,7 @@ class _Back:
 
 
 def is_about(view: HostView, gpu: Gpu, request: ModeRequest) -> bool:
-    """Whether a request is about MIG: for it, or for a GPU that has to leave it first, or was left half way."""
+    """Whether a request is about MIG: it asks for MIG, or its GPU has to leave MIG first or was left halfway."""
     if modes.of(request.mode).mig_backed:
         return True
     if not gpu.mig:
@@ -69,33 +69,33 @@ def plan_mig(view: HostView, request: ModeRequest) -> ModePlan:
     facts = view.snapshot
     gpu = find_gpu(view, request)
     on = modes.of(request.mode).mig_backed
-    divided = _guard_board(facts, gpu, request)
-    displaced = _slots(view, gpu)
+    mig_state = _guard_board(facts, gpu, request)
+    slots = _slots(view, gpu)
     functions = gpu.framework is not None
-    if mig_order.is_done(enabled=divided.enabled, pending=divided.pending, on=on, functions=functions):
+    if mig_order.is_done(enabled=mig_state.enabled, pending=mig_state.pending, on=on, functions=functions):
         if not request.again:
             return _plan(view, gpu, request, (), ())
         # What cannot come back keeps its entry, which takes room: so those that can are planned once more beside it.
-        left_out = (first_try := _back(view, gpu, displaced)).left_out
+        left_out = (first_try := _back(view, gpu, slots)).left_out
         back = _back(view, gpu, first_try.served) if left_out else first_try
         blocked_write.guard(facts, back.steps)
-        lost = [Finding(kind="gone", host=facts.host, text=say("{}: {}", facts.host, line)) for line in left_out]
-        return _plan(view, gpu, request, back.steps, (*back.findings, *lost))
+        losses = [Finding(kind="gone", host=facts.host, text=say("{}: {}", facts.host, line)) for line in left_out]
+        return _plan(view, gpu, request, back.steps, (*back.findings, *losses))
     guard_foreign(view, gpu, request.mode)
     _guard_instances(facts, gpu, request)
     ours = evacuate.entries(view, gpu)
 
     def change(idle: Sequence[plan_steps.EvacuateVgpu]) -> Iterator[plan_steps.Step]:
         _guard_gone(facts, gpu, ours, view)
-        yield from _out(facts, gpu, divided, idle)
-        yield from _change(facts, gpu, divided, request, on=on)
+        yield from _out(facts, gpu, mig_state, idle)
+        yield from _change(facts, gpu, mig_state, request, on=on)
 
-    first, found = evacuate.around(view, gpu, ours, "mode", change)
+    first, findings = evacuate.around(view, gpu, ours, "mode", change)
     if not functions:  # which of them it will have is known once they are there
-        return _plan(view, gpu, request, first, found, goes_on=bool(displaced))
-    back = _back(simulate.apply(view, first), gpu, displaced)
+        return _plan(view, gpu, request, first, findings, goes_on=bool(slots))
+    back = _back(simulate.apply(view, first), gpu, slots)
     _guard_back(facts, gpu, request, back)
-    return _plan(view, gpu, request, (*first, *back.steps), (*back.findings, *found))
+    return _plan(view, gpu, request, (*first, *back.steps), (*back.findings, *findings))
 
 
 def _plan(
@@ -118,7 +118,7 @@ def _plan(
 
 
 def _slots(view: HostView, gpu: Gpu) -> tuple[tuple[Domain, Claim], ...]:
-    """The slots whose claim names the GPU, by us, on this host; also one that is pending, of a run that was broken off."""
+    """The slots whose claim binds them to this GPU on this host; also pending ones, of an interrupted run."""
     return tuple(
         (domain, claim)
         for domain in sorted(view.domains, key=lambda one: one.name)
@@ -134,10 +134,10 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Mig:
         hint = say("{} shows the modes of its GPUs", Command("vgpumgr", "mode", "show", facts.host))
         raise gpu_plan.refused(facts, gpu, f"({gpu.board or gpu.name or '?'}) has no MIG", hint)
     # Mixed-size mode ends with the functions: if a later step failed, undoing would not bring it back.
-    wanted = modes.of(request.mode)
-    if wanted.has_places or gpu.rules.has_places:
-        now, then = ("MIG", request.mode) if wanted.has_places else (gpu.mode, "MIG")
-        why = f"is in {now} mode, and has to leave it before it can be set to {then} mode"
+    rules = modes.of(request.mode)
+    if rules.has_places or gpu.rules.has_places:
+        old, new = ("MIG", request.mode) if rules.has_places else (gpu.mode, "MIG")
+        why = f"is in {old} mode, and has to leave it before it can be set to {new} mode"
         raise gpu_plan.refused(facts, gpu, why, say("first `{}`", _command(facts, gpu, EQUAL_SIZE)))
     if gpu.mig.instances is None:
         raise errors.Unsure(
@@ -164,9 +164,9 @@ def _guard_instances(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Non
 
 
 def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], view: HostView) -> None:
-    """Entries that no claim on this GPU stands behind: nobody could say what comes back for them."""
-    claimed = {(domain.uuid, claim.slot) for domain, claim in _slots(view, gpu)}
-    loose = [one.entry.vgpu for one in ours if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in claimed]
+    """Raises RefusedPlan for entries without a claim on this GPU: nothing says what comes back for them."""
+    slots = {(domain.uuid, claim.slot) for domain, claim in _slots(view, gpu)}
+    loose = [one.entry.vgpu for one in ours if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in slots]
     if loose:
         ways = dict.fromkeys(say("`{}`", command("detach", vgpu.vm_name, slot=vgpu.slot)) for vgpu in loose)
         lines = [say("{} slot {}: {} on {}", vgpu.vm_name, vgpu.slot, vgpu.type_name, vgpu.parent) for vgpu in loose]
@@ -175,12 +175,12 @@ def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], vi
 
 
 def _out(
-    facts: HostSnapshot, gpu: Gpu, divided: Mig, vgpus: Sequence[plan_steps.EvacuateVgpu]
+    facts: HostSnapshot, gpu: Gpu, mig_state: Mig, vgpus: Sequence[plan_steps.EvacuateVgpu]
 ) -> Iterator[plan_steps.VgpuStep | plan_steps.InstanceStep]:
-    """All vGPUs and GPU instances of ours: taking the functions away ends the instances, and nobody would tell the ledger.
+    """Remove all our vGPUs and GPU instances: removing the functions would end the instances, unknown to the ledger.
 
-    Each instance goes right after its own vGPUs, and those that hold none go first. So if all of it is undone, each instance is the only one
-    that has room when its vGPUs come back: the driver chooses among those that have.
+    Each instance goes right after its own vGPUs, and those without vGPUs go first. So if all is undone, each instance
+    is the only one with room when its vGPUs come back: the driver chooses among those that have room.
     """
     inside: dict[MigPlace | None, list[plan_steps.EvacuateVgpu]] = {}
     for step in vgpus:
@@ -188,37 +188,37 @@ def _out(
     mine = [entry.instance for entry in facts.instances if entry.instance.gpu_uuid == gpu.uuid]
     for ours in sorted(mine, key=lambda one: one.place in inside):
         yield from inside.pop(ours.place, ())
-        there = divided.instance_at(ours.profile_id, ours.start) is not None
+        exists = mig_state.instance_at(ours.profile_id, ours.start) is not None
         yield plan_steps.DestroyInstance(
-            host=facts.host, instance=ours, expect=plan_steps.PRESENT if there else plan_steps.ABSENT
+            host=facts.host, instance=ours, expect=plan_steps.PRESENT if exists else plan_steps.ABSENT
         )
     for rest in inside.values():
         yield from rest
 
 
 def _change(
-    facts: HostSnapshot, gpu: Gpu, divided: Mig, request: ModeRequest, *, on: bool
+    facts: HostSnapshot, gpu: Gpu, mig_state: Mig, request: ModeRequest, *, on: bool
 ) -> Iterator[plan_steps.MigStep]:
     host, uuid, pci, framework = facts.host, request.gpu_uuid, gpu.pci, gpu.framework
     types = (gpu.types or {}).values()
     names = [kind.parsed for kind in types if kind.parsed is not None]
-    known = mig.profiles_of_types(gpu.board, names) if on and gpu.board is not None else ()
+    mig_profiles = mig.profiles_of_types(gpu.board, names) if on and gpu.board is not None else ()
     for move in mig_order.moves(
-        enabled=divided.enabled,
-        pending=divided.pending,
+        enabled=mig_state.enabled,
+        pending=mig_state.pending,
         on=on,
         functions=framework is not None,
         needs_reset=mig.needs_reset(gpu.board_names),
     ):
         match move:
             case Move.TAKE_FUNCTIONS | Move.MAKE_FUNCTIONS:
-                made = move is Move.MAKE_FUNCTIONS
-                yield plan_steps.SetVfs(host=host, gpu_uuid=uuid, gpu=pci, on=made, framework=framework)
+                turn_on = move is Move.MAKE_FUNCTIONS
+                yield plan_steps.SetVfs(host=host, gpu_uuid=uuid, gpu=pci, on=turn_on, framework=framework)
             case Move.SET:
-                before = divided.enabled
-                yield plan_steps.SetMig(host=host, gpu_uuid=uuid, gpu=pci, on=on, before=before, profiles=known)
+                before = mig_state.enabled
+                yield plan_steps.SetMig(host=host, gpu_uuid=uuid, gpu=pci, on=on, before=before, profiles=mig_profiles)
             case Move.RESET if request.reset:
-                yield plan_steps.ResetGpu(host=host, gpu_uuid=uuid, gpu=pci, profiles=known)
+                yield plan_steps.ResetGpu(host=host, gpu_uuid=uuid, gpu=pci, profiles=mig_profiles)
             case Move.RESET:
                 again = _command(facts, gpu, request.mode, "--allow-reset")
                 why = f"({gpu.board or gpu.name or '?'}) changes its MIG mode only with a reset"
@@ -226,39 +226,39 @@ def _change(
                 raise gpu_plan.refused(facts, gpu, why, hint)
 
 
-def _back(view: HostView, gpu: Gpu, displaced: Sequence[tuple[Domain, Claim]]) -> _Back:
-    """The attach of each slot again, on this GPU, each on the state that those before it leave.
+def _back(view: HostView, gpu: Gpu, slots: Sequence[tuple[Domain, Claim]]) -> _Back:
+    """Attach each slot again on this GPU, each on the state that those before it leave.
 
-    What the ledger still has of another kind for these slots goes first: it keeps room that it cannot use.
+    Entries of the other kind for these slots go first: they hold room that the slots cannot use.
     """
     assert gpu.uuid is not None
-    slots = {(domain.uuid, claim.slot) for domain, claim in displaced}
-    steps: list[plan_steps.Step] = [*_entries_out(view, gpu, slots)]
+    keys = {(domain.uuid, claim.slot) for domain, claim in slots}
+    steps: list[plan_steps.Step] = [*_entries_out(view, gpu, keys)]
     served: list[tuple[Domain, Claim]] = []
     findings: list[Finding] = []
     left_out: list[str] = []
-    now = simulate.apply(view, steps)
-    for domain, claim in displaced:
+    after = simulate.apply(view, steps)
+    for domain, claim in slots:
         if not profiles.is_served(claim.wish):
             left_out.append(say("{} slot {}: its claim is from a later version", domain.name, claim.slot))
             continue
         request = replace(request_of(domain, claim), replace=True, gpus=(gpu.uuid,))
         try:
-            made = attach.plan_attach(now, request)
+            plan = attach.plan_attach(after, request)
         except (errors.RequestError, errors.RefusedPlan) as error:
             left_out.append(say("{} slot {} ({}): {}", domain.name, claim.slot, claim.asked, _reason(error)))
             continue
-        steps += made.steps
-        findings += made.findings
+        steps += plan.steps
+        findings += plan.findings
         served.append((domain, claim))
-        now = simulate.apply(now, made.steps)
+        after = simulate.apply(after, plan.steps)
     return _Back(steps=tuple(steps), findings=tuple(findings), served=tuple(served), left_out=tuple(left_out))
 
 
 def _entries_out(view: HostView, gpu: Gpu, slots: Collection[tuple[VmUuid, Slot]]) -> Iterator[plan_steps.DestroyVgpu]:
-    """These slots' entries of vGPUs that are gone, and that the GPU's mode does not take."""
-    now = view.snapshot.gpu_by_uuid(gpu.uuid or "")
-    on = now is not None and now.rules.mig_backed
+    """Remove these slots' entries of vGPUs that are gone and that the GPU's mode does not take."""
+    card = view.snapshot.gpu_by_uuid(gpu.uuid or "")
+    on = card is not None and card.rules.mig_backed
     for one in evacuate.entries(view, gpu):
         if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in slots:
             continue

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRequest:
-    """`again`: also re-create our missing vGPUs, to finish a run that was killed. `reset`: the GPU may be reset, where MIG needs it."""
+    """`again`: also re-create our missing vGPUs, to finish a killed run. `reset`: allow a GPU reset if MIG needs it."""
 
     gpu_uuid: GpuUuid
     mode: Mode

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def ended(view: HostView, gpu: Gpu) -> Mode | None:
-    """The mode that a GPU lost with a reboot, and that vGPUs of ours were made in that are missing now; None if there is none."""
+    """The mode that a GPU lost with a reboot and in which missing vGPUs of ours were made; None if there is none."""
     if gpu.mode is None or not gpu.rules.is_default:
         return None
     others: tuple[Mode, ...] = (MIXED_SIZE, MIG) if gpu.mig else (MIXED_SIZE,)
-    lost = [mode for mode in others if modes.of(mode).ends_with_boot(gpu.board_names)]
-    if not any(entry.vgpu.made_in in lost for entry in view.snapshot.ledger or ()):  # so on most hosts
+    volatile_modes = [mode for mode in others if modes.of(mode).ends_with_boot(gpu.board_names)]
+    if not any(entry.vgpu.made_in in volatile_modes for entry in view.snapshot.ledger or ()):  # so on most hosts
         return None
-    missing = {one.entry.vgpu.made_in for one in evacuate.entries(view, gpu) if one.vgpu is None and one.whole}
-    return next((mode for mode in lost if mode in missing), None)
+    missing_modes = {one.entry.vgpu.made_in for one in evacuate.entries(view, gpu) if one.vgpu is None and one.whole}
+    return next((mode for mode in volatile_modes if mode in missing_modes), None)
 
 
 def leaving(gpu: Gpu, host: str, pci: str) -> Command:

@@ -1,9 +1,9 @@
-"""(wish, observed) → the steps that give one GPU its scheduler, or the guard that refuses; and what differs from a wish.
+"""(wish, observed) → the steps that set one GPU's scheduler, or the guard that refuses; and how it differs from a wish.
 
-Only a layer that differs is written. While no vGPU is active, only the policy can be read at run time, not the slice. So the
-slice is compared with the persistent layer: if that differs, the run-time layer is set, too. The driver accepts a scheduler
-while no VM runs; drivers differ in whether idle vGPUs prevent it. If they do, ours are removed and re-created at the same
-place with the same UUID.
+Only a layer that differs is written. While no vGPU is active, the policy can be read at run time, but not the slice. So
+the slice is compared with the persistent layer: if that differs, the run-time layer is set, too. The driver accepts a
+scheduler while no VM runs, but some drivers refuse it while idle vGPUs exist. Then ours are removed and re-created at
+the same place with the same UUID.
 The graphics engine decides: for other engines the driver knows only best effort (nvml.h).
 """
 
@@ -96,7 +96,7 @@ class Persistent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that differs from the wish, or that cannot be verified. `kind` is drift, pending_reboot or unverified."""
+    """One thing that differs from the wish, or that cannot be verified."""
 
     field: str
     wanted: str
@@ -106,54 +106,54 @@ class Difference:
 
 
 def plan_scheduler(view: HostView, request: SchedulerRequest) -> SchedulerPlan:
-    """Plan the steps that set both layers to the wish. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
+    """Plan the steps that set both layers. Raises BadSchedulerValue, RefusedPlan or LedgerBroken; changes nothing."""
     gpu, facts = gpu_plan.find(view, request.gpu_uuid), view.snapshot
     _guard_mode(facts, gpu)
     state = _state(facts, gpu)
-    granted = _grant(facts, gpu, request.wish, state)
+    grant = _grant(facts, gpu, request.wish, state)
     files = _files(facts)
-    value = scheduler.rm_pvmrl(granted.setting)
+    value = scheduler.rm_pvmrl(grant.setting)
     keeps = modprobe.number(modprobe.read(files, gpu.pci)) == value
     ours = evacuate.entries(view, gpu)
     steps: list[plan_steps.Step] = []
-    findings = [_finding(facts, "granted", note) for note in granted.notes]
-    lost: tuple[Finding, ...] = ()
-    if not keeps or _differs(state, granted.setting):
-        change = partial(_change, facts, gpu, request, granted.setting)
-        made, ending = evacuate.around(view, gpu, ours, "scheduler", change)
-        steps += made
-        findings += ending
+    findings = [_finding(facts, "granted", note) for note in grant.notes]
+    losses: tuple[Finding, ...] = ()
+    if not keeps or _differs(state, grant.setting):
+        change = partial(_change, facts, gpu, request, grant.setting)
+        changes, warnings = evacuate.around(view, gpu, ours, "scheduler", change)
+        steps += changes
+        findings += warnings
     if request.again:
-        again, lost = evacuate.make_again(view, gpu, ours)
-        steps += again
+        recreations, losses = evacuate.make_again(view, gpu, ours)
+        steps += recreations
     if not keeps:
         edit = modprobe.merge(files, gpu.pci, value)
         steps.append(plan_steps.WriteModprobe(host=facts.host, path=edit.path, text=edit.text, before=edit.before))
         findings += _persistent_findings(facts, gpu, edit.path, files)
-    return SchedulerPlan(gpu=gpu, granted=granted, steps=tuple(steps), findings=(*findings, *lost))
+    return SchedulerPlan(gpu=gpu, granted=grant, steps=tuple(steps), findings=(*findings, *losses))
 
 
 def drift(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish) -> tuple[Difference, ...]:
-    """How a GPU's two layers differ from a wish, and what cannot be read. Raises as plan_scheduler does, except InUse."""
+    """How a GPU's two layers differ from a wish, or cannot be read. Raises as plan_scheduler does, except InUse."""
     _guard_mode(facts, gpu)
     state = _state(facts, gpu)
     setting = _grant(facts, gpu, wish, state).setting
     value = scheduler.rm_pvmrl(setting)
     layer = persistent(facts, gpu)
     keeps = modprobe.number(layer.found) == value
-    found: list[Difference] = []
+    differences: list[Difference] = []
     if _differs(state, setting):
-        now = state.policies[GRAPHICS] or "?"
-        cause = _cause(facts, gpu, now, layer, keeps=keeps)
-        found.append(Difference(field="policy", wanted=setting.policy, found=now, cause=cause, kind=DRIFT))
+        policy = state.policies[GRAPHICS] or "?"
+        cause = _cause(facts, gpu, policy, layer, keeps=keeps)
+        differences.append(Difference(field="policy", wanted=setting.policy, found=policy, cause=cause, kind=DRIFT))
     if not keeps:
         text = f"{modprobe.KEY}={layer.found.text}" if layer.found else "nothing"
         cause = Cause.OTHER_FILE if layer.found else Cause.NEVER_SET
-        found.append(
+        differences.append(
             Difference(field="persistent", wanted=f"{modprobe.KEY}=0x{value:08x}", found=text, cause=cause, kind=DRIFT)
         )
     elif layer.state == PENDING_REBOOT:
-        found.append(
+        differences.append(
             Difference(
                 field="persistent",
                 wanted="loaded with the module",
@@ -162,21 +162,21 @@ def drift(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish) -> tuple[Differenc
                 kind=PENDING_REBOOT,
             )
         )
-    return (*found, *_unverified(state, setting))
+    return (*differences, *_unverified(state, setting))
 
 
 def persistent(facts: HostSnapshot, gpu: Gpu) -> Persistent:
     """The current persistent layer."""
     if facts.modprobe is None:
         return Persistent(found=None, state=None)
-    found = modprobe.read(facts.modprobe, gpu.pci)
+    file_value = modprobe.read(facts.modprobe, gpu.pci)
     if facts.module is None:
-        return Persistent(found=found, state=None, api=_api(gpu))
-    loaded = modprobe.read_loaded(facts.module, gpu.pci)
-    if found is None and loaded is None:
+        return Persistent(found=file_value, state=None, api=_api(gpu))
+    module_value = modprobe.read_loaded(facts.module, gpu.pci)
+    if file_value is None and module_value is None:
         return Persistent(found=None, state=NONE)
-    same = modprobe.number(found) == modprobe.number(loaded)
-    return Persistent(found=found, state=LOADED if same else PENDING_REBOOT, api=_api(gpu))
+    same = modprobe.number(file_value) == modprobe.number(module_value)
+    return Persistent(found=file_value, state=LOADED if same else PENDING_REBOOT, api=_api(gpu))
 
 
 def _api(gpu: Gpu) -> int:
@@ -216,36 +216,35 @@ def _files(facts: HostSnapshot) -> tuple[modprobe.ModprobeFile, ...]:
 
 def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerState) -> Granted:
     try:
-        granted = scheduler.grant(wish, state)
+        grant = scheduler.grant(wish, state)
     except errors.BadSchedulerValue as error:
         message = say("GPU {} of {}: {}", gpu.pci, facts.host, error.message)
         raise errors.BadSchedulerValue(message, hint=error.hint) from error
     if wish.policy not in gpu.rules.policies:
         why = f"is in {gpu.rules.words} mode, which does not combine with {wish.policy}"
         raise gpu_plan.refused(facts, gpu, why, say("{}", Option("--policy", scheduler.EQUAL_SHARE)))
-    return granted
+    return grant
 
 
 def _differs(state: SchedulerState, setting: Setting) -> bool:
-    """Whether the run-time policy differs. A value that cannot be read does not count: an idle GPU may not report it."""
+    """Whether the run-time policy differs. An unreadable one does not count: an idle GPU may not report it."""
     return state.policies.get(GRAPHICS) not in (None, setting.policy)
 
 
 def _unverified(state: SchedulerState, setting: Setting) -> Iterator[Difference]:
-    wanted = setting.time_slice_ns or (scheduler.slice_of(setting.frequency_hz) if setting.frequency_hz else None)
-    seen = state.active.time_slice_ns if state.active else None
-    if wanted is None or (seen is not None and abs(seen - wanted) * 100 <= wanted):
+    target_ns = setting.time_slice_ns or (scheduler.slice_of(setting.frequency_hz) if setting.frequency_hz else None)
+    actual_ns = state.active.time_slice_ns if state.active else None
+    if target_ns is None or (actual_ns is not None and abs(actual_ns - target_ns) * 100 <= target_ns):
         return
-    text = "?" if seen is None else scheduler.show_ms(seen)
-    cause = Cause.IDLE if seen is None else Cause.SHOWN
-    yield Difference(field="time slice", wanted=scheduler.show_ms(wanted), found=text, cause=cause, kind=UNVERIFIED)
+    text = "?" if actual_ns is None else scheduler.show_ms(actual_ns)
+    cause = Cause.IDLE if actual_ns is None else Cause.SHOWN
+    yield Difference(field="time slice", wanted=scheduler.show_ms(target_ns), found=text, cause=cause, kind=UNVERIFIED)
 
 
-def _cause(facts: HostSnapshot, gpu: Gpu, now: str, layer: Persistent, *, keeps: bool) -> Cause:
-    """Why the run-time policy differs: it is the one that the module was loaded with, or it was set since.
+def _cause(facts: HostSnapshot, gpu: Gpu, policy: str, layer: Persistent, *, keeps: bool) -> Cause:
+    """Why the run-time policy differs: the module was loaded with it, or it was set since.
 
-    A module that was loaded without a setting begins with best effort, so the policy alone does not tell whether somebody set
-    that; the file does.
+    A module loaded without a setting begins with best effort, so only the file tells whether somebody set that.
     """
     if facts.module is None:
         return Cause.CANNOT_TELL
@@ -253,13 +252,13 @@ def _cause(facts: HostSnapshot, gpu: Gpu, now: str, layer: Persistent, *, keeps:
     began = scheduler.read_rm_pvmrl(value, api=_api(gpu)) if value is not None else None
     if began is None:
         return Cause.CANNOT_TELL
-    if began.policy != now:
+    if began.policy != policy:
         return Cause.SET_SINCE
     if keeps:
         return Cause.REBOOTED
     if layer.found is None:
         return Cause.NEVER_SET
-    return Cause.SET_OTHERWISE if layer.setting is not None and layer.setting.policy == now else Cause.CANNOT_TELL
+    return Cause.SET_OTHERWISE if layer.setting is not None and layer.setting.policy == policy else Cause.CANNOT_TELL
 
 
 def _change(
@@ -283,14 +282,14 @@ def _change(
 
 
 def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
-    """The setting that an undo restores: the policy as read, with the slice of a persistent value of the same policy."""
+    """The setting that an undo restores: the current policy, with the slice of a persistent value of that policy."""
     policy = state.policies.get(GRAPHICS) or scheduler.BEST_EFFORT
-    loaded = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
-    for found in (modprobe.read(facts.modprobe or (), gpu.pci), loaded):
-        value = modprobe.number(found)
-        known = scheduler.read_rm_pvmrl(value, api=state.api) if value is not None else None
-        if known is not None and known.policy == policy:
-            return known
+    module_value = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
+    for raw in (modprobe.read(facts.modprobe or (), gpu.pci), module_value):
+        value = modprobe.number(raw)
+        setting = scheduler.read_rm_pvmrl(value, api=state.api) if value is not None else None
+        if setting is not None and setting.policy == policy:
+            return setting
     return scheduler.Setting(policy=policy)
 
 
@@ -301,8 +300,8 @@ def _persistent_findings(
         f"{path} takes effect at the next load of the nvidia module; if the initramfs has the module, first run "
         "`update-initramfs -u` (or `dracut -f`)"
     )
-    warned = [_finding(facts, "modprobe", text) for text in modprobe.warnings(files, gpu.pci)]
-    return [*warned, _finding(facts, "initramfs", initramfs)]
+    warnings = [_finding(facts, "modprobe", text) for text in modprobe.warnings(files, gpu.pci)]
+    return [*warnings, _finding(facts, "initramfs", initramfs)]
 
 
 def _finding(facts: HostSnapshot, kind: FindingKind, text: str) -> Finding:

@@ -1,7 +1,7 @@
 """(wish, observed) → the steps that give one GPU equal-size or mixed-size mode, or the guard that refuses.
 
-The driver takes a mode on a GPU without vGPUs. It is asked first; if it refuses because of idle ones, ours are moved out and
-back, the largest first, in the same generation. A mode ends with the host's boot: nothing keeps it but a declaration.
+The driver takes a mode on a GPU without vGPUs. It is asked first; if it refuses because of idle ones, ours are removed
+and re-created, the largest first, in the same generation. A boot ends the mode: only a declaration restores it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FIRST_BRANCH = 550  # nvidia-smi's and NVML's change logs: the mode and its cal
 
 
 def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
-    """Plan the steps that set equal-size or mixed-size mode. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
+    """Plan the steps that set the mode. Raises RefusedPlan, InUse, Unsure or LedgerBroken; changes nothing."""
     gpu = find_gpu(view, request)
     steps: tuple[plan_steps.Step, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -54,13 +54,13 @@ def plan_mode(view: HostView, request: ModeRequest) -> ModePlan:
         steps, findings = evacuate.around(view, gpu, ours, "mode", partial(_change, view.snapshot, gpu, request, ours))
     elif request.again:
         steps = evacuate.enter(view, [one for one in ours if _is_back(view.snapshot, one)])
-    now = _after(view, gpu, request, steps)
+    after = _after(view, gpu, request, steps)
     if request.again:
-        card = now.snapshot.gpu_by_uuid(request.gpu_uuid)
+        card = after.snapshot.gpu_by_uuid(request.gpu_uuid)
         assert card is not None
-        again, lost = evacuate.make_again(now, card, _largest_first(gpu, ours, lambda one: one.entry.vgpu))
-        steps = (*steps, *again, *_claims(simulate.apply(now, again), ours))
-        findings = (*findings, *lost)
+        recreations, losses = evacuate.make_again(after, card, _largest_first(gpu, ours, lambda one: one.entry.vgpu))
+        steps = (*steps, *recreations, *_claims(simulate.apply(after, recreations), ours))
+        findings = (*findings, *losses)
     documents = {domain.uuid: domain.claims for domain in _owners(view, ours)}
     return ModePlan(gpu=gpu, mode=request.mode, steps=steps, findings=findings, documents=documents)
 
@@ -104,9 +104,9 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: Mode) -> None:
             say("the driver of {}, {}, has no {} mode on KVM", facts.host, facts.versions.get("driver"), mode),
             hint=f"R{_FIRST_BRANCH} (vGPU 17) and later have it",
         )
-    now = gpu.scheduler.policies.get(scheduler_plan.GRAPHICS) if gpu.scheduler else None
-    kept = scheduler_plan.persistent(facts, gpu).setting
-    for policy in filter(None, (now, kept.policy if kept else None)):
+    current = gpu.scheduler.policies.get(scheduler_plan.GRAPHICS) if gpu.scheduler else None
+    persistent = scheduler_plan.persistent(facts, gpu).setting
+    for policy in filter(None, (current, persistent.policy if persistent else None)):
         if policy not in modes.of(mode).policies:
             why = f"has the scheduler {policy}, which does not combine with {mode} mode"
             hint = Command(
@@ -116,23 +116,23 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: Mode) -> None:
 
 
 def _room_again(facts: HostSnapshot, gpu: Gpu, mode: Mode, ours: Sequence[Ours]) -> Mapping[Key, int]:
-    """The placement id of each vGPU of ours in mixed-size mode: if possible, the one that it has.
+    """Each of our vGPUs' placement id in mixed-size mode: its present one if possible.
 
-    Raises RefusedPlan unless each finds its room again in the mode, those that are missing now, too.
+    Raises RefusedPlan unless the mode has room for each, missing ones included.
     """
     type_ids = [one.entry.vgpu.type_id for one in ours]
     sizes = [gpu.size_of(type_id) for type_id in type_ids]
     places: Mapping[Key, int] = {}
     if modes.of(mode).has_places:
-        wanted = [
+        vgpus = [
             free_places.Returning(
                 one.entry.vgpu.type_id, one.vgpu.placement_id if one.vgpu is not None else one.entry.vgpu.placement_id
             )
             for one in ours
         ]
-        found = free_places.spread(simulate.in_mode(gpu, mode).places or {}, wanted)
-        fits = found is not None
-        places = {one.entry.vgpu.key: place for one, place in zip(ours, found or (), strict=fits)}
+        placement_ids = free_places.spread(simulate.in_mode(gpu, mode).places or {}, vgpus)
+        fits = placement_ids is not None
+        places = {one.entry.vgpu.key: place for one, place in zip(ours, placement_ids or (), strict=fits)}
     else:
         fits = all(
             admission.refusal(sizes[at], (kind.max if (kind := gpu.type_of(type_id)) else None), sizes[:at], at) is None
@@ -148,7 +148,7 @@ def _room_again(facts: HostSnapshot, gpu: Gpu, mode: Mode, ours: Sequence[Ours])
 
 
 def _is_back(facts: HostSnapshot, ours: Ours) -> bool:
-    """Whether a vGPU was re-created, by a run that may have been killed before it said so in the ledger."""
+    """Whether a vGPU was re-created, by a run that may have been killed before the ledger said so."""
     vgpu, entry = ours.vgpu, ours.entry
     if vgpu is None or not ours.whole or ownership.is_of_earlier_boot(facts, entry):
         return False
@@ -163,13 +163,13 @@ def _back(evacuation: plan_steps.EvacuateVgpu, places: Mapping[Key, int]) -> pla
 
 
 def _owners(view: HostView, ours: Sequence[Ours]) -> tuple[Domain, ...]:
-    """The VMs whose claims are theirs."""
-    found = (view.domain(uuid) for uuid in {one.entry.vgpu.vm for one in ours})
-    return tuple(sorted((one for one in found if one is not None and not one.copied), key=lambda one: one.name))
+    """The VMs of these vGPUs, except copies: their claims are another VM's."""
+    domains = (view.domain(uuid) for uuid in {one.entry.vgpu.vm for one in ours})
+    return tuple(sorted((one for one in domains if one is not None and not one.copied), key=lambda one: one.name))
 
 
 def _claims(after: HostView, ours: Sequence[Ours]) -> Iterator[plan_steps.PutClaim]:
-    """The claims say where their vGPUs lie now."""
+    """The steps that write the vGPUs' new placement ids into their claims."""
     for domain in _owners(after, ours):
         for one in ours:
             claim = domain.claim(one.entry.vgpu.slot) if one.entry.vgpu.vm == domain.uuid else None
@@ -184,5 +184,5 @@ def _claims(after: HostView, ours: Sequence[Ours]) -> Iterator[plan_steps.PutCla
 
 
 def _largest_first(gpu: Gpu, of: Iterable[_T], spec: Callable[[_T], VgpuSpec]) -> tuple[_T, ...]:
-    """The order in which they come back: so each finds its place."""
+    """The order in which they come back, so that each finds room."""
     return tuple(sorted(of, key=lambda one: -(gpu.size_of(spec(one).type_id) or 0)))

@@ -1,4 +1,4 @@
-"""DESIRED state: what an Ansible inventory declares, from plain data with locations. Pure; inventory_files reads the files."""
+"""DESIRED state: what an Ansible inventory declares, from located plain data. Pure; inventory_files reads the files."""
 
 from __future__ import annotations
 

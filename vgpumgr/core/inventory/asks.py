@@ -30,7 +30,7 @@ _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
 
 
-# Policies that are only planned, named so that they are refused as what they are.
+# Policies that are only planned: each is refused by its name.
 _PLANNED: Final = ("pack", "least-fragmentation", "numa")
 
 
@@ -94,12 +94,12 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
 
 
 def _read_wish(member: Member, table: Table, what: str, report: Report, *, usable: bool) -> Wish | None:
-    asked = [key for key in WAYS_TO_ASK if key in table]
-    if len(asked) != 1:
-        how = f"asks in {len(asked)} ways ({', '.join(asked)})" if asked else "asks for nothing"
+    ways = [key for key in WAYS_TO_ASK if key in table]
+    if len(ways) != 1:
+        how = f"asks in {len(ways)} ways ({', '.join(ways)})" if ways else "asks for nothing"
         report.problem(member.where, f"{what} {how}", f"give exactly one of {', '.join(WAYS_TO_ASK)}")
         return None
-    key = asked[0]
+    key = ways[0]
     for other in OF_AMOUNTS:
         if other in table and key not in AMOUNTS:
             report.problem(
@@ -184,7 +184,7 @@ def _read_param(value: Value, report: Report) -> str | None:
 
 
 def read_policy(value: Value, what: str, report: Report) -> Placement | None:
-    """A placement policy. Those that are only planned are refused by their names: one that is ignored would promise what is not done."""
+    """A placement policy. Policies not built yet are refused by name: ignoring one would promise what is not done."""
     if value.data in _PLANNED:
         report.problem(
             value.where,
@@ -210,21 +210,21 @@ def read_gpu(value: Value, what: str, report: Report) -> PciAddress | GpuUuid | 
 def check_once(vms: Mapping[str, Mapping[VmName, VmDeclaration]], report: Report) -> None:
     """A VM lives on one host: if two hosts declare it, report both places."""
     first: dict[VmName, tuple[str, VmDeclaration]] = {}
-    shared: set[VmName] = set()
-    for host, declared in vms.items():
-        for name, vm in declared.items():
+    shared_names: set[VmName] = set()
+    for host, host_vms in vms.items():
+        for name, vm in host_vms.items():
             if name not in first:
                 first[name] = (host, vm)
                 continue
-            other, there = first[name]
-            if there is vm:  # one declaration of a group or range, for several hosts
-                if name not in shared:
-                    shared.add(name)
+            other, first_vm = first[name]
+            if first_vm is vm:  # one declaration of a group or range, for several hosts
+                if name not in shared_names:
+                    shared_names.add(name)
                     text = say("VM {} is declared for both {} and {}", repr(name), other, host)
                     report.problem(vm.where, text, "a VM lives on one host: move it to that host's own variables")
                 continue
             report.problem(
                 vm.where,
-                say("VM {} is declared on {} here, but also on {} at {}", repr(name), host, other, there.where),
+                say("VM {} is declared on {} here, but also on {} at {}", repr(name), host, other, first_vm.where),
                 "a VM lives on one host",
             )

@@ -52,8 +52,8 @@ VARIABLES = (
 class Sources:
     """An inventory's files as they were read, in Ansible's order, with the reader's own problems and findings.
 
-    `group_vars`, for each of several inventories, and `host_vars` map a name to its files. Paths in them are relative to `root`.
-    `answered`: as in Inventory.
+    `group_vars` (one mapping for each of several inventories) and `host_vars` map a name to its files. Their paths are
+    relative to `root`. `answered`: as in Inventory.
     """
 
     root: str
@@ -112,12 +112,14 @@ def build_inventory(
     precedence = Precedence(
         tree=tree, group_files=group_files, by_inventory=by_inventory, host_files=host_files, wanted=_wanted
     )
-    declared = _Declared(report=report, boards_known=boards)
+    declarations = _Declared(report=report, boards_known=boards)
     for name, member in precedence.definitions():
         report.example = functools.partial(_find_example, name, member, ours, precedence)
-        declared.read(name, member)
+        declarations.read(name, member)
     _check_read(ours, whose_hosts, precedence, report)
-    hosts = _build_hosts(ours, precedence, declared, connection.Connections(home=home, environ=environ, report=report))
+    hosts = _build_hosts(
+        ours, precedence, declarations, connection.Connections(home=home, environ=environ, report=report)
+    )
     asks.check_once({host.name: host.vms for host in hosts.values()}, report)
     problems = report.problems()
     if problems:
@@ -166,41 +168,41 @@ def _check_owners(
     report: Report,
 ) -> None:
     """Report our variables under a name that is neither a host nor a group: they would be lost silently."""
-    compared = 0
+    comparisons = 0
     for name, variables in files.items():
         ours = [member for key, member in variables.items() if key.startswith(PREFIX)]
         if name not in valid and ours:
-            compared += 1  # comparing with every name of a large fleet is slow, and the first few mistakes are enough
-            like = nearest(name, valid) if compared <= _COMPARE_AT_MOST else None
+            comparisons += 1  # comparing with all names of a large fleet is slow, and the first few mistakes are enough
+            like = nearest(name, valid) if comparisons <= _COMPARE_AT_MOST else None
             hint = f"did you mean {like!r}?" if like else f"rename it or declare the {kind}"
             report.problem(ours[0].where, f"{folder} has {name!r}, but there is no such {kind}", hint)
 
 
 def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: Precedence, report: Report) -> None:
-    """Report our variables that reach no hypervisor: they would be lost silently, too.
+    """Report our variables that reach no hypervisor: they, too, would be lost silently.
 
-    If the command names the group, that is no mistake of the inventory's: it may be one of several.
+    If the command names the group, it is no mistake: that group may be one of several.
     """
     tree = precedence.tree
     if len(ours) == len(tree.hosts) or not ours:
         return
-    reached = tree.above({group for host in ours.values() for group in host.groups})
+    groups = tree.above({group for host in ours.values() for group in host.groups})
     layers: list[tuple[str, Table]] = []
     for group in tree.groups.values():
-        if group.name not in reached:
+        if group.name not in groups:
             layers += [(group.name, group.variables), (group.name, precedence.group_files.get(group.name, {}))]
     for host in tree.hosts.values():
         if host.name not in ours:
             layers += [(host.name, host.variables), (host.name, precedence.host_files.get(host.name, {}))]
     firsts = ((name, next((key for key in layer if key.startswith(PREFIX)), None), layer) for name, layer in layers)
-    lost = [(name, layer[key]) for name, key, layer in firsts if key is not None]
+    strays = [(name, layer[key]) for name, key, layer in firsts if key is not None]
     if whose_hosts.named_by not in {None, whose.VARIABLE}:
-        if lost:
-            names = whose.listed(dict.fromkeys(name for name, _ in lost))
+        if strays:
+            names = whose.listed(dict.fromkeys(name for name, _ in strays))
             by, group_name = whose_hosts.named_by, whose_hosts.group
             report.finding(None, say("{} {} leaves out what is declared for {}", by, group_name, names))
         return
-    for name, member in lost:
+    for name, member in strays:
         hint = f"only the hosts of the group {whose_hosts.group} are read: add {name!r} to it, or remove the variable"
         report.problem(member.where, f"{member.key.text} is set for {name!r}, which is not a hypervisor", hint)
 
@@ -243,7 +245,7 @@ class _Declared:
             case whose.VARIABLE:
                 pass  # whose.decide has read it
             case _ if name.startswith(PREFIX):
-                like = nearest(name.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in VARIABLES])
+                like = nearest(name.removeprefix(PREFIX), [variable.removeprefix(PREFIX) for variable in VARIABLES])
                 hint = f"did you mean {PREFIX + like!r}?" if like else f"valid: {', '.join(VARIABLES)}"
                 self.report.problem(member.where, f"unknown variable {name!r}", hint)
             case _:
@@ -266,34 +268,34 @@ class _Declared:
 
 
 def _build_hosts(
-    ours: Mapping[HostName, Host], precedence: Precedence, declared: _Declared, connections: connection.Connections
+    ours: Mapping[HostName, Host], precedence: Precedence, declarations: _Declared, connections: connection.Connections
 ) -> dict[HostName, HostDeclaration]:
     hosts = {}
     sources = {id(member.value): part for part, member in precedence.parts("vgpumgr_vms")}
-    for name, found in ours.items():
-        declared.report.example = functools.partial(_example, found, precedence)
-        variables = precedence.variables(found)
-        endpoint = connections.endpoint(name, variables, _example(found, precedence))
-        host = None if endpoint is None else _build_host(found, endpoint, variables, declared, sources)
+    for name, node in ours.items():
+        declarations.report.example = functools.partial(_example, node, precedence)
+        variables = precedence.variables(node)
+        endpoint = connections.endpoint(name, variables, _example(node, precedence))
+        host = None if endpoint is None else _build_host(node, endpoint, variables, declarations, sources)
         if host is not None:
             hosts[name] = host
     return hosts
 
 
 def _build_host(
-    host: Host, endpoint: Endpoint, variables: Table, declared: _Declared, sources: Mapping[int, str]
+    host: Host, endpoint: Endpoint, variables: Table, declarations: _Declared, sources: Mapping[int, str]
 ) -> HostDeclaration:
     keys = {name: id(member.value) for name, member in variables.items()}
     return HostDeclaration(
         name=host.name,
         endpoint=endpoint,
-        policy=declared.policies.get(keys.get("vgpumgr_policy", 0), SAME_SIZE),
-        fgpu_per_gpu=declared.fgpu.get(keys.get("vgpumgr_fgpu_per_gpu", 0), {}),
-        gpus=declared.gpus.get(keys.get("vgpumgr_gpus", 0), ()),
-        boards=declared.boards.get(keys.get("vgpumgr_boards", 0), ()),
-        vms=declared.vms.get(keys.get("vgpumgr_vms", 0), {}),
+        policy=declarations.policies.get(keys.get("vgpumgr_policy", 0), SAME_SIZE),
+        fgpu_per_gpu=declarations.fgpu.get(keys.get("vgpumgr_fgpu_per_gpu", 0), {}),
+        gpus=declarations.gpus.get(keys.get("vgpumgr_gpus", 0), ()),
+        boards=declarations.boards.get(keys.get("vgpumgr_boards", 0), ()),
+        vms=declarations.vms.get(keys.get("vgpumgr_vms", 0), {}),
         where=host.where,
-        site=declared.sites.get(keys.get("vgpumgr_site", 0)),
+        site=declarations.sites.get(keys.get("vgpumgr_site", 0)),
         vms_from=sources.get(keys.get("vgpumgr_vms", 0)),
-        even_if_it_will_not_start=declared.switches.get(keys.get(EVEN_IF, 0), False),
+        even_if_it_will_not_start=declarations.switches.get(keys.get(EVEN_IF, 0), False),
     )

@@ -29,7 +29,7 @@ _WILD = frozenset("*?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmPattern:
-    """One argument that means VMs, without its mark. `exact`: names and UUIDs; `wild`: what a name may match instead."""
+    """One argument that means VMs, without its mark. `exact`: names and UUIDs; `wild`: what else a name may match."""
 
     text: str
     exact: frozenset[str]
@@ -43,9 +43,9 @@ class VmPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """`whole`: the hosts of which everything is shown; of the others, only what `adds` matches.
+    """`whole`: hosts of which everything is shown; of the others, what `adds` matches.
 
-    `keeps` and `takes`: what every VM that is shown must match, and must not. `within`: no other host at all; None: any.
+    `keeps`, `takes`: what every shown VM must match, and must not. `within`: no host besides these; None: any.
     """
 
     whole: frozenset[HostName]
@@ -56,7 +56,7 @@ class Shown:
 
     @property
     def vms(self) -> tuple[VmPattern, ...]:
-        """All that means VMs."""
+        """All patterns of VMs."""
         return (*self.adds, *self.keeps, *self.takes)
 
     def shows(self, host: str, vm: str | None, uuid: str | None = None) -> bool:
@@ -71,17 +71,17 @@ class Shown:
         return any(one.matches(vm, uuid) for one in self.adds)
 
     def keeps_vm(self, vm: str | None, uuid: str | None = None) -> bool:
-        """Whether `&` and `!` leave the VM among those that are meant."""
+        """Whether `&` and `!` keep the VM."""
         return all(one.matches(vm, uuid) for one in self.keeps) and not any(one.matches(vm, uuid) for one in self.takes)
 
     def unmatched(self, vms: Iterable[tuple[str, str | None]]) -> tuple[VmPattern, ...]:
         """The patterns that match none of the VMs there are."""
-        left = self.vms
+        rest = self.vms
         for name, uuid in vms:
-            if not left:
+            if not rest:
                 break
-            left = tuple(one for one in left if not one.matches(name, uuid))
-        return left
+            rest = tuple(one for one in rest if not one.matches(name, uuid))
+        return rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +93,21 @@ class Choice:
 
 
 def choose(inventory: Inventory, texts: Sequence[str], on: str | None = None) -> Choice:
-    """What the arguments mean; without any, everything; and of that what is on the hosts of `on`.
+    """What the arguments mean, everything if there are none, limited to the hosts of `on`.
 
     Raises BadName, and UnknownHost if no host is left.
     """
-    there = inventory.chosen(() if on is None else (on,))
+    hosts_on = inventory.chosen(() if on is None else (on,))
     if not texts:
-        return _everything(there)
+        return _everything(hosts_on)
     roster = inventory.roster or patterns.Roster(hosts=inventory.hosts)
     of_hosts, of_vms = _divided(texts, roster, inventory.hosts)
     if not (of_hosts or of_vms):
         inventory.chosen(texts)  # raises BadName
-    host_adds, marked = _marked(of_hosts)
+    host_adds, host_filters = _marked(of_hosts)
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(of_vms))
-    within = _both(inventory.chosen(marked), there)
-    whole = _both(inventory.chosen([*host_adds, *marked]), there) if host_adds else () if adds else within
+    within = _both(inventory.chosen(host_filters), hosts_on)
+    whole = _both(inventory.chosen([*host_adds, *host_filters]), hosts_on) if host_adds else () if adds else within
     hosts = whole
     if adds:
         hosts = within if host_adds or on is not None else _homes(inventory, adds, within)
@@ -124,29 +124,29 @@ def choose(inventory: Inventory, texts: Sequence[str], on: str | None = None) ->
 
 
 def choose_stored(texts: Sequence[str], roster: Roster, on: str | None = None) -> Shown:
-    """What the arguments mean of what was stored, and of that what was on the hosts of `on`.
+    """What the arguments mean of what was stored, limited to the hosts of `on`.
 
-    The roster has the hosts that are known, of the store and the inventory. Raises BadName, and UnknownHost if no host is left,
+    The roster has the known hosts, of the store and the inventory. Raises BadName, and UnknownHost if no host is left
     or nothing is called like a pattern of `on`.
     """
     of_hosts, of_vms = _divided(texts, roster, roster.hosts)
-    host_adds, marked = _marked(of_hosts)
+    host_adds, host_filters = _marked(of_hosts)
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(of_vms))
-    within = frozenset(patterns.select(marked, roster).hosts)
+    within = frozenset(patterns.select(host_filters, roster).hosts)
     if on is not None:
-        there = patterns.select(patterns.split([on]), roster)
-        for missed in there.unmatched:
-            raise UnknownHost(say("no host {} is known", repr(missed)), hint=_near(missed, roster.hosts, patterns.HINT))
-        within &= frozenset(there.hosts)
+        selection = patterns.select(patterns.split([on]), roster)
+        for word in selection.unmatched:
+            raise UnknownHost(say("no host {} is known", repr(word)), hint=_near(word, roster.hosts, patterns.HINT))
+        within &= frozenset(selection.hosts)
     if not within:
         raise UnknownHost(f"{' '.join([*texts, *([on] if on else [])])!r} leaves no host", hint=patterns.HINT)
-    named = frozenset(patterns.select(host_adds, roster).hosts) if host_adds else frozenset()
-    whole = within & named if host_adds or adds else within
+    host_names = frozenset(patterns.select(host_adds, roster).hosts) if host_adds else frozenset()
+    whole = within & host_names if host_adds or adds else within
     return Shown(whole=whole, adds=adds, keeps=keeps, takes=takes, within=within)
 
 
 def choose_vms(texts: Sequence[str]) -> Shown:
-    """The VMs that are meant where an argument can only be one. Raises BadName if none is added, only taken away."""
+    """The VMs meant where an argument can only be a VM. Raises BadName if all are exclusions."""
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(vm_words(texts)))
     if not adds:
         raise BadName("no VM is named, only exclusions", hint="name VMs, too: 'web*' '!web03'")
@@ -164,8 +164,8 @@ def _divided(texts: Sequence[str], roster: Roster, ours: Collection[HostName]) -
     of_vms: list[str] = []
     for word in _words(texts, roster):
         bare = word[1:] if word[0] in "&!" else word
-        found = patterns.match(bare, roster) if bare else None
-        (of_hosts if found and any(name in ours for name in found) else of_vms).append(word)
+        matches = patterns.match(bare, roster) if bare else None
+        (of_hosts if matches and any(name in ours for name in matches) else of_vms).append(word)
     return of_hosts, of_vms
 
 
@@ -175,7 +175,7 @@ def _marked(of_hosts: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def vm_pattern(text: str) -> VmPattern:
-    """One pattern of VMs. Raises BadName for a regular expression that is none, and for no text."""
+    """One pattern of VMs. Raises BadName for an invalid regular expression, and for no text."""
     if not text:
         raise BadName("no VM is named", hint=patterns.HINT)
     uuid = names.as_uuid(text)
@@ -193,30 +193,30 @@ def vm_pattern(text: str) -> VmPattern:
 
 
 def is_wild(text: str) -> bool:
-    """Whether a text can only mean VMs that are there already, as opposed to names and ranges."""
+    """Whether a text can only mean VMs that exist already, as opposed to names and ranges."""
     return text[:1] in {"~", "!", "&"} or not _WILD.isdisjoint(text)
 
 
 def unknown_vms(
     shown: Shown, inventory: Inventory, vms: Sequence[tuple[str, str | None]], *, unread: int
 ) -> tuple[UnknownVm, ...]:
-    """An error for each argument that nothing matches; `vms`: names and UUIDs on the hosts that were read, all but `unread`."""
-    seen = {name for name, _ in vms}
-    return tuple(_unknown(one, inventory, seen, unread=unread) for one in shown.unmatched(vms))
+    """An error for each argument that nothing matches; `vms`: names and UUIDs on the hosts read, all but `unread`."""
+    vm_names = {name for name, _ in vms}
+    return tuple(_unknown(one, inventory, vm_names, unread=unread) for one in shown.unmatched(vms))
 
 
-def _unknown(pattern: VmPattern, inventory: Inventory, seen: Collection[str], *, unread: int) -> UnknownVm:
-    said = say("no host and no VM {}", repr(pattern.text))
+def _unknown(pattern: VmPattern, inventory: Inventory, vm_names: Collection[str], *, unread: int) -> UnknownVm:
+    text = say("no host and no VM {}", repr(pattern.text))
     if unread:
         return VmNotSeen(
-            say("{} on the hosts that answered", said), hint="make the others reachable, or leave them out: '!HOST'"
+            say("{} on the hosts that answered", text), hint="make the others reachable, or leave them out: '!HOST'"
         )
-    known = [*inventory.hosts, *seen]
-    return UnknownVm(said, hint=_near(pattern.text, known, "`virsh list --all` on a host shows its VMs"))
+    candidates = [*inventory.hosts, *vm_names]
+    return UnknownVm(text, hint=_near(pattern.text, candidates, "`virsh list --all` on a host shows its VMs"))
 
 
-def _near(text: str, known: Iterable[str], otherwise: str) -> str:
-    near = names.nearest(text, known)
+def _near(text: str, candidates: Iterable[str], otherwise: str) -> str:
+    near = names.nearest(text, candidates)
     return f"did you mean {near}?" if near else otherwise
 
 
@@ -232,7 +232,7 @@ def _both(some: Iterable[HostDeclaration], others: Collection[HostDeclaration]) 
 def _homes(
     inventory: Inventory, adds: Sequence[VmPattern], within: tuple[HostDeclaration, ...]
 ) -> tuple[HostDeclaration, ...]:
-    """The hosts that declare the VMs, if all of them are names that are declared; else every host."""
+    """The hosts that declare the VMs, if all are names that are declared; else every host."""
     homes = {}
     for one in adds:
         home = inventory.host_of_vm(one.text) if one.wild is None else None
@@ -243,7 +243,7 @@ def _homes(
 
 
 def _words(texts: Sequence[str], roster: Roster) -> Iterator[str]:
-    """The single patterns. A text that does not look like several is one, whatever else it has: a VM may be called so."""
+    """The single patterns. A text that does not look like several is one pattern: a VM may have such a name."""
     for text in texts:
         parts = patterns.split([text])
         if _SPLITS.isdisjoint(text) and not all(patterns.match(part, roster) for part in parts):

@@ -1,4 +1,4 @@
-"""How a host is reached: Ansible's connection variables read into an Endpoint. Settings that we cannot honour are reported."""
+"""How a host is reached: Ansible's connection variables as an Endpoint. Settings that we cannot honour are reported."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SUDO = ("sudo", "ansible.builtin.sudo")
 _LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]{0,255}\$?")  # a domain's user may be DOMAIN\name or name@domain
-# What decides which machine is reached and as whom, with what to write instead. ssh takes the first mention: a variable's, if there is one.
+# What decides the machine reached and its user, with what to write instead. ssh takes the first mention: a variable's.
 _INSTEAD = {"port": _PORT, "-p": _PORT, "user": _USER, "-l": _USER}
 _ELSEWHERE = {
     "hostname": "write ansible_host",
@@ -90,7 +90,7 @@ _HARMLESS = {
 
 
 class _Arguments(NamedTuple):
-    """What ssh arguments say; None: nothing. No jump hosts at all is something, too."""
+    """What ssh arguments say; None: nothing. An empty `jumps` does say something: no jump hosts."""
 
     known_hosts: str | None = None
     site_known_hosts: str | None = None
@@ -123,7 +123,7 @@ class Connections:
     _local: HostName | None = None  # the host that is the controller
 
     def endpoint(self, host: HostName, variables: Table, literal: templates.Host) -> Endpoint | None:
-        """The endpoint, or None after a problem was reported. `literal` says what a template stands for on this host."""
+        """The endpoint, or None after reporting a problem. `literal`: what a template stands for on this host."""
         variables = {name: self._said(member, literal) for name, member in variables.items() if name in VARIABLES}
         self._check_unsupported(variables)
         if self._is_local(host, variables):
@@ -133,11 +133,11 @@ class Connections:
         user = self._user(_last(variables, _USER))
         key_file = self._key_file(_last(variables, _KEY))
         become = None if user is None else self._becomes(user, variables)
-        said = _Arguments()
+        arguments = _Arguments()
         for name in _ARGS:
             if name in variables:
-                said = said.then(self._from_arguments(name, variables[name].value))
-        self._check_unread(said.unread, variables)
+                arguments = arguments.then(self._from_arguments(name, variables[name].value))
+        self._check_unread(arguments.unread, variables)
         if address is None or port is None or user is None or become is None:
             return None
         return Endpoint(
@@ -147,26 +147,26 @@ class Connections:
             user=user,
             become=become,
             key_file=key_file,
-            known_hosts=said.known_hosts or posixpath.join(self.home, ".ssh/known_hosts"),
-            site_known_hosts=said.site_known_hosts or SITE_KNOWN_HOSTS,
-            agent=said.agent or USUAL_AGENT,
-            jumps=tuple(hop.of(user) for hop in said.jumps or ()),
+            known_hosts=arguments.known_hosts or posixpath.join(self.home, ".ssh/known_hosts"),
+            site_known_hosts=arguments.site_known_hosts or SITE_KNOWN_HOSTS,
+            agent=arguments.agent or USUAL_AGENT,
+            jumps=tuple(hop.of(user) for hop in arguments.jumps or ()),
             may_become=become or bool(self._wants_sudo(variables)),
-            ssh_config=said.ssh_config or USUAL_CONFIG,
-            unsaid=_unsaid(variables, said),
+            ssh_config=arguments.ssh_config or USUAL_CONFIG,
+            unsaid=_unsaid(variables, arguments),
         )
 
     def _said(self, member: Member, literal: templates.Host) -> Member:
-        """The variable with the text that its template stands for, if it is one that only says what the inventory says itself."""
+        """The variable with its template replaced by the text it stands for, if the inventory itself says that text."""
         value = member.value
         if not isinstance(value.data, str) or value.opaque is not None or "{{" not in value.data:
             return member
         text = templates.literal(value.data, literal)
         if text is None:
             return member
-        said = value._replace(data=text, text=text)
-        self._kept.append(said)  # what was read of its arguments is remembered by its identity
-        return member._replace(value=said)
+        literal_value = value._replace(data=text, text=text)
+        self._kept.append(literal_value)  # its arguments are remembered by its identity
+        return member._replace(value=literal_value)
 
     def _is_local(self, host: HostName, variables: Table) -> bool:
         member = variables.get("ansible_connection")
@@ -196,7 +196,7 @@ class Connections:
         return True
 
     def _this_machine(self, host: HostName, variables: Table) -> Endpoint | None:
-        """What is said of users, addresses, keys and ways there does not matter, as in Ansible."""
+        """The controller itself: users, addresses, keys and jump hosts do not matter, as in Ansible."""
         become = self._wants_sudo(variables)
         if become is None:
             return None
@@ -241,8 +241,8 @@ class Connections:
 
     def _becomes(self, user: str, variables: Table) -> bool | None:
         """Whether sudo makes the user root. None after a problem: the host program needs root."""
-        wanted = self._wants_sudo(variables)
-        if user != "root" and wanted is False:
+        sudo = self._wants_sudo(variables)
+        if user != "root" and sudo is False:
             where = (_last_member(variables, _USER) or next(iter(variables.values()))).where
             self.report.problem(
                 where,
@@ -250,26 +250,26 @@ class Connections:
                 "write ansible_become: true, if sudo lets the user without a password; or ansible_user: root",
             )
             return None
-        return None if wanted is None else user != "root"
+        return None if sudo is None else user != "root"
 
     def _wants_sudo(self, variables: Table) -> bool | None:
         """What ansible_become says. None after a problem."""
-        declared = {name: variables[name] for name in _BECOME if name in variables}
-        wanted, sound = False, True
-        if (member := declared.get("ansible_become")) is not None and member.value.data is not None:
-            found = reading.read_switch(member.value, "ansible_become", self.report)
-            wanted, sound = bool(found), found is not None
+        members = {name: variables[name] for name in _BECOME if name in variables}
+        sudo, sound = False, True
+        if (member := members.get("ansible_become")) is not None and member.value.data is not None:
+            switch = reading.read_switch(member.value, "ansible_become", self.report)
+            sudo, sound = bool(switch), switch is not None
         for name, valid, why in (
             ("ansible_become_user", ("root",), "the host program needs root"),
             ("ansible_sudo_user", ("root",), "the host program needs root"),
             ("ansible_become_method", _SUDO, "only sudo is supported"),
         ):
-            if wanted and (member := declared.get(name)) is not None:
+            if sudo and (member := members.get(name)) is not None:
                 text = reading.read_text(member.value, name, self.report, example=valid[0])
                 if text is not None and text not in valid:
                     self.report.problem(member.where, f"{name} is {text!r}: {why}", f"write {name}: {valid[0]}")
                 sound = sound and text in valid
-        return wanted if sound else None
+        return sudo if sound else None
 
     def _path(self, text: str, value: Value, what: str) -> str | None:
         path = posixpath.join(self.home, text[2:]) if text.startswith("~/") else text
@@ -318,42 +318,42 @@ class Connections:
         except ValueError as error:
             self.report.problem(value.where, f"{name} cannot be split into words: {error}", "check its quotes")
             return _Arguments()
-        said = _Arguments()
-        for option, quoted in _options(words):
-            said = self._with_option(said, name, option, quoted, value)
-        return said
+        arguments = _Arguments()
+        for option, argument in _options(words):
+            arguments = self._with_option(arguments, name, option, argument, value)
+        return arguments
 
-    def _with_option(self, said: _Arguments, name: str, option: str, quoted: str, value: Value) -> _Arguments:
-        """What is said with a further option. One of _INSTEAD is no problem yet, since only some hosts may lack the variable."""
-        argument, lowered = quoted.strip('"'), "-F" if option == "-F" else option.lower()
-        match lowered:
+    def _with_option(self, args: _Arguments, name: str, option: str, quoted: str, value: Value) -> _Arguments:
+        """`args` with one more option. One of _INSTEAD is no problem yet: only some hosts may lack the variable."""
+        argument, keyword = quoted.strip('"'), "-F" if option == "-F" else option.lower()
+        match keyword:
             case "-F":
                 config = NO_CONFIG if argument == NO_CONFIG else self._path(argument, value, "the file after -F")
-                return said._replace(ssh_config=config)
+                return args._replace(ssh_config=config)
             case "userknownhostsfile":
-                return said._replace(known_hosts=said.known_hosts or self._known_hosts_file(option, quoted, value))
+                return args._replace(known_hosts=args.known_hosts or self._known_hosts_file(option, quoted, value))
             case "globalknownhostsfile":
-                file = said.site_known_hosts or (argument in NO_FILE and "/dev/null")
-                return said._replace(site_known_hosts=file or self._known_hosts_file(option, quoted, value))
+                file = args.site_known_hosts or (argument in NO_FILE and "/dev/null")
+                return args._replace(site_known_hosts=file or self._known_hosts_file(option, quoted, value))
             case "identityagent":
-                return said._replace(agent=said.agent or self._agent(argument, value))
+                return args._replace(agent=args.agent or self._agent(argument, value))
             case "proxyjump":
                 jumps = self._jump_hosts(argument, name, value)
-                return said._replace(jumps=jumps if said.jumps is None else said.jumps)
-            case _ if lowered in _INSTEAD:
-                return said._replace(unread=(*said.unread, (value.where, option)))
+                return args._replace(jumps=jumps if args.jumps is None else args.jumps)
+            case _ if keyword in _INSTEAD:
+                return args._replace(unread=(*args.unread, (value.where, option)))
             case _:
                 self._check_option(name, option, argument, value)
-                return said
+                return args
 
     def _check_option(self, name: str, option: str, argument: str, value: Value) -> None:
-        """Report an option that is not read here, unless it is set to what is done anyway."""
-        lowered, setting = option.lower(), argument.lower()
-        if lowered in _HARMLESS and setting in _HARMLESS[lowered]:
+        """Report an option that is not read here, unless it sets what is done anyway."""
+        keyword, setting = option.lower(), argument.lower()
+        if keyword in _HARMLESS and setting in _HARMLESS[keyword]:
             return
-        if lowered in _ELSEWHERE:
-            self.report.problem(value.where, f"{name} has {option}, which is not honoured", _ELSEWHERE[lowered])
-        elif lowered == "stricthostkeychecking" and setting in {"no", "off", "false"}:
+        if keyword in _ELSEWHERE:
+            self.report.problem(value.where, f"{name} has {option}, which is not honoured", _ELSEWHERE[keyword])
+        elif keyword == "stricthostkeychecking" and setting in {"no", "off", "false"}:
             self.report.problem(
                 value.where,
                 f"{name} has StrictHostKeyChecking={argument}, which is refused",
@@ -396,19 +396,19 @@ class Connections:
         if len(files) != 1:
             self.report.problem(value.where, f"{what} must be one file, found {argument!r}")
             return None
-        missing = [name for name in _ENVIRONMENT.findall(files[0]) if name not in self.environ]
-        text = _ENVIRONMENT.sub(lambda found: self.environ.get(found[1], ""), files[0])
+        unset = [name for name in _ENVIRONMENT.findall(files[0]) if name not in self.environ]
+        text = _ENVIRONMENT.sub(lambda match: self.environ.get(match[1], ""), files[0])
         text = text.replace("%%", "\0")
-        if missing or "%" in text:
-            thing = f"${{{missing[0]}}} is not set" if missing else "% tokens are not expanded"
-            self.report.problem(value.where, f"{what} {argument!r}: {thing}", "write the path itself")
+        if unset or "%" in text:
+            reason = f"${{{unset[0]}}} is not set" if unset else "% tokens are not expanded"
+            self.report.problem(value.where, f"{what} {argument!r}: {reason}", "write the path itself")
             return None
         return self._path(text.replace("\0", "%"), value, what)
 
 
 def _unsaid(variables: Table, arguments: _Arguments) -> frozenset[Setting]:
     """What the inventory leaves to the user's ssh_config."""
-    said: dict[Setting, bool] = {
+    is_set: dict[Setting, bool] = {
         "port": _last(variables, _PORT) is not None,
         "user": _last(variables, _USER) is not None,
         "key_file": _last(variables, _KEY) is not None,
@@ -417,7 +417,7 @@ def _unsaid(variables: Table, arguments: _Arguments) -> frozenset[Setting]:
         "agent": arguments.agent is not None,
         "jumps": arguments.jumps is not None,
     }
-    return frozenset(name for name, is_said in said.items() if not is_said)
+    return frozenset(name for name, is_said in is_set.items() if not is_said)
 
 
 def _last(variables: Table, names: tuple[str, ...]) -> Value | None:
@@ -430,26 +430,26 @@ def _last_member(variables: Table, names: tuple[str, ...]) -> Member | None:
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:
-    """The arguments of ssh as (option, argument). -J is ProxyJump, as is a ProxyCommand that only jumps; -W is a proxy too; other
-    letters keep their dash.
+    """The arguments of ssh as (option, argument). -J is ProxyJump, as is a ProxyCommand that only jumps; -W is a
+    ProxyCommand; other letters keep their dash.
     """
     letters_with_argument = "BbcDEeFIiJLlmOopQRSWw"
     rest = iter(words)
     for word in rest:
-        joined = re.match(rf"-([^{letters_with_argument}]*)(.?)(.*)", word, re.DOTALL)  # -qJ jump01
-        if joined is None or word == "-":
+        letters = re.match(rf"-([^{letters_with_argument}]*)(.?)(.*)", word, re.DOTALL)  # -qJ jump01
+        if letters is None or word == "-":
             yield word, ""
             continue
-        yield from ((f"-{letter}", "") for letter in joined[1])
-        if not joined[2]:
+        yield from ((f"-{letter}", "") for letter in letters[1])
+        if not letters[2]:
             continue
-        argument = joined[3] or next(rest, "")
-        if joined[2] == "o":
-            found = _OPTION.fullmatch(argument)
-            through = jump_hosts.of_command(found[2]) if found and found[1].lower() == "proxycommand" else None
+        argument = letters[3] or next(rest, "")
+        if letters[2] == "o":
+            match = _OPTION.fullmatch(argument)
+            through = jump_hosts.of_command(match[2]) if match and match[1].lower() == "proxycommand" else None
             if through is not None:
                 yield "ProxyJump", through
             else:
-                yield (found[1], found[2]) if found else (f"-o {argument}", "")
+                yield (match[1], match[2]) if match else (f"-o {argument}", "")
         else:
-            yield {"J": "ProxyJump", "W": "ProxyCommand"}.get(joined[2], f"-{joined[2]}"), argument
+            yield {"J": "ProxyJump", "W": "ProxyCommand"}.get(letters[2], f"-{letters[2]}"), argument

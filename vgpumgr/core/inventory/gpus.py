@@ -37,7 +37,7 @@ _BOARD = re.compile(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+)*")
 def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
     """The declared GPUs, in order of their names."""
     table = reading.read_table(value, "vgpumgr_gpus", report, example=_EXAMPLE)
-    found: dict[str, GpuDeclaration] = {}
+    gpus: dict[str, GpuDeclaration] = {}
     for member in (table or {}).values():
         gpu = read_gpu(member.key, "a GPU in vgpumgr_gpus", report)
         what = f"GPU {member.key.text}"
@@ -45,26 +45,24 @@ def read_gpus(value: Value, report: Report) -> tuple[GpuDeclaration, ...]:
         if settings is None:
             continue
         reading.check_keys(settings, _KEYS, what, report)
-        mode, declared, layout = _read_settings(settings, what, report)
+        mode, declaration, layout = _read_settings(settings, what, report)
         left_out = settings.get("exclude_vfs")
         exclude_vfs = _read_vfs(left_out.value, f"exclude_vfs of {what}", report) if left_out else ()
         if gpu is None:
             continue
-        if gpu in found:
-            report.problem(
-                member.where, say("{} is already declared at {}", what, found[gpu].where), "keep one of them"
-            )
-        found[gpu] = GpuDeclaration(
-            gpu_id=gpu, mode=mode, scheduler=declared, instances=layout, where=member.where, exclude_vfs=exclude_vfs
+        if gpu in gpus:
+            report.problem(member.where, say("{} is already declared at {}", what, gpus[gpu].where), "keep one of them")
+        gpus[gpu] = GpuDeclaration(
+            gpu_id=gpu, mode=mode, scheduler=declaration, instances=layout, where=member.where, exclude_vfs=exclude_vfs
         )
-    return tuple(found[gpu] for gpu in sorted(found))
+    return tuple(gpus[gpu] for gpu in sorted(gpus))
 
 
 def read_boards(value: Value, known: Callable[[], Collection[str]], report: Report) -> tuple[BoardDeclaration, ...]:
     """The declared boards, in order of their names. `known`: the codes of the boards that NVIDIA lists."""
     table = reading.read_table(value, "vgpumgr_boards", report, example="{A40: {mode: equal-size}}")
-    listed = known() if table else ()
-    found: list[BoardDeclaration] = []
+    codes = known() if table else ()
+    boards: list[BoardDeclaration] = []
     for name, member in sorted((table or {}).items()):
         what = f"board {name}"
         board = name.removeprefix("NVIDIA ")
@@ -75,24 +73,26 @@ def read_boards(value: Value, known: Callable[[], Collection[str]], report: Repo
         if settings is None:
             continue
         reading.check_keys(settings, _SETTINGS, what, report)
-        mode, declared, layout = _read_settings(settings, what, report)
-        same = next((one for one in found if one.board == board), None)
+        mode, declaration, layout = _read_settings(settings, what, report)
+        same = next((one for one in boards if one.board == board), None)
         if same is not None:
             report.problem(member.where, say("{} is already declared at {}", what, same.where), "keep one of them")
-        _check_known(board, member.where, listed, report)
-        found.append(BoardDeclaration(board=board, mode=mode, scheduler=declared, instances=layout, where=member.where))
-    return tuple(found)
+        _check_known(board, member.where, codes, report)
+        boards.append(
+            BoardDeclaration(board=board, mode=mode, scheduler=declaration, instances=layout, where=member.where)
+        )
+    return tuple(boards)
 
 
-def _check_known(board: str, where: Location, known: Collection[str], report: Report) -> None:
-    """A finding only: a board can be newer than the list, or be meant by its full name."""
-    if board in known:
+def _check_known(board: str, where: Location, codes: Collection[str], report: Report) -> None:
+    """Reports only a finding: a board can be newer than the list, or be named in full."""
+    if board in codes:
         return
-    like = nearest(board, known)
-    meant = f"; did you mean {like!r}?" if like else ""
+    like = nearest(board, codes)
+    suggestion = f"; did you mean {like!r}?" if like else ""
     report.finding(
         where,
-        f"NVIDIA's list of vGPU types has no board {board!r}: these settings are for GPUs of exactly that name{meant}",
+        f"NVIDIA's list of vGPU types has no board {board!r}: these settings are for GPUs of exactly that name{suggestion}",
     )
 
 
@@ -104,18 +104,18 @@ def _read_settings(
         if "mode" in settings
         else None
     )
-    divided = settings.get("instances")
-    layout = _read_instances(divided.value, f"instances of {what}", report) if divided else None
-    if divided and mode is not None and not modes.of(mode).mig_backed:
-        report.problem(divided.where, f"{what}: instances cannot be combined with mode {mode}", "write mode: mig")
-    shared = settings.get("scheduler")
-    declared = _read_scheduler(shared.value, f"the scheduler of {what}", report) if shared else None
-    if shared and not modes.of(mode).has_scheduler:
-        report.problem(shared.where, f"{what}: a GPU in MIG mode has no scheduler", "remove scheduler, or mode: mig")
-    elif shared and declared and declared.wish.policy not in modes.of(mode).policies:
-        text = f"{what}: {declared.wish.policy} cannot be combined with mode {mode}"
-        report.problem(shared.where, text, "remove one of them")
-    return mode, declared, layout
+    instances = settings.get("instances")
+    layout = _read_instances(instances.value, f"instances of {what}", report) if instances else None
+    if instances and mode is not None and not modes.of(mode).mig_backed:
+        report.problem(instances.where, f"{what}: instances cannot be combined with mode {mode}", "write mode: mig")
+    member = settings.get("scheduler")
+    declaration = _read_scheduler(member.value, f"the scheduler of {what}", report) if member else None
+    if member and not modes.of(mode).has_scheduler:
+        report.problem(member.where, f"{what}: a GPU in MIG mode has no scheduler", "remove scheduler, or mode: mig")
+    elif member and declaration and declaration.wish.policy not in modes.of(mode).policies:
+        text = f"{what}: {declaration.wish.policy} cannot be combined with mode {mode}"
+        report.problem(member.where, text, "remove one of them")
+    return mode, declaration, layout
 
 
 def _read_instances(value: Value, what: str, report: Report) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def _read_instances(value: Value, what: str, report: Report) -> tuple[str, ...]:
             value.where, f"{what} must be a list, found {reading.found(value)}", "for example [3g.20gb, 1g.5gb]"
         )
         return ()
-    found: list[str] = []
+    names: list[str] = []
     for item in value.data:
         text = reading.read_text(item, f"a MIG profile in {what}", report, example="2g.10gb")
         if text is None:
@@ -134,22 +134,22 @@ def _read_instances(value: Value, what: str, report: Report) -> tuple[str, ...]:
         except ValueError:
             report.problem(item.where, f"{what}: not a MIG profile: {text!r}", "for example 2g.10gb")
             continue
-        found.append(text)
-    return tuple(found)
+        names.append(text)
+    return tuple(names)
 
 
 def _read_vfs(value: Value, what: str, report: Report) -> tuple[PciAddress, ...]:
     if not isinstance(value.data, tuple):
         report.problem(value.where, f"{what} must be a list, found {reading.found(value)}", f"for example [{_VF}]")
         return ()
-    found: set[PciAddress] = set()
+    vfs: set[PciAddress] = set()
     for item in value.data:
         text = reading.read_text(item, f"a virtual function in {what}", report, example=_VF)
         try:
-            found.update([] if text is None else [parse_pci_address(text)])
+            vfs.update([] if text is None else [parse_pci_address(text)])
         except BadName as error:
             report.problem(item.where, f"{what}: {error.message}", error.hint)
-    return tuple(sorted(found))
+    return tuple(sorted(vfs))
 
 
 def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclaration | None:
@@ -180,7 +180,7 @@ def _read_scheduler(value: Value, what: str, report: Report) -> SchedulerDeclara
 
 
 def _check_together(table: Table, policy: str | None, what: str, report: Report) -> None:
-    """A time slice needs adaptive round robin off, frequency and averaging factor need it on; best effort has neither."""
+    """Time slice needs adaptive round robin off, frequency and averaging factor need it on; best effort has neither."""
     for key in ("time_slice", "frequency", "averaging_factor"):
         if policy == scheduler.BEST_EFFORT and key in table:
             report.problem(table[key].where, f"{what}: {key} cannot be combined with best-effort", "remove one of them")
@@ -189,15 +189,15 @@ def _check_together(table: Table, policy: str | None, what: str, report: Report)
 
 
 def _read_slice(value: Value, what: str, report: Report) -> int | None:
-    """A slice in ns. The ranges here and above are NVIDIA's (vGPU user guide 17.0, 8.3); each GPU's own are checked on set."""
+    """A slice in ns. These ranges are NVIDIA's (vGPU user guide 17.0, 8.3); each GPU's own are checked on set."""
     text = reading.read_text(value, f"time_slice of {what}", report, example="2ms")
     if text is None:
         return None
-    found = _SLICE.fullmatch(text.strip())
-    if found is None or not 1 <= int(found[1]) <= 30:
+    match = _SLICE.fullmatch(text.strip())
+    if match is None or not 1 <= int(match[1]) <= 30:
         report.problem(value.where, f"time_slice of {what} must be from 1ms to 30ms, found {text!r}", "for example 2ms")
         return None
-    return int(found[1]) * scheduler.NS_PER_MS
+    return int(match[1]) * scheduler.NS_PER_MS
 
 
 def read_fgpu(value: Value, report: Report) -> dict[str, FgpuUnit]:

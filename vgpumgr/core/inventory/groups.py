@@ -1,6 +1,6 @@
-"""The hosts and groups of all inventory files merged into one tree, by Ansible's rules (ansible-core 2.19, inventory/data.py).
+"""Hosts and groups of all inventory files as one tree, by Ansible's rules (ansible-core 2.19, inventory/data.py).
 
-Only the hosts, groups and inline variables of inventory files; precedence.py handles the files of host_vars and group_vars.
+The tree has only their hosts, groups and inline variables; precedence.py handles the files of host_vars and group_vars.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class Tree:
 
     def above(self, names: Iterable[str]) -> set[str]:
         """These groups and all their ancestors."""
-        found, todo = set(names), list(names)
+        names_above, todo = set(names), list(names)
         while todo:
             for parent in self.groups[todo.pop()].parents:
-                if parent not in found:
-                    found.add(parent)
+                if parent not in names_above:
+                    names_above.add(parent)
                     todo.append(parent)
-        return found
+        return names_above
 
 
 def plugin_of(file: SourceFile) -> Member | None:
-    """What names the plugin, where a file has the settings of one."""
+    """The member that names the plugin, if the file holds a plugin's settings."""
     groups = file.content.data if file.content is not None else None
     plugin = groups.get("plugin") if isinstance(groups, Mapping) else None
     return None if plugin is None or isinstance(plugin.value.data, Mapping) else plugin
@@ -107,7 +107,7 @@ def build_tree(files: tuple[SourceFile, ...], report: Report) -> Tree:
 
 
 def report_empty(file: SourceFile, report: Report) -> None:
-    """One with comments alone was left so by somebody, and is none if they do not name a variable of ours."""
+    """Report an empty file: a finding if all it has is comments that name no variable of ours, else a problem."""
     where = Location(file=file.file, line=1)
     if file.is_remark:
         report.finding(where, "the file has only comments: it declares nothing")
@@ -126,11 +126,11 @@ def _read_group(member: Member, parent: str | None, tree: Tree, report: Report) 
     if sections is None:
         return
     reading.check_keys(sections, _SECTIONS, f"group {name!r}", report)
-    for section, found in sections.items():
-        if section not in _SECTIONS or found.value.is_empty:
+    for section, content in sections.items():
+        if section not in _SECTIONS or content.value.is_empty:
             continue
         what = f"`{section}` of group {name!r}"
-        table = _section_table(found.value, what, report)
+        table = _section_table(content.value, what, report)
         if table is None:
             continue
         if section == "vars":
@@ -220,7 +220,7 @@ def _measure(tree: Tree, report: Report) -> None:
                 ready.append(child)
     if waiting:
         loop = sorted(waiting)
-        shown = ", ".join(loop[:8]) + (" …" if len(loop) > 8 else "")
+        text = ", ".join(loop[:8]) + (" …" if len(loop) > 8 else "")
         report.problem(
-            tree.groups[loop[0]].where, f"these groups form a loop: {shown}", "remove one of them from its parent"
+            tree.groups[loop[0]].where, f"these groups form a loop: {text}", "remove one of them from its parent"
         )

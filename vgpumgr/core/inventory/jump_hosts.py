@@ -1,4 +1,4 @@
-"""What ssh takes after -J or ProxyJump, as OpenSSH reads it: `[user@]host[:port]` or `ssh://…`, separated by commas; `none`."""
+"""What ssh takes after -J or ProxyJump, as OpenSSH does: `[user@]host[:port]` or `ssh://…`, comma-separated; `none`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Wrong(ValueError):
 
 
 class Hop(NamedTuple):
-    """One jump host as it is written. None: none was named."""
+    """One jump host as written. None: not given."""
 
     address: str
     port: int | None
     user: str | None
 
     def of(self, user: str) -> JumpHost:
-        """The jump host; that is the user if none was named."""
+        """The jump host; `user` applies if it names none."""
         unsaid: set[Setting] = {"key_file", "known_hosts", "site_known_hosts", "agent"}
         if self.port is None:
             unsaid.add("port")
@@ -49,9 +49,9 @@ def parse(text: str) -> tuple[Hop, ...]:
 
 
 def of_command(command: str) -> str | None:
-    """The jump host of a ProxyCommand that is no more than a jump, `ssh -W %h:%p X`; None if it is anything else.
+    """The jump host of a ProxyCommand that only jumps, `ssh -W %h:%p X`; None for any other command.
 
-    Of ssh's options only -q, -p and -l may be there: what others ask for would be left out.
+    Of ssh's options only -q, -p and -l are allowed: the effect of others would be lost.
     """
     try:
         program, *words = shlex.split(command)
@@ -59,18 +59,18 @@ def of_command(command: str) -> str | None:
         return None
     if program not in ("ssh", "/usr/bin/ssh"):
         return None
-    said: dict[str, str] = {}
+    options: dict[str, str] = {}
     host: str | None = None
     rest = iter(word for word in words if word != "-q")
     for word in rest:
         if word in ("-W", "-l", "-p"):
-            said[word] = next(rest, "")
+            options[word] = next(rest, "")
         elif word.startswith("-") or host is not None:
             return None
         else:
             host = word
-    user, port = said.get("-l"), said.get("-p")
-    if host is None or said.get("-W") not in ("%h:%p", "[%h]:%p") or (user and "@" in host):
+    user, port = options.get("-l"), options.get("-p")
+    if host is None or options.get("-W") not in ("%h:%p", "[%h]:%p") or (user and "@" in host):
         return None
     login = f"{user}@{host}" if user else host
     return f"{login}:{port}" if port else login
@@ -82,10 +82,10 @@ def _hop(text: str) -> Hop:
     rest = text.removeprefix("ssh://").removesuffix("/") if text.startswith("ssh://") else text
     if rest.rpartition("@")[2].count(":") > 1 and "[" not in rest:
         raise Wrong(f"{text!r} has several colons: an IPv6 address is written in brackets")
-    found = _HOP.fullmatch(rest)
-    if found is None:
+    match = _HOP.fullmatch(rest)
+    if match is None:
         raise Wrong(f"{text!r} is not [user@]host[:port]")
-    user, v6, host, port = found.group("user", "v6", "host", "port")
+    user, v6, host, port = match.group("user", "v6", "host", "port")
     for part, form, what in ((user, _USER, "a user's name"), (v6, _V6, "an IPv6 address"), (port, _PORT, "a port")):
         if part is not None and not form.fullmatch(part):
             raise Wrong(f"{text!r}: {part!r} is not {what}")

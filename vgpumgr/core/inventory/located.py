@@ -1,6 +1,6 @@
 """Plain data with its location: what the file reader hands over, and the only input of this package's rules.
 
-These are named tuples because a large inventory has a million of them, and a frozen dataclass takes four times as long to make.
+They are named tuples because a large inventory has a million, and a frozen dataclass takes four times as long to make.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Location(NamedTuple):
 class Value(NamedTuple):
     """One value of a YAML file.
 
-    `data` is the parsed value, as Ansible sees it; `text` is a scalar's original spelling. `opaque` names the tag of a value
+    `data` is the parsed value, as Ansible sees it; `text` is a scalar's original spelling. `opaque`: the tag of a value
     that cannot be known here (`!vault`, or an unknown tag); its data then means nothing.
     """
 
@@ -54,9 +54,8 @@ Table: TypeAlias = Mapping[str, Member]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file that was read. `content` is None if it could not be read, which the reader has reported; for an empty file it
-    is a value without data. `is_remark`: where it has no data, it is a file of
-    comments about something else.
+    """One file that was read. `content`: None if it could not be read (the reader has reported why); without data if it
+    is empty. `is_remark`: it has no data, only comments about something else.
     """
 
     file: str

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotDeclaration:
-    """What one slot of a VM asks for. The options restrict its placement; None if the declaration does not set them.
+    """What one slot of a VM asks for. The options restrict its placement; None if not declared.
 
-    `policy` overrides the host's. `prefer` and `only` are mig or time-sliced; `compute` is a scheduler policy that the VM
-    needs; `max_waste_pct` is how much of the vGPU may exceed the request, in percent; `param`: its plugin parameters.
+    `policy` overrides the host's. `prefer` and `only`: mig or time-sliced. `compute`: a scheduler policy that the VM
+    needs. `max_waste_pct`: how much of the vGPU may exceed the request. `param`: its plugin parameters.
     """
 
     slot: Slot
@@ -161,9 +161,9 @@ class HostDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whose:
-    """Why the inventory's hosts are ours: those of a `group`, those with `variables` of ours, or `all` that it has.
+    """Why the inventory's hosts are ours: a `group` has them, they have `variables` of ours, or `all` are ours.
 
-    `named_by`: what names the group, None if it is called hypervisors. `left_out`: the inventory's other hosts, by name.
+    `named_by`: what names the group, None if it is called hypervisors. `left_out`: the inventory's other hosts, sorted.
     """
 
     by: Literal["group", "variables", "all"]
@@ -186,8 +186,8 @@ class Whose:
 class Inventory:
     """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are sorted by name.
 
-    `roster`: what patterns of hosts are compared with; None: these hosts, and no groups. `answered`: who told of the hosts, and when,
-    where the files were not read here.
+    `roster`: what host patterns are compared with; None: these hosts, without groups. `answered`: who named the hosts,
+    and when, if the files were not read here.
     """
 
     root: str
@@ -199,17 +199,17 @@ class Inventory:
 
     def host(self, name: str) -> HostDeclaration:
         """The host of that name. Raises UnknownHost, with the nearest name."""
-        found = self.hosts.get(HostName(name))
-        if found is not None:
-            return found
+        host = self.hosts.get(HostName(name))
+        if host is not None:
+            return host
         if (self.roster is not None and name in self.roster.members) or not set(name).isdisjoint("*?[,:~!&"):
             raise UnknownHost(say("{} is not one host", repr(name)), hint="this takes one host: name it")
         raise self._unknown(name)
 
     def chosen(self, texts: Sequence[str]) -> tuple[HostDeclaration, ...]:
-        """The hosts that patterns mean, as Ansible reads them, in the order of their names; all hosts if there is no text.
+        """The hosts that patterns mean, as Ansible reads them, by name; all hosts if there is no text.
 
-        Raises UnknownHost if nothing is called like a pattern, or no host is left, BadName, and InventoryError if there is no host.
+        Raises UnknownHost if a pattern matches nothing or no host is left, BadName, and InventoryError without hosts.
         """
         if not self.hosts:
             raise InventoryError(
@@ -223,17 +223,17 @@ class Inventory:
                 "no host is named", hint="name one, or a pattern; without arguments the command is about all hosts"
             )
         roster = self.roster or patterns.Roster(hosts=self.hosts)
-        found = patterns.select(single, roster)
+        selection = patterns.select(single, roster)
         left_out = set(self.whose.left_out).intersection(single)
-        for name in (*found.unmatched, *sorted(left_out)):
+        for name in (*selection.unmatched, *sorted(left_out)):
             raise self._unknown(name)
-        ours = tuple(self.hosts[name] for name in sorted(found.hosts) if name in self.hosts)
+        ours = tuple(self.hosts[name] for name in sorted(selection.hosts) if name in self.hosts)
         if ours:
             return ours
-        if not found.hosts:
+        if not selection.hosts:
             raise UnknownHost(f"{' '.join(texts)!r} leaves no host", hint=patterns.HINT)
         raise UnknownHost(
-            say("{} means {} and others like it, which are no hypervisors", repr(" ".join(texts)), found.hosts[0]),
+            say("{} means {} and others like it, which are no hypervisors", repr(" ".join(texts)), selection.hosts[0]),
             hint=self._ours(),
         )
 
@@ -248,10 +248,10 @@ class Inventory:
                 say("{} is a VM ({}), and no host", name, home.vms[VmName(name)].where),
                 hint=f"name its host, {home.name}; `vgpumgr list {name}` shows its vGPUs",
             )
-        lacking = self._lacking(name)
-        if lacking:
+        missing_name = self._lacking(name)
+        if missing_name:
             return UnknownHost(
-                say("no host {} in the inventory {}", repr(lacking), self.root),
+                say("no host {} in the inventory {}", repr(missing_name), self.root),
                 hint=f"it is one of {name}; name those that are there",
             )
         valid = self.hosts if self.roster is None else {*self.hosts, *self.roster.members}
@@ -262,14 +262,14 @@ class Inventory:
         )
 
     def _lacking(self, text: str) -> str | None:
-        """The first name of a range that no host has, where others of the range are hosts."""
+        """The first name of a range that is no host, if others of the range are."""
         try:
             names = ranges.names(text) if ranges.has_range(text) else []
         except BadName:
             return None
-        there = self.hosts if self.roster is None else self.roster.hosts
-        missing = [name for name in names if name not in there]
-        return missing[0] if 0 < len(missing) < len(names) else None
+        hosts = self.hosts if self.roster is None else self.roster.hosts
+        gaps = [name for name in names if name not in hosts]
+        return gaps[0] if 0 < len(gaps) < len(names) else None
 
     def _ours(self) -> str:
         return say("the hosts are {} (`vgpumgr inventory check`)", str(self.whose))

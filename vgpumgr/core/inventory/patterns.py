@@ -1,8 +1,8 @@
-"""Which hosts a pattern means, as Ansible has it (ansible-core 2.19, inventory/manager.py): `kvm0*`, `gpu:!kvm07`, `rack1[0:2]`.
+"""Which hosts a pattern means, as in Ansible (ansible-core 2.19, inventory/manager.py): `kvm0*`, `gpu:!kvm7`, `r[0:2]`.
 
-Several patterns are one list: first those without a mark are added up (all hosts, if there is none), then `&` keeps what it
-matches, then `!` takes away. Without a comma, a colon divides a text, too. A pattern is a host, else a group, else shell
-wildcards over the names of groups and hosts, or, after `~`, a regular expression; a subscript counts among what it matches, each once.
+Several patterns are one list: those without a mark are added up (all hosts, if there is none), then `&` keeps what it
+matches, then `!` takes away. Without a comma, a colon splits a text, too. A pattern is a host, else a group, else shell
+wildcards over group and host names, or, after `~`, a regular expression; a subscript counts its matches, each once.
 More than Ansible has: where nothing is called `kvm`, `kvm[01:03]` are three names, as in its inventory files, and
 `kvm[12]` is a set of letters, as between other wildcards.
 """
@@ -44,22 +44,22 @@ class Roster:
     children: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def of_group(self, name: str) -> tuple[HostName, ...]:
-        """The hosts of a group and of all groups below it, level by level. `all` has every host, also without groups."""
-        found: dict[HostName, None] = {}
-        level, seen = [name], {name}
+        """The hosts of a group and of all groups below it, level by level. `all`: every host, also without groups."""
+        hosts: dict[HostName, None] = {}
+        level, groups = [name], {name}
         while level:
-            found.update(dict.fromkeys(host for group in level for host in self.members.get(group, ())))
+            hosts.update(dict.fromkeys(host for group in level for host in self.members.get(group, ())))
             below = dict.fromkeys(child for group in level for child in self.children.get(group, ()))
-            level = [child for child in below if child not in seen]
-            seen.update(level)
+            level = [child for child in below if child not in groups]
+            groups.update(level)
         if name == _ALL:
-            found.update(dict.fromkeys(self.hosts))
-        return tuple(found)
+            hosts.update(dict.fromkeys(self.hosts))
+        return tuple(hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The hosts that patterns mean. `unmatched`: patterns that match nothing in the whole inventory, without their mark."""
+    """The hosts that patterns mean. `unmatched`: patterns, without mark, that match nothing in the whole inventory."""
 
     hosts: tuple[HostName, ...]
     unmatched: tuple[str, ...]
@@ -67,11 +67,11 @@ class Selection:
 
 def split(texts: Iterable[str]) -> tuple[str, ...]:
     """The single patterns that the texts of a command line hold."""
-    found: list[str] = []
+    words: list[str] = []
     for text in texts:
         parts = text.split(",") if "," in text else _PARTS.findall(text)
-        found += (part.strip() for part in parts if part.strip())
-    return tuple(found)
+        words += (part.strip() for part in parts if part.strip())
+    return tuple(words)
 
 
 def in_order(patterns: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
@@ -94,48 +94,48 @@ def select(patterns: Sequence[str], roster: Roster) -> Selection:
     unmatched: list[str] = []
 
     def matched(pattern: str) -> tuple[HostName, ...]:
-        found = match(pattern, roster)
-        if found is None:
+        names = match(pattern, roster)
+        if names is None:
             unmatched.append(pattern)
-        return found or ()
+        return names or ()
 
     hosts = dict.fromkeys(host for pattern in adds or [_ALL] for host in matched(pattern))
     for pattern in keeps:
-        kept = set(matched(pattern))
-        hosts = {host: None for host in hosts if host in kept}
+        keepers = set(matched(pattern))
+        hosts = {host: None for host in hosts if host in keepers}
     for pattern in takes:
-        taken = set(matched(pattern))
-        hosts = {host: None for host in hosts if host not in taken}
+        exclusions = set(matched(pattern))
+        hosts = {host: None for host in hosts if host not in exclusions}
     return Selection(hosts=tuple(hosts), unmatched=tuple(unmatched))
 
 
 def match(pattern: str, roster: Roster) -> tuple[HostName, ...] | None:
-    """The hosts that one pattern without its mark means; None if nothing in the inventory is called so. Raises BadName."""
+    """The hosts of one pattern without its mark; None if nothing in the inventory matches. Raises BadName."""
     if not pattern or pattern == "~":
         raise BadName(f"not a pattern of hosts: {pattern!r}", hint=HINT)
     name = HostName(pattern)
     if name in roster.hosts:
         return (name,)
-    cut = None if pattern.startswith("~") else _SUBSCRIPT.fullmatch(pattern)
-    if cut is None:
+    subscript = None if pattern.startswith("~") else _SUBSCRIPT.fullmatch(pattern)
+    if subscript is None:
         return _enumerate(pattern, roster)
-    found = _enumerate(cut[1], roster)
-    if found is None:
+    hosts = _enumerate(subscript[1], roster)
+    if hosts is None:
         return _named_range(pattern, roster) or _enumerate(pattern, roster)
-    return _subscripted(found, cut)
+    return _subscripted(hosts, subscript)
 
 
-def _subscripted(found: tuple[HostName, ...], cut: re.Match[str]) -> tuple[HostName, ...] | None:
-    """The hosts that a subscript counts out: [2], [-1], [0:2] (both ends count), [1:]; None if there are not so many."""
-    if not found:
-        return found
-    if cut[2] is not None:
-        index = int(cut[2])
-        return (found[index],) if -len(found) <= index < len(found) else None
-    start = int(cut[3])
-    if cut[4] and int(cut[4]) == 0:  # Ansible takes [2:0] for [2]
-        return (found[start],) if start < len(found) else None
-    return found[start : int(cut[4]) + 1 if cut[4] else None]
+def _subscripted(hosts: tuple[HostName, ...], subscript: re.Match[str]) -> tuple[HostName, ...] | None:
+    """The hosts of a subscript: [2], [-1], [0:2] (both ends included), [1:]; None if there are too few."""
+    if not hosts:
+        return hosts
+    if subscript[2] is not None:
+        index = int(subscript[2])
+        return (hosts[index],) if -len(hosts) <= index < len(hosts) else None
+    start = int(subscript[3])
+    if subscript[4] and int(subscript[4]) == 0:  # Ansible takes [2:0] for [2]
+        return (hosts[start],) if start < len(hosts) else None
+    return hosts[start : int(subscript[4]) + 1 if subscript[4] else None]
 
 
 def _enumerate(expression: str, roster: Roster) -> tuple[HostName, ...] | None:
@@ -144,14 +144,14 @@ def _enumerate(expression: str, roster: Roster) -> tuple[HostName, ...] | None:
         if expression in _BUILT_IN
         else _matching((group for group in roster.members if group not in _BUILT_IN), expression)
     )
-    found = dict.fromkeys(host for group in groups for host in roster.of_group(group))
+    hosts = dict.fromkeys(host for group in groups for host in roster.of_group(group))
     if not groups or expression.startswith("~") or not _AMONG_NAMES.isdisjoint(expression):
-        found.update(dict.fromkeys(_matching(roster.hosts, expression)))
-    return tuple(found) if found or groups else None
+        hosts.update(dict.fromkeys(_matching(roster.hosts, expression)))
+    return tuple(hosts) if hosts or groups else None
 
 
 def _matching(names: Iterable[Name], expression: str) -> list[Name]:
-    """The names that shell wildcards match, or, after ~, a regular expression from the name's begin."""
+    """The names that shell wildcards match, or, after ~, a regular expression from the start of the name."""
     try:
         pattern = re.compile(expression[1:] if expression.startswith("~") else fnmatch.translate(expression))
     except (re.error, OverflowError, RecursionError) as error:
@@ -160,10 +160,10 @@ def _matching(names: Iterable[Name], expression: str) -> list[Name]:
 
 
 def _named_range(pattern: str, roster: Roster) -> tuple[HostName, ...] | None:
-    """The hosts that a range of names stands for; None if it is no range, or one of them is missing."""
+    """The hosts that a range of names stands for; None if it is no range, or one is missing."""
     try:
         names = ranges.names(pattern) if ranges.has_range(pattern) else []
     except BadName:
         return None
-    known = set(roster.hosts)
-    return tuple(map(HostName, names)) if names and known.issuperset(map(HostName, names)) else None
+    hosts = set(roster.hosts)
+    return tuple(map(HostName, names)) if names and hosts.issuperset(map(HostName, names)) else None

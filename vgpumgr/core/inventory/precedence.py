@@ -2,9 +2,9 @@
 
     all, inline · other groups, inline · group_vars/all · group_vars of other groups · host, inline · host_vars
 
-Groups among themselves: by depth (a child overrides its parents), then ansible_group_priority, then name
-(ansible-core 2.19: VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). Of several inventories, a later one's group_vars override
-those of an earlier one whatever the group, but for `all`. Tables are replaced, not merged.
+Among groups: by depth (a child overrides its parents), then ansible_group_priority, then name (ansible-core 2.19:
+VARIABLE_PRECEDENCE and inventory/helpers.sort_groups). Of several inventories, a later one's group_vars override an
+earlier one's, whatever the group except `all`. Tables are replaced, not merged.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 def read_variable_files(files: Mapping[str, tuple[SourceFile, ...]], report: Report) -> dict[str, dict[str, Member]]:
     """The variables of every name in host_vars or group_vars; among the files of one folder, the later one wins."""
-    found: dict[str, dict[str, Member]] = {}
+    by_name: dict[str, dict[str, Member]] = {}
     for name, parts in files.items():
-        variables = found.setdefault(name, {})
+        variables = by_name.setdefault(name, {})
         for part in parts:
             if part.content is None or _is_empty(part):  # the reader has reported why, or guard_not_empty does
                 continue
             table = reading.read_table(part.content, "a file of variables", report, example="vgpumgr_policy: spread")
             variables.update(table or {})
-    return found
+    return by_name
 
 
 def guard_not_empty(files: Mapping[str, tuple[SourceFile, ...]], ours: Collection[str], report: Report) -> None:
@@ -54,7 +54,7 @@ def _is_empty(file: SourceFile) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Precedence:
-    """Answers for one host after the other; hosts in the same groups share the work. `by_inventory`: the group_files of each."""
+    """Answers for one host after the other; hosts in the same groups share work. `by_inventory`: each's group_files."""
 
     tree: Tree
     group_files: Mapping[str, Table]
@@ -69,18 +69,18 @@ class Precedence:
         base = self._bases.get(groups)
         if base is None:
             base = self._bases[groups] = self._of_groups(groups)
-        found = dict(base)
+        result = dict(base)
         for layer in (host.variables, self.host_files.get(host.name, {})):
-            found.update((name, member) for name, member in layer.items() if self.wanted(name))
-        return found
+            result.update((name, member) for name, member in layer.items() if self.wanted(name))
+        return result
 
     def find(self, host: Host, name: str) -> Value | None:
-        """Any variable of this host, of ours or not. Slow: for messages."""
-        found: Value | None = None
+        """Any variable of this host, ours or not. Slow: for messages."""
+        value: Value | None = None
         for layer in (*self._layers(frozenset(host.groups)), host.variables, self.host_files.get(host.name, {})):
             if name in layer:
-                found = layer[name].value
-        return found
+                value = layer[name].value
+        return value
 
     def definitions(self) -> Iterator[tuple[str, Member]]:
         """Every definition of a wanted variable, whether it wins anywhere or not."""

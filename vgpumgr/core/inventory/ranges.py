@@ -1,7 +1,7 @@
-"""Ansible's host patterns: `kvm[01:10]`, `kvm[a:c]`, `kvm[0:9:3]-[1:2]`, each with an optional `:PORT`; VMs are named alike.
+"""Ansible's host patterns: `kvm[01:10]`, `kvm[a:c]`, `kvm[0:9:3]-[1:2]`, optionally with `:PORT`; also for VM names.
 
-The rules are those of ansible-core 2.19 (plugins/inventory: expand_hostname_range), except that an empty range and a step
-of 0, which Ansible accepts silently, are errors here.
+The rules are ansible-core 2.19's (plugins/inventory: expand_hostname_range), except that an empty range and a step of
+0, which Ansible accepts silently, are errors here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]{1,9})")
 _ADDRESS_PORT = re.compile(
     r"\[((?:[0-9A-Fa-f]{1,4}:){7}[0-9A-Fa-f]{1,4}|[0-9A-Fa-f:.]*::[0-9A-Fa-f:.]*)\]:([0-9]{1,9})"
 )
-# Ansible takes more: brackets and commas could not be named in a pattern, and a last colon is of YAML or of a port that is missing.
+# Ansible takes more: but no pattern could name brackets and commas, and a last colon is YAML's or a missing port's.
 _ODD = re.compile(r"[^\x00-\x1f\x7f-\x9f,\[\]]{0,254}[^\x00-\x1f\x7f-\x9f,\[\]:]")
 _LETTERS, _LETTER = string.ascii_letters, re.compile("[A-Za-z]")
 _NUMBER, _BOUND = re.compile("[0-9]+"), re.compile("[0-9]{1,18}")
@@ -35,7 +35,7 @@ _HINT = "write a range as [01:10], [a:c] or [0:9:3]"
 def expand(pattern: str) -> tuple[list[HostName], int | None]:
     """The hosts that a pattern names, in order, and the port it gives them. Raises BadName.
 
-    A name need not be one that can be reached (`web.1.`, `köln01`, `2001:db8::7`): only of hosts that are meant is that asked.
+    A name need not be reachable (`web.1.`, `köln01`, `2001:db8::7`): that is required of our hosts alone.
     """
     with_port = _ADDRESS_PORT.fullmatch(pattern) or _PORT.fullmatch(pattern)
     text, port = (with_port[1], int(with_port[2])) if with_port else (pattern, None)
@@ -43,7 +43,7 @@ def expand(pattern: str) -> tuple[list[HostName], int | None]:
 
 
 def has_range(text: str) -> bool:
-    """Whether the text stands for several names. `vm[1]` is a name: a VM may be called so. Raises BadName where a bracket is missing."""
+    """Whether the text is a range. `vm[1]` is not: a VM may be called so. Raises BadName if a bracket is missing."""
     if _OPEN.search(_RANGE.sub("", text)):
         raise BadName(f"not a range: {text}", hint=_HINT)
     return any(":" in inside for inside in _RANGE.findall(text))
@@ -83,7 +83,7 @@ def _sequence(inside: str) -> list[str]:
 
 
 def _width(inside: str, first: str, last: str) -> int:
-    """How many digits each number of a range has at least. Raises BadName where the bounds are no numbers or differ in it."""
+    """The least number of digits in a range. Raises BadName if the bounds are no numbers or differ in length."""
     if not (_BOUND.fullmatch(first) and _BOUND.fullmatch(last)):
         raise BadName(f"not a range: [{inside}]", hint=_HINT)
     width = len(first) if first.startswith("0") and len(first) > 1 else 0

@@ -1,4 +1,4 @@
-"""Which declaration decides about a GPU: its own, of `vgpumgr_gpus`, or else its board's, of `vgpumgr_boards`; mode and scheduler each for itself."""
+"""Which declaration decides about a GPU's setting: its own in `vgpumgr_gpus`, else its board's in `vgpumgr_boards`."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> OfGpus |
 
 
 def all_deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> tuple[OfGpus, ...]:
-    """The same with whatever else has equal weight: more than one means that the inventory contradicts itself."""
-    found = [one for one in declared if getattr(one, setting) is not None and _is_about(one, gpu, setting)]
-    own = tuple(one for one in found if not isinstance(one, BoardDeclaration))
-    return own or tuple(found)
+    """The same with all others of equal weight: more than one means that the inventory contradicts itself."""
+    entries = [one for one in declared if getattr(one, setting) is not None and _is_about(one, gpu, setting)]
+    own = tuple(one for one in entries if not isinstance(one, BoardDeclaration))
+    return own or tuple(entries)
 
 
 def of_board(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> BoardDeclaration | None:
     """The board's declaration, if it decides."""
-    found = deciding(gpu, declared, setting)
-    return found if isinstance(found, BoardDeclaration) else None
+    entry = deciding(gpu, declared, setting)
+    return entry if isinstance(entry, BoardDeclaration) else None
 
 
 def _is_about(declared: GpuDeclaration | BoardDeclaration, gpu: Gpu, setting: Setting) -> bool:
-    """A board's settings are for GPUs that have them: a card that is passed through whole has neither, one in MIG mode no scheduler."""
+    """A board's settings are not for cards passed through whole, its scheduler not for a GPU in MIG mode."""
     if isinstance(declared, BoardDeclaration):
         if setting == "scheduler" and not gpu.rules.has_scheduler:
             return False

@@ -1,6 +1,6 @@
 """What `ssh -G HOST` says, as far as it counts here: its output read, and put into an endpoint. Pure.
 
-The settings of the inventory win. What ssh would obey and we do not is refused by name, never dropped: it may be all that
+The inventory's settings win. What ssh would obey and we do not is refused by name, never dropped: it may be all that
 keeps a connection from going to the wrong machine.
 """
 
@@ -59,14 +59,14 @@ class Answer:
 
 
 def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], str]) -> Answer:
-    """Read the output. `tokens`: what %d, %l and %u are. Raises NotHonoured, and ValueError where it is no such output."""
-    said: dict[str, list[str]] = {}
+    """Read the output. `tokens`: the values of %d, %l and %u. Raises NotHonoured, and ValueError for other output."""
+    lines: dict[str, list[str]] = {}
     for line in output.splitlines():
         keyword, _, value = line.partition(" ")
-        said.setdefault(keyword, []).append(value)
+        lines.setdefault(keyword, []).append(value)
 
     def one(keyword: str, default: str = "") -> str:
-        return said.get(keyword, [default])[0]
+        return lines.get(keyword, [default])[0]
 
     for option, harmless, hint in _NOT_HONOURED:
         if (value := one(option.lower(), harmless)) != harmless:
@@ -74,15 +74,15 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
     address, user, port = one("hostname"), one("user"), int(one("port"))
     if not address or not user:
         raise ValueError("neither hostname nor user")
-    known = {**tokens, "h": address, "p": str(port), "r": user, "%": "%"}
+    values = {**tokens, "h": address, "p": str(port), "r": user, "%": "%"}
 
     def expand(path: str) -> str:
-        unknown = [token for token in _TOKEN.findall(path) if token not in known]
+        unknown = [token for token in _TOKEN.findall(path) if token not in values]
         if unknown or "${" in path:
             raise NotHonoured(
                 f"the path {path}: %{unknown[0]}" if unknown else f"the path {path}", "write the path itself"
             )
-        return expand_home(_TOKEN.sub(lambda found: known[found[1]], path))
+        return expand_home(_TOKEN.sub(lambda match: values[match[1]], path))
 
     def hosts_file(option: str) -> str | None:
         path = one(option.lower(), UNSAID)
@@ -100,8 +100,8 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
         address=address,
         port=port,
         user=user,
-        key_files=tuple(expand(path) for path in said.get("identityfile", ()) if path not in (UNSAID, "none")),
-        certificate=next((expand(path) for path in said.get("certificatefile", ()) if path != "none"), None),
+        key_files=tuple(expand(path) for path in lines.get("identityfile", ()) if path not in (UNSAID, "none")),
+        certificate=next((expand(path) for path in lines.get("certificatefile", ()) if path != "none"), None),
         known_hosts=known_hosts,
         site_known_hosts="/dev/null" if site_hosts in NO_FILE else site_hosts and expand_home(site_hosts),
         agent=expand(agent) if agent.startswith(("/", "~", "%", "${")) else agent or None,
@@ -118,7 +118,7 @@ def _parse_jumps(text: str) -> tuple[jump_hosts.Hop, ...]:
 
 
 def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]) -> Endpoint:
-    """The endpoint with what the inventory leaves open. Its jump hosts are as they are written: each has an answer of its own."""
+    """The endpoint with what the inventory leaves open. Its jump hosts are as written: each has its own answer."""
 
     def value(setting: Setting, answered: Value | None, said: Value) -> Value:
         return answered or said if setting in endpoint.unsaid else said
@@ -148,7 +148,7 @@ def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]
 
 
 def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], bool]) -> JumpHost:
-    """The same of a jump host. Where no file says so either, its key, agent, user and known_hosts are the host's."""
+    """The same for a jump host. Where no file says so either, its key, agent, user and known_hosts are the host's."""
     return replace(
         jump,
         address=answer.address,
@@ -165,5 +165,5 @@ def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], b
 
 
 def _key_file(answer: Answer, is_there: Callable[[str], bool]) -> str | None:
-    """The first that exists: exactly one key is ever offered. The first of all if none does, to be named."""
+    """The first that exists: only one key is ever offered. If none exists, the first, for the error message."""
     return next(filter(is_there, answer.key_files), answer.key_files[0] if answer.key_files else None)

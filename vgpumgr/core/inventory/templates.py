@@ -1,6 +1,6 @@
-"""The literal that a Jinja template stands for, where it is no more than the host's own variables and their defaults. Pure.
+"""The literal of a Jinja template that has only the host's own variables and their defaults. Pure.
 
-How a host is reached may be written so. Ansible has filters, lookups and facts, too: a template of those has no literal here.
+Connection variables may be such templates. One with Ansible's filters, lookups or facts has no literal here.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ def literal(text: str, host: Host) -> str | None:
 
 def _replace(text: str, host: Host, depth: int) -> str | None:
     values: list[str] = []
-    for found in _VARIABLE.finditer(text):
-        name, default = found[1], next((one for one in found.groups()[1:] if one is not None), None)
+    for match in _VARIABLE.finditer(text):
+        name, default = match[1], next((one for one in match.groups()[1:] if one is not None), None)
         absent = default is not None and name not in _MAGIC and host.variable(name) is None
         value = default if absent else _value(name, host, depth)
         if value is None:
             return None
         values.append(value)
-    replaced = iter(values)
+    replacements = iter(values)
     rest = _VARIABLE.sub("", text)
     if any(opening in rest for opening in _OPENINGS):
         return None
-    return _VARIABLE.sub(lambda _: next(replaced), text)
+    return _VARIABLE.sub(lambda _: next(replacements), text)
 
 
 def _value(name: str, host: Host, depth: int) -> str | None:
@@ -57,11 +57,11 @@ def _value(name: str, host: Host, depth: int) -> str | None:
         return host.name
     if name == "inventory_hostname_short":
         return host.name.partition(".")[0]
-    found = host.variable(name) if depth else None
-    if found is None or found.opaque is not None:
+    value = host.variable(name) if depth else None
+    if value is None or value.opaque is not None:
         return None
-    if isinstance(found.data, bool):  # `yes` is True, too
-        return str(found.data)
-    if isinstance(found.data, str):
-        return _replace(found.data, host, depth - 1)
-    return found.text if isinstance(found.data, int) else None
+    if isinstance(value.data, bool):  # `yes` is True, too
+        return str(value.data)
+    if isinstance(value.data, str):
+        return _replace(value.data, host, depth - 1)
+    return value.text if isinstance(value.data, int) else None

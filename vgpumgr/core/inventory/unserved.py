@@ -1,7 +1,7 @@
-"""Declarations that no host can serve, as far as that is known without asking one. What only NVIDIA's list lacks is a finding: it may be older
-than a driver. A layout that the slices of its board cannot hold is a problem.
+"""Declarations that no host can serve, as far as known without asking one. What NVIDIA's list lacks is a finding, as
+it may be older than a driver. A layout that the slices of its board cannot hold is a problem.
 
-Only `inventory check` asks: every other command learns it from the hosts, and need not read the list.
+Only `inventory check` asks: other commands learn it from the hosts, and need not read the list.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def findings(inventory: Inventory, catalogue: Catalogue) -> tuple[Finding, ...]:
-    """One for each such slot; a slot that several hosts share through a group is told once."""
-    listed: dict[Profile, str | None] = {}
-    found = (finding for host in inventory.hosts.values() for finding in _of_host(host, catalogue, listed))
-    return tuple(dict.fromkeys(found))
+    """One for each such slot; once for a slot that several hosts share through a group."""
+    reasons: dict[Profile, str | None] = {}
+    all_findings = (finding for host in inventory.hosts.values() for finding in _of_host(host, catalogue, reasons))
+    return tuple(dict.fromkeys(all_findings))
 
 
 def problems(inventory: Inventory, catalogue: Catalogue) -> tuple[Problem, ...]:
     """One for each layout that no GPU of its board can have."""
     boards = {board for host in inventory.hosts.values() for board in host.boards if board.instances}
-    found = (_impossible(board, catalogue) for board in boards)
-    return tuple(sorted((one for one in found if one is not None), key=str))
+    layouts = (_impossible(board, catalogue) for board in boards)
+    return tuple(sorted((one for one in layouts if one is not None), key=str))
 
 
 def _impossible(board: BoardDeclaration, catalogue: Catalogue) -> Problem | None:
@@ -42,24 +42,24 @@ def _impossible(board: BoardDeclaration, catalogue: Catalogue) -> Problem | None
         answer = mig_fit.fit(catalogue, board.board, board.instances or ())
     except UnknownProfile:
         return None  # a board or a profile that the list lacks
-    refused = mig_fit.refusal(answer)
-    if refused is None:
+    refusal = mig_fit.refusal(answer)
+    if refusal is None:
         return None
-    tried = f"`vgpumgr mig fit {answer.board} {' '.join(board.instances or ())}` shows it"
+    hint = f"`vgpumgr mig fit {answer.board} {' '.join(board.instances or ())}` shows it"
     return Problem(
-        where=board.where, text=f"instances of board {board.board}: {refused.what} beside the others", hint=tried
+        where=board.where, text=f"instances of board {board.board}: {refusal.what} beside the others", hint=hint
     )
 
 
-def _of_host(host: HostDeclaration, catalogue: Catalogue, listed: dict[Profile, str | None]) -> Iterator[Finding]:
+def _of_host(host: HostDeclaration, catalogue: Catalogue, reasons: dict[Profile, str | None]) -> Iterator[Finding]:
     for vm in host.vms.values():
         for slot in vm.slots.values():
             what = say("slot {} of VM {}", repr(slot.slot), repr(vm.name))
             match slot.wish:
                 case ByProfile(profile=profile):
-                    if profile not in listed:
-                        listed[profile] = _unlisted(profile, catalogue)
-                    why = listed[profile]
+                    if profile not in reasons:
+                        reasons[profile] = _unlisted(profile, catalogue)
+                    why = reasons[profile]
                     if why is not None:
                         yield Finding(where=slot.where, text=say("{}: {}", what, why))
                 case ByFgpu() if not host.fgpu_per_gpu:

@@ -18,7 +18,7 @@ _EXAMPLE = "for example vm02: {vgpu0: {profile: 4Q}}"
 
 
 def read_vms_file(content: Value, report: Report) -> dict[VmName, VmDeclaration]:
-    """The VMs that the file names, by name. Unlike in an inventory, each has a slot: an empty one would ask for nothing."""
+    """The file's VMs by name. Unlike in an inventory, each must have a slot: an empty VM would ask for nothing."""
     if content.data is None or content.data == {}:
         report.problem(content.where, "the file names no VM", _EXAMPLE)
         return {}

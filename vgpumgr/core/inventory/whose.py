@@ -52,14 +52,14 @@ def decide(
     choice: GroupChoice | None,
     report: Report,
 ) -> tuple[dict[HostName, Host], Whose]:
-    """Our hosts, sorted by name, and why they are. Reports a problem if nothing says which. Raises UnknownName for `choice`."""
-    declared = _declared(tree, group_files, host_files, report)
+    """Our hosts by name, and why they are ours. Reports a problem if nothing says which. Raises UnknownName."""
+    declaration = _declared(tree, group_files, host_files, report)
     if choice is not None:
         if not report.problems():  # otherwise it may be in a file that could not be read
             _guard_known(choice, tree)
         return _of_group(tree, choice.name, choice.by)
-    if declared is not None:
-        name, member = declared
+    if declaration is not None:
+        name, member = declaration
         if name not in tree.groups:
             like = nearest(name, tree.groups)
             hint = f"did you mean {like!r}?" if like else _groups_in(tree)
@@ -81,10 +81,10 @@ def decide(
 def _marked(
     tree: Tree, kinds: Iterable[frozenset[str]], group_files: Mapping[str, Table], host_files: Mapping[str, Table]
 ) -> dict[HostName, Host]:
-    """The hosts with variables of ours, and those that are in the same groups as such a host's group. `kinds`: the sets of groups that hosts are in."""
-    marked = {name for name, table in group_files.items() if _is_ours(table)}
-    marked |= {name for name, group in tree.groups.items() if _is_ours(group.variables)}
-    marked_kinds = {kind for kind in kinds if tree.above(kind) & (marked - {ALL})}
+    """The hosts with variables of ours, or in a group (but `all`) that has some. `kinds`: the hosts' sets of groups."""
+    names = {name for name, table in group_files.items() if _is_ours(table)}
+    names |= {name for name, group in tree.groups.items() if _is_ours(group.variables)}
+    marked_kinds = {kind for kind in kinds if tree.above(kind) & (names - {ALL})}
     return {
         name: host
         for name, host in tree.hosts.items()
@@ -95,23 +95,23 @@ def _marked(
 def _declared(
     tree: Tree, group_files: Mapping[str, Table], host_files: Mapping[str, Table], report: Report
 ) -> tuple[str, Member] | None:
-    """The group that the inventory names, and where. Only for all hosts at once: it cannot be another one for some."""
+    """The group that the inventory names, and where. It is one for all hosts: it cannot differ for some."""
     groups = {name: (group.variables, group_files.get(name, {})) for name, group in tree.groups.items()}
     hosts = ((name, (host.variables, host_files.get(name, {}))) for name, host in tree.hosts.items())
-    found: Member | None = None
+    member: Member | None = None
     for name, tables in itertools.chain(groups.items(), hosts):
         for table in tables:
             if VARIABLE not in table:
                 continue
             if name == ALL:
-                found = table[VARIABLE]
+                member = table[VARIABLE]
             else:
                 where = table[VARIABLE].where
                 report.problem(where, f"{VARIABLE} is set for {name!r} only", "it belongs in group_vars/all.yml")
-    if found is None:
+    if member is None:
         return None
-    said = reading.read_text(found.value, VARIABLE, report, example="kvm")
-    return None if said is None else (said, found)
+    group_name = reading.read_text(member.value, VARIABLE, report, example="kvm")
+    return None if group_name is None else (group_name, member)
 
 
 def _guard_known(choice: GroupChoice, tree: Tree) -> None:
@@ -138,16 +138,16 @@ def _result(tree: Tree, ours: Mapping[HostName, Host], whose: Whose) -> tuple[di
 def _tell_forgotten(tree: Tree, ours: Mapping[HostName, Host], report: Report) -> None:
     """A finding for hosts that are left out beside hosts of the same groups: somebody may have forgotten them."""
     kinds = {frozenset(host.groups): host.name for host in ours.values()}
-    forgotten = [
+    outsiders = [
         (name, kinds[frozenset(host.groups)])
         for name, host in tree.hosts.items()
         if name not in ours and frozenset(host.groups) in kinds
     ]
-    if forgotten:
-        name, like = forgotten[0]
+    if outsiders:
+        name, like = outsiders[0]
         text = say(
             "{} left out: no {} variable, though {}, which is in the same groups, has one; {} in group_vars/all.yml can name a group",
-            listed([name for name, _ in forgotten]),
+            listed([name for name, _ in outsiders]),
             PREFIX,
             like,
             VARIABLE,
@@ -160,10 +160,10 @@ def _refuse(tree: Tree, report: Report) -> None:
     sizes = {
         name: len(_of_group(tree, name, None)[0]) for name in groups if any(word in name.lower() for word in _LIKELY)
     }
-    likely = sorted((name for name, size in sizes.items() if size), key=lambda name: (-sizes[name], name))
+    candidates = sorted((name for name, size in sizes.items() if size), key=lambda name: (-sizes[name], name))
     where = min((host.where for host in tree.hosts.values()), default=Location(file=".", line=1))
-    group = likely[0] if len(likely) == 1 else "GROUP"
-    may_be = [f"{name} (hosts: {sizes[name]})" for name in likely]
+    group = candidates[0] if len(candidates) == 1 else "GROUP"
+    may_be = [f"{name} (hosts: {sizes[name]})" for name in candidates]
     hint = say("write `{}: {}` in group_vars/all.yml, or say {}", VARIABLE, group, Option("--group", group))
     report.problem(
         Location(file=where.file, line=1),
@@ -185,9 +185,9 @@ def _groups_in(tree: Tree) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """Some names in a line, and how many more there are."""
-    found = list(names)
-    more = len(found) - _NAMED
-    return ", ".join(found[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    all_names = list(names)
+    more = len(all_names) - _NAMED
+    return ", ".join(all_names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _is_ours(table: Table) -> bool:

@@ -1,1 +1,1 @@
-"""What a host needs so that every VM has what was declared or once bound to it: tasks, their order and plans, and a run's guards."""
+"""What a host needs so that each VM has what was declared or once bound: tasks, their order and plans, and guards."""

@@ -1,8 +1,8 @@
 """adopt: enter a VM's vGPU that is not in the ledger, so that it is ours from then on.
 
-Without names, adopt everything that claim, hardware and definition prove together (ownership.py), and make what claims without
-hardware or an entry ask for. By name, also adopt a foreign vGPU that only one VM's definition names, and one that was created at
-our place since the host's boot: the user vouches for it. Nothing is destroyed, and running VMs keep running.
+Without names, adopt everything that claim, hardware and definition prove together (ownership.py), and make what claims
+without hardware or an entry ask for. By name, also adopt a foreign vGPU that only one VM's definition names, and one
+created at our place since the host's boot: the user vouches for it. Nothing is destroyed; running VMs keep running.
 """
 
 from __future__ import annotations
@@ -98,23 +98,23 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
     detach.guard_ledger(view)
     saved_states.guard_read(view)
     steps: list[plan_steps.Step] = []
-    adopted: list[VgpuSpec] = []
+    specs: list[VgpuSpec] = []
     after = view
     if not request.vgpus:
-        adopted = list(ownership.proved(view))
-        steps = [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec) for spec in adopted]
+        specs = list(ownership.proved(view))
+        steps = [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=spec) for spec in specs]
         after = simulate.apply(view, steps)
-        for made in _claimed(view, after, request.policy):
-            adopted += [made.target] if made.target is not None else []
-            steps += made.steps
+        for plan in _claimed(view, after, request.policy):
+            specs += [plan.target] if plan.target is not None else []
+            steps += plan.steps
     for name in dict.fromkeys(request.vgpus):
         spec, more = _adopt(after, request, name)
-        adopted.append(spec)
+        specs.append(spec)
         steps += more
         after = simulate.apply(after, more)
     return AdoptPlan(
         host=view.snapshot.host,
-        adopted=tuple(adopted),
+        adopted=tuple(specs),
         steps=tuple(steps),
         findings=() if request.vgpus else tuple(item for item in findings.of_host(view) if item.kind in _TOLD),
         documents={domain.uuid: domain.claims for domain in view.domains},
@@ -122,16 +122,16 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
 
 
 def _claimed(view: HostView, after: HostView, policy: Placement) -> Iterator[plans.Plan]:
-    """What claims without hardware or an entry ask for: who adopts a host says that they are right. What cannot be made is left."""
+    """What claims without hardware or entry ask for: adopting a host confirms them. What cannot be made is left."""
     for domain in sorted(view.domains, key=lambda one: one.name):
         for claim in tasks.own_claims(view, domain):
             if ownership.has_nothing(view, domain, claim) and profiles.is_served(claim.wish):
                 try:
-                    made = attach.plan_mending(after, request_of(domain, claim, policy=policy))
+                    plan = attach.plan_mending(after, request_of(domain, claim, policy=policy))
                 except errors.VgpumgrError:
                     continue
-                after = simulate.apply(after, made.steps)
-                yield made
+                after = simulate.apply(after, plan.steps)
+                yield plan
 
 
 def _adopt(
@@ -170,10 +170,10 @@ def _adopt(
         type_id=vgpu.type_id,
         type_name=(gpu.types or {})[vgpu.type_id].type_name,
     )
-    asked = (
+    wish = (
         claim.wish if claim is not None else profiles.ByProfile(profile=profiles.parse_profile(_short(gpu, vgpu, name)))
     )
-    return spec, attach.entering_steps(view, domain, _request(request, domain, slot, claim, asked), spec)
+    return spec, attach.entering_steps(view, domain, _request(request, domain, slot, claim, wish), spec)
 
 
 def _guard_leaving(view: HostView, entry: LedgerEntry, name: MdevUuid | PciAddress) -> None:
@@ -248,9 +248,9 @@ def _only_namer(view: HostView, vgpu: Vgpu, name: MdevUuid | PciAddress) -> Doma
 
 
 def _nobody(namers: Sequence[sharing.Namer], name: MdevUuid | PciAddress) -> NoReturn:
-    seen = say(", only {}", sharing.in_words(namers)) if namers else ""
+    others = say(", only {}", sharing.in_words(namers)) if namers else ""
     raise errors.ForeignDevice(
-        say("no VM's definition names {}{}, so its owner is unknown", name, seen),
+        say("no VM's definition names {}{}, so its owner is unknown", name, others),
         hint="add it to its VM's definition (`virsh attach-device VM FILE --config`) and then adopt it, or free it by hand "
         "once nothing uses it",
     )
@@ -281,9 +281,9 @@ def _slot(view: HostView, domain: Domain, vgpu: Vgpu) -> Slot:
             say("the hostdev of {} has the alias {}, but slot {} has another vGPU", domain.name, device.alias, slot),
             hint=say("`{}` frees that one", command("detach", domain.name, slot=slot, on=view.snapshot.host)),
         )
-    taken = {*plans.slots_of(view, domain), *(item.slot for item in domain.inactive)}
+    slots = {*plans.slots_of(view, domain), *(item.slot for item in domain.inactive)}
     number = 0
-    while names.Slot(f"vgpu{number}") in taken:
+    while names.Slot(f"vgpu{number}") in slots:
         number += 1
     return names.Slot(f"vgpu{number}")
 

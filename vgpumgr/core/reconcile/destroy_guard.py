@@ -1,7 +1,7 @@
 """What stops a reconcile before its first write: too many vGPUs would be destroyed, or declarations look lost.
 
-A group lost from an inventory looks like the first; a file missing from a broken checkout looks like the second. Hosts hold
-few vGPUs, and at night nobody can confirm, so a host that would lose everything declared for it counts, however few they are.
+A group lost from an inventory looks like the first; a file missing from a broken checkout looks like the second. Hosts
+hold few vGPUs and nobody can confirm at night, so a host that would lose everything declared for it always counts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ COUNTS_FROM = 10  # with fewer vGPUs a share says little
 
 
 def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
-    """Refuse to destroy more than MAX_SHARE_PCT of our vGPUs, of one host or of all that were read; every declared vGPU of a
+    """Refuse to destroy more than MAX_SHARE_PCT of our vGPUs, on one host or on all read; every declared vGPU of a
     host; or what was declared by a part of the inventory that no longer decides about the host.
 
-    `confirmed` is the largest number that the user expects: up to it all is allowed, so that the same command goes on after it
-    was killed half way, and has nothing to do after it is done. Raises TooManyDestroys.
+    `confirmed`: the largest number that the user expects. Up to it all is allowed, so that a killed command can be
+    repeated, and one that is done has nothing more to do. Raises TooManyDestroys.
     """
     total = sum(plan.destroys for plan in plans)
     if confirmed is not None and confirmed < total:
@@ -54,21 +54,21 @@ def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
 
 
 def _reasons(plans: Sequence[HostPlan], total: int) -> list[str]:
-    found: list[str] = []
+    reasons: list[str] = []
     over = [plan.host for plan in plans if _is_over(plan.destroys, plan.ours)]
     if over:
-        found.append(say("more than {} % of those on {}", MAX_SHARE_PCT, joined(", ", over)))
+        reasons.append(say("more than {} % of those on {}", MAX_SHARE_PCT, joined(", ", over)))
     elif _is_over(total, sum(plan.ours for plan in plans)):
-        found.append(f"more than {MAX_SHARE_PCT} % of all vGPUs")
-    emptied = [plan.host for plan in plans if 0 < plan.allocated <= len(plan.prunes)]
-    if emptied:
-        found.append(say("all that the inventory declared on {}", joined(", ", emptied)))
-    found += [
+        reasons.append(f"more than {MAX_SHARE_PCT} % of all vGPUs")
+    empty_hosts = [plan.host for plan in plans if 0 < plan.allocated <= len(plan.prunes)]
+    if empty_hosts:
+        reasons.append(say("all that the inventory declared on {}", joined(", ", empty_hosts)))
+    reasons += [
         say("{} used to declare VMs on {} and no longer does", ", ".join(plan.vanished), plan.host)
         for plan in plans
         if plan.vanished and plan.prunes
     ]
-    return found
+    return reasons
 
 
 def _is_over(destroys: int, ours: int) -> bool:

@@ -1,7 +1,7 @@
 """What is in the way of work on a host or on one of its GPUs, and what is done about it.
 
-Of a host that is to be rebooted, nothing idle is in the way: our vGPUs come back at their places. A GPU that is to be taken out must
-be empty: idle vGPUs of ours go to other GPUs of the host. What is in use is never touched; its VM has to stop, or to move.
+Nothing idle is in the way of a reboot: our vGPUs come back at their places. A GPU that is to be taken out must be
+empty: our idle vGPUs go to other GPUs of the host. What is in use is never touched; its VM has to stop, or to move.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Next = Literal["stays", "moves", "blocks"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRow:
-    """One vGPU there. `next`: it stays as it is, moves to another GPU, or blocks what is to be done; `why` says which of it."""
+    """One vGPU there. `next`: it stays as it is, moves to another GPU, or blocks the work; `why`: the reason."""
 
     vm: str | None
     slot: Slot | None
@@ -60,14 +60,14 @@ def blocking(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
 
 
 def may_end(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
-    """What is in the way and may stop being so by itself: what somebody holds, or may hold. An idle vGPU with nowhere to go stays."""
+    """What may stop blocking by itself: what somebody holds, or may hold. An idle vGPU with nowhere to go stays."""
     return tuple(row for row in blocking(found) if row.holder is not None or row.state == "unknown")
 
 
 def moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> tuple[MoveSlot, ...]:
-    """The idle vGPUs of ours on a GPU, each with the VM's own claim for it, or with one that a killed run took elsewhere."""
-    found = (row for row in listing.rows(view) if row.gpu == gpu and _may_move(view, row))
-    return tuple(dict.fromkeys(_move(row, gpu_uuid) for row in found))
+    """Our idle vGPUs on a GPU, each with the VM's own claim for it, or with one that a killed run took elsewhere."""
+    candidates = (row for row in listing.rows(view) if row.gpu == gpu and _may_move(view, row))
+    return tuple(dict.fromkeys(_move(row, gpu_uuid) for row in candidates))
 
 
 def _move(row: VgpuRow, gpu_uuid: GpuUuid) -> MoveSlot:
@@ -78,7 +78,7 @@ def _move(row: VgpuRow, gpu_uuid: GpuUuid) -> MoveSlot:
 
 
 def _may_move(view: HostView, row: VgpuRow) -> bool:
-    """Whether a vGPU is idle, and its VM's claim says what to make elsewhere: a claim that was never served does not."""
+    """Whether a vGPU is idle and its VM's claim says what to make elsewhere, as one that was never served does not."""
     domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
     claim = domain.claim(row.slot) if domain is not None and not domain.copied and row.slot is not None else None
     if claim is None or row.holder is not None or claim.state == LEAVING:
@@ -124,10 +124,10 @@ def _verdict(
     if row.origin == FOREIGN:
         return "blocks", "not ours: whatever created it has to remove it"
     if row.vm is not None and row.vm_uuid is not None and row.slot is not None:
-        refused = why_not.get((row.vm_uuid, row.slot))
+        reason = why_not.get((row.vm_uuid, row.slot))
         free = command("detach", row.vm if view.domain(row.vm_uuid) else row.vm_uuid, slot=row.slot)
-        if refused is not None:
-            return "blocks", say("{}; `{}` frees it", refused, free)
+        if reason is not None:
+            return "blocks", say("{}; `{}` frees it", reason, free)
         if not (moves and _may_move(view, row)):
             return "blocks", say("`{}` frees it", free)
     return "moves", "idle: goes to another GPU of this host"

@@ -64,7 +64,7 @@ _Row: TypeAlias = tuple[str, str, str, Cause]  # of a slot: field, wanted, found
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """One difference. `field` is claim, vgpu, hostdev, profile, declaration, mode, or scheduler.…; the rest is in words.
+    """One difference, in words. `field`: claim, vgpu, hostdev, profile, declaration, mode, instances.… or scheduler.…
 
     `vm` and `slot` are None if it is about a GPU; `gpu` is None if no GPU can be named.
     """
@@ -111,7 +111,7 @@ def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) 
 
 
 def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
-    """What a step corrects that enters, finishes or frees a vGPU."""
+    """What a step that enters, finishes or frees a vGPU corrects."""
     match step:
         case steps.CreateVgpu() | steps.EnterVgpu():
             half_made = ("planned", Cause.HALF_MADE)
@@ -130,11 +130,11 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     claim = domain.claim(slot)
     entries = view.entries(domain.uuid, slot)
     served = claim if claim is not None and profiles.same_wish(claim.wish, wish) else None
-    put = next(
+    new_claim = next(
         (step.claim for step in plan.steps if isinstance(step, steps.PutClaim) and step.claim.slot == slot), None
     )
-    if served is not None and put is not None and put.conditions != served.conditions:
-        yield "profile", put.asked, served.asked, Cause.OTHER_WISH
+    if served is not None and new_claim is not None and new_claim.conditions != served.conditions:
+        yield "profile", new_claim.asked, served.asked, Cause.OTHER_WISH
         return
     if served is None:
         yield ("claim" if claim is None else "profile", _asked(wish), *_claimed(claim, entries))
@@ -147,8 +147,8 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
         elif served is not None or not isinstance(step, steps.CreateVgpu):
             yield from _of_step(view, plan, step)
     if served is not None and served.state == claims.BOUND:
-        changed = any(ownership.cannot_come_back(view.snapshot, entry.vgpu) for entry in entries)
-        yield from _of_hostdevs(served, plan, Cause.OTHER_DRIVER if changed else Cause.MOVED)
+        is_outdated = any(ownership.cannot_come_back(view.snapshot, entry.vgpu) for entry in entries)
+        yield from _of_hostdevs(served, plan, Cause.OTHER_DRIVER if is_outdated else Cause.MOVED)
 
 
 def _of_claim(claim: Claim, plan: Plan) -> Iterator[_Row]:
@@ -173,17 +173,17 @@ def _lies(binding: claims.Binding) -> str:
 
 def _of_hostdevs(claim: Claim, plan: Plan, why_moved: Cause) -> Iterator[_Row]:
     """The VM's definition."""
-    added = [str(step.device.source) for step in plan.steps if isinstance(step, steps.AttachHostdev)]
+    additions = [str(step.device.source) for step in plan.steps if isinstance(step, steps.AttachHostdev)]
     wrong = [str(step.device.source) for step in plan.steps if isinstance(step, steps.DetachHostdev)]
-    if added or wrong:
+    if additions or wrong:
         target, had = plan.target, claim.binding
-        moved = target is not None and (target.device, target.parent) != (had.device, had.parent)
-        cause = why_moved if moved else Cause.EDITED
-        yield "hostdev", ", ".join(added) or "none", ", ".join(wrong) or "none", cause
+        has_moved = target is not None and (target.device, target.parent) != (had.device, had.parent)
+        cause = why_moved if has_moved else Cause.EDITED
+        yield "hostdev", ", ".join(additions) or "none", ", ".join(wrong) or "none", cause
 
 
 def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
-    """How a GPU's scheduler differs from its declaration; a difference that only waits for a reboot or a VM does not count."""
+    """How a GPU's scheduler differs from its declaration. What only waits for a reboot or a VM does not count."""
     rows = scheduler_plan.drift(view.snapshot, gpu, wish)
     return tuple(
         _at(view, gpu, f"scheduler.{row.field}", row.cause, wanted=row.wanted, found=row.found)
@@ -193,17 +193,17 @@ def of_gpu(view: HostView, gpu: Gpu, wish: SchedulerWish) -> tuple[Drift, ...]:
 
 
 def of_mode(view: HostView, gpu: Gpu, mode: Mode) -> tuple[Drift, ...]:
-    """How a GPU's mode differs from the wanted one. The driver forgets a mode when the host boots."""
+    """How a GPU's mode differs from the declared one. The driver forgets a mode when the host boots."""
     return (_at(view, gpu, "mode", Cause.MODE_ENDED, wanted=mode, found=gpu.mode or "?"),)
 
 
 def of_layout(view: HostView, plan: InstancePlan) -> tuple[Drift, ...]:
     """The declared GPU instances that a GPU lacks."""
-    lacking = Counter(step.instance.profile for step in plan.steps if isinstance(step, steps.CreateInstance))
-    found = "none" if not plan.gpu.mig or not plan.gpu.mig.instances else "too few"
+    counts = Counter(step.instance.profile for step in plan.steps if isinstance(step, steps.CreateInstance))
+    state = "none" if not plan.gpu.mig or not plan.gpu.mig.instances else "too few"
     return tuple(
-        _at(view, plan.gpu, f"instances.{profile}", Cause.INSTANCES_ENDED, wanted=f"{count} more", found=found)
-        for profile, count in lacking.items()
+        _at(view, plan.gpu, f"instances.{profile}", Cause.INSTANCES_ENDED, wanted=f"{count} more", found=state)
+        for profile, count in counts.items()
     )
 
 

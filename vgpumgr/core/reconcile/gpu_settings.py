@@ -1,4 +1,4 @@
-"""What a GPU needs, so that it has the mode, the scheduler and the GPU instances that it is to have."""
+"""What a GPU needs to have its mode, its scheduler and its GPU instances."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def plan_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuSchedu
 
 
 def plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> PlannedTask:
-    """Set a mode; in a reconcile without re-creating lost vGPUs, as for a scheduler. Raises InventoryError as for that."""
+    """Set a mode; a reconcile does not re-create lost vGPUs then. Raises InventoryError as plan_scheduler does."""
     gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
     if task.where is not None:
         _guard_once(view, gpu, "mode", declared)
     by_user = task.verb != RECONCILE
     # What needed the mode may have been freed by a task before this one.
-    still = task.mode if not task.kept or gpu.mode is None else modes.ended(view, gpu)
-    mode = still or gpu.mode or task.mode
+    target = task.mode if not task.kept or gpu.mode is None else modes.ended(view, gpu)
+    mode = target or gpu.mode or task.mode
     request = mode_plan.ModeRequest(gpu_uuid=gpu_uuid, mode=mode, again=by_user, reset=task.reset)
     plan = modes.plan_mode(view, request)
     differs = plan.changed and not by_user
@@ -51,11 +51,11 @@ def plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> Pl
 
 
 def plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) -> PlannedTask:
-    """Raises InventoryError as for a scheduler, and InUse where the GPU's declared MIG mode has to come first."""
+    """Raises InventoryError as plan_scheduler does, and InUse if the GPU's declared MIG mode has to come first."""
     gpu, _ = gpu_choice.find(view.snapshot, task.gpu_id)
     _guard_once(view, gpu, "instances", declared)
-    decided = settings.deciding(gpu, declared.of_gpus, "mode")
-    declared_mig = decided is not None and driver_modes.of(decided.mode).mig_backed
+    declaration = settings.deciding(gpu, declared.of_gpus, "mode")
+    declared_mig = declaration is not None and driver_modes.of(declaration.mode).mig_backed
     if gpu.mode is not None and declared_mig and not gpu.rules.mig_backed:
         what = say("GPU {} of {} is not in MIG mode, which is declared for it", gpu.pci, view.snapshot.host)
         raise errors.InUse(what, until="its GPU is in MIG mode")

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class HostPlan:
     """All tasks of one host, in order. `ours`: the number of vGPUs in its ledger now, for the guards.
 
-    `given`: the number of slots that this inventory has served here; `vanished`: the parts of it that declared a slot which
-    is to be freed, but that no longer decide about this host's VMs. `nvml_silent`: NVML does not say what runs on some GPU.
+    `allocated`: how many slots this inventory has served here. `vanished`: its parts that declared a slot to be freed,
+    but that no longer decide about this host's VMs. `nvml_silent`: NVML does not say what runs on some GPU.
     """
 
     host: HostName
@@ -57,8 +57,8 @@ class HostPlan:
     @property
     def prunes(self) -> tuple[PlannedTask, ...]:
         """The slots that are no longer declared, including refused ones; empty if no vGPU is destroyed for them."""
-        found = tuple(planned for planned in self.tasks if isinstance(planned.task, PruneSlot))
-        return found if any(step.destroys for planned in found for step in planned.steps) else ()
+        rows = tuple(planned for planned in self.tasks if isinstance(planned.task, PruneSlot))
+        return rows if any(step.destroys for planned in rows for step in planned.steps) else ()
 
     @property
     def steps(self) -> tuple[plan_steps.Step, ...]:
@@ -89,24 +89,24 @@ def plan_host(view: HostView, declared: HostDeclaration, author: tasks.Author) -
 
 
 def plan_reconcile(view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author) -> HostPlan:
-    """The same for its tasks, if its ledger can be read."""
+    """Plan these tasks of a host whose ledger can be read."""
     planned_tasks, _ = plan_tasks(view, declared, todo, author)
-    allocated = [(domain, claim) for domain in view.domains for claim in tasks.own_claims(view, domain)]
+    claims = [(domain, claim) for domain in view.domains for claim in tasks.own_claims(view, domain)]
     return HostPlan(
         host=view.snapshot.host,
         tasks=planned_tasks,
         findings=(
             *_findings(view, planned_tasks),
-            *_other_sites(view, declared, allocated),
+            *_other_sites(view, declared, claims),
             *undeclared.findings(view.snapshot, declared),
         ),
         fingerprint=plans.digest(*plans.of_host(view), view.domains),
         ours=len(view.snapshot.ledger or ()) + len(ownership.proved(view)),
-        allocated=sum(tasks.may_prune(declared, claim) and claim.state != LEAVING for _, claim in allocated),
+        allocated=sum(tasks.may_prune(declared, claim) and claim.state != LEAVING for _, claim in claims),
         vanished=tuple(
             dict.fromkeys(
                 claim.declared
-                for domain, claim in allocated
+                for domain, claim in claims
                 if claim.declared not in (None, declared.vms_from)
                 and tasks.may_prune(declared, claim)
                 and tasks.declaration(declared, domain.name, claim.slot) is None
@@ -131,7 +131,7 @@ def plan_work(view: HostView, declared: HostDeclaration, todo: Iterable[Task], a
 def plan_tasks(
     view: HostView, declared: HostDeclaration, todo: Iterable[Task], author: tasks.Author
 ) -> tuple[tuple[PlannedTask, ...], HostView]:
-    """Plan tasks in order, each on the state that those before it will leave; return also the host's state after all of them."""
+    """Plan tasks in order, each on the state that those before it leave; return also the host's state after all."""
     planned_tasks = PlannedTasks()
     after = view
     work = Queue(todo)
@@ -165,11 +165,11 @@ def _impossible(view: HostView, task: Task, error: Exception) -> errors.VgpumgrE
     )
 
 
-def _other_sites(view: HostView, declared: HostDeclaration, allocated: Iterable[tuple[Domain, Claim]]) -> list[Finding]:
+def _other_sites(view: HostView, declared: HostDeclaration, claims: Iterable[tuple[Domain, Claim]]) -> list[Finding]:
     """One for each other site whose inventory declared slots here, not one per slot: a shared host has many."""
     slots: dict[str, list[str]] = {}
     give = "" if declared.site is not None else ": give it a vgpumgr_site of its own"
-    for domain, claim in allocated:
+    for domain, claim in claims:
         if claim.site is not None and tasks.is_of_other_site(declared, claim):
             slots.setdefault(claim.site, []).append(say("{} {}", domain.name, claim.slot))
     return [
@@ -179,21 +179,21 @@ def _other_sites(view: HostView, declared: HostDeclaration, allocated: Iterable[
             text=say(
                 "the inventory of site {} declared {}: only an inventory of that site (vgpumgr_site) frees it, not {}{}",
                 site,
-                joined(", ", having),
+                joined(", ", lines),
                 tasks.site_text(declared),
                 give,
             ),
         )
-        for site, having in sorted(slots.items())
+        for site, lines in sorted(slots.items())
     ]
 
 
 def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:
     """The host's findings, except those that a task resolves anyway, plus those of its plans."""
-    served = {
+    slots = {
         (planned.task.vm, planned.task.slot)
         for planned in planned_tasks
         if planned.plan and not isinstance(planned.task, OfGpu)
     }
     of_plans = (finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings)
-    return tuple(dict.fromkeys((*findings.of_host(view, served=served), *of_plans)))
+    return tuple(dict.fromkeys((*findings.of_host(view, served=slots), *of_plans)))

@@ -29,7 +29,7 @@ _SEAL = re.compile(r"^# sha256:([0-9a-f]{64})$", re.MULTILINE)
 class Schedule:
     """`words` is the command, with absolute paths only. It starts at `hour`:`minute`, or up to `jitter_s` later.
 
-    `plan_only`: the command tells what differs, and changes nothing.
+    `plan_only`: the command reports what differs, and changes nothing.
     """
 
     words: tuple[str, ...]
@@ -44,8 +44,8 @@ class Schedule:
 class Confined:
     """What a unit needs of its machine, which is all that it gets.
 
-    `here`: the machine is a hypervisor itself, so that it is not confined. `state` and `runtime` are folders that systemd makes below
-    /var/lib and /run; `writes` are others that it writes.
+    `here`: the machine is itself a hypervisor, so the unit is not confined. `state` and `runtime` are folders that
+    systemd makes below /var/lib and /run; `writes` are others that it writes.
     """
 
     here: bool = False
@@ -56,10 +56,10 @@ class Confined:
 
 def parse_at(text: str) -> tuple[int, int]:
     """`02:30` → hour and minute. Raises UsageError."""
-    found = _AT.fullmatch(text.strip())
-    if found is None:
+    match = _AT.fullmatch(text.strip())
+    if match is None:
         raise UsageError(f"not a time of day: {text!r}", hint="write it as 02:30")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def parse_user(text: str) -> str:
@@ -107,14 +107,14 @@ def systemd_command(words: Iterable[str]) -> str:
 
 
 def seal(text: str) -> str:
-    """The text with a first line that shows whether the text was changed later."""
+    """The text with a first line that shows any later change."""
     return f"# sha256:{_digest(text)}\n{text}"
 
 
 def is_untouched(text: str) -> bool:
     """Whether a sealed text is unchanged; False for any text that we did not seal."""
-    found = _SEAL.match(text)
-    return found is not None and found[1] == _digest(text[found.end() + 1 :])
+    match = _SEAL.match(text)
+    return match is not None and match[1] == _digest(text[match.end() + 1 :])
 
 
 def is_sealed(text: str) -> bool:
@@ -133,9 +133,9 @@ def _systemd_word(word: str) -> str:
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _checked(words: Iterable[str], refused: str) -> tuple[str, ...]:
+def _checked(words: Iterable[str], marks: str) -> tuple[str, ...]:
     for word in words:
-        bad = next((mark for mark in word if not mark.isprintable() or mark in refused), None)
+        bad = next((mark for mark in word if not mark.isprintable() or mark in marks), None)
         if bad is not None:
             raise UsageError(
                 f"{word!r} has a {'backslash' if bad == chr(92) else 'character that is not printable'}, "

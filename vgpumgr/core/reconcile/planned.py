@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.tasks import Task
     from vgpumgr.core.slot.plan import Plan
 
-# A task refused with one of these may succeed after another task: one that frees the room, or the device's other definition.
+# A task refused with one of these may succeed after another one, which frees room, or the device in another definition.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 
 
@@ -25,8 +25,8 @@ _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 class PlannedTask:
     """One task: its plan, or why it was refused. `drift` says why there are steps.
 
-    Both are set if a declaration is refused but what the slot had before is kept intact. `unverified`: why nobody can say that it is as
-    wanted, although there is nothing to do.
+    Both are set if a declaration is refused but what the slot had is kept intact. `unverified`: why nobody can tell
+    that it is as declared, although there is nothing to do.
     """
 
     task: Task
@@ -41,7 +41,7 @@ class PlannedTask:
 
     @property
     def gpu(self) -> str | None:
-        """The PCI address of the GPU it is about; None for a task about a VM, or if no GPU with the given UUID was found."""
+        """The PCI address of the task's GPU; None for a task about a VM, or if no GPU with the given UUID was found."""
         if isinstance(self.plan, GpuPlan):
             return self.plan.gpu.pci
         if isinstance(self.task, OfGpu) and not self.task.gpu_id.startswith("GPU-"):
@@ -50,7 +50,7 @@ class PlannedTask:
 
     @property
     def waits(self) -> str | None:
-        """What it waits for, as in "waits until …", if only something in use keeps it from being done; else None."""
+        """What it waits for, as in "waits until …", if only something in use prevents it; else None."""
         if self.task.verb != RECONCILE or not isinstance(self.refused, errors.InUse):
             return None
         return self.refused.until
@@ -62,7 +62,7 @@ class PlannedTask:
 
 
 class PlannedTasks:
-    """The planned tasks in order. If a task was repeated, a plan replaces the first refusal, but a second refusal does not."""
+    """The planned tasks in order. For a repeated task, a plan replaces the first refusal; a second refusal does not."""
 
     def __init__(self) -> None:
         self._rows: dict[int, PlannedTask] = {}

@@ -1,4 +1,4 @@
-"""What a host loses when vgpumgr leaves it: our vGPUs with their hostdevs and claims, cordons, files. What is not ours stays, and is told."""
+"""What a host loses when vgpumgr leaves it: our vGPUs, hostdevs, claims, cordons, files. It reports what stays."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class PurgePlan:
 
 
 def todo(view: HostView) -> tuple[tasks.Task, ...]:
-    """A task for each slot that the ledger or a claim names, one for each GPU with instances of ours, and one for each cordon."""
+    """A task for each slot that the ledger or a claim names, each GPU with instances of ours, and each cordon."""
     slots = {(entry.vgpu.vm, entry.vgpu.slot): entry.vgpu.vm_name for entry in view.snapshot.ledger or ()}
     for domain in view.domains:
         slots |= {(domain.uuid, claim.slot): domain.name for claim in tasks.own_claims(view, domain)}
-    freed = [
+    slot_tasks = [
         tasks.ServeSlot(vm=vm, uuid=uuid, request=SlotRequest(vm=vm, slot=slot, wish=None))
         for (uuid, slot), vm in sorted(slots.items(), key=lambda row: (row[1], row[0]))
     ]
     instances = give_back.todo(view)
-    lifted = (tasks.SetCordon(gpu_id=one.gpu_uuid, reason=None) for one in view.snapshot.cordons)
-    return *freed, *instances, *lifted
+    cordon_tasks = (tasks.SetCordon(gpu_id=one.gpu_uuid, reason=None) for one in view.snapshot.cordons)
+    return *slot_tasks, *instances, *cordon_tasks
 
 
 def boot_file(view: HostView) -> modprobe.ModprobeFile | None:

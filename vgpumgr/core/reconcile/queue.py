@@ -1,6 +1,6 @@
 """A host's tasks in order; one that was refused is retried after others have changed something.
 
-A later task can remove the reason for an earlier refusal: it frees a vGPU of another size, or removes a device, which only one
+A later task can remove the reason for a refusal: it frees a vGPU of another size, or removes a device, which only one
 VM may name, from a definition. Without a retry, that would have to wait for the next night.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """Iterate over it, and report each task's outcome with `tell` before taking the next. A round without changes is the last."""
+    """Iterate, and report each task's outcome with `tell` before taking the next. A round without changes ends it."""
 
     def __init__(self, work: Iterable[Task]) -> None:
         self._queue = deque(work)
@@ -30,7 +30,7 @@ class Queue:
                 self._queue, self._again, self._changed = deque(self._again), [], False
 
     def put_first(self, task: Task) -> None:
-        """The next one is this: what is left of it can be planned now."""
+        """Make this the next task: what is left of it can be planned now."""
         self._queue.appendleft(task)
 
     def tell(self, task: Task, *, may_pass: bool, changed: bool) -> None:

@@ -1,4 +1,4 @@
-"""Plans for what a user requests of a slot, alone or among many, combined with the inventory's declaration of that slot."""
+"""Plans for what a user requests of a slot, alone or among many, combined with the slot's declaration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def plan_serve_slot(view: HostView, declared: HostDeclaration, task: ServeSlot, author: Author) -> Plan:
-    """Plan every slot of the task, each on what those before it will leave: all or none. Raises what plan_attach and plan_detach raise."""
+    """Plan each slot on what those before it leave: all or none. Raises what plan_attach and plan_detach raise."""
     if task.request.wish is None:
         return _plan_freeing(view, declared, task, author)
     if task.request.count == 1:
@@ -59,7 +59,7 @@ def plan_serve_slot(view: HostView, declared: HostDeclaration, task: ServeSlot, 
 
 
 def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) -> Plan:
-    """Plan the steps that give the slot what it has on another GPU of the host. Raises as plan_attach does; UnknownSlot without a claim."""
+    """Plan to give the slot the same on another GPU. Raises as plan_attach does; UnknownSlot without a claim."""
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
     if claim is None:
@@ -73,7 +73,7 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
 
 
 def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, author: Author) -> Plan:
-    """Plan the steps that give the slot the wish. If the same wish is declared, the declaration applies, with its options.
+    """Plan the steps that serve the wish. If the same wish is declared, its declaration applies, with its options.
 
     Raises ConflictingClaim if something else is declared, and what plan_attach raises.
     """
@@ -107,18 +107,18 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
 
 def _as_known(wish: Wish, slot: SlotDeclaration | None, claim: Claim | None) -> Wish:
     """The wish as the declaration or the claim spells it, where both mean the same type: 4Q is A40-4Q on an A40."""
-    asked = wish.profile if isinstance(wish, profiles.ByProfile) else None
-    for known in (slot and slot.wish, claim and claim.wish):
-        if asked is None or not isinstance(known, profiles.ByProfile) or known.profile.short != asked.short:
+    profile = wish.profile if isinstance(wish, profiles.ByProfile) else None
+    for candidate in (slot and slot.wish, claim and claim.wish):
+        if profile is None or not isinstance(candidate, profiles.ByProfile) or candidate.profile.short != profile.short:
             continue
-        has = claim is not None and claim.binding.type_name == f"{asked.board}-{asked.short}"
-        if asked.board is None or (known.profile.board is None and has):
-            return known
+        has = claim is not None and claim.binding.type_name == f"{profile.board}-{profile.short}"
+        if profile.board is None or (candidate.profile.board is None and has):
+            return candidate
     return wish
 
 
 def _agree(slot: SlotDeclaration, wish: Wish, conditions: Conditions) -> bool:
-    """Whether a declaration is what the user asks, who may leave its conditions out."""
+    """Whether a declaration is what the user asks for; the user may leave its conditions out."""
     return profiles.same_wish(slot.wish, wish) and conditions in (NO_CONDITIONS, slot.conditions)
 
 
@@ -146,15 +146,15 @@ def _plan_freeing(view: HostView, declared: HostDeclaration, task: ServeSlot, au
         gone=task.vm if domain is None else None,
     )
     plan = detach.plan_detach(view, request)
-    found = []
+    findings = []
     for name in slots:
         slot = tasks.declaration(declared, task.vm, name)
         if slot is not None:
             text = say(
                 "{} slot {} is declared ({}): the next reconcile will attach it again", task.vm, name, slot.where
             )
-            found.append(Finding(kind="declared", host=view.snapshot.host, vm=task.vm, slot=name, text=text))
-    return replace(plan, findings=(*plan.findings, *found))
+            findings.append(Finding(kind="declared", host=view.snapshot.host, vm=task.vm, slot=name, text=text))
+    return replace(plan, findings=(*plan.findings, *findings))
 
 
 def _slots(have: tuple[Slot, ...], task: ServeSlot) -> tuple[Slot, ...]:

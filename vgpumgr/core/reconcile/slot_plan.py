@@ -1,4 +1,4 @@
-"""What a VM's slot needs, so that it has what was declared or once bound to it, or nothing where it is no longer declared."""
+"""What a VM's slot needs to have what was declared or once bound to it, or nothing if it is no longer declared."""
 
 from __future__ import annotations
 
@@ -78,23 +78,23 @@ def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: Att
 def _kept(
     view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, refused: errors.VgpumgrError
 ) -> PlannedTask:
-    """The declaration cannot be served: until it can, keep what the slot already got intact."""
+    """Keep what the slot already has intact, while its declaration cannot be served."""
     claim = domain.claim(task.slot)
-    nothing = PlannedTask(task=task, refused=refused)
+    refusal = PlannedTask(task=task, refused=refused)
     if task.declared is None or claim is None or claim.state != claims.BOUND:
-        return nothing
+        return refusal
     if (
         claim not in tasks.own_claims(view, domain)
         or ownership.is_reverted(view, domain, claim)
         or ownership.lacks_entry(view, domain, claim)
         or not profiles.is_served(claim.wish)
     ):
-        return nothing
+        return refusal
     request = request_of(domain, claim, policy=declared.policy)
     try:
         plan = attach.plan_mending(view, request)
     except errors.VgpumgrError:
-        return nothing  # the first refusal is the one that counts
+        return refusal  # the first refusal is the one that counts
     return PlannedTask(
         task=task, plan=plan, refused=refused, drift=drifts.of_slot(view, domain, task.slot, claim.wish, plan)
     )
@@ -123,12 +123,12 @@ def _request(
     if claim is not None and _is_ours_here(view, domain, claim) and tasks.is_of_other_site(declared, claim):
         return _of_other_site(view, declared, domain, claim, request)
     if claim is not None and claim.origin == claims.INVENTORY and domain.managed_save:
-        # Only what the claim says would be rewritten, but an image forbids every change of the definition.
-        kept = claim.conditions if targets.serves(view, claim, request) else request.conditions
-        request = replace(request, site=claim.site, declared=claim.declared, conditions=kept)
+        # Only the claim would be rewritten, but an image forbids every change of the definition.
+        conditions = claim.conditions if targets.serves(view, claim, request) else request.conditions
+        request = replace(request, site=claim.site, declared=claim.declared, conditions=conditions)
     if claim is None or targets.serves(view, claim, request) or not _is_ours_here(view, domain, claim):
         return request
-    # The detach of one that leaves could not be finished, and the plan says so.
+    # Its detach could not be finished, and the plan says so.
     if claim.state == claims.LEAVING:
         return request
     if claim.origin == claims.INVENTORY:
@@ -212,7 +212,7 @@ def _guard_other_controller(view: HostView, task: PruneSlot | FinishDetach, auth
 
 
 def _days(earlier: str, later: str) -> float | None:
-    """Between two times in RFC 3339; None if one is none."""
+    """The days between two RFC 3339 times; None if either is not one."""
     try:
         return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds() / 86400
     except (ValueError, TypeError):
@@ -220,7 +220,7 @@ def _days(earlier: str, later: str) -> float | None:
 
 
 def plan_freeing(view: HostView, task: PruneSlot | FinishDetach, author: tasks.Author) -> PlannedTask:
-    """Free a slot that is no longer declared, or whose detach has begun. Raises the refusals of a detach, and ConflictingClaim."""
+    """Free a slot no longer declared, or whose detach has begun. Raises as a detach does, and ConflictingClaim."""
     _guard_other_controller(view, task, author)
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tasks.Author) -> PlannedTask:
-    """Plan one task on a view. A refusal becomes part of it, so that the other tasks go on."""
+    """Plan one task on a view. A refusal becomes part of the result, so that the other tasks go on."""
     planned = _plan_task(view, declared, task, author)
     if planned.refused is not None:
         _tell_where(task, planned.refused)
@@ -39,7 +39,7 @@ def plan_task(view: HostView, declared: HostDeclaration, task: Task, author: tas
 
 
 def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
-    """Add the line of the inventory to an error that only its correction ends. A host without room for a VM is no mistake there."""
+    """Add the inventory's line to an error that only its correction ends; that a host has no room is no such error."""
     match task:
         case EnsureSlot(declared=declared) if declared is not None:
             where = str(declared.where)

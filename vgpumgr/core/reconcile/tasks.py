@@ -1,8 +1,8 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot, PruneSlot and KeepInstances; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and MoveSlot; SetGpuScheduler and SetGpuMode can be either. What
-the inventory no longer wants goes first (it makes room), then come modes and schedulers (an empty GPU takes one without moving anything),
-then the vGPUs: those with a place before new ones.
+reconcile finds EnsureSlot, PruneSlot and KeepInstances; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and
+MoveSlot; SetGpuScheduler and SetGpuMode can be either. What is no longer declared goes first (it makes room), then come
+modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a place before new ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECONCILE = "reconcile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """One pass over tasks: who runs it (user@controller) and when (RFC 3339, UTC). Both go into the claims that it writes."""
+    """One pass over tasks: who runs it (user@controller) and when (RFC 3339, UTC). Its claims record both."""
 
     by: str
     at: str
@@ -124,8 +124,8 @@ class SetGpuScheduler(OfGpu):
 class SetGpuMode(OfGpu):
     """Set a GPU's mode. `where`: see SetGpuScheduler.
 
-    `kept`: nobody asks for it now, but vGPUs that are missing were made in it, and the inventory says nothing else. `reset`: the GPU
-    may be reset, where MIG needs that.
+    `kept`: nobody asks for it now, but missing vGPUs were made in it, and the inventory says nothing else. `reset`: the
+    GPU may be reset if MIG needs that.
     """
 
     mode: Mode
@@ -146,7 +146,7 @@ class SetGpuMode(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSlot:
-    """What a user requests of a slot. `vm` and `uuid`: the VM that was found; a detach may be of one that only the host's ledger names."""
+    """What a user requests of a slot. `vm`, `uuid`: the VM found; a detach's may be one that only the ledger names."""
 
     vm: VmName
     uuid: VmUuid
@@ -168,10 +168,10 @@ class ServeSlot:
     def why(self) -> str:
         request = self.request
         if request.wish is None:
-            given = {"--all": request.every, "--live": request.live, "--force-live-detach": request.live}
-            return joined(" ", ["detach", *(Option(name) for name, is_given in given.items() if is_given)])
-        given = {"--replace": request.replace is Replace.ALWAYS, "--live": request.live}
-        how = (Option(name) for name, is_given in given.items() if is_given)
+            flags = {"--all": request.every, "--live": request.live, "--force-live-detach": request.live}
+            return joined(" ", ["detach", *(Option(name) for name, is_given in flags.items() if is_given)])
+        flags = {"--replace": request.replace is Replace.ALWAYS, "--live": request.live}
+        how = (Option(name) for name, is_given in flags.items() if is_given)
         return joined(" ", ["requested", request.asked, *how])
 
     @property
@@ -200,7 +200,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCordon:
-    """The user keeps new vGPUs from a host, or from one GPU of it; or (`reason` None) no longer. `keep`: see CordonRequest."""
+    """The user keeps new vGPUs off a host or one GPU of it; `reason` None: no longer. `keep`: see CordonRequest."""
 
     gpu_id: str | None
     reason: str | None
@@ -280,26 +280,26 @@ Task: TypeAlias = (
 def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
     """All tasks of a host, in order of execution."""
     shares = [
-        SetGpuScheduler(gpu_id=gpu_id, wish=found.scheduler.wish, where=found.origin)
-        for gpu_id, found in _declared(view, declared, "scheduler")
-        if found.scheduler is not None
+        SetGpuScheduler(gpu_id=gpu_id, wish=entry.scheduler.wish, where=entry.origin)
+        for gpu_id, entry in _declared(view, declared, "scheduler")
+        if entry.scheduler is not None
     ]
     declared_modes = [
-        SetGpuMode(gpu_id=gpu_id, mode=found.mode, where=found.origin)
-        for gpu_id, found in _declared(view, declared, "mode")
-        if found.mode is not None
+        SetGpuMode(gpu_id=gpu_id, mode=entry.mode, where=entry.origin)
+        for gpu_id, entry in _declared(view, declared, "mode")
+        if entry.mode is not None
     ]
     layouts = [
-        KeepInstances(gpu_id=gpu_id, profiles=found.instances, where=found.origin)
-        for gpu_id, found in _declared(view, declared, "instances")
-        if found.instances
+        KeepInstances(gpu_id=gpu_id, profiles=entry.instances, where=entry.origin)
+        for gpu_id, entry in _declared(view, declared, "instances")
+        if entry.instances
     ]
-    kept = _kept_modes(view, declared)
+    kept_modes = _kept_modes(view, declared)
     return (
         *_unfinished(view, declared),
         *_prunes(view, declared),
         *declared_modes,
-        *kept,
+        *kept_modes,
         *shares,
         *layouts,
         *_ensures(view, declared),
@@ -307,25 +307,25 @@ def of_host(view: HostView, declared: HostDeclaration) -> tuple[Task, ...]:
 
 
 def _declared(view: HostView, declared: HostDeclaration, setting: settings.Setting) -> Iterator[tuple[str, OfGpus]]:
-    """Each GPU that has one declared, by its own entry or by its board, and the declaration; GPUs of an entry need not be there."""
+    """Each GPU with its declaration of a setting, by its own entry or by its board; an entry's GPU may be missing."""
     yield from ((gpu.gpu_id, gpu) for gpu in declared.gpus)
     for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
-        found = settings.of_board(gpu, declared.of_gpus, setting)
-        if found is not None:
-            yield gpu.pci, found
+        board = settings.of_board(gpu, declared.of_gpus, setting)
+        if board is not None:
+            yield gpu.pci, board
 
 
 def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMode]:
-    """The modes that `mode set` once gave and that a reboot ended; reconcile restores what was, as it does for attach."""
+    """The modes of a `mode set` that a reboot ended; reconcile restores what was, as it does for attach."""
     for gpu in sorted(view.snapshot.gpus, key=lambda item: item.pci):
-        decided = settings.deciding(gpu, declared.of_gpus, "mode")
-        ended = modes.ended(view, gpu) if decided is None else None
-        if ended is not None:
-            yield SetGpuMode(gpu_id=gpu.pci, mode=ended, kept=True)
+        entry = settings.deciding(gpu, declared.of_gpus, "mode")
+        mode = modes.ended(view, gpu) if entry is None else None
+        if mode is not None:
+            yield SetGpuMode(gpu_id=gpu.pci, mode=mode, kept=True)
 
 
 def _unfinished(view: HostView, declared: HostDeclaration) -> Iterator[FinishDetach]:
-    """The detaches that were begun. One in a definition that was restored says nothing of the vGPU that its slot got since."""
+    """The detaches that were begun. One in a restored definition says nothing of the vGPU that its slot got since."""
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
             if claim.state != claims.LEAVING or is_of_other_site(declared, claim):
@@ -335,7 +335,7 @@ def _unfinished(view: HostView, declared: HostDeclaration) -> Iterator[FinishDet
 
 
 def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
-    """What is no longer declared. Where a definition was restored, nobody knows who asked for the vGPU that its slot got since."""
+    """What is no longer declared. In a restored definition, nobody knows who asked for what its slot got since."""
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
             if claim.state == claims.LEAVING or not may_prune(declared, claim):
@@ -345,7 +345,7 @@ def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
 
 
 def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...]:
-    found = [
+    ensures = [
         EnsureSlot(vm=vm.name, slot=slot.slot, declared=slot)
         for vm in declared.vms.values()
         for slot in vm.slots.values()
@@ -361,10 +361,10 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
                 and not ownership.lacks_entry(view, domain, claim)
             )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:
-                found.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None))
+                ensures.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None))
     places = _places(view)
     return tuple(
-        sorted(found, key=lambda task: ((task.vm, task.slot) not in places, task.vm, names.slot_order(task.slot)))
+        sorted(ensures, key=lambda task: ((task.vm, task.slot) not in places, task.vm, names.slot_order(task.slot)))
     )
 
 
@@ -376,7 +376,7 @@ def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
 
 
 def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
-    """Whether the claim came from another site's inventory, which decides about it. A claim without a site is any site's."""
+    """Whether the claim is from another site's inventory, which decides about it. One without a site is any site's."""
     return claim.origin == claims.INVENTORY and claim.site is not None and claim.site != declared.site
 
 
@@ -392,14 +392,14 @@ def may_prune(declared: HostDeclaration, claim: Claim) -> bool:
 
 def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclaration | None:
     """What the inventory says about a slot of a host's VM."""
-    found = declared.vms.get(vm)
-    return found.slots.get(slot) if found else None
+    entry = declared.vms.get(vm)
+    return entry.slots.get(slot) if entry else None
 
 
 def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
     """The slots that have a place: in the ledger, or proved by existing hardware."""
-    entered = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
-    return frozenset(entered | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
+    slots = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
+    return frozenset(slots | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
 
 
 def needs_saved(task: Task) -> bool:

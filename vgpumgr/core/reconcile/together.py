@@ -1,7 +1,7 @@
 """Many slots of one host, requested by one command and planned together, before anything is changed.
 
-Spread may give the first two small vGPUs a GPU each, and then an equal-size GPU is missing for a large one. So if there is no
-place for all in the requested order, others are tried: one of each kind first, so that each kind has its GPU.
+Spread may give the first two small vGPUs a GPU each, and then an equal-size GPU is missing for a large one. So if the
+requested order has no place for all, others are tried: one of each kind first, so that each kind has its GPU.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def plan_together(view: HostView, declared: HostDeclaration, todo: Sequence[Serv
     return HostPlan(
         host=view.snapshot.host,
         tasks=best,
-        findings=tuple(dict.fromkeys(found for one in best if one.plan for found in one.plan.findings)),
+        findings=tuple(dict.fromkeys(finding for one in best if one.plan for finding in one.plan.findings)),
         fingerprint=plans.digest(*plans.of_host(view), [one for one in view.domains if one.uuid in vms]),
         ours=len(view.snapshot.ledger or ()),
     )
@@ -53,7 +53,7 @@ def _has_no_place(planned: PlannedTask) -> bool:
 
 
 def _orders(todo: Sequence[ServeSlot]) -> Iterator[Sequence[ServeSlot]]:
-    """As requested; then one of each kind, and of what is left the rare kinds before the frequent ones, or the reverse."""
+    """As requested; then one of each kind, and of the rest the rare kinds before the frequent ones, or the reverse."""
     yield todo
     kinds: dict[object, list[ServeSlot]] = {}
     for task in todo:

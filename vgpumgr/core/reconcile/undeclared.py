@@ -1,6 +1,6 @@
-"""What a host keeps although nothing declares it: a scheduler in /etc/modprobe.d, a mode. A declaration that goes reverts nothing by itself.
+"""What a host keeps though undeclared: a scheduler in /etc/modprobe.d, a mode. Dropping a declaration reverts nothing.
 
-The host does not say whether a declaration went or a person once typed `scheduler set` or `mode set`: the finding fits both.
+The host does not say whether a declaration went or a person once ran `scheduler set` or `mode set`: it may be either.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ if TYPE_CHECKING:
 
 def findings(facts: HostSnapshot, declared: HostDeclaration) -> Iterator[Finding]:
     """One for each setting of a host that nothing declares, with the GPUs that have it."""
-    kept: dict[tuple[str, Command], list[tuple[str, Command]]] = {}
+    by_setting: dict[tuple[str, Command], list[tuple[str, Command]]] = {}
     for gpu in sorted(facts.gpus, key=lambda one: one.pci):
-        if (
-            gpu.framework is None
-        ):  # a card that is passed through whole has none, and a board's declaration is not about it
+        if gpu.framework is None:  # passed through whole: it has none, and a board's declaration is not about it
             continue
         for what, ends in (*_scheduler(facts, gpu, declared), *_mode(facts, gpu, declared)):
-            kept.setdefault((what, ends("GPU")), []).append((gpu.pci, ends(gpu.pci)))
-    for (what, ends_each), same in kept.items():
+            by_setting.setdefault((what, ends("GPU")), []).append((gpu.pci, ends(gpu.pci)))
+    for (what, ends_each), same in by_setting.items():
         gpus = [pci for pci, _ in same]
         ends_it = ends_each if len(same) > 1 else same[0][1]
         text = say(

@@ -29,7 +29,7 @@ def instead(
     refused: errors.NoCapacity,
     served: Callable[[HostView], AnyPlan],
 ) -> errors.VgpumgrError:
-    """The refusal; as InUse, with what is waited for, if `served` can be planned once a GPU has what is declared for it."""
+    """The refusal; as InUse, with what it waits for, if `served` can be planned once a GPU has its declared setting."""
     for gpu, what, setting in _settings(view, declared):
         try:
             setting(view)

@@ -1,4 +1,4 @@
-"""Which VMs to shut down in the next window: those that wait for a restart, and those that something declared waits for."""
+"""Which VMs to shut down in the next window: those waiting for a restart, and those that a declaration waits for."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 
 def of_host(view: HostView, declared: HostDeclaration, author: Author) -> tuple[Waiting, ...]:
-    """The host's VMs, by name. Where the ledger cannot be read nothing is known to wait for one."""
-    found = {row.vm_uuid: row for row in restart.waiting(view)}
-    made = () if view.snapshot.ledger is None else host_plan.plan_host(view, declared, author).tasks
+    """The host's VMs, by name. If the ledger cannot be read, nothing is known to wait for a VM."""
+    by_vm = {row.vm_uuid: row for row in restart.waiting(view)}
+    planned_tasks = () if view.snapshot.ledger is None else host_plan.plan_host(view, declared, author).tasks
     for domain in view.domains:
-        yields = tuple(_yields(view, domain, made))
+        yields = tuple(_yields(view, domain, planned_tasks))
         if not yields:
             continue
-        before = found.get(domain.uuid)
+        before = by_vm.get(domain.uuid)
         slots = (*(before.slots if before is not None else ()), *yields)
         row = restart.Waiting(vm=domain.name, vm_uuid=domain.uuid, host=view.snapshot.host, slots=slots)
-        found[domain.uuid] = replace(row, slots=tuple(sorted(slots, key=lambda one: names.slot_order(one.slot))))
-    return tuple(sorted(found.values(), key=lambda row: names.slot_order(row.vm)))
+        by_vm[domain.uuid] = replace(row, slots=tuple(sorted(slots, key=lambda one: names.slot_order(one.slot))))
+    return tuple(sorted(by_vm.values(), key=lambda row: names.slot_order(row.vm)))
 
 
-def _yields(view: HostView, domain: Domain, made: tuple[PlannedTask, ...]) -> Iterator[Change]:
+def _yields(view: HostView, domain: Domain, planned_tasks: tuple[PlannedTask, ...]) -> Iterator[Change]:
     """The vGPUs with which the VM runs and for whose end something waits."""
     live = {device.source for device in domain.live or ()}
     for entry in view.entries(domain.uuid):
-        waiting = [say("{}, {}", one.task.subject, one.task.why) for one in made if _waits_for(view, one, entry)]
-        if entry.vgpu.device in live and waiting:
+        lines = [say("{}, {}", one.task.subject, one.task.why) for one in planned_tasks if _waits_for(view, one, entry)]
+        if entry.vgpu.device in live and lines:
             yield restart.Change(
                 slot=entry.vgpu.slot,
                 does=restart.YIELDS,
                 device=entry.vgpu.device,
                 type_name=entry.vgpu.type_name,
                 parent=entry.vgpu.parent,
-                waits=joined("; ", waiting),
+                waits=joined("; ", lines),
             )
 
 

@@ -1,1 +1,1 @@
-"""What is shown about a host: its vGPUs and their owners, its schedulers, and its findings."""
+"""What is reported about a host: its vGPUs and their owners, its schedulers, and its findings."""

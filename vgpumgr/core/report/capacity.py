@@ -1,7 +1,7 @@
-"""What still fits: how many more of every profile, or how often a wish would be granted, on each GPU and on all hosts together.
+"""What still fits: how many more of each profile, or how often a wish would be granted, per GPU and over all hosts.
 
-Each number stands alone: what one profile takes, another one lacks. A host or GPU that could not be read has no number, and a sum
-over it is a lower bound.
+Each number stands alone: one profile's vGPUs take room from the others'. A host or GPU that could not be read has no
+number, and a sum over it is a lower bound.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """How many more fit. `at_least`: something could not be read, so there may be more. `fits_now` None: nothing is known."""
+    """How many more fit. `at_least`: something could not be read, so there may be more. `fits_now` None: unknown."""
 
     fits_now: int | None
     at_least: bool
@@ -43,7 +43,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRow:
-    """A profile on all GPUs of a board, `gpus` of them. `max`: how many an empty one takes in equal-size mode; None: unknown."""
+    """A profile on all `gpus` GPUs of a board. `max`: how many an empty one takes in equal-size mode; None: unknown."""
 
     profile: str
     board: str
@@ -56,7 +56,7 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedGpu:
-    """A GPU that takes no vGPU of any type now. `is_unknown`: whether it could is not known."""
+    """A GPU that takes no vGPU of any type now. `is_unknown`: it cannot be told whether it could."""
 
     host: HostName
     gpu: PciAddress
@@ -67,7 +67,7 @@ class ClosedGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Of one host, or of all together. A GPU in MIG mode counts for MIG-backed types, any other one for time-sliced types."""
+    """One host, or all together. A GPU in MIG mode counts for MIG-backed types, any other one for time-sliced types."""
 
     rows: tuple[BoardRow, ...]
     closed: tuple[ClosedGpu, ...]
@@ -92,9 +92,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """One question on one GPU; for a host that was not read, on all of it: then `gpu` and what belongs to it are None.
+    """One question on one GPU, or on a whole host that was not read: then `gpu` and its fields are None.
 
-    `type_name`: what the next attach there would get. `why`: why none fits, or why that is unknown.
+    `type_name`: what the next attach would get there. `why`: why none fits, or why that is unknown.
     """
 
     question: Question
@@ -143,21 +143,21 @@ def overview(view: HostView) -> Overview:
 def together(parts: Iterable[Overview]) -> Overview:
     """All GPUs by profile and board, the smallest profile first."""
     parts = tuple(parts)
-    found: dict[tuple[str, str], BoardRow] = {}
+    by_key: dict[tuple[str, str], BoardRow] = {}
     for row in (row for part in parts for row in part.rows):
-        there = found.get((row.profile, row.board))
-        found[row.profile, row.board] = row if there is None else _added(there, row)
-    rows = sorted(found.values(), key=lambda row: (row.framebuffer_mib or 0, row.profile, row.board))
+        other = by_key.get((row.profile, row.board))
+        by_key[row.profile, row.board] = row if other is None else _added(other, row)
+    rows = sorted(by_key.values(), key=lambda row: (row.framebuffer_mib or 0, row.profile, row.board))
     closed = sorted((one for part in parts for one in part.closed), key=lambda one: (one.host, one.gpu))
     return Overview(rows=tuple(rows), closed=tuple(closed))
 
 
 def total(parts: Iterable[Left], *, more: bool) -> Left:
-    """The sum. `more`: beside these there is something that could not be read."""
+    """The sum. `more`: something besides these could not be read."""
     parts = tuple(parts)
-    known = sum(part.fits_now or 0 for part in parts)
+    count = sum(part.fits_now or 0 for part in parts)
     at_least = more or any(part.at_least for part in parts)
-    return Left(fits_now=None if at_least and not known else known, at_least=at_least)
+    return Left(fits_now=None if at_least and not count else count, at_least=at_least)
 
 
 def totals(found: Overview, *, unread: bool) -> dict[str, Left]:
@@ -185,33 +185,33 @@ def answers(
 ) -> tuple[Answer, ...]:
     """Each question on all hosts; of those in `unread` that are not among `hosts`, nothing is known."""
     hosts = tuple(hosts)
-    read = {host.host for host in hosts}
-    missing = [(name, error.what) for name, error in unread if name not in read]
-    found: list[Answer] = []
+    host_names = {host.host for host in hosts}
+    failures = [(name, error.what) for name, error in unread if name not in host_names]
+    result: list[Answer] = []
     for question in questions:
         rows = [row for host in hosts for row in host.rows if row.question == question]
-        rows += [_unread_row(question, name, why) for name, why in missing]
+        rows += [_unread_row(question, name, why) for name, why in failures]
         left = total(map(_left, rows), more=False)
         rows.sort(key=lambda row: (row.host, row.gpu or ""))
-        found.append(Answer(question=question, rows=tuple(rows), left=left))
-    return tuple(found)
+        result.append(Answer(question=question, rows=tuple(rows), left=left))
+    return tuple(result)
 
 
 def by_host(answer: Answer) -> dict[HostName, Left]:
     """How many more fit on each host, on its GPUs together."""
-    found: dict[HostName, list[Left]] = {}
+    lefts: dict[HostName, list[Left]] = {}
     for row in answer.rows:
-        found.setdefault(row.host, []).append(_left(row))
-    return {host: total(parts, more=False) for host, parts in found.items()}
+        lefts.setdefault(row.host, []).append(_left(row))
+    return {host: total(parts, more=False) for host, parts in lefts.items()}
 
 
 def fits(left: Left, count: int) -> bool | None:
-    """Whether so many fit together; None: unknown."""
+    """Whether `count` fit together; None: unknown."""
     return True if (left.fits_now or 0) >= count else None if left.at_least else False
 
 
 def short_of(answer: Answer, count: int) -> NoCapacity | None:
-    """The error where it is certain that so many do not fit together."""
+    """The error if it is certain that `count` do not fit together."""
     if fits(answer.left, count) is not False:
         return None
     return NoCapacity(
@@ -222,12 +222,12 @@ def short_of(answer: Answer, count: int) -> NoCapacity | None:
 
 
 def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Catalogue) -> UnknownProfile | None:
-    """The error for a profile that there is not: every host was read and has none of that name, and NVIDIA lists none."""
+    """The error if no profile has this name: all hosts were read, and neither they nor NVIDIA's list have it."""
     wish = answer.question.wish
     if answer.rows or not isinstance(wish, profiles.ByProfile) or catalogue.names_type(wish.profile):
         return None
-    known = {name for host in hosts for name in host.profiles}
-    near = nearest(wish.profile.text, known)
+    names = {name for host in hosts for name in host.profiles}
+    near = nearest(wish.profile.text, names)
     who = f"these {len(hosts)} hosts" if len(hosts) > 1 else hosts[0].host
     return UnknownProfile(
         say("no GPU of {} has a profile {}", who, repr(wish.profile.text)),
@@ -258,8 +258,8 @@ def _unread_row(question: Question, host: HostName, why: str) -> GpuRow:
 def _answers(view: HostView, question: Question, barred: Barred, catalogue: Catalogue) -> Iterator[GpuRow]:
     ask = resolve.Ask(wish=question.wish, conditions=question.conditions, units=view.fgpu_per_gpu, policy=view.policy)
     for gpu in sorted(view.snapshot.gpus, key=lambda gpu: gpu.pci):
-        found = how_many.how_many(view, gpu, ask, barred)
-        if found.cause is Cause.NO_SUCH_TYPE or (not gpu.types and _is_another_board(gpu, question.wish, catalogue)):
+        answer = how_many.how_many(view, gpu, ask, barred)
+        if answer.cause is Cause.NO_SUCH_TYPE or (not gpu.types and _is_another_board(gpu, question.wish, catalogue)):
             continue
         yield GpuRow(
             question=question,
@@ -267,21 +267,21 @@ def _answers(view: HostView, question: Question, barred: Barred, catalogue: Cata
             gpu=gpu.pci,
             board=_board(gpu),
             mode=gpu.mode,
-            type_name=found.granted[0].type_name if found.granted else None,
-            fits_now=found.count,
-            granted=found.granted,
-            why=found.why,
+            type_name=answer.granted[0].type_name if answer.granted else None,
+            fits_now=answer.count,
+            granted=answer.granted,
+            why=answer.why,
         )
 
 
 def _is_another_board(gpu: Gpu, wish: Wish, catalogue: Catalogue) -> bool:
-    """Whether a GPU that shows no types is of a board that NVIDIA lists, and lists without the profile."""
+    """Whether a GPU that shows no types is a board that NVIDIA lists without this profile."""
     if not isinstance(wish, profiles.ByProfile) or gpu.name is None:
         return False
     name = gpu.name.removeprefix("NVIDIA ")
-    known = [row for row in catalogue.types if row.board_name.removeprefix("NVIDIA ") == name]
-    asked = wish.profile
-    return bool(known) and not any(resolve.is_named(row.name, row.board, asked) for row in known)
+    types = [row for row in catalogue.types if row.board_name.removeprefix("NVIDIA ") == name]
+    profile = wish.profile
+    return bool(types) and not any(resolve.is_named(row.name, row.board, profile) for row in types)
 
 
 def _of_gpu(view: HostView, gpu: Gpu, barred: Barred) -> Iterator[BoardRow]:

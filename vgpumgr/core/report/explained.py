@@ -1,4 +1,4 @@
-"""A wish held against every GPU: what each would give and in which order, or why not; and what each mechanism has for it.
+"""A wish against every GPU: what each would grant and in which order, or why not; and what each mechanism has for it.
 
 The resolver's own answers: an attach takes the first of its VM's host.
 """
@@ -50,7 +50,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAnswer:
-    """What one GPU has for the wish. `rank` 1 is what an attach on this host would take; None: this GPU cannot, as `why` says.
+    """What one GPU has for the wish. `rank` 1: what an attach on this host would take; None: it cannot, as `why` says.
 
     `allocated`: the part of the GPU that is allocated, None if it is unknown.
     """
@@ -79,7 +79,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAnswer:
-    """One host: its GPUs, the best first, and the first fit of each mechanism. `ways`: the mechanisms that any GPU there is set to."""
+    """One host: its GPUs, the best first, and each mechanism's first fit. `ways`: the mechanisms GPUs are set to."""
 
     host: HostName
     gpus: tuple[GpuAnswer, ...]
@@ -89,7 +89,7 @@ class HostAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A mechanism, and where it has what was asked for: on each host once. `why_not`: why nowhere."""
+    """A mechanism, and where it has what was asked for: once for each host. `why_not`: why nowhere."""
 
     mechanism: Mechanism
     fits: tuple[Fit, ...]
@@ -101,9 +101,9 @@ def of_host(view: HostView, asked: Asked) -> HostAnswer:
     gpus = [gpu for gpu in view.snapshot.gpus if asked.gpu_id in (None, gpu.pci, gpu.uuid)]
     barred = sharing.barred_functions(view)
     ask = resolve.Ask(wish=asked.wish, conditions=asked.conditions, units=view.fgpu_per_gpu, policy=view.policy)
-    found = placement.consider(view.snapshot, ask, among=gpus, barred=barred)
-    answers = [_able(view, found, at) for at in range(len(found.candidates))]
-    answers += [_answer(view, gpu, why=refusal.text) for gpu, refusal in found.refused]
+    ranking = placement.consider(view.snapshot, ask, among=gpus, barred=barred)
+    answers = [_able(view, ranking, at) for at in range(len(ranking.candidates))]
+    answers += [_answer(view, gpu, why=refusal.text) for gpu, refusal in ranking.refused]
     fits = {mechanism.key: _fit(view, ask, mechanism.key, gpus, barred) for mechanism in MECHANISMS}
     return HostAnswer(
         host=view.snapshot.host,
@@ -134,9 +134,9 @@ def _why_not(key: Key, hosts: Sequence[HostAnswer]) -> str:
     return f"no GPU has this {'mode' if key in modes.MODES else 'policy'}"
 
 
-def _able(view: HostView, found: placement.Considered, at: int) -> GpuAnswer:
-    one = found.candidates[at]
-    why = placement.why_behind(found.candidates[0], one) if at else placement.why_first(view.snapshot, found)
+def _able(view: HostView, ranking: placement.Considered, at: int) -> GpuAnswer:
+    one = ranking.candidates[at]
+    why = placement.why_behind(ranking.candidates[0], one) if at else placement.why_first(view.snapshot, ranking)
     return replace(
         _answer(view, one.gpu, why=why),
         rank=at + 1,
@@ -162,18 +162,18 @@ def _answer(view: HostView, gpu: Gpu, *, why: str) -> GpuAnswer:
 
 
 def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred: Barred) -> Fit | None:
-    """The place that a mechanism has for the wish. Its own policy or mode counts, not what the wish says of them."""
+    """The place that a mechanism has for the wish. Its own policy or mode counts, not the wish's."""
     among = [_of_mig(gpu, shared=key == _SHARED_MIG) for gpu in gpus if _is_set_to(gpu, key)]
     if key == "whole-gpu":
-        # Of a board that is enough for the wish; how much of it is waste is not the question.
+        # A board that is enough for the wish; how much of it is wasted does not matter.
         among = [gpu for gpu in among if isinstance(resolve.choices(gpu, ask), tuple)]
         whole = profiles.ByShare(gpu="1", series=profiles.series_of(ask.wish))
         ask = replace(ask, wish=whole, conditions=NO_CONDITIONS)
     ask = replace(ask, conditions=replace(ask.conditions, only=None, prefer=None, compute=None))
-    found = placement.consider(view.snapshot, ask, among=among, barred=barred)
-    if not found.candidates:
+    ranking = placement.consider(view.snapshot, ask, among=among, barred=barred)
+    if not ranking.candidates:
         return None
-    best = found.candidates[0]
+    best = ranking.candidates[0]
     return Fit(host=view.snapshot.host, gpu=best.gpu.pci, type_name=best.choice.type.type_name)
 
 
@@ -186,11 +186,11 @@ def _is_set_to(gpu: Gpu, key: Key) -> bool:
 
 
 def _of_mig(gpu: Gpu, *, shared: bool) -> Gpu:
-    """A GPU in MIG mode, of which only those types can be asked for that share an instance, or that do not."""
+    """A GPU in MIG mode, limited to the types that share an instance, or to those that do not."""
     if not gpu.rules.mig_backed or gpu.types is None:
         return gpu
-    kept = {
+    types = {
         one.id: one if (instances.per_instance(one) > 1) == shared else replace(one, parsed=None)
         for one in gpu.types.values()
     }
-    return replace(gpu, types=kept)
+    return replace(gpu, types=types)

@@ -34,30 +34,30 @@ if TYPE_CHECKING:
 
 
 def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]] = ()) -> tuple[Finding, ...]:
-    """All findings of a host: an unreadable or lost ledger; writes that do not return; what the driver has lost; placement ids
-    that are other than computed; cordons; unreadable VMs; copied, moved, reverted, gone, drifted, half-done and lost claims; devices that several VMs name.
+    """All findings of a host: an unreadable or lost ledger; blocked writes; what the driver lost; wrong placement ids;
+    cordons; unreadable VMs; copied, moved, reverted, gone, drifted, unfinished and lost claims; devices that VMs share.
 
-    `served`: slots for which a plan was made, by the VM's name. What a plan mends there (SERVED) is no finding.
+    `served`: slots that a plan covers, with the VM's name. What a plan mends there (SERVED) is no finding.
     """
-    broken = detach.ledger_broken(view.snapshot)
-    if broken is not None:
+    problem = detach.ledger_broken(view.snapshot)
+    if problem is not None:
         # Without the ledger every claim would look gone and every vGPU lost: one cause, one finding.
-        text = say("{}; the owners of its vGPUs are unknown; {}", broken.message, broken.hint)
+        text = say("{}; the owners of its vGPUs are unknown; {}", problem.message, problem.hint)
         unreadable = [_unreadable(view, domain) for domain in view.domains if domain.problem or domain.claim_problem]
         return (_finding(view, None, None, "ledger", text), *unreadable)
-    found = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
-    found += health.findings(view.snapshot)
-    found += fabric.findings(view.snapshot)
-    found += places.findings(view.snapshot)
-    found += cordons.findings(view.snapshot)
-    found += _managed(view)
-    found += _no_such_mdevs(view)
+    findings = [*ownership.missing_ledger(view), *blocked_write.findings(view.snapshot), *lost.findings(view.snapshot)]
+    findings += health.findings(view.snapshot)
+    findings += fabric.findings(view.snapshot)
+    findings += places.findings(view.snapshot)
+    findings += cordons.findings(view.snapshot)
+    findings += _managed(view)
+    findings += _no_such_mdevs(view)
     for domain in view.domains:
         try:
-            found += _domain_findings(view, domain, served)
+            findings += _domain_findings(view, domain, served)
         except Exception as error:  # noqa: BLE001 -- one VM's problem must not hide the findings of the others
             odd = Unexpected.of(error, about=domain.name)
-            found.append(_finding(view, domain.name, None, "unexpected", say("{}: {}", odd.message, odd.hint)))
+            findings.append(_finding(view, domain.name, None, "unexpected", say("{}: {}", odd.message, odd.hint)))
     for vm in plan.gone_vms(view):
         for entry in view.entries(vm.uuid):
             free = command("detach", vm.uuid, slot=entry.vgpu.slot, on=view.snapshot.host)
@@ -70,23 +70,23 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
                 view.snapshot.host,
                 free,
             )
-            found.append(_finding(view, vm.name, entry.vgpu.slot, "lost", text))
-    found += sharing.findings(view)
-    found += sharing.of_hardware(view)
-    return tuple(one for one in found if one.kind not in SERVED or (one.vm, one.slot) not in served)
+            findings.append(_finding(view, vm.name, entry.vgpu.slot, "lost", text))
+    findings += sharing.findings(view)
+    findings += sharing.of_hardware(view)
+    return tuple(one for one in findings if one.kind not in SERVED or (one.vm, one.slot) not in served)
 
 
 def _managed(view: HostView) -> Iterator[Finding]:
-    """Definitions of any kind with managed='yes': libvirt would unbind the function, and bind it again when the VM stops.
+    """Definitions of any kind with managed='yes': libvirt would unbind the function, and rebind it when the VM stops.
 
-    The driver does not learn of a vGPU that is on it then, which is lost (525.85.07); with later branches the function takes
-    nothing at all until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
+    The driver does not learn of a vGPU on it then, which is lost (525.85.07); with later branches the function takes no
+    vGPU at all until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
     """
     vendor = [gpu for gpu in view.snapshot.gpus if gpu.framework == VENDOR_VFIO]
     functions = [parent.pci for gpu in vendor for parent in gpu.parents]
     for domain in view.domains:
-        managed = {device.source for device in domain.mentioned if device.managed}
-        for pci in (function for function in functions if managed and Vf(function) in managed):
+        sources = {device.source for device in domain.mentioned if device.managed}
+        for pci in (function for function in functions if sources and Vf(function) in sources):
             text = say(
                 "{} names {} with managed='yes': when it starts, libvirt unbinds that virtual function from "
                 "nvidia and the driver loses it; set managed='no' before that (virsh edit {})",
@@ -98,21 +98,21 @@ def _managed(view: HostView) -> Iterator[Finding]:
 
 
 def _is_nowhere(view: HostView, domain: Domain, mdev: Mdev) -> bool:
-    """Whether no GPU has it, and nothing of ours makes it; what the VM runs with may be another vendor's."""
+    """Whether no GPU has it and nothing of ours makes it; an mdev that the VM runs with may be another vendor's."""
     if mdev in view.vms.claimed or any(device.source == mdev for device in domain.live or ()):
         return False
     return view.snapshot.find(mdev) is None and not view.snapshot.entries.of_device(mdev)
 
 
 def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
-    """Definitions that name mdevs which are not there, and which nothing of ours makes again: their VMs cannot start.
+    """Definitions that name missing mdevs which nothing of ours re-creates: their VMs cannot start.
 
-    Nothing is said while a GPU shows no vGPUs at all, since they may be its.
+    Nothing is reported while a GPU shows no vGPUs at all, since they may be its.
     """
     if any(gpu.framework is None for gpu in view.snapshot.gpus):
         return
     for domain in view.domains:
-        # What has a claim, its attach replaces.
+        # An attach replaces those that have a claim.
         mdevs = [one for one in domain.inactive if one.slot is None or domain.claim(one.slot) is None]
         missing = [
             one.source for one in mdevs if isinstance(one.source, Mdev) and _is_nowhere(view, domain, one.source)
@@ -135,7 +135,7 @@ def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
 
 
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> Sequence[Step] | VgpumgrError:
-    """The steps that the same attach would still do for a claim's vGPU and definition, or why it would refuse."""
+    """The steps that the same attach would still take for a claim's vGPU and definition, or why it would refuse."""
     if view.snapshot.machine is None:
         return ()  # without a machine id nothing can be compared, and attach says so
     try:
@@ -155,14 +155,14 @@ def _domain_findings(
             out = command("detach", domain.name, on=view.snapshot.host, options=("--all",))
         text = say("{} carries a copy of the claim of VM {}: `{}` removes it", domain.name, domain.claims.vm, out)
         return [_finding(view, domain.name, None, "copied", text)]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for claim in domain.claims.claims if domain.claims else ():
-        found += _claim_findings(view, domain, claim, served=(domain.name, claim.slot) in served)
+        findings += _claim_findings(view, domain, claim, served=(domain.name, claim.slot) in served)
     for entry in view.entries(domain.uuid):
-        found += _entry_findings(view, domain, entry)
-    # What a plan mends in the definition is pending in another way by then.
-    found += [one for one in restart.findings(view, domain) if (one.vm, one.slot) not in served]
-    return found
+        findings += _entry_findings(view, domain, entry)
+    # What a plan mends in the definition is pending for another reason by then.
+    findings += [one for one in restart.findings(view, domain) if (one.vm, one.slot) not in served]
+    return findings
 
 
 def _unreadable(view: HostView, domain: Domain) -> Finding:
@@ -209,10 +209,8 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
         )
         return [_finding(view, name, slot, "not-served", text)]
     if view.snapshot.machine is not None and claim.binding.host != view.snapshot.machine:
-        replaced = _again(view, domain, claim, "--replace")
-        text = say(
-            "{} slot {} is bound on another host (machine-id {}): `{}`", name, slot, claim.binding.host, replaced
-        )
+        way = _again(view, domain, claim, "--replace")
+        text = say("{} slot {} is bound on another host (machine-id {}): `{}`", name, slot, claim.binding.host, way)
         return [_finding(view, name, slot, "moved", text)]
     if ownership.is_behind(view, domain, claim):
         mend = say("`{}` repairs it", _again(view, domain, claim))
@@ -236,19 +234,19 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
 
 
 def _vgpu_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool) -> list[Finding]:
-    """Of what a bound claim has on the host."""
+    """About the vGPU of a bound claim."""
     entries = view.entries(domain.uuid, claim.slot)
     entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
     if entry is None:
         return [*_unentered(view, domain, claim)]
-    # All that drift tells of a slot's vGPU is mended by the slot's plan, unless the entry is from before a boot.
-    mended = served and not ownership.is_of_earlier_boot(view.snapshot, entry)
-    drift = () if mended or view.snapshot.may_be_hidden(entry.vgpu) else _drift(view, domain, claim, entry)
+    # The slot's plan mends all drift of its vGPU, unless the entry is from before a boot.
+    plan_mends = served and not ownership.is_of_earlier_boot(view.snapshot, entry)
+    drift = () if plan_mends or view.snapshot.may_be_hidden(entry.vgpu) else _drift(view, domain, claim, entry)
     return [*drift, *attach.attach_findings(view, domain, claim.slot, plan.spec_of_entry(view, entry))]
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """A bound claim that the ledger does not know. If the whole file is missing, one finding covers all proved claims."""
+    """A bound claim without a ledger entry. If the whole ledger is missing, one finding covers all proved claims."""
     name, slot, host = domain.name, claim.slot, view.snapshot.host
     stands = ownership.standing(view, domain, claim)
     if stands is None or stands == ownership.HIDDEN:
@@ -317,35 +315,35 @@ def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
 
 def lacks_in_image(view: HostView, domain: Domain, claim: Claim) -> bool:
     """Whether the VM would resume from its managed-save image without the vGPU of a claim."""
-    saved = (view.saved or {}).get(domain.uuid)
-    if saved is None or saved.image is None:
+    state = (view.saved or {}).get(domain.uuid)
+    if state is None or state.image is None:
         return False
-    wanted = domain_xml.expected_hostdev(claim.slot, claim.binding)
-    return not any(device.source == wanted.source for device in saved.image)
+    hostdev = domain_xml.expected_hostdev(claim.slot, claim.binding)
+    return not any(device.source == hostdev.source for device in state.image)
 
 
 def _gone(view: HostView, domain: Domain, claim: Claim, steps: Sequence[Step] | VgpumgrError) -> Finding:
-    gone = say("the vGPU of {} slot {} is gone (a reboot?)", domain.name, claim.slot)
+    what = say("the vGPU of {} slot {} is gone (a reboot?)", domain.name, claim.slot)
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
     unready = takes.unfit(view.snapshot, gpu) if gpu is not None else None
     if gpu is not None and unready is not None and unready.is_not_ready:
-        text = say("{}: GPU {}: {}; once it is ready, `vgpumgr reconcile` makes it again", gone, gpu.pci, unready.text)
+        text = say("{}: GPU {}: {}; once it is ready, `vgpumgr reconcile` makes it again", what, gpu.pci, unready.text)
         return _finding(view, domain.name, claim.slot, "gone", text)
-    ended = modes.ended(view, gpu) if gpu is not None else None
-    if gpu is not None and ended is not None and ended == claim.binding.made_in:
+    lost_mode = modes.ended(view, gpu) if gpu is not None else None
+    if gpu is not None and lost_mode is not None and lost_mode == claim.binding.made_in:
         text = say(
             "{}: GPU {} is no longer in {} mode, in which it was made; `{}` brings both back",
-            gone,
+            what,
             gpu.pci,
-            driver_modes.of(ended).words,
-            Command("vgpumgr", "mode", "set", ended, "--on", view.snapshot.host, "--gpu-id", gpu.pci),
+            driver_modes.of(lost_mode).words,
+            Command("vgpumgr", "mode", "set", lost_mode, "--on", view.snapshot.host, "--gpu-id", gpu.pci),
         )
         return _finding(view, domain.name, claim.slot, "gone", text)
     if isinstance(steps, VgpumgrError):  # the same attach is refused: only what its refusal names helps
         why = say("{}; {}", steps.message, steps.hint) if steps.hint else steps.message
-        text = say("{}: {}", gone, why)
+        text = say("{}: {}", what, why)
     else:
-        text = say("{}: `{}`", gone, _again(view, domain, claim))
+        text = say("{}: `{}`", what, _again(view, domain, claim))
     return _finding(view, domain.name, claim.slot, "gone", text)
 
 
@@ -367,17 +365,17 @@ def _drift(view: HostView, domain: Domain, claim: Claim, entry: LedgerEntry) -> 
 
 
 def _what_drifted(domain: Domain, slot: Slot, steps: Sequence[Step]) -> str:
-    added = [step.device for step in steps if isinstance(step, plan_steps.AttachHostdev)]
+    additions = [step.device for step in steps if isinstance(step, plan_steps.AttachHostdev)]
     wrong = [step.device for step in steps if isinstance(step, plan_steps.DetachHostdev)]
-    if added and not wrong:
+    if additions and not wrong:
         return say("the definition of {} lacks the hostdev of slot {}", domain.name, slot)
-    if added and all(device.source == added[0].source for device in wrong):
+    if additions and all(device.source == additions[0].source for device in wrong):
         return say(
             "the definition of {} has the hostdev of slot {} {}, not {}",
             domain.name,
             slot,
             _description(wrong[0]),
-            _description(added[0]),
+            _description(additions[0]),
         )
     if wrong:
         others = ", ".join(str(device.source) for device in wrong)

@@ -1,4 +1,4 @@
-"""What `mig show` reports: each GPU in MIG mode with its GPU instances, whose they are, and what still fits beside them."""
+"""What `mig show` reports: each GPU in MIG mode, its GPU instances, whose they are, and what still fits."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ State = Literal["used", "cached", "foreign", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRow:
-    """A GPU instance: `size` memory slices from `start` on.
+    """A GPU instance: `size` memory slices from `start` on. All None, and `unknown`: the instances cannot be read.
 
-    `state`: it holds vGPUs (whosever it is) or keeps its place for one of ours, it is ours and does neither, or it is somebody else's. `vms`: who has its vGPUs, or gets
-    one back; a vGPU that names no VM is named by its type. `unknown` and nothing else: whatever the GPU has could not be read.
+    `state`: used (holds anybody's vGPUs, or its place is reserved for one of ours), cached (ours, neither), or foreign.
+    `vms`: who has its vGPUs, or gets one back; a vGPU that names no VM is named by its type.
     """
 
     id: int | None = None
@@ -45,10 +45,10 @@ UNREAD: Final = InstanceRow()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividedGpu:
-    """A GPU in MIG mode, or of which that is unknown. `problem`: why its instances are unknown; then one row stands for them.
+    """A GPU that is in MIG mode, or may be. `problem`: why its instances are unknown; then one row stands for them.
 
-    `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first, as a plan would have it: cached
-    instances give way, and where the driver would take a foreign one, none of its profile does.
+    `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first, as a plan
+    sees it: cached instances make room, and where the driver would take a foreign one, its profile does not fit.
     """
 
     pci: PciAddress
@@ -67,11 +67,11 @@ class HostInstances:
 
 
 def of_host(view: HostView, gpu_id: GpuUuid | PciAddress | None = None) -> HostInstances:
-    """The GPUs in MIG mode of a host, by address, and those of which that is unknown. `gpu_id`: only this one."""
+    """The host's GPUs that are in MIG mode or may be, by address. `gpu_id`: only this one."""
     facts = view.snapshot
     gpus = sorted((gpu for gpu in facts.gpus if gpu_id in (None, gpu.pci, gpu.uuid)), key=lambda gpu: gpu.pci)
-    shown = (gpu for gpu in gpus if gpu.rules.mig_backed or instances.why_unread(facts, gpu) is not None)
-    return HostInstances(host=facts.host, gpus=tuple(_of_gpu(view, gpu) for gpu in shown))
+    mig_gpus = (gpu for gpu in gpus if gpu.rules.mig_backed or instances.why_unread(facts, gpu) is not None)
+    return HostInstances(host=facts.host, gpus=tuple(_of_gpu(view, gpu) for gpu in mig_gpus))
 
 
 def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
@@ -89,13 +89,13 @@ def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
             problem=why,
         )
     room = room_of(view.snapshot, gpu)
-    taken = [one.piece for one in instances.held(view.snapshot, gpu) if not (one.ours and one.is_idle)]
-    taken += instances.reserved(view.snapshot, gpu)
+    pieces = [one.piece for one in instances.held(view.snapshot, gpu) if not (one.ours and one.is_idle)]
+    pieces += instances.reserved(view.snapshot, gpu)
 
     def is_fitting(profile: InstanceProfile) -> bool:
         types = [one for one in (gpu.types or {}).values() if one.mig_profile == profile.id]
         lefts = (fits.left_of(view.snapshot, room, one, sharing.none_barred) for one in types)
-        return any(lefts) if types else bool(mig.free_starts(profile, taken))
+        return any(lefts) if types else bool(mig.free_starts(profile, pieces))
 
     fitting = sorted(filter(is_fitting, profiles), key=lambda one: one.order, reverse=True)
     return DividedGpu(
@@ -111,7 +111,7 @@ def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
 def rows(
     facts: HostSnapshot, gpu: Gpu, holder: Callable[[Vgpu], str | None] = lambda _: None
 ) -> tuple[InstanceRow, ...]:
-    """Each instance of a GPU in MIG mode by its start, or the row that stands for those that cannot be read.
+    """Each instance of a GPU in MIG mode by its start, or the one row if they cannot be read.
 
     `holder` names the VM of a vGPU that is not ours.
     """

@@ -1,4 +1,4 @@
-"""Observed → rows: every vGPU of a host, ours and foreign, with the state that all its artefacts together show."""
+"""Observed → rows: every vGPU of a host, ours and foreign, with the state that all its parts together show."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class VgpuRow:
 
     `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
-    `profile` is None if the slot was asked for in another way; `requested` is all that was asked, as options, and `requested_at` when: RFC 3339 in UTC. `asked_mib` and
-    `waste_pct` say what that came to, `guest_mib` what the guest sees at least.
+    `profile` is None if the slot was asked for in another way; `requested` is the whole wish as options, `requested_at`
+    its time (RFC 3339, UTC), `asked_mib` and `waste_pct` what it came to, `guest_mib` the least that the guest sees.
 
-    pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition does not have it yet, or no longer
-    correctly) · bound · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lost (a
-    ledger entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
+    pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition lacks it or has it wrong) · bound
+    · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lost (an
+    entry that no claim names: none has its slot, or the slot's has a later generation) · foreign · unknown.
     """
 
     vm: str | None
@@ -75,31 +75,30 @@ class VgpuRow:
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
     """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign.
 
-    If the ledger cannot be read or does not name the vGPU, the claim represents the hardware that its binding names, and its
-    state is unknown.
+    If the ledger is unreadable or lacks the vGPU, the claim stands for its binding's hardware, in state unknown.
     """
-    found = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
-    shown: list[Vgpu] = []
+    result = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
+    claim_vgpus: list[Vgpu] = []
     for domain in view.domains:
         for claim in domain.claims.claims if domain.claims else ():
             if any(entry.vgpu.generation >= claim.generation for entry in view.entries(domain.uuid, claim.slot)):
                 continue
             vgpu = _named(view, domain, claim)
             if vgpu is not None:
-                shown.append(vgpu)
-            found.append(_claim_row(view, domain, claim, vgpu))
+                claim_vgpus.append(vgpu)
+            result.append(_claim_row(view, domain, claim, vgpu))
     for gpu in view.snapshot.gpus:
         for vgpu in gpu.vgpus:
-            if view.snapshot.entry_of(gpu, vgpu) is None and vgpu not in shown:
-                found.append(_foreign_row(view, gpu, vgpu))
-    return tuple(sorted(found, key=_order))
+            if view.snapshot.entry_of(gpu, vgpu) is None and vgpu not in claim_vgpus:
+                result.append(_foreign_row(view, gpu, vgpu))
+    return tuple(sorted(result, key=_order))
 
 
 def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
-    """The hardware that a claim's binding names but no entry does. A copied claim names another VM's, so it has none."""
+    """The hardware that a claim's binding names but no entry does; none for a copied claim, which is another VM's."""
     if view.snapshot.ledger is not None:
-        found = ownership.standing(view, domain, claim)
-        return found.vgpu if isinstance(found, ownership.Unentered) else None
+        standing = ownership.standing(view, domain, claim)
+        return standing.vgpu if isinstance(standing, ownership.Unentered) else None
     vgpu = None if domain.copied else view.snapshot.vgpu_of(claim.binding)
     return vgpu if vgpu is not None and vgpu.is_of(claim.binding) else None
 
@@ -122,14 +121,14 @@ def _row(
     origin: Whose | None,
     address: str | None = None,
 ) -> VgpuRow:
-    """The row of one vGPU. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show that."""
+    """One vGPU's row. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show it."""
     vgpu_type = (gpu.types or {}).get(device.type_id) if gpu and device.type_id is not None else None
     address, board, framework = (gpu.pci, gpu.board, gpu.framework) if gpu else (address, None, None)
     place = gpu.mig_place_of(vgpu) if gpu and vgpu else None
     mig_profile, mig_start = (place.profile, place.start) if place else (None, None)
     size, guest = (vgpu_type.size_mib, resolve.guest_mib(gpu, vgpu_type)) if gpu and vgpu_type else (None, None)
     requested, requested_at, grant = (str(claim.asked), claim.at, claim.grant) if claim else (None, None, None)
-    asked, waste = (grant.asked_mib, grant.waste_pct) if grant else (None, None)
+    asked_mib, waste = (grant.asked_mib, grant.waste_pct) if grant else (None, None)
     return VgpuRow(
         vm=vm[0],
         vm_uuid=vm[1],
@@ -149,7 +148,7 @@ def _row(
         framebuffer_mib=size,
         requested=requested,
         requested_at=requested_at,
-        asked_mib=asked,
+        asked_mib=asked_mib,
         waste_pct=waste,
         guest_mib=guest,
         state=state,

@@ -23,7 +23,7 @@ UNDECLARED: Final = "undeclared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRow:
-    """One GPU. `mode` is None if it is unknown, and so is `state` then. `vgpus`: how many exist there, of anybody.
+    """One GPU. `mode` and `state` are None if the mode is unknown. `vgpus`: how many exist there, anybody's.
 
     `declared_where`: the place in the inventory, in words.
     """
@@ -46,24 +46,24 @@ def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[ModeRow,
 
 def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> ModeRow:
     """One GPU."""
-    found = settings.deciding(gpu, declared, "mode")
-    wanted = found.mode if found is not None else None
+    setting = settings.deciding(gpu, declared, "mode")
+    target = setting.mode if setting is not None else None
     return ModeRow(
         host=facts.host,
         pci=gpu.pci,
         uuid=gpu.uuid,
         board=gpu.board,
         mode=gpu.mode,
-        declared=wanted,
-        declared_where=found.origin if found is not None else None,
-        state=_state(gpu.mode, wanted),
+        declared=target,
+        declared_where=setting.origin if setting is not None else None,
+        state=_state(gpu.mode, target),
         vgpus=len(gpu.vgpus),
     )
 
 
-def _state(mode: Mode | None, wanted: Mode | None) -> State | None:
-    if wanted is None:
+def _state(mode: Mode | None, target: Mode | None) -> State | None:
+    if target is None:
         return UNDECLARED
     if mode is None:
         return None
-    return OK if mode == wanted else DRIFT
+    return OK if mode == target else DRIFT

@@ -30,11 +30,10 @@ UNDECLARED: Final = "undeclared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerRow:
-    """One GPU. Run-time values are None if unknown, as slice and factor are while no vGPU is active, and if `mode` is MIG,
-    which has none.
-
+    """One GPU. Run-time values are None if unknown (slice and factor: while no vGPU is active), and in MIG mode.
     `verified`: the driver reports slice and factor now. `state`: ok, drift, pending_reboot, unverified, undeclared (and
-    nothing pending); None if it cannot be determined. `rm_pvmrl`: the persistent value, None if none is set.
+
+    nothing pending); None if it cannot be determined.
     `declared_where`: the place in the inventory, in words.
     """
 
@@ -58,16 +57,16 @@ class SchedulerRow:
 
 
 def rows(facts: HostSnapshot, declared: Sequence[OfGpus] = ()) -> tuple[tuple[SchedulerRow, ...], tuple[Finding, ...]]:
-    """Every GPU of a host, with findings: what cannot be read, and what the files set twice."""
-    found: list[SchedulerRow] = []
+    """Every GPU of a host, with findings about what cannot be read and what the files set twice."""
+    result: list[SchedulerRow] = []
     findings: list[Finding] = []
     for gpu in facts.gpus:
         row, problem = _row(facts, gpu, declared)
-        found.append(row)
+        result.append(row)
         texts = list(modprobe.warnings(facts.modprobe or (), gpu.pci))
         texts += [problem] if problem else []
         findings += [_finding(facts, text) for text in texts]
-    return tuple(found), tuple(dict.fromkeys(findings))
+    return tuple(result), tuple(dict.fromkeys(findings))
 
 
 def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> SchedulerRow:
@@ -76,8 +75,8 @@ def row_of(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus] = ()) -> Sc
 
 
 def _row(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[SchedulerRow, str | None]:
-    found = settings.deciding(gpu, declared, "scheduler")
-    wish = found.scheduler.wish if found is not None and found.scheduler is not None else None
+    setting = settings.deciding(gpu, declared, "scheduler")
+    wish = setting.scheduler.wish if setting is not None and setting.scheduler is not None else None
     state = gpu.scheduler
     active = state.active if state else None
     time_slice_ns = active.time_slice_ns if active else None
@@ -99,7 +98,7 @@ def _row(facts: HostSnapshot, gpu: Gpu, declared: Sequence[OfGpus]) -> tuple[Sch
         persistent=layer,
         caps=state.caps if state else None,
         declared=wish,
-        declared_where=found.origin if found is not None else None,
+        declared_where=setting.origin if setting is not None else None,
         state=None if problem and not _is_without(gpu, wish) else _word(layer, wish, differences),
         mode=gpu.mode,
         differences=differences,
@@ -125,7 +124,7 @@ def _differences(
 
 
 def _is_without(gpu: Gpu, wish: SchedulerWish | None) -> bool:
-    """Whether there is neither a scheduler nor a wish for one, which agree."""
+    """Whether there is no scheduler, and no wish for one."""
     return wish is None and scheduler_plan.why_none(gpu) is not None
 
 

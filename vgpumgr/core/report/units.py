@@ -1,4 +1,4 @@
-"""What the units of amounts mean on each board, and which vGPUs were asked for while the site's unit was another one."""
+"""What the units of amounts mean on each board, and which vGPUs were requested under another unit of the site."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MEASURES: Final[tuple[profiles.Amount, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """What an amount is on a board, and the smallest type with so much. None: no unit, no such type, or unknown sizes."""
+    """What an amount is on a board, and the smallest type that has it. None: no unit, no such type, unknown sizes."""
 
     asked: str
     mib: int | None
@@ -47,8 +47,8 @@ class Meaning:
 class BoardUnits:
     """One board. `unit`: one fGPU as the inventory has it, `2 per GPU` or `24G`; None if it has none for this board.
 
-    `hosts`: those that have such a board and this unit; none for a board that is only in the inventory. `before`: the units in
-    which vGPUs here were asked for, if it was another one, and of how many.
+    `hosts`: those with this board and unit; none for a board that is only in the inventory. `before`: other units in
+    which vGPUs here were requested, and for how many.
     """
 
     board: str
@@ -63,8 +63,8 @@ class BoardUnits:
 class EarlierUnit:
     """A vGPU that was asked for in fGPUs when one was something else. It stays as it is.
 
-    `asked_mib` is what the wish was then, `now_mib` what it would be now and `now_type` the type for it; both None where the
-    inventory has no unit any more, `now_type` also where no type has so much.
+    `asked_mib` is what the wish was then, `now_mib` what it would be now, `now_type` the type for it. Both are None if
+    the inventory has no unit any more, `now_type` also if no type is that large.
     """
 
     host: HostName
@@ -110,11 +110,11 @@ def together(parts: Iterable[Units], declared: Units) -> Units:
     for part in parts:
         for row in part.boards:
             hosts.setdefault(replace(row, hosts=()), []).extend(row.hosts)
-    seen = {(row.board, row.unit) for row in hosts}
-    found = [replace(row, hosts=tuple(sorted(set(on))), before=_before(row, on, earlier)) for row, on in hosts.items()]
-    found += [row for row in declared.boards if (row.board, row.unit) not in seen]
+    keys = {(row.board, row.unit) for row in hosts}
+    boards = [replace(row, hosts=tuple(sorted(set(on))), before=_before(row, on, earlier)) for row, on in hosts.items()]
+    boards += [row for row in declared.boards if (row.board, row.unit) not in keys]
     return Units(
-        boards=tuple(sorted(found, key=lambda row: (row.board, row.hosts == (), row.hosts))),
+        boards=tuple(sorted(boards, key=lambda row: (row.board, row.hosts == (), row.hosts))),
         earlier=tuple(sorted(earlier, key=lambda one: (one.host, one.vm, one.slot))),
     )
 
@@ -147,10 +147,10 @@ def _meaning(gpu: Gpu, wish: profiles.Amount, units: FgpuUnits) -> Meaning:
 
 def _smallest(gpu: Gpu, wish: profiles.Amount, units: FgpuUnits) -> tuple[str, Grant] | None:
     """The type that an empty GPU gives for a wish."""
-    found = resolve.choices(gpu, resolve.Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
-    if isinstance(found, Refusal) or found[0].grant is None:
+    choices = resolve.choices(gpu, resolve.Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
+    if isinstance(choices, Refusal) or choices[0].grant is None:
         return None
-    return found[0].type.type_name, found[0].grant
+    return choices[0].type.type_name, choices[0].grant
 
 
 def _earlier(view: HostView) -> Iterator[EarlierUnit]:
@@ -159,18 +159,18 @@ def _earlier(view: HostView) -> Iterator[EarlierUnit]:
             continue
         for claim in domain.claims.claims:
             gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
-            found = _changed(view, gpu, domain.name, claim) if gpu is not None else None
-            if found is not None:
-                yield found
+            change = _changed(view, gpu, domain.name, claim) if gpu is not None else None
+            if change is not None:
+                yield change
 
 
 def _changed(view: HostView, gpu: Gpu, vm: str, claim: Claim) -> EarlierUnit | None:
-    """A claim's fGPUs in its own unit and in today's; None if both are the same amount, or it asks for something else."""
+    """A claim's fGPUs in its own unit and in today's; None if the amounts agree, or it asks for something else."""
     if not isinstance(claim.wish, profiles.ByFgpu) or claim.grant is None:
         return None
     wish, grant, unit = claim.wish, claim.grant, resolve.unit_of(gpu, view.fgpu_per_gpu)
-    now = resolve.asked_mib(gpu, wish, view.fgpu_per_gpu)
-    if now == grant.asked_mib:
+    mib = resolve.asked_mib(gpu, wish, view.fgpu_per_gpu)
+    if mib == grant.asked_mib:
         return None
     smallest = _smallest(gpu, wish, view.fgpu_per_gpu)
     return EarlierUnit(
@@ -183,13 +183,13 @@ def _changed(view: HostView, gpu: Gpu, vm: str, claim: Claim) -> EarlierUnit | N
         unit=_unit_text(_unit_then(Fraction(wish.fgpu), grant.asked_mib, resolve.board_mib(gpu))),
         asked_mib=grant.asked_mib,
         now_unit=None if unit is None else _unit_text(unit),
-        now_mib=now,
+        now_mib=mib,
         now_type=smallest[0] if smallest else None,
     )
 
 
 def _unit_then(fgpu: Fraction, asked_mib: int, board_mib: int | None) -> FgpuUnit:
-    """The unit in which so many fGPUs were so much: a claim has the amount, rounded up to MiB. Parts of a GPU come first."""
+    """The unit under which these fGPUs made this amount, which claims round up to MiB. Parts of a GPU come first."""
     if board_mib is not None:
         per_gpu = round(board_mib * fgpu / asked_mib)
         if per_gpu and math.ceil(board_mib * fgpu / per_gpu) == asked_mib:
