@@ -1,4 +1,4 @@
-"""The program `vgpumgr`: commands by family, loaded when they are called; errors become messages and exit codes here."""
+"""The program `vgpumgr`: families of commands, loaded when called; errors become messages and exit codes here."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ class _Program(click.Group):
             from vgpumgr.cli.params import other_words
             from vgpumgr.names import nearest
 
-            meant = other_words.meant(name)
+            command_name = other_words.meant(name)
             near = nearest(name, _ENTRIES)
-            said = f": it is {meant}" if meant else f"; did you mean {near}?" if near else ""
-            ctx.fail(f"no command {name!r}{said}")
+            advice = f": it is {command_name}" if command_name else f"; did you mean {near}?" if near else ""
+            ctx.fail(f"no command {name!r}{advice}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- as above
@@ -235,26 +235,28 @@ def run(argv: list[str]) -> int:
         output.STATUS.wipe()
 
 
-def _as_ours(found: click.ClickException, argv: list[str]) -> errors.UsageError:
+def _as_ours(error: click.ClickException, argv: list[str]) -> errors.UsageError:
     """What click has to say, in the words of every other error."""
     from vgpumgr import errors
 
-    message = _near_miss(found) or _missing_choice(found) or found.format_message().rstrip(".")
-    context = found.ctx if isinstance(found, click.UsageError) else None
-    named = next((f" {word}" for word in argv if word in _ENTRIES), "")  # some errors of click's parser have no context
-    path = f"vgpumgr{named}" if context is None else context.command_path
+    message = _near_miss(error) or _missing_choice(error) or error.format_message().rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = next(
+        (f" {word}" for word in argv if word in _ENTRIES), ""
+    )  # some errors of click's parser have no context
+    path = f"vgpumgr{command}" if context is None else context.command_path
     arguments = (
         () if context is None else [one.name for one in context.command.params if isinstance(one, click.Argument)]
     )
-    if isinstance(found, click.NoSuchOption) and found.option_name in _WHERE and {*arguments} & _NAMED:
+    if isinstance(error, click.NoSuchOption) and error.option_name in _WHERE and {*arguments} & _NAMED:
         return errors.UsageError(message, hint=f"hosts are named without an option: {path} kvm01")
-    return errors.UsageError(message[:1].lower() + message[1:], hint=_way_on(found, path))
+    return errors.UsageError(message[:1].lower() + message[1:], hint=_way_on(error, path))
 
 
-def _way_on(found: click.ClickException, path: str) -> str:
+def _way_on(error: click.ClickException, path: str) -> str:
     """What to type instead, where that can be told; else where to read it."""
-    parameters = found.ctx.command.params if isinstance(found, click.UsageError) and found.ctx is not None else []
-    extra = _EXTRA.search(found.format_message())
+    parameters = error.ctx.command.params if isinstance(error, click.UsageError) and error.ctx is not None else []
+    extra = _EXTRA.search(error.format_message())
     if extra is not None and _PROFILE.fullmatch(extra[1]) and any("--profile" in one.opts for one in parameters):
         return f"did you mean --profile {extra[1]}?"
     if extra is not None and any("HOST" in (one.metavar, (one.name or "").upper()) for one in parameters):

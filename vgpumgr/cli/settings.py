@@ -10,9 +10,10 @@ FORMATS = ("table", "wide", "json", "yaml", "jsonl", "csv", "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`inventory`: as named, each merged into those before it; none: search the usual places. `group` None: what the environment or the inventory says. `timeout` is in seconds; None: each stage has its own.
+    """`inventory`: each merged into those before it; none: search the usual places.
 
-    `columns` and `sorted_by`: what --columns and --sort say; `no_header`: tables and csv without their head.
+    `group` None: the environment's or the inventory's. `timeout`: seconds; None: each stage has its own. `columns`,
+    `sorted_by`: what --columns and --sort say.
     """
 
     inventory: tuple[str, ...] = ()

@@ -38,8 +38,8 @@ def build_context(settings: Settings) -> Context:
 def collect_seldom() -> None:
     """Spare the garbage collector what is there, and let it look at new objects less often than Python's default.
 
-    Inventory, views and plans are values without cycles, and most of them stay to the end: of 10,000 hosts each walk through
-    them takes 0.4 s, and the more hosts were planned, the more there were. Connections do have cycles.
+    Inventory, views and plans have no cycles, and most stay to the end: with 10,000 hosts each walk takes 0.4 s, and
+    more hosts cause more walks. Connections do have cycles.
     """
     gc.freeze()
     gc.set_threshold(10_000)
@@ -51,10 +51,10 @@ def _shows_status(settings: Settings) -> bool:
     return plain and status_line.is_possible()
 
 
-def _tell_done(settings: Settings, done: Done) -> None:
-    """Where no line at the bottom tells how far it is, as in a log, and -v does not tell more: a line for each change."""
-    steps = f"{done.steps.done} of {done.steps.planned} steps"
-    output.progress(settings, f"{done.host}: {done.subject} done ({steps})", host=done.host)
+def _tell_done(settings: Settings, change: Done) -> None:
+    """Print a line for each change where neither the status line (as in a log) nor -v shows progress."""
+    steps = f"{change.steps.done} of {change.steps.planned} steps"
+    output.progress(settings, f"{change.host}: {change.subject} done ({steps})", host=change.host)
 
 
 def versions() -> dict[str, str]:

@@ -22,7 +22,7 @@ _SLICE_S = 0.5
 
 
 def now() -> float:
-    """Seconds on a clock that continues while the machine sleeps: closing a laptop must not keep a lease looking fresh."""
+    """Seconds on a clock that runs on while the machine sleeps: a closed laptop must not keep a lease looking fresh."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

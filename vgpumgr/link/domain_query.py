@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainQuery:
-    """What to read of libvirt. `only`: of which domains the documents are read; None: of all. `saved`: see LibvirtDump."""
+    """What to read of libvirt. `only`: the domains whose documents are read; None: all. `saved`: see LibvirtDump."""
 
     only: Collection[VmUuid] | None = None
     domains: bool = True

@@ -9,8 +9,8 @@ plug_device, unplug_device                          change what a VM runs with, 
 installed, install, uninstall                       what `host install` leaves there (docs/logins.md)
 files, purge                                        every file of ours there (docs/leaving.md)
 
-The first three and unlock read libvirt's domains at the same time, if they are told which. What turns answers into core's values
-is imported with the first answer: that takes as long as a login.
+Given a query, the first three and unlock read libvirt's domains at the same time. What turns answers into core's
+values is imported with the first answer: that takes as long as a login.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked(Observed):
-    """The host under its lock. `unwritable`: the error of a step that would write the ledger; None if it can be written."""
+    """The host under its lock. `unwritable`: the error of a step that writes the ledger; None if it can be written."""
 
     unwritable: LedgerUnwritable | None
 
@@ -104,7 +104,7 @@ class Host(abc.ABC):
         return Observed(snapshot=self._snapshot(facts), read=self._read(facts))
 
     def lock(self, query: DomainQuery | None = None, *, by: str, wait_s: float) -> Locked:
-        """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or `close`."""
+        """Take the host's exclusive lock, until `unlock` or `close`, and read the facts. Busy names its holder."""
         facts = self.program.lock(by=by, wait_s=wait_s, libvirt=self._query(query))
         return Locked(
             snapshot=self._snapshot(facts), read=self._read(facts), unwritable=self._unwritable(facts["unwritable"])
@@ -116,8 +116,10 @@ class Host(abc.ABC):
 
         wire = steps.wire_step(step)
         deadline_s = TOOL_DEADLINE_S if wire["verb"] in (SET_VFS, RESET_GPU) else STEP_DEADLINE_S
-        told = self.program.execute(wire, deadline_s=deadline_s)
-        return StepResult(note=told["note"], scheduler=by_name.maybe(told["scheduler"], snapshot_facts.parse_scheduler))
+        answer = self.program.execute(wire, deadline_s=deadline_s)
+        return StepResult(
+            note=answer["note"], scheduler=by_name.maybe(answer["scheduler"], snapshot_facts.parse_scheduler)
+        )
 
     def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Write that element (without prefix and xmlns) into the VM's persistent definition; None removes it.
@@ -143,7 +145,7 @@ class Host(abc.ABC):
         self._define({"verb": UNPLUG_DEVICE, "vm_uuid": vm, "xml": xml})
 
     def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
-        """Part of the host: these GPUs (UUIDs), and facts that belong to no GPU. Read under the lock, which is then released."""
+        """Read these GPUs (UUIDs) and the facts that belong to no GPU under the lock, then release it."""
         facts = self.program.unlock(gpus, self._query(query))
         return Observed(snapshot=self._snapshot(facts), read=self._read(facts))
 
@@ -171,7 +173,7 @@ class Host(abc.ABC):
         return self._installation(self.program.installed())
 
     def install(self, *, pinned: bool) -> Installation:
-        """Put the dispatcher and our host program there; what is there afterwards. Raises NotAllowed where versions are pinned."""
+        """Install the dispatcher and our host program. Raises NotAllowed where versions are pinned."""
         from vgpumgr.link.program import bootstrap
 
         ours = bootstrap.installable()
@@ -237,9 +239,9 @@ class Host(abc.ABC):
         return refusals.unwritable(self.host, fact["path"], fact["errno"])
 
 
-def _or_raise(read: LibvirtDump | HostError | None) -> LibvirtDump:
-    if read is None:
+def _or_raise(dump: LibvirtDump | HostError | None) -> LibvirtDump:
+    if dump is None:
         raise ValueError("nothing was asked of libvirt")
-    if isinstance(read, BaseException):
-        raise read
-    return read
+    if isinstance(dump, BaseException):
+        raise dump
+    return dump

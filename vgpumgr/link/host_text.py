@@ -21,8 +21,8 @@ def clean(value: object) -> str:
 
 def lines(text: bytes | str) -> list[str]:
     """A host's text as lines for a message; empty ones are left out."""
-    decoded = text.decode(errors="replace") if isinstance(text, bytes) else text
-    return [line for line in map(clean, decoded.splitlines()) if line]
+    string = text.decode(errors="replace") if isinstance(text, bytes) else text
+    return [line for line in map(clean, string.splitlines()) if line]
 
 
 def quote(said: Sequence[str]) -> list[str]:

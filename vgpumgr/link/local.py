@@ -1,8 +1,8 @@
 """The controller's own machine as a host: the host program is a child of this process, and no SSH is involved.
 
-The child gets what sshd would give it: a socket for its input and output and one for its errors, a session of its own (a Ctrl-C at
-the terminal is not for it), `/` as its directory, and a plain environment. Like everything that a connection carries, it ends
-with its input: when it is closed here, and when this process dies, however that happens.
+The child gets what sshd would give it: a socket for its input and output and one for its errors, a session of its own
+(a Ctrl-C at the terminal does not reach it), `/` as its directory, and a plain environment. Like everything on a
+connection, it ends with its input: when that is closed here, and when this process dies, however that happens.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ class LocalCommand:
         for one in (self._channel, self._errors):
             poll.register(one, select.POLLIN)
         while True:
-            ready = {number for number, _ in poll.poll(None if deadline is None else deadline.remaining() * 1000)}
-            if not ready:
+            descriptors = {number for number, _ in poll.poll(None if deadline is None else deadline.remaining() * 1000)}
+            if not descriptors:
                 raise TimeoutError
-            if self._errors.fileno() in ready and not self._drain_stderr():
+            if self._errors.fileno() in descriptors and not self._drain_stderr():
                 poll.unregister(self._errors)
-            if self._channel.fileno() in ready:
+            if self._channel.fileno() in descriptors:
                 with contextlib.suppress(ConnectionError):
                     return self._channel.recv(65536)
                 return b""

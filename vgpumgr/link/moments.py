@@ -3,14 +3,14 @@
     sys.addaudithook(hook)          # hook("vgpumgr.moment", (host, kind, of)), in the thread that does it
 
     start, started      of: program     the host program is about to be sent; it has greeted
-    send, sent          of: the verb    a request to the host program is about to be sent; it has been, but no answer is read
+    send, sent          of: the verb    a request to the host program is about to be sent; it was sent
     answered            of: the verb    its answer has arrived
-    begin, end          of: the verb    a step of the plan is about to be carried out; it has been
+    begin, end          of: the verb    a step of the plan is about to be carried out; it was carried out
     interrupted         of: the verb    a Ctrl-C was received during that step
 
-One undisturbed run numbers them, 1 to n. Repeating the run yields the same moments, because pings, which follow the clock,
-are not among them. Whatever a hook does there (a signal to this process, a cut connection, an exception) takes effect at that
-moment. Within a step the host program has further points: `at` of host/server.py.
+One undisturbed run numbers them, 1 to n. A repeated run has the same moments, because pings, which follow the clock,
+are not among them. Whatever a hook does (a signal to this process, a cut connection, an exception) takes effect at
+that moment. Within a step the host program has further points: `at` of host/server.py.
 
 Without a listener (only tests have one) this has no measurable cost.
 """

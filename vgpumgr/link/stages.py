@@ -1,4 +1,4 @@
-"""At which stage each host of this process is now, for a person who watches: the stages of errors.Unreachable, then the requests.
+"""The stage of each host of this process, for a person who watches: those of errors.Unreachable, then the requests.
 
 One thing at a time is done with a host. A host that is closed has none. Each stage is a line of the log (`-v`).
 """

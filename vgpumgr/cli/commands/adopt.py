@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 @click.argument("vgpus", nargs=-1, metavar="[UUID|VF]...")
 @common_options
 def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
-    """Enter existing vGPUs into HOST's ledger, so that vgpumgr manages them from then on. Nothing is removed or stopped.
+    """Enter existing vGPUs into HOST's ledger, so that vgpumgr manages them from then on. Nothing is removed or
+    stopped.
 
     \b
       vgpumgr adopt kvm01
       vgpumgr adopt kvm01 9e0d1c5e-6f0a-4c1e-8a55-0f1d2c3b4a59
       vgpumgr adopt kvm01 0000:41:00.4 --check
 
-    Without names, after a lost ledger, this adopts every vGPU that claim, hardware and definition prove to be a VM's, and
-    re-creates those that a claim names but that are gone. Give an mdev UUID or a VF address to adopt a vGPU made by another tool,
-    or one on a VF after a lost ledger; exactly one VM's definition must name it.
+    Without names, after a lost ledger, this adopts every vGPU that claim, hardware and definition prove to be a VM's,
+    and re-creates those that a claim names but that are gone. Give an mdev UUID or a VF address to adopt a vGPU made by
+    another tool, or one on a VF after a lost ledger; exactly one VM's definition must name it.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import adopt as use_case
@@ -39,10 +40,10 @@ def adopt(settings: Settings, *, host: str, vgpus: tuple[str, ...]) -> int:
     from vgpumgr.core.reconcile.tasks import Adopt
 
     task = Adopt(vgpus=tuple(map(adopt_plan.parse_name, vgpus)))
-    started = time.monotonic()
+    start = time.monotonic()
     consent = asking.consent(
         settings, "adopt", partial(plan_text.adopt_lines, diff=settings.diff), question="Adopt these on {host}?"
     )
     result = use_case.adopt(build_context(settings), host, task, consent)
-    closing = plan_text.adopt_closing(result, time.monotonic() - started)
-    return change_result.print_vgpus(settings, result, closing, {"host": result.planned.host})
+    last_lines = plan_text.adopt_closing(result, time.monotonic() - start)
+    return change_result.print_vgpus(settings, result, last_lines, {"host": result.planned.host})

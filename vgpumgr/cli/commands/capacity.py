@@ -41,8 +41,8 @@ def capacity(
       vgpumgr capacity --gpu 0.25 --on kvm01
       vgpumgr capacity --gpu-memory 8G --count 3
 
-    Each number is how many attaches in a row would succeed. Each profile is counted alone: room that one takes is no longer there
-    for another. A host that is not read counts as unknown, and sums over it are lower bounds. Read-only.
+    Each number is how many attaches in a row would succeed. Each profile is counted alone: room that one takes is no
+    longer there for another. A host that is not read counts as unknown, and sums over it are lower bounds. Read-only.
     """
     from vgpumgr import errors
     from vgpumgr.cli.wiring import build_context
@@ -73,9 +73,9 @@ def _questions(context: Context, profiles: Sequence[str], asked: Mapping[str, st
     host = next((text for text in profiles if text in context.inventory.hosts), None)
     if host is not None:
         raise errors.UsageError(f"{host} is a host, not a profile", hint=f"vgpumgr capacity --on {host}")
-    found = [wishes.read("capacity", {**asked, "profile": text}, _spelt) for text in dict.fromkeys(profiles)]
-    found += [] if profiles else [wishes.read("capacity", asked)]
-    return [Question(wish=wish, conditions=conditions) for wish, conditions in found]
+    questions = [wishes.read("capacity", {**asked, "profile": text}, _spelt) for text in dict.fromkeys(profiles)]
+    questions += [] if profiles else [wishes.read("capacity", asked)]
+    return [Question(wish=wish, conditions=conditions) for wish, conditions in questions]
 
 
 def _spelt(key: str) -> str:
@@ -89,19 +89,19 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     from vgpumgr.documents import capacity as documents
 
     fleet = report.look_over(context, hosts, lambda view: (core.overview(view), _findings(view.snapshot)))
-    found = core.together(overview for overview, _ in fleet.views)
-    totals = core.totals(found, unread=bool(fleet.errors))
+    sums = core.together(overview for overview, _ in fleet.views)
+    totals = core.totals(sums, unread=bool(fleet.errors))
     findings = [finding for _, some in fleet.views for finding in some]
     if not settings.for_people or settings.columns or settings.sorted_by:
-        document = documents.overview(fleet, found, totals, findings)
-        fitting = [row for row in BOARDS.rows(document) if settings.output != "name" or row["fits_now"]]
-        printing.print_rows(settings, BOARDS, document, fitting)
-    elif found.rows:
-        _print_pivot(settings, found, totals)
+        document = documents.overview(fleet, sums, totals, findings)
+        board_rows = [row for row in BOARDS.rows(document) if settings.output != "name" or row["fits_now"]]
+        printing.print_rows(settings, BOARDS, document, board_rows)
+    elif sums.rows:
+        _print_pivot(settings, sums, totals)
     elif fleet.views:
         output.echo("no vGPU type could be read")
     if settings.for_people:
-        for one in found.closed:
+        for one in sums.closed:
             output.echo(capacity_text.closed(one))
     return output.end(settings, fleet, findings)
 
@@ -127,31 +127,31 @@ def _answer(
     fleet = report.look_over(
         context, hosts, lambda view: (core.of_host(view, questions, context.catalogue), _findings(view.snapshot))
     )
-    read = [host for host, _ in fleet.views]
-    found = core.answers(read, fleet.errors, questions)
-    judged = [(one, core.unknown_profile(one, read, context.catalogue)) for one in found]
-    known = [one for one, error in judged if error is None]
+    views = [host for host, _ in fleet.views]
+    answers = core.answers(views, fleet.errors, questions)
+    checks = [(one, core.unknown_profile(one, views, context.catalogue)) for one in answers]
+    known = [one for one, error in checks if error is None]
     findings = [finding for _, some in fleet.views for finding in some]
     if settings.for_people:
-        for number, answer in enumerate(known if read else ()):
+        for number, answer in enumerate(known if views else ()):
             if number:
                 output.echo()
             _print_answer(settings, answer, documents.answers(fleet, [answer], findings, count), count)
     else:
         document = documents.answers(fleet, known, findings, count)
-        named = _able(known, count or 1) if settings.output == "name" else read
+        places = _able(known, count or 1) if settings.output == "name" else views
         printing.print_rows(
-            settings, ANSWERS, document, [row for row in ANSWERS.rows(document) if row["host"] in named]
+            settings, ANSWERS, document, [row for row in ANSWERS.rows(document) if row["host"] in places]
         )
     short = [core.short_of(one, count) for one in known] if count else []
-    return output.end(settings, fleet, findings, [*filter(None, (error for _, error in judged)), *filter(None, short)])
+    return output.end(settings, fleet, findings, [*filter(None, (error for _, error in checks)), *filter(None, short)])
 
 
 def _able(answers: Sequence[Answer], count: int) -> list[HostName]:
     """The hosts on which so many of one question fit."""
     from vgpumgr.core.report import capacity as core
 
-    return [host for one in answers for host, left in core.by_host(one).items() if core.fits(left, count)]
+    return [host for one in answers for host, room in core.by_host(one).items() if core.fits(room, count)]
 
 
 def _print_answer(settings: Settings, answer: Answer, document: Mapping[str, object], count: int | None) -> None:

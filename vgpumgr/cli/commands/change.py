@@ -88,8 +88,8 @@ def attach(
       vgpumgr attach vm01 vm02 'vm[05:20]' --profile 4Q
       vgpumgr attach -f vms.yml --partial
 
-    A running VM gets it at its next start, or at once with --live. Repeating the command changes nothing. Of several VMs, all are served or none.
-    If no PCIe root port of the VM is free, libvirt adds one to its definition.
+    A running VM gets it at its next start, or at once with --live. Repeating the command changes nothing. Of several
+    VMs, all are served or none. If no PCIe root port of the VM is free, libvirt adds one to its definition.
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
@@ -124,10 +124,10 @@ def attach(
     what = "attach" + (" --replace" if replace else "") + (" --live" if live else "")
     question = "Replace the vGPU of {about}" if replace else "Attach a vGPU to {about}"
     consent = _consent(settings, what, plan_file, question)
-    started = time.monotonic()
+    start = time.monotonic()
     result = use_case.attach(build_context(settings), request, consent)
     undo = None if replace or live else _undo(result, slot, count, on)
-    return _print_result(settings, result, started, undo=undo, out=out)
+    return _print_result(settings, result, start, undo=undo, out=out)
 
 
 def _undo(result: ChangeResult[Plan], slot: str, count: int, on: str | None) -> str | None:
@@ -137,9 +137,9 @@ def _undo(result: ChangeResult[Plan], slot: str, count: int, on: str | None) -> 
     plan, all_of_it = result.planned.plan, len(result.rows)
     if count == 1:
         return command("detach", plan.vm.name, slot=slot if all_of_it > 1 else None, on=on)
-    made = sum(part.placed is not None for part in plan.parts)
+    vgpus = sum(part.placed is not None for part in plan.parts)
     options = ("--all",) if all_of_it > 1 else ()
-    return command("detach", plan.vm.name, on=on, options=options) if made == all_of_it else None
+    return command("detach", plan.vm.name, on=on, options=options) if vgpus == all_of_it else None
 
 
 @click.command()
@@ -215,9 +215,9 @@ def detach(
     request = dataclasses.replace(each, vm=names.parse_vm_name(vm))
     plan_files.guard_out(settings, out)
     consent = _consent(settings, "detach --live" if live else "detach", plan_file, "Detach the vGPU of {about}")
-    started = time.monotonic()
+    start = time.monotonic()
     result = use_case.detach(build_context(settings), request, consent)
-    return _print_result(settings, result, started, undo=None, out=out)
+    return _print_result(settings, result, start, undo=None, out=out)
 
 
 def _guard_force(*, live: bool, force: bool) -> None:
@@ -237,12 +237,12 @@ def _consent(settings: Settings, what: str, plan_file: str | None, question: str
 
         return plan_text.lines(planned, diff=settings.diff)
 
-    asked = f"{question}{', which runs,' if what.endswith('--live') else ''} on {{host}}?"
-    return asking.consent(settings, what, lines, question=asked, kept=plan_files.read(plan_file))
+    sentence = f"{question}{', which runs,' if what.endswith('--live') else ''} on {{host}}?"
+    return asking.consent(settings, what, lines, question=sentence, kept=plan_files.read(plan_file))
 
 
 def _print_result(
-    settings: Settings, result: ChangeResult[Plan], started: float, *, undo: str | None, out: str | None
+    settings: Settings, result: ChangeResult[Plan], start: float, *, undo: str | None, out: str | None
 ) -> int:
     from vgpumgr.cli.rows import change_result
     from vgpumgr.cli.text import plan_text
@@ -251,6 +251,6 @@ def _print_result(
         from vgpumgr.documents import change
 
         plan_files.write(out, change.document(result, check=settings.check))
-    closing = plan_text.closing(result, time.monotonic() - started, undo)
+    last_lines = plan_text.closing(result, time.monotonic() - start, undo)
     empty = {"vm": result.planned.plan.vm.name, "host": result.planned.host}
-    return change_result.print_vgpus(settings, result, closing, empty)
+    return change_result.print_vgpus(settings, result, last_lines, empty)

@@ -69,8 +69,8 @@ def collect(
       vgpumgr collect --every 10s        (a service, until a signal ends it)
 
     The driver reports means since the previous reading and remembers some 12 s, so --every 10s misses nothing. Without
-    --every, each host is read twice, 2 s apart, and only the usage in between is known. A host that cannot be read is named
-    (exit 4) and the others are stored; a service names such a host once when it fails and once when it is back.
+    --every, each host is read twice, 2 s apart, and only the usage in between is known. A host that cannot be read is
+    named (exit 4) and the others are stored; a service names such a host once when it fails and once when it is back.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import collect as use_case
@@ -84,12 +84,12 @@ def collect(
     if lasting is not None and every is None:
         raise errors.UsageError("--for needs --every", hint="without --every, hosts are read once")
     context = build_context(settings)
-    chosen = context.inventory.chosen(hosts)
+    targets = context.inventory.chosen(hosts)
     path = place.samples_beside(environment.store_path())
     fleet = None if hosts else frozenset(context.inventory.hosts)
     retention = use_case.Retention(every_s=every, keep_s=keep, max_bytes=max_size, fleet=fleet)
     if settings.check:
-        output.progress(settings, f"would read {counted(len(chosen), 'host')} and store the samples in {path}")
+        output.progress(settings, f"would read {counted(len(targets), 'host')} and store the samples in {path}")
         return 3
     from vgpumgr.store.only_one import COLLECTOR, only_one
     from vgpumgr.store.sql.samples import Samples
@@ -98,12 +98,12 @@ def collect(
     with (
         only_one(path, context.by, name=COLLECTOR),
         Sampler(
-            context, chosen, store.cursors(), round_timeout_s=use_case.round_timeout_s(context.timing, every)
+            context, targets, store.cursors(), round_timeout_s=use_case.round_timeout_s(context.timing, every)
         ) as sampler,
     ):
         if every is None:
             return _once(settings, sampler, store, retention)
-        output.progress(settings, f"reading {counted(len(chosen), 'host')} every {every:g} s into {path}")
+        output.progress(settings, f"reading {counted(len(targets), 'host')} every {every:g} s into {path}")
         until = None if lasting is None else time.monotonic() + lasting
         use_case.serve(sampler, store, retention, _Listener(settings), until=until)
     return 0
@@ -115,7 +115,7 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
 
     rounds = sampler.round()
     use_case.keep(store, rounds, retention)
-    failed = [one.failure for one in rounds if one.failure is not None]
+    failures = [one.failure for one in rounds if one.failure is not None]
     findings = [*live.silent(rounds)]
     if settings.for_people:
         if not settings.quiet:
@@ -126,7 +126,7 @@ def _once(settings: Settings, sampler: Sampler, store: Samples, retention: Reten
 
         printing.print_rows(settings, COLLECT, documents.collect(rounds, store.path, findings))
     output.print_findings(settings, findings)
-    return output.print_errors(settings, failed)
+    return output.print_errors(settings, failures)
 
 
 class _Listener:
@@ -146,8 +146,8 @@ def _lines(rounds: Sequence[Round]) -> list[str]:
     width = max((len(one.host) for one in rounds), default=0)
     lines = []
     for one in rounds:
-        told = "not read"
+        text = "not read"
         if one.reading is not None:
-            told = f"{'?' if one.running is None else one.running} running, {one.distinct} measured"
-        lines.append(f"{one.host:<{width}}  {told}, {one.seconds:.1f} s")
+            text = f"{'?' if one.running is None else one.running} running, {one.distinct} measured"
+        lines.append(f"{one.host:<{width}}  {text}, {one.seconds:.1f} s")
     return lines

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 def explain(
     settings: Settings, *, on: str | None, gpu_id: str | None, compare: bool, **asked: str | bool | None
 ) -> int:
-    """Which type on which GPU would serve a wish, and why: every GPU in the order in which attach would take it. Read-only.
+    """Which type on which GPU would serve a wish, and why: every GPU in the order in which attach would take it.
+    Read-only.
 
     \b
       vgpumgr explain --gpu-memory 5G
       vgpumgr explain --profile 4Q --on kvm01 --compare
 
-    A vGPU is only ever made on its VM's own host: there, attach takes the GPU that is first. GPUs without ORDER cannot serve the
-    wish; WHY says what is in the way.
+    A vGPU is only ever made on its VM's own host: there, attach takes the GPU that is first. GPUs without ORDER cannot
+    serve the wish; WHY says what is in the way.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
@@ -43,12 +44,12 @@ def explain(
     from vgpumgr.documents import offer as documents
 
     wish, conditions = wishes.read("explain", asked)
-    wanted = explained.Asked(wish=wish, conditions=conditions, gpu_id=gpus.parsed(gpu_id))
+    question = explained.Asked(wish=wish, conditions=conditions, gpu_id=gpus.parsed(gpu_id))
     fleet = report.look_over(
-        build_context(settings), () if on is None else (on,), lambda view: explained.of_host(view, wanted)
+        build_context(settings), () if on is None else (on,), lambda view: explained.of_host(view, question)
     )
-    compared = explained.compare(fleet.views) if compare else None
-    document = documents.explain(fleet, asking.describe(wish, conditions), compared)
+    comparison = explained.compare(fleet.views) if compare else None
+    document = documents.explain(fleet, asking.describe(wish, conditions), comparison)
     if not settings.for_people:
         printing.print_rows(settings, MECHANISMS if compare else EXPLAIN, document)
     elif fleet.views:
@@ -58,7 +59,7 @@ def explain(
             )
         else:
             output.echo("no such GPU on these hosts" if gpu_id else "no NVIDIA GPU on these hosts")
-        if compared:
+        if comparison:
             output.echo()
             printing.print_rows(settings, MECHANISMS, document)
     return output.end(settings, fleet)

@@ -35,7 +35,9 @@ _MAX_AGE = click.option(
 @click.group()
 @root_options
 def export() -> None:
-    """Export what `collect`, plan and reconcile have stored as Prometheus metrics. No host is contacted. `vgpumgr docs metrics` explains each metric."""
+    """Export what `collect`, plan and reconcile have stored as Prometheus metrics. No host is contacted.
+    `vgpumgr docs metrics` explains each metric.
+    """
 
 
 @export.command()

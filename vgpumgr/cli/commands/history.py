@@ -38,8 +38,8 @@ class _Since(click.ParamType[datetime.datetime]):
         if isinstance(value, datetime.datetime):
             return value
         try:
-            if found := re.fullmatch(r"(\d{1,6})([smhdw])", value.strip()):
-                ago = datetime.timedelta(seconds=int(found[1]) * _UNITS_S[found[2]])
+            if match := re.fullmatch(r"(\d{1,6})([smhdw])", value.strip()):
+                ago = datetime.timedelta(seconds=int(match[1]) * _UNITS_S[match[2]])
                 return datetime.datetime.now(datetime.UTC) - ago
             return datetime.datetime.fromisoformat(value.strip()).astimezone(datetime.UTC)
         except (ValueError, OverflowError):
@@ -72,8 +72,8 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
       vgpumgr history vm01 --since 7d
       vgpumgr history kvm02 'web*' -o json
 
-    A VM is found by its name or UUID, and also by earlier names. A run that is "not ended" was killed or is still going.
-    The journal is history only: deleting it does not change the desired state.
+    A VM is found by its name or UUID, and also by earlier names. A run that is "not ended" was killed or is still
+    going. The journal is history only: deleting it does not change the desired state.
     """
     from vgpumgr.controller import environment
     from vgpumgr.documents import offline as documents
@@ -102,17 +102,17 @@ def _chosen(settings: Settings, journal: Journal, texts: Sequence[str], question
     from vgpumgr.controller import environment
     from vgpumgr.store.sql.names import known
 
-    found: dict[int, JournalEntry] = {}
+    runs_by_id: dict[int, JournalEntry] = {}
     missing = False
     for text in texts:
         uuid = names.as_uuid(text)
         runs = journal.runs(replace(question, name=None if uuid else text, vm_uuid=uuid))
         missing |= not runs
-        found.update((run.id, run) for run in runs)
+        runs_by_id.update((run.id, run) for run in runs)
     if missing or not all(map(stored.is_plain, texts)):
         has = known(environment.store_path())
         vms, roster = stored.known(settings, [*has.vms, *has.uuids], has.hosts)
-        shown = stored.chosen(texts, vms, roster, "journal")
+        choice = stored.chosen(texts, vms, roster, "journal")
         every = journal.runs(replace(question, limit=_ALL))
-        found |= {run.id: run for run in every if shown.shows(run.intent.host, run.intent.vm, run.intent.vm_uuid)}
-    return sorted(found.values(), key=lambda run: -run.id)[: question.limit]
+        runs_by_id |= {run.id: run for run in every if choice.shows(run.intent.host, run.intent.vm, run.intent.vm_uuid)}
+    return sorted(runs_by_id.values(), key=lambda run: -run.id)[: question.limit]

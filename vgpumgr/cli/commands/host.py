@@ -29,7 +29,9 @@ _ANY = choosing.hosts()
 @click.group()
 @root_options
 def host() -> None:
-    """Install vgpumgr's files on hosts, for logins that can run nothing else (`vgpumgr docs logins`), and remove all of vgpumgr from them."""
+    """Install vgpumgr's files on hosts, for logins that can run nothing else (`vgpumgr docs logins`), and remove all of
+    vgpumgr from them.
+    """
 
 
 host.add_command(purge_command)
@@ -50,8 +52,8 @@ def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool)
       vgpumgr host install kvm01
       vgpumgr host sudoers kvm01 --user vgpumgr --key ~/.ssh/vgpumgr.pub
 
-    It needs a login with full rights: root, or a user with sudo. Only logins that may run nothing else need the dispatcher; all others
-    run vgpumgr's host program from memory.
+    It needs a login with full rights: root, or a user with sudo. Only logins that may run nothing else need the
+    dispatcher; all others run vgpumgr's host program from memory.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import installing
@@ -77,7 +79,8 @@ def uninstall_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def status_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     """How hosts are logged in to, and what is installed there.
 
-    STATE is absent, installed, outdated (of another vgpumgr or nvidia-ml-py than this controller's), or broken (altered, or open to others than root).
+    STATE is absent, installed, outdated (of another vgpumgr or nvidia-ml-py than this controller's), or broken
+    (altered, or open to others than root).
     """
     return _print(settings, _look(settings, hosts), view=STATUS)
 
@@ -95,14 +98,14 @@ def check_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
     from vgpumgr.errors import NotInstalled
 
     fleet = _look(settings, hosts)
-    found = [one.installation for one in fleet.views if one.installation.state is not State.INSTALLED]
+    problems = [one.installation for one in fleet.views if one.installation.state is not State.INSTALLED]
     faults = [
         NotInstalled(
             f"{one.host}: {one.state}",
             hint=f"`vgpumgr host install {one.host}` with a login that has full rights",
             details=one.problems,
         )
-        for one in found
+        for one in problems
     ]
     return _print(settings, fleet, view=STATUS, faults=faults)
 

@@ -1,4 +1,4 @@
-"""The files of jobs on this machine: `vgpumgr install` prints and writes them, `vgpumgr install remove` takes them away."""
+"""This machine's job files: `vgpumgr install` prints and writes them, `vgpumgr install remove` removes them."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def install(settings: Settings, texts: Mapping[Path, str], *, write: bool, then:
         if settings.for_people:
             _print(files)
         return _end(settings, files, Outcome.UNCHANGED)
-    changing = [file for file in files if file.state != FileState.SAME]
-    diffs = changing if settings.diff else _edited(changing)
-    if settings.check or not changing:
-        for file in changing:
+    changes = [file for file in files if file.state != FileState.SAME]
+    diffs = changes if settings.diff else _edited(changes)
+    if settings.check or not changes:
+        for file in changes:
             install_files.guard_folder(file)
         _tell(settings, files, diffs)
-        return _end(settings, files, Outcome.WOULD_CHANGE if changing else Outcome.UNCHANGED)
+        return _end(settings, files, Outcome.WOULD_CHANGE if changes else Outcome.UNCHANGED)
     _tell(settings, (), diffs)
-    _put(settings, changing, "Overwrite it?", "--yes overwrites it, --dir writes elsewhere", "nothing was written")
+    _put(settings, changes, "Overwrite it?", "--yes overwrites it, --dir writes elsewhere", "nothing was written")
     if settings.for_people and not settings.quiet:
-        output.echo(f"written: {', '.join(str(file.path) for file in changing)}")
+        output.echo(f"written: {', '.join(str(file.path) for file in changes)}")
         output.echo(then)
     return _end(settings, files, Outcome.DONE)
 
@@ -65,7 +65,7 @@ def remove(settings: Settings, paths: Sequence[Path]) -> int:
     """Remove the files at these paths that are ours; exit 3 with --check if there are any."""
     files = [install_files.look(path, None) for path in paths]
     ours = [file for file in files if file.state in (FileState.OURS, FileState.EDITED)]
-    started = [file.path.name for file in ours if file.links]
+    units = [file.path.name for file in ours if file.links]
     outcome = Outcome.UNCHANGED
     if ours and settings.check:
         outcome = Outcome.WOULD_CHANGE
@@ -77,22 +77,22 @@ def remove(settings: Settings, paths: Sequence[Path]) -> int:
             if file.state == FileState.FOREIGN:
                 output.print_warning(settings, f"{file.path} was not written by vgpumgr, so it stays")
         if not settings.quiet:
-            _tell_removed(ours, started, outcome)
+            _tell_removed(ours, units, outcome)
     return _end(settings, files, outcome)
 
 
-def _tell_removed(ours: Sequence[InstallFile], started: Sequence[str], outcome: Outcome) -> None:
+def _tell_removed(ours: Sequence[InstallFile], units: Sequence[str], outcome: Outcome) -> None:
     if not ours:
         output.echo("nothing of vgpumgr is installed there")
     verb = "would remove" if outcome == Outcome.WOULD_CHANGE else "removed"
     for file in ours:
         output.echo(f"{verb}: {file.path}" + (" (edited by hand)" if file.state == FileState.EDITED else ""))
-    if started and outcome == Outcome.DONE:
-        output.echo(f"next: systemctl daemon-reload && systemctl stop {' '.join(started)}")
+    if units and outcome == Outcome.DONE:
+        output.echo(f"next: systemctl daemon-reload && systemctl stop {' '.join(units)}")
 
 
 def _print(files: Sequence[InstallFile]) -> None:
-    """Print one file unchanged, so that it can be redirected; several get their path above them, as with `systemctl cat`."""
+    """Print one file unchanged, for redirection; several files get their paths above them, as with `systemctl cat`."""
     for number, file in enumerate(files):
         if len(files) > 1:
             output.block(("\n" if number else "") + f"# {file.path}")
@@ -101,9 +101,9 @@ def _print(files: Sequence[InstallFile]) -> None:
 
 def _put(settings: Settings, files: Sequence[InstallFile], question: str, hint: str, after_no: str) -> None:
     """Write or remove the files, after a question if a manual edit would be lost."""
-    edited = _edited(files)
-    if edited:
-        why = f"{', '.join(str(file.path) for file in edited)} was edited by hand"
+    edits = _edited(files)
+    if edits:
+        why = f"{', '.join(str(file.path) for file in edits)} was edited by hand"
         asking.confirm(settings, f"{why}. {question}", why=why, hint=hint, after_no=after_no)
     for file in files:
         install_files.put(file)

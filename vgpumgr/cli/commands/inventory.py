@@ -31,9 +31,9 @@ def inventory() -> None:
 def check(settings: Settings) -> int:
     """Read the inventory and report every problem with its file and line; exit 2 if there is one.
 
-    A request for a type that NVIDIA's list lacks is reported, but is no error. GPU instances that a board of `vgpumgr_boards` cannot hold
-    together are a problem. If the last `reconcile` or `plan --record` here met another inventory on a host, and no vgpumgr_site tells the two
-    apart, that is reported, too. No host is contacted.
+    A request for a type that NVIDIA's list lacks is reported, but is no error. GPU instances that a board of
+    `vgpumgr_boards` cannot hold together are a problem. If the last `reconcile` or `plan --record` here met another
+    inventory on a host, and no vgpumgr_site tells the two apart, that is reported, too. No host is contacted.
     """
     from vgpumgr import resources
     from vgpumgr.controller import environment, recording
@@ -42,21 +42,21 @@ def check(settings: Settings) -> int:
     from vgpumgr.core.usage import runs
     from vgpumgr.documents import inventory as documents
 
-    found = environment.load_inventory(settings.inventory, settings.group)
+    site = environment.load_inventory(settings.inventory, settings.group)
     types = catalogue.parse(resources.catalogue_text())
-    impossible = unserved.problems(found, types)
+    impossible = unserved.problems(site, types)
     if impossible:
-        raise report.refusal(found.root, impossible)
-    others = runs.without_site(found, recording.last().hosts)
-    found = replace(found, findings=(*found.findings, *unserved.findings(found, types), *others))
+        raise report.refusal(site.root, impossible)
+    others = runs.without_site(site, recording.last().hosts)
+    site = replace(site, findings=(*site.findings, *unserved.findings(site, types), *others))
     if settings.output != "table" or settings.columns is not None:
-        printing.print_rows(settings, INVENTORY, documents.document(found))
+        printing.print_rows(settings, INVENTORY, documents.document(site))
     if not settings.for_people:
         return 0
-    for finding in found.findings:
+    for finding in site.findings:
         output.echo(str(finding))
-    output.echo(hypervisors(found))
-    output.echo(summary(found))
+    output.echo(hypervisors(site))
+    output.echo(summary(site))
     return 0
 
 
@@ -72,5 +72,5 @@ def summary(found: Inventory) -> str:
     """One line: how much was read, and that it has no problems."""
     vms = sum(len(host.vms) for host in found.hosts.values())
     findings = len(found.findings)
-    told = f", {counted(findings, 'finding')}" if findings else ""
-    return f"{counted(len(found.hosts), 'host')}, {counted(vms, 'VM')} declared; no problems{told}"
+    suffix = f", {counted(findings, 'finding')}" if findings else ""
+    return f"{counted(len(found.hosts), 'host')}, {counted(vms, 'VM')} declared; no problems{suffix}"

@@ -102,12 +102,12 @@ def status(layout: Layout, output: str | None) -> None:
     from vgpumgr.lab import fleet
 
     record = fleet.read(layout)
-    found = fleet.status(layout)
+    hosts = fleet.status(layout)
     settings = settings_of(click.get_current_context())
     settings = replace(settings, output=output or settings.output)
     if settings.for_people:
         click.echo(f"{record.spec} in {layout.folder}")
-    printing.print_rows(settings, LAB, documents.lab(layout.folder, record.spec, found))
+    printing.print_rows(settings, LAB, documents.lab(layout.folder, record.spec, hosts))
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -176,12 +176,13 @@ def hold(layout: Layout, vm: str) -> None:
 def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> None:
     """Set the load that the guest of a held VM wants; the GPU's scheduler decides how much of it the guest gets.
 
-    A load lasts until the next one, `lab stop`, or a reboot. Engines that are not named are 0, so `--sm 0` alone ends it.
+    A load lasts until the next one, `lab stop`, or a reboot. Engines that are not named are 0, so `--sm 0` alone ends
+    it.
     """
-    named = {name: str(value) for name, value in wants.items() if value is not None}
-    if not named:
+    loads = {name: str(value) for name, value in wants.items() if value is not None}
+    if not loads:
         raise UsageError("say what the guest wants", hint=f"vgpumgr lab load {vm} --sm 60 --fb 2G")
-    host, answer = _ask_of_vm(layout, vm, "load", **named, **({"device": device} if device else {}))
+    host, answer = _ask_of_vm(layout, vm, "load", **loads, **({"device": device} if device else {}))
     for one in answer["loads"]:
         parts = [
             f"{one['gets'][name]:.3g} of {value:g} % {'SM' if name == 'sm' else name}"
@@ -189,8 +190,8 @@ def load(layout: Layout, vm: str, device: str | None, **wants: float | None) -> 
             if value
         ]
         parts += [f"{one['framebuffer'] / (1 << 30):.3g} GiB framebuffer"] if one["framebuffer"] else []
-        said = f"gets {', '.join(parts)} ({one['policy']})" if parts else "is idle"
-        click.echo(f"{vm} on {host}: {one['type']} {one['device']} {said}", err=True)
+        outcome = f"gets {', '.join(parts)} ({one['policy']})" if parts else "is idle"
+        click.echo(f"{vm} on {host}: {one['type']} {one['device']} {outcome}", err=True)
 
 
 @lab.command()
@@ -243,5 +244,5 @@ def _ask(layout: Layout, host: str, op: str, **fields: str) -> dict[str, Any]:
     from vgpumgr.lab import fleet
     from vgpumgr.lab.machine import control
 
-    known = fleet.read(layout).host(host)
-    return control.ask(layout.host(known.name), op, fields)
+    lab_host = fleet.read(layout).host(host)
+    return control.ask(layout.host(lab_host.name), op, fields)

@@ -47,13 +47,13 @@ def list_command(settings: Settings, *, chosen: tuple[str, ...], on: str | None)
     from vgpumgr.controller import report
     from vgpumgr.documents import vms as documents
 
-    found = report.list_vgpus(build_context(settings), chosen, on)
-    if found.named:
-        none = "" if found.unknown else f"no vGPUs of {' '.join(found.named)}"
+    listing = report.list_vgpus(build_context(settings), chosen, on)
+    if listing.named:
+        none = "" if listing.unknown else f"no vGPUs of {' '.join(listing.named)}"
     else:
-        none = output.none_on("no vGPUs", [host.host for host in found.fleet.views])
-    printing.print_rows(settings, LIST, documents.vgpus(found), none=none)
-    return output.end(settings, found.fleet, found.findings, found.unknown)
+        none = output.none_on("no vGPUs", [host.host for host in listing.fleet.views])
+    printing.print_rows(settings, LIST, documents.vgpus(listing), none=none)
+    return output.end(settings, listing.fleet, listing.findings, listing.unknown)
 
 
 @click.command()
@@ -70,23 +70,23 @@ def show(settings: Settings, *, vm: str, on: str | None) -> int:
     from vgpumgr.core.model import claims as claims_of
     from vgpumgr.documents import vms as documents
 
-    found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
-    claims = found.domain.claims.claims if found.domain.claims else ()
+    vm_view = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
+    claims = vm_view.domain.claims.claims if vm_view.domain.claims else ()
     if settings.for_people:
-        where = f"{found.view.snapshot.host} ({found.domain.condition})"
-        output.echo(f"{found.domain.name} on {where}, {found.domain.uuid}")
+        where = f"{vm_view.view.snapshot.host} ({vm_view.domain.condition})"
+        output.echo(f"{vm_view.domain.name} on {where}, {vm_view.domain.uuid}")
         for claim in claims:
             output.echo(
                 f"  {claim.slot}: requested {claim.asked} by {claim.by} at {claim.at}, {claim.state}"
                 + (f", {granted(claim.grant)}" if claim.grant else "")
                 + ("" if claim.origin == claims_of.ATTACH else f", {claims_of.said_by(claim)}")
             )
-        if not found.rows:
+        if not vm_view.rows:
             output.echo("  no vGPU")
-    if found.rows or not settings.for_people:
-        printing.print_rows(settings, SHOW, documents.show(found))
-    output.print_findings(settings, found.findings)
-    return output.print_errors(settings, found.errors)
+    if vm_view.rows or not settings.for_people:
+        printing.print_rows(settings, SHOW, documents.show(vm_view))
+    output.print_findings(settings, vm_view.findings)
+    return output.print_errors(settings, vm_view.errors)
 
 
 @click.command()
@@ -136,11 +136,11 @@ def profiles_command(
 ) -> int:
     """The profiles that the hosts have: size, how many a GPU takes, and how many fit now on all of them.
 
-    One line for each profile; -o wide has one for each profile of each GPU, and so have csv and json, also for what needs MIG
-    mode. `vgpumgr capacity` says where and why not.
+    One line for each profile; -o wide has one for each profile of each GPU, and so have csv and json, also for what
+    needs MIG mode. `vgpumgr capacity` says where and why not.
 
-    With --offline: every type that NVIDIA lists, how many of it an empty GPU takes in each mode, and at which placement ids. The
-    host's own lists decide when a vGPU is made.
+    With --offline: every type that NVIDIA lists, how many of it an empty GPU takes in each mode, and at which placement
+    ids. The host's own lists decide when a vGPU is made.
     """
     if offline:
         return _known_types(settings, board, asked_of_hosts=bool(hosts) or fits)
@@ -155,19 +155,19 @@ def profiles_command(
     _not_profiles(hosts, context.inventory.hosts)
     if settings.output != "table" or settings.columns or settings.sorted_by:
         fleet = report.look_over(context, hosts, lambda view: _profile_rows(view, fits=fits))
-        of_gpus = [row for found in fleet.views for row in found]
+        of_gpus = [row for part in fleet.views for row in part]
         printing.print_rows(settings, PROFILES, documents.profiles(fleet, of_gpus))
         return output.end(settings, fleet)
     from vgpumgr.cli.text import capacity_text
 
     overviews = report.look_over(context, hosts, capacity.overview)
-    found = capacity.together(overviews.views)
-    lines = capacity_text.profiles(found, capacity.totals(found, unread=bool(overviews.errors)), fits=fits)
+    sums = capacity.together(overviews.views)
+    lines = capacity_text.profiles(sums, capacity.totals(sums, unread=bool(overviews.errors)), fits=fits)
     if lines:
         printing.print_table(settings, lines, _PROFILE)
     elif overviews.views:
         output.echo("nothing fits now" if fits else "no vGPU type could be read")
-    for one in found.closed:
+    for one in sums.closed:
         output.progress(settings, capacity_text.closed(one), host=one.host)
     return output.end(settings, overviews)
 
@@ -183,8 +183,9 @@ def profiles_command(
 def render(settings: Settings, *, vm: str, slot: str | None, on: str | None, validated: bool) -> int:
     """The hostdev XML of VM's claims, exactly as it is passed to libvirt. Read-only.
 
-    With --validate, libvirt itself says whether it accepts each hostdev, and a domain with all of them. That needs libvirt-python
-    here, and counts for this machine's version of libvirt: the host may have another (`vgpumgr discover -o json`).
+    With --validate, libvirt itself says whether it accepts each hostdev, and a domain with all of them. That needs
+    libvirt-python here, and counts for this machine's version of libvirt: the host may have another
+    (`vgpumgr discover -o json`).
     """
     from vgpumgr import names
     from vgpumgr.cli.wiring import build_context
@@ -192,8 +193,8 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None, val
     from vgpumgr.documents import vms as documents
 
     validate = _validator() if validated else None
-    found = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
-    hostdevs = report.render_slots(found, None if slot is None else names.parse_slot(slot))
+    vm_view = report.show_vm(build_context(settings), names.parse_vm_name(vm), on)
+    hostdevs = report.render_slots(vm_view, None if slot is None else names.parse_slot(slot))
     accepted = validate(hostdevs) if validate else None
     if settings.for_people:
         for _, xml in hostdevs:
@@ -202,7 +203,7 @@ def render(settings: Settings, *, vm: str, slot: str | None, on: str | None, val
             for what in accepted.documents:
                 output.progress(settings, f"libvirt {accepted.version} accepts {what}")
         return 0
-    document = documents.render(found.domain.name, hostdevs, validated_by=accepted.version if accepted else None)
+    document = documents.render(vm_view.domain.name, hostdevs, validated_by=accepted.version if accepted else None)
     printing.print_rows(settings, HOSTDEVS, document)
     return 0
 
@@ -226,16 +227,16 @@ def _profile_rows(view: HostView, *, fits: bool) -> list[dict[str, object]]:
     from vgpumgr.documents import offer as documents
 
     barred = sharing.barred_functions(view)
-    found: list[dict[str, object]] = []
+    profiles: list[dict[str, object]] = []
     for gpu in view.snapshot.gpus:
-        left = how_many.of_types(view, gpu, barred)
+        room = how_many.of_types(view, gpu, barred)
         kinds = sorted((gpu.types or {}).values(), key=lambda kind: (kind.size_mib or 0, kind.short))
-        found += [
-            documents.profile(view.snapshot.host, gpu, kind, left[kind.id])
+        profiles += [
+            documents.profile(view.snapshot.host, gpu, kind, room[kind.id])
             for kind in kinds
-            if left[kind.id] != 0 or not fits
+            if room[kind.id] != 0 or not fits
         ]
-    return found
+    return profiles
 
 
 def _not_profiles(texts: Iterable[str], hosts: Container[str]) -> None:
@@ -260,6 +261,6 @@ def _known_types(settings: Settings, board: str | None, *, asked_of_hosts: bool)
 
     if asked_of_hosts:
         raise UsageError("--offline contacts no host: it combines with neither HOST nor --fits")
-    found = known_types.known_types(catalogue.parse(resources.catalogue_text()), board)
-    printing.print_rows(settings, TYPES, documents.types(found))
+    types = known_types.known_types(catalogue.parse(resources.catalogue_text()), board)
+    printing.print_rows(settings, TYPES, documents.types(types))
     return 0

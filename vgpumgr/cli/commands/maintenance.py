@@ -27,15 +27,17 @@ _GPU = gpus.one("Only this GPU of the host.")
 @click.option("--reason", metavar="TEXT", help="Why, for everybody who finds it there.")
 @common_options
 def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, reason: str | None) -> int:
-    """Keep new vGPUs from HOST, or from one of its GPUs. What is there stays. Without HOST: list the cordons of all hosts.
+    """Keep new vGPUs from HOST, or from one of its GPUs. What is there stays. Without HOST: list the cordons of all
+    hosts.
 
     \b
       vgpumgr cordon
       vgpumgr cordon kvm01 --reason 'kernel update on Monday'
       vgpumgr cordon kvm01 --gpu-id 0000:41:00.0 --reason 'ECC errors'
 
-    The host itself keeps it, with your name and the time, so every controller honours it, also after a reboot: attach is refused
-    (exit 5), reconcile makes nothing new there, capacity counts nothing there as free. `vgpumgr uncordon` ends it.
+    The host itself keeps it, with your name and the time, so every controller honours it, also after a reboot: attach
+    is refused (exit 5), reconcile makes nothing new there, capacity counts nothing there as free. `vgpumgr uncordon`
+    ends it.
     """
     from vgpumgr.core.gpu.cordon_plan import parse_reason
 
@@ -83,8 +85,9 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
       vgpumgr drain kvm01 --reason 'kernel update' --wait 30m && ssh kvm01 reboot
       vgpumgr drain kvm02 --gpu-id 0000:41:00.0 --reason 'ECC errors'
 
-    Draining a host leaves its idle vGPUs, which come back after a reboot. Draining a GPU, which may be taken out, moves them to
-    other GPUs of the host (asks first). Exit 5 while anything is in the way: a VM that runs, a vGPU that is not ours, one that fits nowhere else.
+    Draining a host leaves its idle vGPUs, which come back after a reboot. Draining a GPU, which may be taken out, moves
+    them to other GPUs of the host (asks first). Exit 5 while anything is in the way: a VM that runs, a vGPU that is not
+    ours, one that fits nowhere else.
     """
     from vgpumgr.cli.rows import printing
     from vgpumgr.cli.rows.vgpus import DRAIN
@@ -95,7 +98,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     from vgpumgr.documents import change as documents
 
     options = use_case.DrainOptions(host=host, gpu_id=gpus.parsed(gpu_id), reason=parse_reason(reason), wait_s=wait)
-    started = time.monotonic()
+    start = time.monotonic()
     result = use_case.drain(build_context(settings), options, _consent(settings))
     output.print_findings(settings, result.findings)
     if result.rows or not settings.for_people:
@@ -105,7 +108,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
         output.print_error(settings, drain_text.beside_rows(result.error) if settings.for_people else result.error)
         codes.append(result.error.exit_code)
     elif settings.for_people:
-        output.echo(drain_text.closing(result, time.monotonic() - started))
+        output.echo(drain_text.closing(result, time.monotonic() - start))
     return worst_exit(codes)
 
 
@@ -149,9 +152,9 @@ def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) 
     from vgpumgr.core.reconcile.tasks import SetCordon
 
     task = SetCordon(gpu_id=gpus.parsed(gpu_id), reason=reason)
-    started = time.monotonic()
+    start = time.monotonic()
     verb = "uncordon" if reason is None else "cordon"
     consent = asking.consent(settings, verb, cordon_text.lines, question=f"{verb.capitalize()} {{about}} on {{host}}?")
     result = use_case.cordon(build_context(settings), host, task, consent)
-    closing = cordon_text.closing(result, time.monotonic() - started)
-    return change_result.print_rows(settings, result, closing, CORDON)
+    last_lines = cordon_text.closing(result, time.monotonic() - start)
+    return change_result.print_rows(settings, result, last_lines, CORDON)

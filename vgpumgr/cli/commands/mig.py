@@ -35,8 +35,9 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | No
       vgpumgr mig show
       vgpumgr mig show kvm01 -o json
 
-    used: vGPUs are in it. cached: vgpumgr made it, and nothing is in it; the next vGPU that fits takes it, a larger one evicts it, and
-    vgpumgr gc gives it back. foreign: somebody else made it, and it is never changed. unknown: what the GPU has cannot be read.
+    used: vGPUs are in it. cached: vgpumgr made it, and nothing is in it; the next vGPU that fits takes it, a larger one
+    evicts it, and vgpumgr gc gives it back. foreign: somebody else made it, and it is never changed. unknown: what the
+    GPU has cannot be read.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
@@ -47,10 +48,10 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | No
     fleet = report.look_over(build_context(settings), hosts, lambda view: instances.of_host(view, only))
     if settings.for_people and not (settings.columns or settings.sorted_by):
         if fleet.views:
-            nothing = f"no {'such GPU' if only else 'GPU'} is in MIG mode"
-            nothing += " on the hosts that could be read" if fleet.errors else ""
+            sentence = f"no {'such GPU' if only else 'GPU'} is in MIG mode"
+            sentence += " on the hosts that could be read" if fleet.errors else ""
             ascii_only = sparkline.bars_of_stdout() == sparkline.ASCII
-            output.write_lines(mig_text.show_lines(fleet.views, output.width(), nothing, ascii_only=ascii_only))
+            output.write_lines(mig_text.show_lines(fleet.views, output.width(), sentence, ascii_only=ascii_only))
     else:
         printing.print_rows(settings, MIG_SHOW, documents.mig_show(fleet))
     return output.end(settings, fleet)
@@ -62,14 +63,15 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...], gpu_id: str | No
 @rows.options(MIG_FIT)
 @common_options
 def fit_command(settings: Settings, *, board: str, profiles: tuple[str, ...]) -> int:
-    """Whether GPU instances of these profiles fit on an empty board together: where each would be, or what is in the way.
+    """Whether GPU instances of these profiles fit on an empty board together: where each would be, or what is in the
+    way.
 
     \b
       vgpumgr mig fit A100 3g.20gb 2g.10gb 1g.5gb
       vgpumgr mig fit "NVIDIA A30" 2g.12gb 2g.12gb
 
-    BOARD is its code or its name in NVIDIA's list (vgpumgr profiles --offline). Name a profile once for each instance. No host is
-    contacted: what the host's own driver says of its GPU counts more. Exit code 5 if they do not fit.
+    BOARD is its code or its name in NVIDIA's list (vgpumgr profiles --offline). Name a profile once for each instance.
+    No host is contacted: what the host's own driver says of its GPU counts more. Exit code 5 if they do not fit.
     """
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue, mig_fit
@@ -97,9 +99,9 @@ def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
       vgpumgr gc --on kvm01
       vgpumgr gc --on kvm01 --gpu-id 0000:41:00.0
 
-    Attach evicts such cached instances by itself where it needs their slices; gc is for slices that something else needs.
-    An instance stays if it holds a vGPU, if a missing vGPU comes back to it, or if vgpumgr did not make it. Instances that the inventory
-    declares are made again by the next reconcile. gc removes no vGPU, so it does not ask.
+    Attach evicts such cached instances by itself where it needs their slices; gc is for slices that something else
+    needs. An instance stays if it holds a vGPU, if a missing vGPU comes back to it, or if vgpumgr did not make it.
+    Instances that the inventory declares are made again by the next reconcile. gc removes no vGPU, so it does not ask.
     """
     from vgpumgr import errors
     from vgpumgr.cli.params import asking
@@ -110,9 +112,9 @@ def gc(settings: Settings, *, on: str | None, gpu_id: str | None) -> int:
     if gpu_id is not None and on is None:
         raise errors.UsageError("--gpu-id needs --on HOST", hint="it names a GPU of one host")
     options = use_case.GcOptions(on=on, gpu_id=gpus.parsed(gpu_id))
-    started = time.monotonic()
+    start = time.monotonic()
     consent = asking.consent_to(settings, gc_text.lines, None)
     result = use_case.give_back(build_context(settings), options, consent)
-    closing = gc_text.closing(result, time.monotonic() - started)
+    last_lines = gc_text.closing(result, time.monotonic() - start)
     what = "hosts or GPUs still have cached GPU instances"
-    return fleet_result.print_result(settings, result, GC, closing, what=what, findings=(result.findings,))
+    return fleet_result.print_result(settings, result, GC, last_lines, what=what, findings=(result.findings,))

@@ -50,20 +50,21 @@ def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
 def set_command(
     settings: Settings, *, mode: Mode, on: str | None, gpu_id: str | None, board: str | None, allow_reset: bool
 ) -> int:
-    """Set a GPU, or all GPUs of a board, to mixed-size mode (vGPUs of several sizes), to MIG mode, or back to equal-size mode.
+    """Set a GPU, or all GPUs of a board, to mixed-size mode (vGPUs of several sizes), to MIG mode, or back to
+    equal-size mode.
 
     \b
       vgpumgr mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0
       vgpumgr mode set mixed-size --on 'kvm0*' --board A40
       vgpumgr mode set mig --on kvm01 --gpu-id 0000:41:00.0 --allow-reset
 
-    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The command is
-    refused while a VM runs with a vGPU of the GPU, if a vGPU there is not ours, if not all would find room again, and with
-    the scheduler policy fixed-share. It asks first. The mode lasts until the host's next boot; reconcile restores it for
-    vGPUs that were made in it, and in any case if the inventory declares it (vgpumgr_gpus).
+    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created. The command
+    is refused while a VM runs with a vGPU of the GPU, if a vGPU there is not ours, if not all would find room again,
+    and with the scheduler policy fixed-share. It asks first. The mode lasts until the host's next boot; reconcile
+    restores it for vGPUs that were made in it, and in any case if the inventory declares it (vgpumgr_gpus).
 
-    To change MIG mode, vgpumgr removes the GPU's vGPUs, lets sriov-manage remove and re-create the virtual functions, and gives each
-    slot that the new mode can serve a vGPU again (docs/mig.md). Move or detach the others first.
+    To change MIG mode, vgpumgr removes the GPU's vGPUs, lets sriov-manage remove and re-create the virtual functions,
+    and gives each slot that the new mode can serve a vGPU again (docs/mig.md). Move or detach the others first.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import gpu_setting as use_case
@@ -75,8 +76,8 @@ def set_command(
     task = SetGpuMode(gpu_id=gpu, mode=mode, reset=allow_reset)
     if board is not None:
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
-    started = time.monotonic()
+    start = time.monotonic()
     consent = asking.consent(settings, "mode set", mode_text.lines, question="Set the mode of {about} on {host}?")
     result = use_case.set_mode(build_context(settings), hosts, task, consent)
-    closing = mode_text.closing(result, time.monotonic() - started)
-    return change_result.print_rows(settings, result, closing, MODE, [common.plain(result.row)])
+    last_lines = mode_text.closing(result, time.monotonic() - start)
+    return change_result.print_rows(settings, result, last_lines, MODE, [common.plain(result.row)])

@@ -1,4 +1,4 @@
-"""`vgpumgr install cron|timer|collect|export|remove`: prints or writes the files that run the nightly job and the services here."""
+"""`vgpumgr install cron|timer|collect|export|remove`: prints or writes the nightly job's and the services' files."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _unit(template: str, words: Sequence[str], confined: Confined, **values: obj
 
 
 def _confined(settings: Settings, user: str) -> Confined:
-    """What a unit of that user writes: the folder of its store. Whatever the inventory does not say now is not this machine."""
+    """What that user's unit writes: its store's folder. Only what the inventory names now counts as this machine."""
     from vgpumgr.controller import environment
     from vgpumgr.core.reconcile.nightly import Confined
     from vgpumgr.store.place import VARIABLE
@@ -206,8 +206,8 @@ def remove(settings: Settings, *, jobs: tuple[str, ...], folder: Path | None) ->
       vgpumgr install remove --check
       vgpumgr install remove timer
 
-    An edited file is removed only after confirmation (or with --yes). A file that vgpumgr did not write is never removed. Units that systemd
-    still runs are listed with the command that stops them.
+    An edited file is removed only after confirmation (or with --yes). A file that vgpumgr did not write is never
+    removed. Units that systemd still runs are listed with the command that stops them.
     """
     from vgpumgr.cli.commands import install_files
 
@@ -241,11 +241,11 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
     from vgpumgr.inventory_files.ansible import VARIABLE as ASK_ANSIBLE
     from vgpumgr.store.place import VARIABLE
 
-    store, asked = os.environ.get(VARIABLE), os.environ.get(ASK_ANSIBLE)
+    store, ansible = os.environ.get(VARIABLE), os.environ.get(ASK_ANSIBLE)
     group = environment.group_choice(settings.group)
     set_there = (
         *((f"{VARIABLE}={files.expanded(store).absolute()}",) if store else ()),
-        *((f"{ASK_ANSIBLE}={asked}",) if asked else ()),
+        *((f"{ASK_ANSIBLE}={ansible}",) if ansible else ()),
     )
     return (
         *(("/usr/bin/env", *set_there) if set_there else ()),
@@ -274,8 +274,8 @@ def _finish(settings: Settings, job: str, texts: Sequence[str], folder: Path | N
 
     if write:
         _guard_lab(settings)
-    wanted = dict(zip(_paths(job, folder), texts, strict=True))
-    return install_files.install(settings, wanted, write=write, then=_next(job, folder))
+    contents = dict(zip(_paths(job, folder), texts, strict=True))
+    return install_files.install(settings, contents, write=write, then=_next(job, folder))
 
 
 def _next(job: str, folder: Path | None) -> str:
@@ -287,7 +287,7 @@ def _next(job: str, folder: Path | None) -> str:
 
 
 def _guard_lab(settings: Settings) -> None:
-    """Raises UsageError if the job would be for a lab, whose hosts end with it: its variables may still be set in this shell."""
+    """Raises UsageError for a lab's variables, which may still be set in this shell: its hosts end with the lab."""
     from vgpumgr.controller import environment
 
     for path in environment.inventory_paths(settings.inventory):

@@ -23,7 +23,7 @@ def run(settings: Settings, options: BoardOptions) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import of_board as use_case
 
-    started = time.monotonic()
+    start = time.monotonic()
     lines = partial(fleet_text.lines, diff=settings.diff)
 
     def sentences(fleet: FleetPlan) -> tuple[str, str]:
@@ -32,7 +32,7 @@ def run(settings: Settings, options: BoardOptions) -> int:
 
     consent = asking.consent_to(settings, lines, sentences, given=settings.yes)
     result = use_case.set_on_board(build_context(settings), options, consent)
-    closing = fleet_text.closing(result, time.monotonic() - started)
+    last_lines = fleet_text.closing(result, time.monotonic() - start)
     findings = ([one for plan in result.fleet.plans for one in plan.findings], result.findings)
     what = "hosts or GPUs are not as requested"
-    return fleet_result.print_result(settings, result, RECONCILE, closing, what=what, findings=findings)
+    return fleet_result.print_result(settings, result, RECONCILE, last_lines, what=what, findings=findings)

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="HOST", shell_complete=candidates.host)
 @common_options
 def purge_command(settings: Settings, *, name: str) -> int:
-    """Remove all of vgpumgr from HOST: its vGPUs with their hostdevs and claims, cordons, ledger, boot file, dispatcher.
+    """Remove all of vgpumgr from HOST: its vGPUs with their hostdevs and claims, cordons, ledger, boot file,
+    dispatcher.
 
     \b
       vgpumgr host purge kvm01 --check
       vgpumgr host purge kvm01
 
-    Asks first. While anything of it is in use, nothing is changed (exit 5). What vgpumgr did not make stays, and is named.
+    Asks first. While anything of it is in use, nothing is changed (exit 5). What vgpumgr did not make stays, and is
+    named.
     """
     from vgpumgr.cli.rows import printing
     from vgpumgr.cli.rows.things import PURGED
@@ -36,7 +38,7 @@ def purge_command(settings: Settings, *, name: str) -> int:
     from vgpumgr.documents import change as documents
     from vgpumgr.errors import Outcome, worst_exit
 
-    started = time.monotonic()
+    start = time.monotonic()
     lines = partial(purge_text.lines, diff=settings.diff)
     consent = asking.consent_to(settings, lines, purge_text.question, given=settings.yes)
     result = use_case.purge(build_context(settings), name, consent)
@@ -45,5 +47,5 @@ def purge_command(settings: Settings, *, name: str) -> int:
         printing.print_rows(settings, PURGED, documents.purge(result))
     codes = [3 if result.outcome is Outcome.WOULD_CHANGE else 0, output.print_errors(settings, result.errors)]
     if settings.for_people and not result.errors:
-        output.echo(purge_text.closing(result, time.monotonic() - started))
+        output.echo(purge_text.closing(result, time.monotonic() - start))
     return worst_exit(codes)

@@ -86,9 +86,9 @@ def plan(
       vgpumgr plan --quiet --record      (what `install timer --plan-only` runs)
     """
     options = _options(choosing.either(hosts, limit), deadline, confirm_destroys, strict=strict)
-    then = shlex.join(["vgpumgr", "reconcile", *(("--plan", out) if out is not None else options.limit)])
+    command = shlex.join(["vgpumgr", "reconcile", *(("--plan", out) if out is not None else options.limit)])
     kind: Kind | None = "plan" if record else None
-    return _run(replace(settings, check=True), options, out=out, kept=None, record=kind, then=then)
+    return _run(replace(settings, check=True), options, out=out, kept_plan=None, record=kind, command=command)
 
 
 @click.command()
@@ -128,45 +128,47 @@ def reconcile(
       vgpumgr reconcile --yes --quiet        (nightly; prints nothing when everything is in sync)
       vgpumgr reconcile --restart-window     (which VMs to shut down and start in the next window)
 
-    A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A running VM is never
-    touched: changes to its definition take effect the next time it starts. A change that has to wait until a GPU or VM is idle
-    is deferred and reported (exit 0).
+    A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A running VM is
+    never touched: changes to its definition take effect the next time it starts. A change that has to wait until a GPU
+    or VM is idle is deferred and reported (exit 0).
     """
-    chosen = choosing.either(hosts, limit)
+    pattern = choosing.either(hosts, limit)
     if restart_window:
         return _restart_window(
-            settings, chosen, others={"--confirm-destroys": confirm_destroys, "--out": out, "--plan": plan_file}
+            settings, pattern, others={"--confirm-destroys": confirm_destroys, "--out": out, "--plan": plan_file}
         )
     plan_files.guard_out(settings, out)
-    kept = plan_files.read(plan_file)
-    if kept is not None and chosen:
+    kept_plan = plan_files.read(plan_file)
+    if kept_plan is not None and pattern:
         raise errors.UsageError("--plan and hosts cannot be combined", hint="the plan already names its hosts")
-    options = _options(kept.hosts if kept else chosen, deadline, confirm_destroys, strict=strict)
-    return _run(settings, options, out=out, kept=kept, record=None if settings.check else "reconcile")
+    options = _options(kept_plan.hosts if kept_plan else pattern, deadline, confirm_destroys, strict=strict)
+    return _run(settings, options, out=out, kept_plan=kept_plan, record=None if settings.check else "reconcile")
 
 
-def _restart_window(settings: Settings, chosen: tuple[str, ...], *, others: Mapping[str, object]) -> int:
+def _restart_window(settings: Settings, pattern: tuple[str, ...], *, others: Mapping[str, object]) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.documents import vms as documents
 
-    given = [name for name, value in others.items() if value is not None]
-    if given:
+    names = [name for name, value in others.items() if value is not None]
+    if names:
         raise errors.UsageError(
-            f"--restart-window and {given[0]} cannot be combined",
+            f"--restart-window and {names[0]} cannot be combined",
             hint="--restart-window only prints",
         )
-    fleet = report.waiting_for_restart(build_context(settings), chosen)
+    fleet = report.waiting_for_restart(build_context(settings), pattern)
     document = documents.restarts(fleet, [row for rows in fleet.views for row in rows])
     none = "no VM waits for a restart, or keeps anything waiting" if fleet.views and not settings.quiet else ""
     printing.print_rows(settings, RESTARTS, document, none=none)
     return output.end(settings, fleet)
 
 
-def _options(chosen: tuple[str, ...], deadline: int, confirm_destroys: int | None, *, strict: bool) -> ReconcileOptions:
+def _options(
+    pattern: tuple[str, ...], deadline: int, confirm_destroys: int | None, *, strict: bool
+) -> ReconcileOptions:
     from vgpumgr.controller.reconcile import ReconcileOptions
 
-    return ReconcileOptions(limit=chosen, strict=strict, confirm_destroys=confirm_destroys, host_deadline_s=deadline)
+    return ReconcileOptions(limit=pattern, strict=strict, confirm_destroys=confirm_destroys, host_deadline_s=deadline)
 
 
 def _run(
@@ -174,11 +176,11 @@ def _run(
     options: ReconcileOptions,
     *,
     out: str | None,
-    kept: KeptPlan | None,
+    kept_plan: KeptPlan | None,
     record: Kind | None,
-    then: str | None = None,
+    command: str | None = None,
 ) -> int:
-    """`then`: the command that carries out what is only planned here."""
+    """`command`: the one that carries out what is only planned here."""
     from vgpumgr.cli.text import fleet_text  # not for --help: it brings the plans along
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
@@ -187,13 +189,13 @@ def _run(
     def sentences(fleet: FleetPlan) -> tuple[str, str]:
         return f"{fleet_text.counted(fleet)}: continue?", fleet_text.disturbs(fleet)
 
-    started = time.monotonic()
-    consent = asking.consent_to(settings, partial(fleet_text.lines, diff=settings.diff), sentences, kept=kept)
+    start = time.monotonic()
+    consent = asking.consent_to(settings, partial(fleet_text.lines, diff=settings.diff), sentences, kept=kept_plan)
     with Recording(record, whole=not options.limit).begun() as recording:
         result = use_case.reconcile(build_context(settings), options, consent)
-    unrecorded = recording.keep(result)
-    if unrecorded is not None:
-        output.print_warning(settings, unrecorded)
+    error = recording.keep(result)
+    if error is not None:
+        output.print_warning(settings, error)
     if out is not None:
         from vgpumgr.documents import change
 
@@ -201,10 +203,10 @@ def _run(
     quiet = settings.quiet and not result.problems and not result.fleet.changed
     for note in () if quiet else result.fleet.findings:
         output.print_warning(settings, str(note))
-    closing = () if quiet else fleet_text.closing(result, time.monotonic() - started, then)
+    last_lines = () if quiet else fleet_text.closing(result, time.monotonic() - start, command)
     findings = (_findings(result, quiet=quiet), result.waiting)
     what = "hosts or VMs are not in sync"
-    return fleet_result.print_result(settings, result, RECONCILE, closing, what=what, findings=findings)
+    return fleet_result.print_result(settings, result, RECONCILE, last_lines, what=what, findings=findings)
 
 
 def _findings(result: FleetResult, *, quiet: bool) -> Iterator[Finding]:
@@ -212,9 +214,9 @@ def _findings(result: FleetResult, *, quiet: bool) -> Iterator[Finding]:
     from vgpumgr.core.model.view import STANDING
 
     # An error says itself that its vGPU is gone, and why.
-    refused = {(host, one.planned.task.subject) for host, one in result.failed}
+    failures = {(host, one.planned.task.subject) for host, one in result.failed}
     for plan in result.fleet.plans:
         for one in plan.findings:
-            is_told = one.kind == "gone" and (one.host, f"{one.vm} {one.slot}") in refused
+            is_told = one.kind == "gone" and (one.host, f"{one.vm} {one.slot}") in failures
             if not is_told and not (quiet and one.kind in STANDING):
                 yield one

@@ -33,10 +33,11 @@ def scheduler() -> None:
 @rows.options(SCHEDULER)
 @common_options
 def show_command(settings: Settings, *, hosts: tuple[str, ...]) -> int:
-    """Policy, time slice and frequency of every GPU, the setting for the next boot, and whether both match the inventory.
+    """Policy, time slice and frequency of every GPU, the setting for the next boot, and whether both match the
+    inventory.
 
-    The driver reports slice and frequency only while a VM runs with a vGPU; until then the values that were set are shown,
-    with a question mark. STATE is ok, drift, pending_reboot, unverified, or undeclared.
+    The driver reports slice and frequency only while a VM runs with a vGPU; until then the values that were set are
+    shown, with a question mark. STATE is ok, drift, pending_reboot, unverified, or undeclared.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import gpu_setting as use_case
@@ -77,8 +78,8 @@ def set_command(
       vgpumgr scheduler set --on kvm01 --gpu-id 0000:41:00.0 --policy fixed-share --time-slice 2ms
       vgpumgr scheduler set --on 'kvm0*' --board A40 --policy equal-share --frequency 480 --check
 
-    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged. The
-    command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
+    The driver takes it on an empty GPU only, so idle vGPUs of ours are removed for a moment and re-created unchanged.
+    The command is refused while a VM runs with a vGPU of the GPU, and if a vGPU there is not ours. It asks first.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import gpu_setting as use_case
@@ -98,7 +99,7 @@ def set_command(
     task = SetGpuScheduler(gpu_id=gpu, wish=wish)
     if board is not None:
         return of_board.run(settings, BoardOptions(on=hosts, board=board, task=task))
-    started = time.monotonic()
+    start = time.monotonic()
     consent = asking.consent(
         settings,
         "scheduler set",
@@ -106,6 +107,6 @@ def set_command(
         question="Set the scheduler of {about} on {host}?",
     )
     result = use_case.set_scheduler(build_context(settings), hosts, task, consent)
-    closing = scheduler_text.closing(result, time.monotonic() - started)
+    last_lines = scheduler_text.closing(result, time.monotonic() - start)
     row = {"host": result.row.host, **documents.scheduler(result.row)}
-    return change_result.print_rows(settings, result, closing, SCHEDULER, [row])
+    return change_result.print_rows(settings, result, last_lines, SCHEDULER, [row])

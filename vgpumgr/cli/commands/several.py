@@ -37,18 +37,18 @@ def attach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Attach what is asked to every VM, or to each slot what the file says. `each`: the other options of every request."""
+    """Attach what is asked to every VM, or what the file says to each slot. `each`: every request's other options."""
     asks = each.replace is Replace.ALWAYS or each.live
     if file is None:
         wish, conditions = wishes.read("attach", asked)
-        named = _named(vms, replace(each, wish=wish, conditions=conditions))
-        options = together.TogetherOptions(requests=named, partial=partial, asks=asks)
+        vm_requests = _named(vms, replace(each, wish=wish, conditions=conditions))
+        options = together.TogetherOptions(requests=vm_requests, partial=partial, asks=asks)
         return _run(settings, "attach", options, tuple(vms), out=out, plan_file=plan_file)
     several.guard_alone({**asked, "slot": each.slot, "count": each.count, "gpu_id": each.gpu_id})
-    declared, findings = several.read_file(file)
+    file_requests, findings = several.read_file(file)
     requests = [
         replace(each, vm=vm.name, slot=one.slot, wish=one.wish, conditions=one.conditions, gpu_id=one.gpu_id)
-        for vm in declared
+        for vm in file_requests
         for one in vm.slots.values()
     ]
     options = together.TogetherOptions(requests=requests, partial=partial, asks=asks, findings=findings)
@@ -69,18 +69,18 @@ def detach(
     """Free what `each` says of every VM, or the slots that the file names."""
     context: Context | None = None
     if file is None:
-        named: list[SlotRequest] = []
+        vm_requests: list[SlotRequest] = []
         if several.are_wild(vms):
             from vgpumgr.controller import report
             from vgpumgr.core.inventory.choice import choose_vms
 
             context = build_context(settings)
-            named = [replace(each, vm=name) for name in report.owners(context, choose_vms(vms), each.on)]
-        options = together.TogetherOptions(requests=named or _named(vms, each), partial=partial, asks=True)
+            vm_requests = [replace(each, vm=name) for name in report.owners(context, choose_vms(vms), each.on)]
+        options = together.TogetherOptions(requests=vm_requests or _named(vms, each), partial=partial, asks=True)
     else:
         several.guard_alone({"slot": each.slot, "every": each.every})
-        declared, findings = several.read_file(file)
-        requests = [replace(each, vm=vm.name, slot=slot) for vm in declared for slot in vm.slots]
+        file_requests, findings = several.read_file(file)
+        requests = [replace(each, vm=vm.name, slot=slot) for vm in file_requests for slot in vm.slots]
         options = together.TogetherOptions(requests=requests, partial=partial, asks=True, findings=findings)
     return _run(settings, "detach", options, None, out=out, plan_file=plan_file, context=context)
 
@@ -102,9 +102,9 @@ def _run(
     """`words_again`: how a command names the same VMs again; None: it cannot."""
     plan_files.guard_out(settings, out)
     lines = bound(fleet_text.lines, diff=settings.diff)
-    sentences, kept = bound(several_text.question, verb), plan_files.read(plan_file)
-    consent = asking.consent_to(settings, lines, sentences, kept=kept, given=settings.yes)
-    started = time.monotonic()
+    sentences, plan = bound(several_text.question, verb), plan_files.read(plan_file)
+    consent = asking.consent_to(settings, lines, sentences, kept=plan, given=settings.yes)
+    start = time.monotonic()
     result = together.serve_together(context or build_context(settings), options, consent)
     document = _document(settings, result) if out is not None or not settings.for_people else {}
     if out is not None:
@@ -116,7 +116,7 @@ def _run(
             output.print_warning(settings, str(note))
         for error in several_text.errors_of(result):
             output.print_error(settings, error)
-        elapsed_s = time.monotonic() - started
+        elapsed_s = time.monotonic() - start
         output.echo(several_text.closing(result, elapsed_s, verb=verb, check=settings.check, undo=undo))
     else:
         _print(settings, result, document)
@@ -137,17 +137,17 @@ def _print(settings: Settings, result: RequestsResult, document: dict[str, objec
     for one in result.slots:
         rows += [common.plain(row) for row in one.rows] or [{"vm": one.vm, "host": one.host}]
     printing.print_rows(settings, vgpus.CHANGE, document, rows)
-    after = ", so nothing was changed" if result.is_held_back else ""
+    suffix = ", so nothing was changed" if result.is_held_back else ""
     output.print_errors(
-        settings, result.problems, what=f"VMs or hosts cannot be served{after}", hint=fleet_result.COMPLETE
+        settings, result.problems, what=f"VMs or hosts cannot be served{suffix}", hint=fleet_result.COMPLETE
     )
 
 
 def _findings(result: RequestsResult) -> list[Finding]:
     """For people; without the hosts that an error names anyway, with what is wrong there."""
-    named = {error.host for one in result.problems if isinstance(one, VmNotSeen) for error in one.unread}
-    found = [*(finding for slot in result.slots for finding in slot.findings), *result.findings]
-    return [finding for finding in found if finding.kind != "unreached" or finding.host not in named]
+    hosts = {error.host for one in result.problems if isinstance(one, VmNotSeen) for error in one.unread}
+    findings = [*(finding for slot in result.slots for finding in slot.findings), *result.findings]
+    return [finding for finding in findings if finding.kind != "unreached" or finding.host not in hosts]
 
 
 def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
@@ -162,8 +162,10 @@ def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
     if first.count > 1 and not only:
         return None
     options = [*(["--all"] if first.count > 1 else [] if only else ["--slot", str(first.slot)]), *on]
-    dashed = any(word.startswith("-") for word in words_again)
-    return shlex.join(["vgpumgr", "detach", *([*options, "--", *words_again] if dashed else [*words_again, *options])])
+    has_dash = any(word.startswith("-") for word in words_again)
+    return shlex.join(
+        ["vgpumgr", "detach", *([*options, "--", *words_again] if has_dash else [*words_again, *options])]
+    )
 
 
 def _had_something(request: SlotRequest) -> bool:

@@ -50,10 +50,9 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
       vgpumgr top
       vgpumgr top 'web*' vm01
 
-    Above, each GPU; below, each VM that runs, and a plot of what it did since. Keys: q quits, s changes the order, / filters, o
-    shows VMs that are off, t groups them, Enter shows all about one, h lists all keys.
-    A question mark means that the VM is off or the driver does not report the value. Nothing is stored; `usage` shows what
-    `collect` stored.
+    Above, each GPU; below, each VM that runs, and a plot of what it did since. Keys: q quits, s changes the order, /
+    filters, o shows VMs that are off, t groups them, Enter shows all about one, h lists all keys. A question mark means
+    that the VM is off or the driver does not report the value. Nothing is stored; `usage` shows what `collect` stored.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller.sampling import Sampler
@@ -64,30 +63,30 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
     )
     # Nothing but frames may be printed on the alternate screen.
     context = build_context(replace(settings, quiet=True) if live else settings)
-    meant = choose(context.inventory, chosen)
-    with Sampler(context, meant.hosts) as sampler:
+    choice = choose(context.inventory, chosen)
+    with Sampler(context, choice.hosts) as sampler:
         if not live:
-            return _print(settings, context.inventory, sampler, meant, sort)
+            return _print(settings, context.inventory, sampler, choice, sort)
         from vgpumgr.cli.top import display
         from vgpumgr.cli.top.view_state import View
 
         colour = settings.color == "always" or (settings.color == "auto" and not os.environ.get("NO_COLOR"))
 
         def rounds() -> Sequence[Round]:
-            found, unknown = _of_choice(context.inventory, sampler.round(), meant)
-            if unknown and all(one.failure is None for one in found):
+            readings, unknown = _of_choice(context.inventory, sampler.round(), choice)
+            if unknown and all(one.failure is None for one in readings):
                 raise unknown[0]  # the display ends, and it is printed below
-            return found
+            return readings
 
         manual = tuple(click.get_current_context().get_help().splitlines())
         display.run(
             rounds,
             every_s=every,
             view=View(sort=sort),
-            hosts=len(meant.hosts),
+            hosts=len(choice.hosts),
             colour=colour,
             manual=manual,
-            chosen=bool(meant.shown.vms),
+            chosen=bool(choice.shown.vms),
             past=_past,
         )
     return 0
@@ -116,27 +115,27 @@ def _of_choice(
     if not meant.shown.vms:
         return rounds, ()
     vms = [(row.vm, row.vgpu.vm_uuid) for row in live.rows(rounds)]
-    unread = sum(one.failure is not None for one in rounds)
-    return live.only(rounds, meant.shown.shows), choice.unknown_vms(meant.shown, inventory, vms, unread=unread)
+    count = sum(one.failure is not None for one in rounds)
+    return live.only(rounds, meant.shown.shows), choice.unknown_vms(meant.shown, inventory, vms, unread=count)
 
 
-def _print(settings: Settings, inventory: Inventory, sampler: Sampler, meant: Choice, sort: str) -> int:
+def _print(settings: Settings, inventory: Inventory, sampler: Sampler, choice: Choice, sort: str) -> int:
     from vgpumgr.core.usage import live
     from vgpumgr.documents import usage as documents
 
-    output.progress(settings, f"reading {counted(len(meant.hosts), 'host')} …")
-    rounds, unknown = _of_choice(inventory, sampler.round(), meant)
+    output.progress(settings, f"reading {counted(len(choice.hosts), 'host')} …")
+    rounds, unknown = _of_choice(inventory, sampler.round(), choice)
     errors = [*unknown, *(one.failure for one in rounds if one.failure is not None)]
-    found = table.arranged(live.rows(rounds), sort)
-    document = documents.top(rounds, found, live.silent(rounds))
+    vgpu_rows = table.arranged(live.rows(rounds), sort)
+    document = documents.top(rounds, vgpu_rows, live.silent(rounds))
     if settings.for_people:
         for line in frames.heads([total for total in table.totals(rounds) if total.error is None]):
             output.echo(line.text)
-        if found:
+        if vgpu_rows:
             output.echo()
             printing.print_rows(settings, TOP, document)
         elif not unknown:
-            for text in nothing.told(rounds, found, chosen=bool(meant.shown.vms)):
+            for text in nothing.told(rounds, vgpu_rows, chosen=bool(choice.shown.vms)):
                 output.echo(text)
     else:
         printing.print_rows(settings, TOP, document)

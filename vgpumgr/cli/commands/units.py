@@ -30,8 +30,8 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
       vgpumgr units
       vgpumgr units --offline
 
-    UNIT is the site's own (vgpumgr_fgpu_per_gpu). Changing it changes no vGPU: those that were asked for in another unit are
-    listed with both.
+    UNIT is the site's own (vgpumgr_fgpu_per_gpu). Changing it changes no vGPU: those that were asked for in another
+    unit are listed with both.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
@@ -40,19 +40,19 @@ def units(settings: Settings, *, hosts: tuple[str, ...], offline: bool) -> int:
     from vgpumgr.documents import offer as documents
 
     context = build_context(settings)
-    found = readings.on_paper(context.inventory.chosen(hosts), context.catalogue)
+    overview = readings.on_paper(context.inventory.chosen(hosts), context.catalogue)
     fleet: Fleet[readings.Units] = Fleet(views=(), errors=())
     if not offline:
         fleet = report.look_over(context, hosts, readings.of_host)
-        found = readings.together(fleet.views, found)
-    if not found.boards and settings.for_people:
+        overview = readings.together(fleet.views, overview)
+    if not overview.boards and settings.for_people:
         if offline or fleet.views:
             output.echo("no board" if not offline else "the inventory has no unit: vgpumgr_fgpu_per_gpu is not set")
     else:
-        printing.print_rows(settings, UNITS, documents.units(fleet, found))
-        if settings.for_people and all(board.unit is None for board in found.boards):
+        printing.print_rows(settings, UNITS, documents.units(fleet, overview))
+        if settings.for_people and all(board.unit is None for board in overview.boards):
             output.progress(settings, "no site unit is set; set vgpumgr_fgpu_per_gpu (see `vgpumgr docs asking`)")
     if settings.for_people:
-        for one in found.earlier:
+        for one in overview.earlier:
             output.echo(units_text.both_readings(one))
     return output.end(settings, fleet)

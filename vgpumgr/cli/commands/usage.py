@@ -77,10 +77,11 @@ def usage(
       vgpumgr usage --over 90%
       vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 != null and .sm.p95 < 10) | .vm'
 
-    SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE is SM
-    relative to the share that the vGPU's type or the scheduler guarantees. Times begin at a quarter of an hour. A question
-    mark means that the VM was off the whole time or the driver did not report the value; a vGPU of which less than 95 % of
-    --idle's time is known is not idle but unknown, and named below. OFF SINCE is when `collect` first saw its VM off. The command contacts no host and writes nothing.
+    SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE
+    is SM relative to the share that the vGPU's type or the scheduler guarantees. Times begin at a quarter of an hour. A
+    question mark means that the VM was off the whole time or the driver did not report the value; a vGPU of which less
+    than 95 % of --idle's time is known is not idle but unknown, and named below. OFF SINCE is when `collect` first saw
+    its VM off. The command contacts no host and writes nothing.
     """
     _rest_the_collector(click.get_current_context())
     from vgpumgr.controller import environment
@@ -111,9 +112,9 @@ def usage(
         report = ask(shows=stored.chosen(chosen, vms, roster, "samples", on=on).shows)
     view = USAGE if idle is None else IDLE
     if settings.for_people:
-        asked = "be idle" if idle is not None else f"use more than {over}% of its share or framebuffer"
+        condition = "be idle" if idle is not None else f"use more than {over}% of its share or framebuffer"
         of_one = one is not None and not report.is_of_host
-        _print(settings, view, report, store, of_one=of_one, asked=asked)
+        _print(settings, view, report, store, of_one=of_one, condition=condition)
     else:
         printing.print_rows(settings, view, documents.usage(report, store.path))
     output.print_findings(settings, report.findings)
@@ -121,7 +122,7 @@ def usage(
 
 
 def _rest_the_collector(command: click.Context) -> None:
-    """A tenth of the time would go into searching for garbage that does not exist. It works again when the command ends."""
+    """Stop the garbage collector until the command ends: it would take a tenth of the time and find nothing."""
     if gc.isenabled():
         gc.disable()
         command.call_on_close(gc.enable)
@@ -129,10 +130,10 @@ def _rest_the_collector(command: click.Context) -> None:
 
 def _one(chosen: Sequence[str], on: str | None) -> str | None:
     """The one name that is asked for, if it is one and no pattern; a UUID in its canonical form."""
-    asked = (*chosen, *(() if on is None else (on,)))
-    if len(asked) != 1 or not stored.is_plain(asked[0]):
+    patterns = (*chosen, *(() if on is None else (on,)))
+    if len(patterns) != 1 or not stored.is_plain(patterns[0]):
         return None
-    return names.as_uuid(asked[0]) or asked[0]
+    return names.as_uuid(patterns[0]) or patterns[0]
 
 
 def _window(since: float | None, idle: float | None) -> float:
@@ -161,14 +162,16 @@ def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[Us
     return None if over is None else functools.partial(selection.over, percent=over)
 
 
-def _print(settings: Settings, view: View, report: UsageReport, store: Samples, *, of_one: bool, asked: str) -> None:
-    """`asked`: what only some vGPUs are known to do, if that was asked."""
+def _print(
+    settings: Settings, view: View, report: UsageReport, store: Samples, *, of_one: bool, condition: str
+) -> None:
+    """`condition`: what only some vGPUs are known to do, if that was asked."""
     from vgpumgr.cli.text import usage_text
     from vgpumgr.documents import usage as documents
 
     has_bars = True
     if not report.rows:
-        for line in _nothing(report, store, asked):
+        for line in _nothing(report, store, condition):
             output.echo(line)
     elif of_one and settings.output == "table" and settings.columns is None:
         for number, row in enumerate(report.rows):
@@ -176,22 +179,22 @@ def _print(settings: Settings, view: View, report: UsageReport, store: Samples, 
                 output.echo()
             _print_one(settings, row, report)
     else:
-        shown = printing.print_rows(settings, view, documents.usage(report, store.path))
-        has_bars = any(column.key == _BARS for column in shown)
+        columns = printing.print_rows(settings, view, documents.usage(report, store.path))
+        has_bars = any(column.key == _BARS for column in columns)
     for line in usage_text.not_judged(report):
         output.progress(settings, line)
     if report.rows:
         output.progress(settings, usage_text.foot(report, has_bars=has_bars))
 
 
-def _nothing(report: UsageReport, store: Samples, asked: str) -> list[str]:
+def _nothing(report: UsageReport, store: Samples, condition: str) -> list[str]:
     from vgpumgr.cli.text import usage_text
 
     if not report.collected:
         again = ["`vgpumgr collect` takes one", "`vgpumgr collect --every 10s` keeps collecting"]
         return [f"no samples yet in {store.path}", *again]
     if report.not_judged is not None:
-        return [f"no vGPU is known to {asked}, {usage_text.span(report)}"]
+        return [f"no vGPU is known to {condition}, {usage_text.span(report)}"]
     return [f"no vGPU existed, or was measured, {usage_text.span(report)}"]
 
 

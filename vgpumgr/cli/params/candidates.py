@@ -1,7 +1,7 @@
-"""The names that TAB offers, from the inventory's files, the journal, the samples and the catalogue, never from a host.
+"""The names that TAB offers, from the inventory's files, journal, samples and catalogue, never from a host.
 
-Each function has the signature of click's shell_complete. A source that cannot be read offers nothing: an error must not
-appear in the middle of the line that is being typed.
+Each function has the signature of click's shell_complete. A source that cannot be read offers nothing: an error must
+not appear in the middle of the line that is being typed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def _offering(source: Source) -> Completer:
 
     @functools.wraps(source)
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        given = context.params.get(parameter.name or "") if parameter.nargs == -1 else None
+        values = context.params.get(parameter.name or "") if parameter.nargs == -1 else None
         try:
             names = dict.fromkeys(source(context))
         except Exception:  # noqa: BLE001 -- the command reports what is wrong, not TAB
             return []
-        return [name for name in names if name.startswith(incomplete) and name not in (given or ())]
+        return [name for name in names if name.startswith(incomplete) and name not in (values or ())]
 
     return complete
 
 
 def hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The inventory's hosts and its groups; within a pattern, what can stand after the last comma, colon, `!` or `&`."""
+    """The inventory's hosts and groups; within a pattern, what can follow the last comma, colon, `!` or `&`."""
     return _in_pattern(_hosts_and_groups, context, parameter, incomplete)
 
 
@@ -65,7 +65,7 @@ def groups(context: click.Context) -> Iterable[str]:
 
 @_offering
 def vms(context: click.Context) -> Iterable[str]:
-    """The declared VMs (of --on's hosts if the line already has it), those in the journal, and those that were sampled."""
+    """The declared VMs (of --on's hosts, if the line has it), those in the journal, and those that were sampled."""
     return _vm_names(context)
 
 
@@ -75,36 +75,33 @@ def slots(context: click.Context) -> Iterable[str]:
     from vgpumgr.names import DEFAULT_SLOT
 
     vm = _vm(context)
-    declared = (declaration for host in _hosts_asked(context) for declaration in host.vms.values())
+    declarations = (declaration for host in _hosts_asked(context) for declaration in host.vms.values())
     return DEFAULT_SLOT, *(
-        slot for declaration in declared if vm in (None, declaration.name) for slot in declaration.slots
+        slot for declaration in declarations if vm in (None, declaration.name) for slot in declaration.slots
     )
 
 
 @_offering
 def gpus(context: click.Context) -> Iterable[str]:
     """The GPUs that the inventory names or `collect` has seen, only those of the VM's host if that is known."""
-    sampled = {one.last.host: one for one in _sampled()}
+    samples = {one.last.host: one for one in _sampled()}
     for host in _hosts_asked(context):
         yield from (gpu.gpu_id for gpu in host.gpus)
         yield from (slot.gpu_id for vm in host.vms.values() for slot in vm.slots.values() if slot.gpu_id is not None)
-        if host.name in sampled:
-            reading = sampled[host.name].last.reading
+        if host.name in samples:
+            reading = samples[host.name].last.reading
             yield from (gpu.pci for gpu in reading.gpus) if reading is not None else ()
 
 
 @_offering
 def profiles(context: click.Context) -> Iterable[str]:
-    """The profiles of the site's boards, as far as they are known, smallest first: short names, then those with their board.
-
-    Not those of GPU instances, which no GPU here can have yet.
-    """
+    """The known profiles of the site's boards, smallest first: short names, then those with their board; no MIG."""
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue
 
     rows = [row for row in catalogue.parse(resources.catalogue_text()).types if row.name.slices is None]
-    owned = _boards(context, rows)
-    names = [row.name for row in rows if not owned or row.board in owned]
+    codes = _boards(context, rows)
+    names = [row.name for row in rows if not codes or row.board in codes]
     names.sort(key=lambda name: (name.nominal_mib, name.series, name.suffix, name.board))
     return *(name.short for name in names), *(name.text for name in names)
 
@@ -143,10 +140,10 @@ def mig_profiles(context: click.Context, _parameter: click.Parameter, incomplete
 
     types = catalogue.parse(resources.catalogue_text())
     try:
-        found = mig.board_profiles(types, known_types.board_of(types, context.params.get("board") or ""))
+        instances = mig.board_profiles(types, known_types.board_of(types, context.params.get("board") or ""))
     except VgpumgrError:  # the command reports what is wrong, not TAB
         return []
-    return [one.name for one in found or () if one.name.startswith(incomplete)]
+    return [one.name for one in instances or () if one.name.startswith(incomplete)]
 
 
 @_offering
@@ -174,12 +171,12 @@ _PREFIX = re.compile(r"(?:.*[,:])?[!&]?")
 
 
 def _in_pattern(offer: Completer, context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    found: list[str] = offer(context, parameter, incomplete)  # a name may hold a colon itself
+    names: list[str] = offer(context, parameter, incomplete)  # a name may hold a colon itself
     prefix = _PREFIX.match(incomplete)
-    if found or prefix is None or not prefix[0]:
-        return found
-    before, begun = prefix[0], incomplete[prefix.end() :]
-    return [before + name for name in offer(context, parameter, begun) if name not in re.split(r"[,:!&]", before)]
+    if names or prefix is None or not prefix[0]:
+        return names
+    head, tail = prefix[0], incomplete[prefix.end() :]
+    return [head + name for name in offer(context, parameter, tail) if name not in re.split(r"[,:!&]", head)]
 
 
 @_offering
@@ -206,13 +203,13 @@ def _vm_names(context: click.Context) -> list[str]:
     from vgpumgr.controller import environment
     from vgpumgr.store.sql.names import known
 
-    asked = [*_hosts_asked(context)]
-    found = {*(vm for host in asked for vm in host.vms), *known(environment.store_path()).vms}
-    hosts = {host.name for host in asked}
+    inventory_hosts = [*_hosts_asked(context)]
+    names = {*(vm for host in inventory_hosts for vm in host.vms), *known(environment.store_path()).vms}
+    hosts = {host.name for host in inventory_hosts}
     for one in _sampled():
         if one.last.host in hosts and one.last.reading is not None:
-            found.update(vgpu.vm for gpu in one.last.reading.gpus for vgpu in gpu.vgpus if vgpu.vm)
-    return sorted(found)
+            names.update(vgpu.vm for gpu in one.last.reading.gpus for vgpu in gpu.vgpus if vgpu.vm)
+    return sorted(names)
 
 
 def _sampled() -> tuple[LatestHost, ...]:
@@ -232,7 +229,7 @@ def _sampled() -> tuple[LatestHost, ...]:
 
 
 def _boards(context: click.Context, rows: Iterable[CatalogueType]) -> set[str]:
-    """The codes of the boards that the inventory declares something of, or that `collect` has seen; empty if none is known."""
+    """The codes of the boards that the inventory declares or `collect` has seen; empty if none is known."""
     from vgpumgr.core.driver.known_types import board_name
     from vgpumgr.core.driver.profiles import ByProfile
 
@@ -261,28 +258,28 @@ def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
 
 
 def _vm(context: click.Context) -> str | None:
-    """The VM on the line, if it is one. If the option before the cursor has no value yet, click leaves arguments unparsed."""
+    """The VM on the line, if any. While the option before the cursor has no value, click parses no argument."""
     if "vms" in context.params:
-        named = context.params["vms"] or context.args
-        return named[0] if len(named) == 1 else None
+        words = context.params["vms"] or context.args
+        return words[0] if len(words) == 1 else None
     if "vm" not in context.params:
         return None
     return context.params["vm"] or next(iter(context.args), None)
 
 
 def _inventory(context: click.Context, *, group: str | None = None) -> Inventory:
-    """The inventory named on the line by -i and --group, else the one that the command would find. Raises InventoryError."""
+    """The inventory that -i and --group name on the line, else the command's default. Raises InventoryError."""
     from vgpumgr.controller import environment
 
-    chosen = _option(context, "inventory") or ()
-    named = tuple(map(os.path.expanduser, chosen))
-    return environment.load_inventory(named, group or _option(context, "group"), asks=False)
+    values = _option(context, "inventory") or ()
+    paths = tuple(map(os.path.expanduser, values))
+    return environment.load_inventory(paths, group or _option(context, "group"), asks=False)
 
 
 def _option(context: click.Context, name: str) -> Any:
     """A common option as given, before or after the command's name."""
     above: click.Context | None = context
-    found: Any = None
-    while above is not None and not found:
-        found, above = above.params.get(name), above.parent
-    return found
+    value: Any = None
+    while above is not None and not value:
+        value, above = above.params.get(name), above.parent
+    return value

@@ -1,4 +1,4 @@
-"""Hosts and VMs on a command line: patterns as Ansible writes them, as arguments or by --on; `@FILE` is a list of them."""
+"""Hosts and VMs on a command line: Ansible's patterns, as arguments or by --on; `@FILE` is a list of them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _MOST = files.MIB  # of patterns
 
 
 def expanded(texts: Sequence[str]) -> tuple[str, ...]:
-    """The texts, with the patterns in FILE in place of `@FILE`. Raises UsageError for a file that has none, or cannot be read."""
-    found: list[str] = []
+    """The texts, with FILE's patterns in place of `@FILE`. Raises UsageError if a file has none or cannot be read."""
+    result: list[str] = []
     for text in texts:
         if text.startswith("@") and "," not in text:
-            found += _lines(text[1:])
+            result += _lines(text[1:])
         elif "@" in text:
             from vgpumgr.core.inventory import patterns
 
             for part in patterns.split([text]):
-                found += _lines(part[1:]) if part.startswith("@") else [part]
+                result += _lines(part[1:]) if part.startswith("@") else [part]
         else:
-            found.append(text)
-    return tuple(found)
+            result.append(text)
+    return tuple(result)
 
 
 def _lines(path: str) -> list[str]:

@@ -1,7 +1,7 @@
 """`vgpumgr completion SHELL` prints a shell's script, and the script calls `answer` at each TAB.
 
-This is click's own machinery with two exceptions. Bash gets another script, because bash splits the line at every colon
-before click's script sees it, and PCI addresses are full of colons. Zsh and fish replace a whole word, so they are given
+This is click's own machinery with two exceptions. Bash gets another script, because bash splits the line at each colon
+before click's script sees it, and PCI addresses have colons. Zsh and fish replace a whole word, so they are given
 `--option=value`, while click offers only the value.
 """
 
@@ -46,16 +46,15 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _Safe(shell_completion.ShellComplete):
-    """Names come from libvirt and the journal and can hold anything: one that would break the answer's line is not offered."""
+    """Offers no name that would break the answer's line: libvirt's and the journal's names can hold anything."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         return [item for item in super().get_completions(args, incomplete) if item.value.isprintable()]
 
 
 class _Bash(_Safe):
-    """bash passes the whole line up to the cursor in COMP_LINE.
-
-    It inserts an answer unquoted, so `$(…)` would run at Enter. Hence only words that need no quotes are offered.
+    """bash passes the whole line up to the cursor in COMP_LINE, and inserts an answer unquoted, so `$(…)` would run at
+    Enter. Hence only words that need no quotes are offered.
     """
 
     name = "bash"
@@ -68,8 +67,8 @@ class _Bash(_Safe):
         return words, incomplete
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
-        found = super().get_completions(args, incomplete)
-        return [item for item in found if item.type != "plain" or shlex.quote(item.value) == item.value]
+        items = super().get_completions(args, incomplete)
+        return [item for item in items if item.type != "plain" or shlex.quote(item.value) == item.value]
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
         return f"{item.type},{item.value}"
@@ -116,7 +115,8 @@ def completion(_settings: Settings, *, shell: str) -> None:
       eval "$(vgpumgr completion zsh)"
       vgpumgr completion fish | source
 
-    Permanently: bash needs the package bash-completion; zsh needs the file in a directory of its fpath before compinit runs.
+    Permanently: bash needs the package bash-completion; zsh needs the file in a directory of its fpath before compinit
+    runs.
 
     \b
       vgpumgr completion bash > ~/.local/share/bash-completion/completions/vgpumgr
@@ -127,14 +127,13 @@ def completion(_settings: Settings, *, shell: str) -> None:
 
 
 def answer(program: click.Command, instruction: str) -> None:
-    """Print the candidates for the line that the shell left in the environment. `instruction`: SHELL_complete.
-
-    Errors are not printed: they would garble the line that is being typed.
+    """Print the candidates for the line that the shell left in the environment. `instruction`: SHELL_complete. Errors
+    are not printed: they would garble the line that is being typed.
     """
     with contextlib.suppress(Exception):
-        found = _of(program, instruction.removesuffix("_complete")).complete()
-        if found:
-            click.echo(found)
+        text = _of(program, instruction.removesuffix("_complete")).complete()
+        if text:
+            click.echo(text)
 
 
 def _of(program: click.Command, shell: str) -> ShellComplete:

@@ -20,10 +20,10 @@ class Duration(click.ParamType[float]):
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, int | float):
             return float(value)
-        found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([smhd]?)", value.strip())
-        if found is None:
+        match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)([smhd]?)", value.strip())
+        if match is None:
             self.fail(f"{value!r} is not a duration such as 10s, 5m or 1h", param, ctx)
-        seconds = float(found[1]) * _UNITS_S[found[2] or "s"]
+        seconds = float(match[1]) * _UNITS_S[match[2] or "s"]
         if seconds < self._least:
             self.fail(f"{value!r} is less than {self._least:g}s", param, ctx)
         return seconds

@@ -35,7 +35,7 @@ def options(command: Command) -> Command:
 
 
 def guard(on: str | None, gpu_id: str | None, board: str | None) -> tuple[str, str]:
-    """The hosts, and the GPU, empty for those of a board. Raises BadName, and UsageError unless there are hosts, and one of the two."""
+    """The hosts, and the GPU (empty with `board`). Raises BadName; UsageError unless `on` and one of both are given."""
     from vgpumgr.errors import UsageError
 
     if on is None:

@@ -110,10 +110,8 @@ def is_given(name: str) -> bool:
 
 
 def _collect(context: click.Context, kwargs: dict[str, Any]) -> None:
-    collected = context.find_root().meta.setdefault("vgpumgr.settings", {})
+    values = context.find_root().meta.setdefault("vgpumgr.settings", {})
     for name in Settings.__dataclass_fields__:
         value = kwargs.pop(name, None)
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            collected[name] = (
-                collected.get(name, ()) + value if isinstance(value, tuple) else value
-            )  # -i, of both places
+            values[name] = values.get(name, ()) + value if isinstance(value, tuple) else value  # -i, of both places

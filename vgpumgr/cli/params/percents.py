@@ -18,7 +18,7 @@ class Percent(click.ParamType[int]):
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"([0-9]{1,5})\s?%?", value.strip())
-        if found is None or int(found[1]) > self._most:
+        match = re.fullmatch(r"([0-9]{1,5})\s?%?", value.strip())
+        if match is None or int(match[1]) > self._most:
             self.fail(f"{value!r} is not a percentage from 0 to {self._most}, such as 90%", param, ctx)
-        return int(found[1])
+        return int(match[1])

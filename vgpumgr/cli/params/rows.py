@@ -22,13 +22,13 @@ _WITH_HEADER = ("table", "wide", "csv")
 
 
 def options(*views: View, sort: bool = True) -> Callable[[Command], Command]:
-    """Add them to a command that prints one of these views. Stands above `common_options`, which collects what they say."""
+    """Add them to a command that prints one of these views. Stands above `common_options`, which collects them."""
     spellings = list(dict.fromkeys(name for view in views for name in view.spellings))
 
     def offered(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 -- click's signature
-        before, comma, begun = incomplete.rpartition(",")
-        minus = "-" if begun.startswith("-") else ""
-        return [f"{before}{comma}{minus}{name}" for name in spellings if name.startswith(begun.removeprefix("-"))]
+        head, comma, tail = incomplete.rpartition(",")
+        minus = "-" if tail.startswith("-") else ""
+        return [f"{head}{comma}{minus}{name}" for name in spellings if name.startswith(tail.removeprefix("-"))]
 
     def checked(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:  # noqa: ARG001 -- as above
         if value is not None:

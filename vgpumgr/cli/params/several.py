@@ -61,7 +61,7 @@ def only_one(vms: Sequence[str], file: str | None) -> str | None:
 
 
 def names_of(vms: Sequence[str]) -> tuple[str, ...]:
-    """The VMs that the arguments stand for, in the order of their names. Raises BadName, UsageError if one is named twice."""
+    """The VMs that the arguments mean, in the order of their names. Raises BadName, UsageError for one named twice."""
     from collections import Counter
 
     from vgpumgr import names
@@ -74,11 +74,11 @@ def names_of(vms: Sequence[str]) -> tuple[str, ...]:
                 f"{word!r} does not name VMs: a vGPU is attached only to those that are named",
                 hint="name them, by a range such as 'vm[01:20]', or in a file with -f",
             )
-    found = [name for text in words for name in (ranges.names(text) if ranges.has_range(text) else (text,))]
-    twice = [name for name, times in Counter(found).items() if times > 1]
+    every = [name for text in words for name in (ranges.names(text) if ranges.has_range(text) else (text,))]
+    twice = [name for name, times in Counter(every).items() if times > 1]
     if twice:
         raise errors.UsageError(f"named twice: {', '.join(twice[:20])}", hint="name each VM once")
-    return tuple(sorted(map(names.parse_vm_name, found), key=names.slot_order))
+    return tuple(sorted(map(names.parse_vm_name, every), key=names.slot_order))
 
 
 def are_wild(vms: Sequence[str]) -> bool:
@@ -96,7 +96,7 @@ def read_file(file: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]
 
 
 def guard_alone(others: Mapping[str, object]) -> None:
-    """Raises UsageError if the command line has -f and says what the file says itself; `others`: those options, as given."""
+    """Raises UsageError for -f with an option that the file sets itself. `others`: those options, as given."""
     for key, value in others.items():
         if value and is_given(key):
             option = "--all" if key == "every" else f"--{key.replace('_', '-')}"

@@ -16,7 +16,7 @@ class Bytes(click.ParamType[int]):
     name = "SIZE"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", str(value), re.IGNORECASE | re.ASCII)
-        if found is None:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", str(value), re.IGNORECASE | re.ASCII)
+        if match is None:
             self.fail(f"{value!r} is not a size such as 2G, 512M, 64K, or a number of bytes", param, ctx)
-        return round(Fraction(found[1]) * (1 << _UNITS[found[2].upper()]))
+        return round(Fraction(match[1]) * (1 << _UNITS[match[2].upper()]))

@@ -1,4 +1,4 @@
-"""VMs and hosts of what was stored: the arguments of `history` and `usage`, compared with the store's and the inventory's names."""
+"""Stored VMs and hosts: the arguments of `history` and `usage`, compared with the store's and inventory's names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple
     from vgpumgr.controller import environment
     from vgpumgr.core.inventory.patterns import Roster
 
-    stored = [names.HostName(name) for name in hosts]
+    host_names = [names.HostName(name) for name in hosts]
     try:
         inventory = environment.load_inventory(settings.inventory, settings.group)
     except errors.InventoryError:
-        return set(vms), Roster(hosts=dict.fromkeys(stored))
+        return set(vms), Roster(hosts=dict.fromkeys(host_names))
     groups = inventory.roster
     return {*vms, *(vm for host in inventory.hosts.values() for vm in host.vms)}, Roster(
-        hosts=dict.fromkeys([*inventory.hosts, *stored]),
+        hosts=dict.fromkeys([*inventory.hosts, *host_names]),
         members=groups.members if groups else {},
         children=groups.children if groups else {},
     )
@@ -44,10 +44,10 @@ def chosen(texts: Sequence[str], vms: Collection[str], roster: Roster, what: str
     """
     from vgpumgr.core.inventory import choice
 
-    shown = choice.choose_stored(texts, roster, on)
-    for missed in shown.unmatched((name, None) for name in vms):
+    matches = choice.choose_stored(texts, roster, on)
+    for missed in matches.unmatched((name, None) for name in vms):
         raise unknown(missed.text, {*vms, *roster.hosts}, what)
-    return shown
+    return matches
 
 
 def unknown(text: str, valid: Iterable[str], what: str) -> errors.UnknownName:

@@ -1,7 +1,4 @@
-"""How a person reads a value: sizes in GiB, percent, ages, local times. Unknown stays None.
-
-Each function takes the value and its row.
-"""
+"""How a person reads a value: sizes in GiB, percent, ages, local times. Unknown stays None."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ def sort_keys(view: View, text: str) -> list[tuple[Column, bool]]:
 
 def check(option: str, text: str, spellings: Iterable[str]) -> None:
     """Raise UsageError for a column that is not one of these."""
-    known = {name: name for name in spellings}
+    keys = {name: name for name in spellings}
     for part in text.split(","):
-        _key(option, part.strip().lstrip("+-") if option == "--sort" else part, known)
+        _key(option, part.strip().lstrip("+-") if option == "--sort" else part, keys)
 
 
 def _key(option: str, text: str, spellings: Mapping[str, str]) -> str:
@@ -48,13 +48,13 @@ def _key(option: str, text: str, spellings: Mapping[str, str]) -> str:
 
 
 def in_order(rows: Sequence[Thing], keys: Iterable[tuple[Callable[[Thing], object], bool]]) -> list[Thing]:
-    """The rows by these keys, the first counts most; with True the largest come first. What is unknown is last either way."""
-    found = list(rows)
+    """The rows by these keys, the first counts most; with True the largest come first. Unknown is always last."""
+    result = list(rows)
     for key, is_reverse in reversed(tuple(keys)):
-        known = [row for row in found if key(row) is not None]
+        known = [row for row in result if key(row) is not None]
         known.sort(key=lambda row: _comparable(key(row)), reverse=is_reverse)
-        found = [*known, *(row for row in found if key(row) is None)]
-    return found
+        result = [*known, *(row for row in result if key(row) is None)]
+    return result
 
 
 def _comparable(value: object) -> tuple[float, object]:
@@ -65,7 +65,7 @@ def _comparable(value: object) -> tuple[float, object]:
 
 
 def arranged(view: View, document: Row, text: str) -> Row:
-    """The document with its rows in the order that `text` says; those of one host, where hosts are objects of their own."""
+    """The document with its rows in the order of `text`; where hosts are objects of their own, within each host."""
     keys = [(column.value, is_reverse) for column, is_reverse in sort_keys(view, text)]
     return _arranged(document, view.path, keys)
 

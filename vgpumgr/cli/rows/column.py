@@ -1,8 +1,8 @@
-"""A command's rows as a value: which columns there are, where each is found in the document, and how a person reads it.
+"""A command's rows as a value: its columns, where each is found in the document, and how a person reads it.
 
-Every format follows from it. A row is an object of the document of `-o json`, with what it shares with its neighbours taken along:
-`host` of a GPU is its host's `name`. A column is a key of the row; a dot leads into an object (`sm.p95`). csv, wide and
-jsonl have all columns, the table some of them, all in one order.
+Every format follows from it. A row is an object of the document of `-o json`, and takes along what it shares with its
+neighbours: `host` of a GPU is its host's `name`. A column is a key of the row; a dot leads into an object (`sm.p95`).
+csv, wide and jsonl have all columns, the table some of them, all in one order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME, _PROSE = 36, 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """`read`: the value as a person reads it; None is printed as `none`. `is_prose`: sentences, which may stand on several lines.
+    """`read`: the value as a person reads it; None is printed as `none`. `is_prose`: sentences, which may be folded.
 
     `in_table`: not only in wide, csv and jsonl. `is_number`: aligned to the right. `colours`: of some texts.
     """
@@ -56,8 +56,8 @@ class Column:
 class View:
     """The rows of a document. `path`: the keys of the lists that lead to them, the outermost first.
 
-    `shared`: columns whose value stands elsewhere than in the row, and where: `hosts.name`. `names`: the columns of `-o name`. `gives_way`: which columns a
-    narrow terminal does without, the first goes first; the others always stay.
+    `shared`: columns with their value elsewhere than in the row, and where: `hosts.name`. `names`: the columns of
+    `-o name`. `gives_way`: the columns that a narrow terminal drops, in this order; the others always stay.
     """
 
     path: tuple[str, ...]
@@ -89,15 +89,15 @@ class View:
         if not path:
             yield {**shared, **one}
             return
-        key, *rest = path
+        key, *tail = path
         for below in listed(one.get(key)):
             # `hosts.name` is the name of each of the hosts.
-            taken = {
+            values = {
                 column: at(below, where.removeprefix(f"{key}."))
                 for column, where in self.shared.items()
                 if where.startswith(f"{key}.")
             }
-            yield from self._below(below, rest, {**shared, **taken})
+            yield from self._below(below, tail, {**shared, **values})
 
 
 def listed(found: Any) -> Sequence[Row]:
@@ -107,10 +107,10 @@ def listed(found: Any) -> Sequence[Row]:
 
 def at(one: Row, where: str) -> Any:
     """What a key leads to, a dot into an object; None where there is nothing."""
-    found: Any = one
+    value: Any = one
     for part in where.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def spelt(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Every view by the command that prints it: for the pages that describe them, and for the tests that hold them to their word."""
+"""Every view by the command that prints it: for the pages that describe them, and for the tests that check both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Which columns a line of a terminal has room for, and how wide each is.
 
-Nothing is ever cut. Where a table is wider than the terminal, sentences are folded, then columns give way in their stated order, and
-at last names are folded too.
+Nothing is cut. A table wider than the terminal first folds sentences, then drops columns in order, then folds names.
 """
 
 from __future__ import annotations
@@ -29,16 +28,19 @@ def fit(columns: Sequence[Column], natural: Mapping[str, int], gives_way: Sequen
     """`natural`: the widest cell of each column, by key. `width` None: nothing limits a line."""
     if width is None:
         return Fitted(tuple(columns), dict(natural), ())
-    shown = list(columns)
+    columns_in_use = list(columns)
     for key in gives_way:
-        if _total({column.key: min(natural[column.key], column.least) for column in shown}) <= width or len(shown) == 1:
+        if (
+            _total({column.key: min(natural[column.key], column.least) for column in columns_in_use}) <= width
+            or len(columns_in_use) == 1
+        ):
             break
-        shown = [column for column in shown if column.key != key]
-    widths = {column.key: natural[column.key] for column in shown}
+        columns_in_use = [column for column in columns_in_use if column.key != key]
+    widths = {column.key: natural[column.key] for column in columns_in_use}
     for prose in (True, False):
-        shrink(widths, {column.key: column.least for column in shown if column.is_prose is prose}, width)
+        shrink(widths, {column.key: column.least for column in columns_in_use if column.is_prose is prose}, width)
     shrink(widths, dict.fromkeys(widths, _NARROWEST), width)
-    return Fitted(tuple(shown), widths, tuple(column for column in columns if column not in shown))
+    return Fitted(tuple(columns_in_use), widths, tuple(column for column in columns if column not in columns_in_use))
 
 
 def _total(widths: Mapping[str, int]) -> int:

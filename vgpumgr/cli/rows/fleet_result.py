@@ -28,8 +28,8 @@ def print_result(
     what: str,
     findings: Iterable[Iterable[Finding]],
 ) -> int:
-    """For people groups of findings, what failed, each with its host and subject, and the last lines, `closing`; for programs the
-    document or its rows, and the errors, which `what` names if there are several. Returns the exit code.
+    """Print findings, failures with host and subject, and the `closing` lines for people; for programs the document or
+    its rows, and the errors, which `what` names if there are several. Returns the exit code.
     """
     if settings.for_people:
         for group in findings:
@@ -52,8 +52,8 @@ def _failed(result: FleetResult) -> Iterator[Failed]:
     from vgpumgr.cli.text.alike import Failed
     from vgpumgr.core.reconcile.tasks import OfSlot
 
-    for host, found in result.failed:
-        task = found.planned.task
-        assert found.error is not None
+    for host, outcome in result.failed:
+        task = outcome.planned.task
+        assert outcome.error is not None
         vm, slot = (task.vm, task.slot) if isinstance(task, OfSlot) else (None, None)
-        yield Failed(host=host, vm=vm, slot=slot, subject=task.subject, error=found.error)
+        yield Failed(host=host, vm=vm, slot=slot, subject=task.subject, error=outcome.error)

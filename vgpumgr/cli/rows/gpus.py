@@ -74,22 +74,19 @@ MODE = View(
 
 
 def _seen_or_set(key: str, show: Read) -> Read:
-    """The value that the driver reports; else, with a question mark, the one that was set and most likely holds.
-
-    A dash where the policy has none, or the GPU no scheduler.
-    """
+    """The driver's value; else, with a question mark, the one that was set; a dash if the policy or GPU has none."""
 
     def read(value: Any, row: Row) -> str | None:
         if value is not None:
             return show(value, row)
         if row.get("policy") == "best-effort" or not _has_scheduler(row):
             return ABSENT
-        kept = row["persistent"]
-        if kept["policy"] is None or kept["policy"] != row.get("policy"):
+        setting = row["persistent"]
+        if setting["policy"] is None or setting["policy"] != row.get("policy"):
             return None
-        if kept[key] is not None:
-            return f"{show(kept[key], row)}?"
-        return ABSENT if key != "time_slice_ns" and kept["arr"] is False else None
+        if setting[key] is not None:
+            return f"{show(setting[key], row)}?"
+        return ABSENT if key != "time_slice_ns" and setting["arr"] is False else None
 
     return read
 
@@ -105,10 +102,10 @@ def _slice(value: int | None, row: Row) -> str | None:
     from vgpumgr.core.driver import scheduler
 
     frequency = (row["persistent"] or {}).get("frequency_hz")
-    kept = {**row["persistent"]}
-    if kept["time_slice_ns"] is None and frequency:
-        kept["time_slice_ns"] = scheduler.slice_of(frequency)
-    return _seen_or_set("time_slice_ns", lambda ns, _: scheduler.show_ms(ns))(value, {**row, "persistent": kept})
+    setting = {**row["persistent"]}
+    if setting["time_slice_ns"] is None and frequency:
+        setting["time_slice_ns"] = scheduler.slice_of(frequency)
+    return _seen_or_set("time_slice_ns", lambda ns, _: scheduler.show_ms(ns))(value, {**row, "persistent": setting})
 
 
 def _policy(value: str | None, row: Row) -> str | None:
@@ -175,10 +172,10 @@ def _why(value: str, row: Row) -> str:
     return "; ".join([value, *_passed(row["passed"])])
 
 
-def _passed(passed: Iterable[Row]) -> list[str]:
+def _passed(rows: Iterable[Row]) -> list[str]:
     """Each reason once, with all the types that it stands against."""
     against: dict[str, list[str]] = {}
-    for one in passed:
+    for one in rows:
         against.setdefault(one["why"], []).append(one["type_name"])
     return [f"not {_either(names)}: {why}" for why, names in against.items()]
 

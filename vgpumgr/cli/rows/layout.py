@@ -1,4 +1,4 @@
-"""A table as lines of text: upper-case heads, two blanks between columns, no rules. Widths are those of a terminal's cells."""
+"""A table as lines of text: upper-case heads, two blanks between columns, no rules. Widths are terminal cells."""
 
 from __future__ import annotations
 

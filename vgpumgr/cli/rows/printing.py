@@ -24,26 +24,25 @@ def print_rows(
 ) -> tuple[Column, ...]:
     """Print the document as json or yaml, or its rows. `rows`: others than the view finds in the document.
 
-    `none`: what people see in place of a table without rows; by default its head. Returns the columns that a table shows,
-    none without a table.
+    `none`: what people see in place of a table without rows; by default its head. Returns a printed table's columns.
     """
     if settings.output in ("json", "yaml"):
         if settings.sorted_by is not None:
             document = chosen.arranged(view, document, settings.sorted_by)
         output.print_document(settings, document)
         return ()
-    found = view.rows(document) if rows is None else [*rows]
-    if settings.for_people and none is not None and not found:
+    data = view.rows(document) if rows is None else [*rows]
+    if settings.for_people and none is not None and not data:
         if none:
             output.echo(none)
         return ()
     if settings.sorted_by is not None:
         keys = [(column.value, is_reverse) for column, is_reverse in chosen.sort_keys(view, settings.sorted_by)]
-        found = chosen.in_order(found, keys)
+        data = chosen.in_order(data, keys)
     columns = shown_columns(settings, view)
     if settings.output in ("table", "wide"):
-        return _print_table(settings, view, columns, found)
-    _write_rows(settings, view, columns, found)
+        return _print_table(settings, view, columns, data)
+    _write_rows(settings, view, columns, data)
     return ()
 
 
@@ -88,15 +87,15 @@ def _write(
     settings: Settings, columns: Sequence[Column], cells: list[list[str]], gives_way: Sequence[str], width: int | None
 ) -> Fitted:
     header = not settings.no_header
-    fitted = fit.fit(columns, layout.natural(columns, cells, header=header), gives_way, width)
-    shown = [[cell for column, cell in zip(columns, row, strict=True) if column in fitted.columns] for row in cells]
+    line_fit = fit.fit(columns, layout.natural(columns, cells, header=header), gives_way, width)
+    shown = [[cell for column, cell in zip(columns, row, strict=True) if column in line_fit.columns] for row in cells]
     paint = output.coloured if output.wants_colour(settings, sys.stdout) else None
-    output.write_long(settings, layout.lines(fitted, shown, header=header, paint=paint))
-    return fitted
+    output.write_long(settings, layout.lines(line_fit, shown, header=header, paint=paint))
+    return line_fit
 
 
 def print_table(settings: Settings, rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> None:
-    """Print a table that is no document's: a summary for people. All of it is text; None is printed as ?. `0` and `0 (12)` are grey."""
+    """Print a summary for people that is in no document. All of it is text; None is ?. `0` and `0 (12)` are grey."""
     zeros = {text: "dim" for row in rows for text in map(str, row.values()) if text.partition(" (")[0] == "0"}
     columns = [Column(key=str(at), head=output.head(key), colours=zeros) for at, key in enumerate(keys)]
     cells = [["?" if row.get(key) is None else one_line(str(row[key])) for key in keys] for row in rows]

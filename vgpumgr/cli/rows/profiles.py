@@ -99,8 +99,8 @@ def _meaning(value: float | None, row: Row, name: str) -> str | None:
     """`12 GiB: 12C`: an amount, and the smallest type with so much."""
     if value is None:
         return None if row["unit"] or name != "fgpu" else ABSENT
-    found = row[name]["type_name"]
-    return f"{cells.gib_of_mib(value, row)}: {'no C type' if found is None else found.partition('-')[2]}"
+    type_name = row[name]["type_name"]
+    return f"{cells.gib_of_mib(value, row)}: {'no C type' if type_name is None else type_name.partition('-')[2]}"
 
 
 def _measure(name: str, head: str) -> tuple[Column, ...]:

@@ -1,4 +1,4 @@
-"""What was done, and what is to be done: the rows of `history`, `plan` and `reconcile`, and of the VMs that wait for a restart."""
+"""What was done and is to be done: the rows of `history`, `plan`, `reconcile`, and VMs that wait for a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What belongs to this machine and to the program itself: the rows of `docs`, `version`, `install`, `host purge`, `forget` and `render`."""
+"""This machine and the program itself: rows of `docs`, `version`, `install`, `host purge`, `forget` and `render`."""
 
 from __future__ import annotations
 

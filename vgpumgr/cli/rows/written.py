@@ -1,4 +1,4 @@
-"""Rows for programs: csv, and one JSON object a line. Values are those of `-o json`: numbers, null or an empty field, ISO times."""
+"""Rows for programs: csv, and JSON lines. Values are those of `-o json`: numbers, null or an empty field, ISO times."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def csv_text(columns: Sequence[Column], rows: Iterable[Row], *, header: bool = T
 def csv_field(value: Any) -> str:
     """Empty for null; text of a list between blanks; any other list or object as JSON.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe, which spreadsheets do not show. A wish, `--profile 4Q`,
-    gets none: without brackets, `|` or `!` it calls nothing.
+    Text that a spreadsheet would take for a formula gets an apostrophe, which it hides. A wish, `--profile 4Q`, gets
+    none: without brackets, `|` or `!` it calls nothing.
     """
     if value is None:
         return ""
@@ -53,11 +53,11 @@ def json_lines(columns: Sequence[Column], rows: Iterable[Row]) -> str:
 
 
 def _nested(columns: Sequence[Column], row: Row) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for column in columns:
         *outer, last = column.key.split(".")
-        place = found
+        place = tree
         for key in outer:
             place = place.setdefault(key, {})
         place[last] = column.value(row)
-    return found
+    return tree

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
-    """`message` has … where they differ, `lines` their names and what else they have in common; `hint` None: there is none."""
+    """`message` has … where they differ, `lines` their names and what else they share; `hint` None: there is none."""
 
     message: str
     lines: tuple[str, ...]
@@ -51,7 +51,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Said(Generic[_T]):
-    """What is said of a host, or of a VM there. `pieces`: every second one may be its own. `kind` None: nothing is like it."""
+    """What is said of a host, or of a VM there. `pieces`: every second one may differ. `kind` None: it is unique."""
 
     one: _T
     kind: object
@@ -75,7 +75,7 @@ def _of_host(error: VgpumgrError) -> _Said[VgpumgrError]:
 
 
 def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
-    """The same of the errors of VMs' slots. What their details say is never left out: they are alike only if these are."""
+    """The same of the errors of VMs' slots. Details are never left out: errors are alike only if these are."""
     return _together(
         _Said(
             one=one,
@@ -91,7 +91,7 @@ def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
 
 
 def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
-    """The same of findings. One with a command that names its host or VM stays as it is: a command is there to be copied."""
+    """The same of findings. One whose command names its host or VM stays as it is: it is there to be copied."""
     return _together(
         _Said(
             one=one,
@@ -105,13 +105,13 @@ def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
 
 
 def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
-    """The details and the hint of an error; what many hosts or GPUs in them have alike is told once, with its way out."""
-    found = grouped(error.unread) if isinstance(error, VmNotSeen) else []
-    many = [one for one in found if isinstance(one, Alike)]
+    """An error's details and hint; what many hosts or GPUs in it have alike is told once, with its way out."""
+    groups = grouped(error.unread) if isinstance(error, VmNotSeen) else []
+    many = [one for one in groups if isinstance(one, Alike)]
     if not many:
         return _by_reason(error.details), error.hint
     details: list[str] = []
-    for one in found:
+    for one in groups:
         details += [one.message, *(f"  {line}" for line in one.lines)] if isinstance(one, Alike) else [str(one)]
     hints = [one.hint for one in many if one.hint]
     return details, "; ".join([*hints, error.hint] if error.hint else hints)
@@ -125,25 +125,25 @@ def _by_reason(details: Iterable[str]) -> list[str]:
         about = isinstance(pci, GpuAddress) and line.startswith(f"{pci}  ")
         pieces = cut(line, {pci})
         kinds.setdefault((about, *pieces[::2]), []).append((line, pci or "", pieces))
-    told: list[str] = []
+    lines: list[str] = []
     for (is_gpu, *_), alike in kinds.items():
         if not is_gpu or len(alike) < FEWEST:
-            told += [line for line, _, _ in alike]
+            lines += [line for line, _, _ in alike]
             continue
-        told.append(f"{len(alike)} GPUs{_common(pieces[2:] for _, _, pieces in alike)}")
-        told += [f"  {line}" for line in _wrapped(pci for _, pci, _ in alike)]
-    return told
+        lines.append(f"{len(alike)} GPUs{_common(pieces[2:] for _, _, pieces in alike)}")
+        lines += [f"  {line}" for line in _wrapped(pci for _, pci, _ in alike)]
+    return lines
 
 
-def _together(said: Iterable[_Said[_T]]) -> list[_T | Alike]:
+def _together(remarks: Iterable[_Said[_T]]) -> list[_T | Alike]:
     kinds: dict[object, list[_Said[_T]]] = {}
-    for one in said:
+    for one in remarks:
         kinds.setdefault(id(one.one) if one.kind is None else (one.kind, *one.pieces[::2]), []).append(one)
-    told: list[_T | Alike] = []
+    result: list[_T | Alike] = []
     for alike in kinds.values():
         many = len({(one.host, one.vm) for one in alike}) >= FEWEST
-        told += [_told_once(alike)] if many else [one.one for one in alike]
-    return told
+        result += [_told_once(alike)] if many else [one.one for one in alike]
+    return result
 
 
 def _without_host(pieces: list[str], host: str | None) -> list[str]:
@@ -160,7 +160,7 @@ def _names_its_own(finding: Finding) -> bool:
 
 def _common(texts: Iterable[Sequence[str]]) -> str:
     """What they say, with … where they differ."""
-    return "".join(found[0] if len(set(found)) == 1 else _ELSE for found in zip(*texts, strict=True))
+    return "".join(pieces[0] if len(set(pieces)) == 1 else _ELSE for pieces in zip(*texts, strict=True))
 
 
 def _told_once(alike: Sequence[_Said[_T]]) -> Alike:
@@ -181,12 +181,12 @@ def _who(alike: Sequence[_Said[_T]]) -> tuple[str, list[str]]:
     if alike[0].vm is None:
         return f"{len(vms)} hosts", list(_wrapped(vms))
     number = sum(map(len, vms.values()))
-    named = {host: [vm for vm in found if vm is not None] for host, found in vms.items()}
-    if len(named) == 1:
-        ((host, found),) = named.items()
+    vms_by_host = {host: [vm for vm in found if vm is not None] for host, found in vms.items()}
+    if len(vms_by_host) == 1:
+        ((host, found),) = vms_by_host.items()
         return f"{number} VMs on {host}", list(_wrapped(found))
-    return f"{number} VMs on {len(named)} hosts", [
-        line for host, found in named.items() for line in _wrapped([f"{host}:", *found])
+    return f"{number} VMs on {len(vms_by_host)} hosts", [
+        line for host, found in vms_by_host.items() for line in _wrapped([f"{host}:", *found])
     ]
 
 
@@ -206,9 +206,9 @@ def _hint(alike: Sequence[_Said[_T]]) -> str | None:
     first = alike[0]
     if len({one.hint for one in alike}) == 1:
         return first.hint
-    unknown = [one.one for one in alike if isinstance(one.one, HostKeyRefused) and one.one.scan is not None]
-    if len(unknown) == len(alike):
-        return _add_all(unknown)
+    errors = [one.one for one in alike if isinstance(one.one, HostKeyRefused) and one.one.scan is not None]
+    if len(errors) == len(alike):
+        return _add_all(errors)
     return f"{first.vm or first.host}: {first.hint}; the others likewise" if first.hint else None
 
 

@@ -48,8 +48,8 @@ def pivot(
         line |= {heads[row.board]: f"{_short(row.left)} ({'?' if row.max is None else row.max})" for row in rows}
         line["total"] = left(totals[profile])
         key = (profile,) if one_by_one else tuple(line.values())
-        there = lines.setdefault(key, {"profile": "", **line})
-        there["profile"] = f"{there['profile']} {profile}".strip()
+        same = lines.setdefault(key, {"profile": "", **line})
+        same["profile"] = f"{same['profile']} {profile}".strip()
     table = list(lines.values())
     first = ["profile", "framebuffer"] if one_by_one else ["profile"]
     for columns in _blocks(table, first, [*heads.values(), "total"], width):
@@ -58,27 +58,27 @@ def pivot(
 
 def total(answer: Answer) -> str:
     """`8Q: room for 11 more, on 2 of 5 suitable GPUs`."""
-    asked = answer.question.text
+    text = answer.question.text
     gpus = [row for row in answer.rows if row.gpu is not None]
     if not answer.rows:
-        return f"{asked}: no GPU of these hosts could ever take it"
+        return f"{text}: no GPU of these hosts could ever take it"
     if answer.left.fits_now is None:
-        return f"{asked}: room unknown"
+        return f"{text}: room unknown"
     if not answer.left.fits_now and not answer.left.at_least:
-        return f"{asked}: no room now on {counted(len(gpus), 'suitable GPU')}"
+        return f"{text}: no room now on {counted(len(gpus), 'suitable GPU')}"
     able = sum(bool(row.fits_now) for row in gpus)
-    return f"{asked}: room for {left(answer.left)} more, on {able} of {counted(len(gpus), 'suitable GPU')}"
+    return f"{text}: room for {left(answer.left)} more, on {able} of {counted(len(gpus), 'suitable GPU')}"
 
 
 def together(answer: Answer, count: int) -> str:
     """`3 of 8Q fit together on kvm01 (room for 6)`; not for so many that certainly do not fit."""
-    asked = f"{count} of {answer.question.text}"
+    text = f"{count} of {answer.question.text}"
     hosts = capacity.by_host(answer)
     if capacity.fits(answer.left, count) is None:
-        return f"{asked}: whether they fit together is unknown"
-    alone = {host: one for host, one in hosts.items() if capacity.fits(one, count)}
-    found = ", ".join(f"{host} (room for {left(one)})" for host, one in (alone or hosts).items() if one.fits_now)
-    return f"{asked} fit together{' on' if alone else ', but on no host alone:'} {found}"
+        return f"{text}: whether they fit together is unknown"
+    candidates = {host: one for host, one in hosts.items() if capacity.fits(one, count)}
+    places = ", ".join(f"{host} (room for {left(one)})" for host, one in (candidates or hosts).items() if one.fits_now)
+    return f"{text} fit together{' on' if candidates else ', but on no host alone:'} {places}"
 
 
 def closed(one: ClosedGpu) -> str:
@@ -95,10 +95,10 @@ def _short(one: Left) -> str:
 
 
 def _by_profile(rows: Iterable[BoardRow]) -> dict[str, list[BoardRow]]:
-    found: dict[str, list[BoardRow]] = {}
+    by_profile: dict[str, list[BoardRow]] = {}
     for row in rows:
-        found.setdefault(row.profile, []).append(row)
-    return found
+        by_profile.setdefault(row.profile, []).append(row)
+    return by_profile
 
 
 def _framebuffer(rows: Sequence[BoardRow]) -> str | None:
@@ -115,11 +115,11 @@ def _blocks(
         return
     sizes = {name: max(len(name), *(len(str(line[name] or "?")) for line in table)) + _GAP for name in (*first, *rest)}
     start = sum(sizes[name] for name in first)
-    block, used = [*first], start
+    block, width_of_block = [*first], start
     for name in rest:
-        if used + sizes[name] - _GAP > width and len(block) > len(first):
+        if width_of_block + sizes[name] - _GAP > width and len(block) > len(first):
             yield block
-            block, used = [*first], start
+            block, width_of_block = [*first], start
         block.append(name)
-        used += sizes[name]
+        width_of_block += sizes[name]
     yield block

@@ -23,8 +23,7 @@ _INDENT = 2
 class Axes:
     """`most` stands at the top of the scale, `middle` in its middle, and nothing at its foot, which is 0.
 
-    `since_s`, `until_s`: the time from the left edge to the right one, in seconds since the epoch; `cell_s`: that of a cell, of
-    which the last can be shorter.
+    `since_s`, `until_s`: left and right edge, in seconds since the epoch; `cell_s`: a cell's; the last can be less.
     """
 
     most: str
@@ -36,24 +35,24 @@ class Axes:
 
 def lines(values: Sequence[float | None], axes: Axes, width: int, *, bars: str, height: int = HEIGHT) -> list[str]:
     """The plot, at most that wide. `values`: 0 to 100, one for each cell; None is a gap, never 0."""
-    left = _INDENT + max(map(len, (axes.most, axes.middle, "0"))) + 1
-    room = max(len(values), min(width, WIDEST) - left - 1)
+    margin = _INDENT + max(map(len, (axes.most, axes.middle, "0"))) + 1
+    room = max(len(values), min(width, WIDEST) - margin - 1)
     length = axes.until_s - axes.since_s
     edges = [round(min(at * axes.cell_s / length, 1) * room) for at in range(len(values) + 1)]
     side, floor, corner = ("|", "-", "+") if bars == ASCII else ("│", "─", "└")
     names = {0: axes.most, height // 2: axes.middle}
-    found = []
+    rows = []
     for row in range(height):
-        drawn = "".join(
+        bars_of_row = "".join(
             _piece(value, height - 1 - row, height, bars) * (edges[at + 1] - edges[at])
             for at, value in enumerate(values)
         )
-        found.append(f"{names.get(row, ''):>{left - 1}} {side}{drawn}".rstrip())
-    return [*found, f"{'0':>{left - 1}} {corner}{floor * room}", " " * (left + 1) + _times(axes, room)]
+        rows.append(f"{names.get(row, ''):>{margin - 1}} {side}{bars_of_row}".rstrip())
+    return [*rows, f"{'0':>{margin - 1}} {corner}{floor * room}", " " * (margin + 1) + _times(axes, room)]
 
 
 def _piece(value: float | None, below: int, height: int, bars: str) -> str:
-    """A cell's character in a row; `below`: the rows under it. What is known has a mark at least, so that 0 is not a gap."""
+    """A cell's character in a row; `below`: the rows under it. A known value has a mark at least: 0 is no gap."""
     if value is None:
         return " "
     part = value * height / 100 - below

@@ -38,8 +38,8 @@ def closing(result: ChangeResult[CordonPlan], elapsed_s: float) -> str:
         case Outcome.WOULD_CHANGE:
             return "dry run: nothing was changed (--check)."
         case Outcome.UNCHANGED if plan.cordon is not None:
-            told = f"{plan.cordon.reason} ({plan.cordon.by}, {plan.cordon.at})"
-            return f"{where} is cordoned already: {told}. Nothing to do."
+            reason = f"{plan.cordon.reason} ({plan.cordon.by}, {plan.cordon.at})"
+            return f"{where} is cordoned already: {reason}. Nothing to do."
         case Outcome.UNCHANGED:
             return f"{where} is not cordoned. Nothing to do."
         case Outcome.DONE if plan.cordon is None:

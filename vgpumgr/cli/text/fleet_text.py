@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def lines(fleet: FleetPlan, *, diff: bool) -> Iterator[str]:
-    """Every host with something to do, its tasks, and a last line of totals. There are no lines if nothing is to be done."""
+    """Every host with something to do, its tasks, and a last line of totals; no lines if nothing is to be done."""
     for plan in fleet.plans:
         yield from host_lines(plan, diff=diff)
     if fleet.changed:
@@ -63,10 +63,10 @@ def _steps(plan: Plan | GpuPlan | AdoptPlan | CordonPlan, *, diff: bool) -> Iter
 def counted(fleet: FleetPlan) -> str:
     """`2 to create, 1 to destroy, 2 instances to create, 4 to remove, 3 to repair in place; 1 host not read`."""
     steps = [step for plan in fleet.plans for step in plan.steps]
-    made = sum(isinstance(step, plan_steps.CreateVgpu) for step in steps) - _evacuated(steps)
-    gone = sum(step.destroys for step in steps)
+    creations = sum(isinstance(step, plan_steps.CreateVgpu) for step in steps) - _evacuated(steps)
+    removals = sum(step.destroys for step in steps)
     others = sum(_is_other(planned) for plan in fleet.plans for planned in plan.tasks if planned.steps)
-    parts = [f"{made} to create", f"{gone} to destroy", *_instances(steps)]
+    parts = [f"{creations} to create", f"{removals} to destroy", *_instances(steps)]
     if others:
         parts.append(f"{others} to repair in place")
     return ", ".join(parts) + unread(fleet)
@@ -74,12 +74,12 @@ def counted(fleet: FleetPlan) -> str:
 
 def _instances(steps: Sequence[plan_steps.Step]) -> Iterator[str]:
     """`2 instances to create`, `4 to remove`: in the hardware; an entry of the ledger alone is none."""
-    made = sum(isinstance(step, plan_steps.CreateInstance) and step.expect == plan_steps.EMPTY for step in steps)
-    gone = sum(isinstance(step, plan_steps.DestroyInstance) and step.expect == plan_steps.PRESENT for step in steps)
-    if made:
-        yield f"{words.counted(made, 'instance')} to create"
-    if gone:
-        yield f"{gone} to remove" if made else f"{words.counted(gone, 'instance')} to remove"
+    creations = sum(isinstance(step, plan_steps.CreateInstance) and step.expect == plan_steps.EMPTY for step in steps)
+    removals = sum(isinstance(step, plan_steps.DestroyInstance) and step.expect == plan_steps.PRESENT for step in steps)
+    if creations:
+        yield f"{words.counted(creations, 'instance')} to create"
+    if removals:
+        yield f"{removals} to remove" if creations else f"{words.counted(removals, 'instance')} to remove"
 
 
 def _evacuated(steps: list[plan_steps.Step]) -> int:
@@ -100,12 +100,12 @@ def unread(fleet: FleetPlan) -> str:
 
 def disturbs(fleet: FleetPlan) -> str:
     """What a plan that needs a yes does, and how often."""
-    gone = sum(step.destroys for plan in fleet.plans for step in plan.steps)
-    moved = sum(_evacuated([*plan.steps]) for plan in fleet.plans)
-    if gone:
-        what = f"removes {words.counted(gone, 'vGPU')}"
-    elif moved:
-        what = f"takes out {words.counted(moved, 'idle vGPU')} for a moment"
+    removals = sum(step.destroys for plan in fleet.plans for step in plan.steps)
+    moves = sum(_evacuated([*plan.steps]) for plan in fleet.plans)
+    if removals:
+        what = f"removes {words.counted(removals, 'vGPU')}"
+    elif moves:
+        what = f"takes out {words.counted(moves, 'idle vGPU')} for a moment"
     else:
         what = "changes settings of GPUs or devices of VMs"
     return f"this plan {what} ({counted(fleet)})"
@@ -113,7 +113,7 @@ def disturbs(fleet: FleetPlan) -> str:
 
 def closing(result: FleetResult, elapsed_s: float, then: str | None = None) -> Iterator[str]:
     """The last line: the state after the run. `then`: the command that carries out what was only planned."""
-    failed = result.failed
+    failures = result.failed
     task_results = [one for _, one in result.tasks]
     outcomes = [one.outcome for one in task_results]
     if result.check and result.fleet.changed:
@@ -125,7 +125,7 @@ def closing(result: FleetResult, elapsed_s: float, then: str | None = None) -> I
         )
         return
     hosts = words.counted(len(result.fleet.plans), "host")
-    if not result.fleet.changed and not failed and not result.errors and is_good(outcomes):
+    if not result.fleet.changed and not failures and not result.errors and is_good(outcomes):
         yield f"{hosts}: {_wanted(task_results)}{_waiting(outcomes.count(Outcome.WAITING))}."
         return
     yield f"{hosts} in {elapsed_s:.1f} s: {tally(outcomes) or 'nothing to do'}{unread(result.fleet)}."

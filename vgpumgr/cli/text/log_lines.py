@@ -1,7 +1,7 @@
-"""stderr with `--log-format json`: one JSON object per line, for the program's own messages and for log records alike.
+"""stderr with `--log-format json`: a JSON object per line, both for the program's own messages and for log records.
 
-ts (RFC 3339, UTC) · level (debug info warning error critical) · message · host (null if no single host is meant) · run.
-`run` is the same on all lines of one process: systemd's $INVOCATION_ID, which also finds them in its journal, else the pid.
+ts (RFC 3339, UTC) · level (debug info warning error critical) · message · host (null if no single one is meant) · run.
+`run` is the same on all lines of one process: systemd's $INVOCATION_ID, which its journal also has, else the pid.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def line(level: str, message: str, *, host: str | None = None, more: Mapping[str
 
 
 def start(settings: Settings) -> None:
-    """Send logging to stderr: nothing by default, what is done on each host with -v, the SSH library's own lines with -vv."""
+    """Send logging to stderr: nothing by default, each host's actions with -v, the SSH library's lines with -vv."""
     level = {0: logging.CRITICAL, 1: logging.INFO}.get(settings.verbose, logging.DEBUG)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if settings.log_format == "json" else _Text(_TEXT))
@@ -42,9 +42,7 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _Text(logging.Formatter):
-    """For people: `17:36:08.123 kvm01: logging in`. Text from a host (a server's version line, before any key is checked) must
-    not reach the terminal raw.
-    """
+    """`17:36:08.123 kvm01: logging in`, without raw text from a host (a version line comes before any key check)."""
 
     def format(self, record: logging.LogRecord) -> str:
         host = getattr(record, "host", None)

@@ -87,10 +87,10 @@ class _Box:
 
 
 def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: bool = False) -> list[str]:
-    """The slices from left to right with their numbers above, no line wider than `width` (from 17 columns on).
+    """The slices from left to right with their numbers above, no line wider than `width` (at least 17 columns).
 
-    A text that its instance has no room for becomes a letter, which is explained below. If any instance exists, a row shows what
-    each is to us, by a pattern that does not depend on colour.
+    A text that does not fit its instance becomes a letter, explained below. If any instance exists, a row shows
+    what each is to us, by a pattern that does not depend on colour.
     """
     strokes = _ASCII if ascii_only else _BOXES
     cell = max(_LEAST_SLICE, min(_WIDEST_SLICE, (width - 1) // slices))
@@ -109,18 +109,18 @@ def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: 
 
 
 def _boxes(slices: int, instances: Sequence[Drawn], cell: int) -> list[_Box]:
-    taken = {at: one for one in instances for at in range(one.start, one.start + one.size)}
-    found = []
+    instance_at = {at: one for one in instances for at in range(one.start, one.start + one.size)}
+    boxes = []
     keys = iter(ascii_lowercase)
-    for one, run in groupby(range(slices), taken.get):
+    for one, run in groupby(range(slices), instance_at.get):
         inner = len([*run]) * cell - 1
         if one is None:
-            found.append(_Box(inner=inner, texts=("free" if inner >= len("free") else "", ""), state=None))
+            boxes.append(_Box(inner=inner, texts=("free" if inner >= len("free") else "", ""), state=None))
             continue
         texts = (one_line(one.label), one_line(one.who))
         fits = all(cell_width(text) <= inner for text in texts)
-        found.append(_Box(inner=inner, texts=texts, state=one.state, key="" if fits else next(keys)))
-    return found
+        boxes.append(_Box(inner=inner, texts=texts, state=one.state, key="" if fits else next(keys)))
+    return boxes
 
 
 def _row(strokes: _Strokes, texts: Sequence[str], boxes: Sequence[_Box]) -> str:
@@ -129,9 +129,9 @@ def _row(strokes: _Strokes, texts: Sequence[str], boxes: Sequence[_Box]) -> str:
 
 
 def _padded(text: str, inner: int) -> str:
-    used = cell_width(text)
-    before = " " if used < inner else ""
-    return before + text + " " * (inner - used - len(before))
+    size = cell_width(text)
+    blank = " " if size < inner else ""
+    return blank + text + " " * (inner - size - len(blank))
 
 
 def _edge(strokes: _Strokes, corners: str, boxes: Sequence[_Box]) -> str:
@@ -150,8 +150,8 @@ def show_lines(hosts: Iterable[HostInstances], width: int | None, nothing: str, 
             if gpu.problem is not None:
                 yield f"? what GPU instances it has cannot be read: {gpu.problem}"
                 continue
-            drawn = [_drawn(one) for one in gpu.instances]
-            yield from drawing(gpu.slices, drawn, width or IN_A_PIPE, ascii_only=ascii_only)
+            boxes = [_drawn(one) for one in gpu.instances]
+            yield from drawing(gpu.slices, boxes, width or IN_A_PIPE, ascii_only=ascii_only)
             how = ", once cached ones are removed" if any(one.state == "cached" for one in gpu.instances) else ""
             yield from wrapped(f"still fits{how}: {', '.join(gpu.fits) or 'nothing'}", width or IN_A_PIPE)
     if none:
@@ -178,5 +178,5 @@ def fit_lines(answer: Fit, width: int | None, *, ascii_only: bool) -> Iterator[s
     ]
     yield from drawing(answer.slices, instances, width or IN_A_PIPE, ascii_only=ascii_only)
     if answer.blocked is None:
-        taken = sum(one.size for one in instances)
-        yield f"fits on {answer.board}: {taken} of {counted(answer.slices, 'memory slice')} taken"
+        slices_in_use = sum(one.size for one in instances)
+        yield f"fits on {answer.board}: {slices_in_use} of {counted(answer.slices, 'memory slice')} taken"

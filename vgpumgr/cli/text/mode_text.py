@@ -39,7 +39,7 @@ def step_lines(plan: ModePlan) -> Iterator[str]:
 
 
 def _mig_line(step: steps.Step) -> str | None:
-    """A step of a plan that turns MIG on or off; None for what the line of a vGPU says for the claim and the definition, too."""
+    """A step that turns MIG on or off; None for the claim's and definition's steps, which the vGPU's line covers."""
     match step:
         case steps.SetVfs():
             return "+ VFs      by sriov-manage" if step.on else "- VFs      by sriov-manage, until the mode is set"
@@ -50,8 +50,8 @@ def _mig_line(step: steps.Step) -> str | None:
         case steps.EvacuateVgpu() | steps.DestroyVgpu(expect=steps.PRESENT):
             return f"- vGPU     {vgpu_text(step.vgpu)}"
         case steps.DestroyInstance():
-            gone = "" if step.expect == steps.PRESENT else "      already gone; only its ledger entry is removed"
-            return f"- instance {slices(step)}{gone}"
+            remark = "" if step.expect == steps.PRESENT else "      already gone; only its ledger entry is removed"
+            return f"- instance {slices(step)}{remark}"
         case steps.CreateInstance():
             return f"+ instance {slices(step)}"
         case steps.CreateVgpu():

@@ -1,7 +1,6 @@
-"""The one place that prints: documents, lines and blocks; findings, progress and errors. What prints rows is in cli/rows/.
+"""The one place that prints: documents, lines and blocks; findings, progress and errors. cli/rows/ prints rows.
 
-Data goes to stdout, everything else to stderr. Text from a host is stripped of control characters before it reaches a terminal, where it never
-begins a line.
+Data goes to stdout, all else to stderr. A host's text loses its control characters, and never begins a line.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _prose(text: str, stream: TextIO | None) -> list[str]:
 
 
 def plan_lines(settings: Settings, found: Iterable[str]) -> None:
-    """Print the lines of a plan. A mark says what is done; on a terminal colour repeats it. Before a question nothing is paged."""
+    """Print a plan's lines. A mark says what is done; colour repeats it. Before a question nothing is paged."""
     lines = [_marked(settings, part) for line in found for part in _prose(line, sys.stdout)]
     if lines and settings.check:
         write_long(settings, lines)
@@ -57,8 +56,8 @@ def plan_lines(settings: Settings, found: Iterable[str]) -> None:
 
 
 def _marked(settings: Settings, line: str) -> str:
-    found = _MARK.match(line) if wants_colour(settings, sys.stdout) else None
-    return line if found is None else f"{found[1]}{coloured(found[2], _MARKS[found[2]])}{line[found.end(2) :]}"
+    match = _MARK.match(line) if wants_colour(settings, sys.stdout) else None
+    return line if match is None else f"{match[1]}{coloured(match[2], _MARKS[match[2]])}{line[match.end(2) :]}"
 
 
 def block(text: str) -> None:
@@ -123,7 +122,7 @@ def print_warning(settings: Settings, text: str, *, host: str | None = None) -> 
 def _tell(
     settings: Settings,
     level: str,
-    shown: str,
+    text: str,
     message: str,
     *,
     host: str | None = None,
@@ -132,8 +131,8 @@ def _tell(
     if settings.log_format == "json":
         from vgpumgr.cli.text import log_lines
 
-        shown = log_lines.line(level, message, host=host, more=more)
-    _print(shown, error=True)
+        text = log_lines.line(level, message, host=host, more=more)
+    _print(text, error=True)
 
 
 def head(column: str) -> str:
@@ -163,17 +162,17 @@ def print_json(document: Mapping[str, object]) -> None:
 
 
 def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
-    """Print findings for people on stderr, each once; what many hosts or VMs have alike is told once. In json they are part of the document."""
+    """Print findings for people on stderr; what many hosts or VMs share is told once. json has them in the document."""
     from vgpumgr.cli.text import alike
 
     if settings.for_people:
         # A journal that cannot be written was reported at once, since a later failure would show no findings.
-        told = {finding.text: finding for finding in findings if finding.kind != "journal"}.values()
-        if settings.log_format == "json" or len(told) < alike.FEWEST:
-            for finding in told:
+        distinct = {finding.text: finding for finding in findings if finding.kind != "journal"}.values()
+        if settings.log_format == "json" or len(distinct) < alike.FEWEST:
+            for finding in distinct:
                 print_warning(settings, finding.text, host=finding.host)
             return
-        for one in alike.findings(told):
+        for one in alike.findings(distinct):
             if isinstance(one, alike.Alike):
                 print_warning(settings, one.message)
                 _print_indented(one.lines)
@@ -184,7 +183,7 @@ def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
 def print_error(settings: Settings, error: VgpumgrError, *, about: Failed | None = None) -> None:
     """Print what failed, where, one line per candidate, and last the hint, near the prompt; with json, one object.
 
-    What it is `about` comes first, for when several errors are printed in a row, unless the error begins with it anyway.
+    `about` comes first, for when several errors are printed in a row, unless the error begins with it anyway.
     """
     from vgpumgr.documents import error as documents
 
@@ -204,7 +203,7 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: Failed | None
 
 
 def print_failed(settings: Settings, failed: Iterable[Failed]) -> None:
-    """Print the errors of tasks for people; what many VMs have alike is told once. A log has one line for each all the same."""
+    """Print tasks' errors for people; what many VMs have alike is told once. A log has a line for each."""
     from vgpumgr.cli.text import alike
 
     for one in alike.of_tasks(failed) if settings.log_format != "json" else failed:
@@ -237,7 +236,7 @@ def print_errors(
 def end(
     settings: Settings, fleet: Fleet[View], findings: Iterable[Finding] = (), more: Sequence[VgpumgrError] = ()
 ) -> int:
-    """What stands on stderr once the rows are printed: findings, `more` errors, one for each host not read. Returns the exit code."""
+    """Print on stderr, after the rows, findings, `more` errors and one for each unread host. Returns the exit code."""
     print_findings(settings, findings)
     return print_errors(settings, [*more, *(error for _, error in fleet.errors)])
 
@@ -266,8 +265,8 @@ def _print_indented(lines: Iterable[str]) -> None:
 
 
 def _labelled(settings: Settings, label: str, colour: str, text: str) -> str:
-    shown = "\n".join(_prose(f"{label}: {text}", sys.stderr))
-    return style(settings, f"{label}:", colour) + shown.removeprefix(f"{label}:")
+    message = "\n".join(_prose(f"{label}: {text}", sys.stderr))
+    return style(settings, f"{label}:", colour) + message.removeprefix(f"{label}:")
 
 
 def style(settings: Settings, text: str, colour: str) -> str:
@@ -301,7 +300,7 @@ def width(stream: TextIO | None = None) -> int | None:
 
 
 def wants_colour(settings: Settings, stream: TextIO | None) -> bool:
-    """Whether what is written there has colours: as --color says, else on a terminal unless NO_COLOR or TERM=dumb is set."""
+    """Whether `stream` gets colours: as --color says, else on a terminal unless NO_COLOR or TERM=dumb is set."""
     if settings.color != "auto":
         return settings.color == "always"
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

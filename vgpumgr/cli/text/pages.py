@@ -19,9 +19,9 @@ _LESS = "FRX"
 def show(markdown: str, *, width: int | None, colored: bool) -> None:
     """Draw it as wide as the terminal is, within what is easy to read, and page it."""
     columns = min(max(width or _USUAL, _NARROWEST), _WIDEST)
-    drawn = io.StringIO()
+    buffer = io.StringIO()
     console = Console(
-        file=drawn,
+        file=buffer,
         width=columns,
         force_terminal=colored,
         no_color=not colored,
@@ -29,4 +29,4 @@ def show(markdown: str, *, width: int | None, colored: bool) -> None:
     )
     console.print(Markdown(markdown, hyperlinks=False, code_theme="ansi_dark"))
     os.environ.setdefault("LESS", _LESS)
-    click.echo_via_pager(drawn.getvalue(), color=colored)
+    click.echo_via_pager(buffer.getvalue(), color=colored)

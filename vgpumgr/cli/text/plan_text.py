@@ -131,8 +131,8 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
         case steps.AttachHostdev() | steps.DetachHostdev() | steps.PlugHostdev() | steps.UnplugHostdev():
             return _device_line(step)
         case steps.DestroyVgpu():
-            gone = "" if step.expect == steps.PRESENT else "      already gone; only its ledger entry is removed"
-            return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{gone}"
+            remark = "" if step.expect == steps.PRESENT else "      already gone; only its ledger entry is removed"
+            return f"- vGPU     {step.vgpu.type_name} {_where(step.vgpu)}{remark}"
         case steps.CreateInstance():
             if step.expect == steps.SAME:
                 return f"= instance {slices(step)}      created by an attach that did not finish"
@@ -221,14 +221,14 @@ def _where(vgpu: VgpuSpec) -> str:
 def _placed(step: steps.CreateVgpu, plan: Plan | AdoptPlan) -> str:
     placed = plan.placed
     if placed is None:
-        moved = any(
+        is_moved = any(
             isinstance(other, steps.PutClaim)
             and other.before is not None
             and other.claim.slot == step.vgpu.slot
             and other.before.binding.placement_id not in (None, step.vgpu.placement_id)
             for other in plan.steps
         )
-        return f"      {'where it was, but at another placement id' if moved else 'at its previous placement'}"
+        return f"      {'where it was, but at another placement id' if is_moved else 'at its previous placement'}"
     count = f", {placed.ordinal} of {placed.maximum}" if placed.maximum else ""
     return f"{count}      {placed.why}"
 

@@ -46,5 +46,5 @@ def closing(result: PurgeResult, elapsed_s: float) -> str:
     if result.outcome is Outcome.UNCHANGED:
         return f"{result.plan.host} has nothing of vgpumgr's. Nothing to do."
     host = result.plan.host
-    left = f"Nothing of vgpumgr's is left on {host}" + (" but what it keeps" if result.plan.left else "")
-    return f"done in {elapsed_s:.1f} s. {left}; its history stays here (`vgpumgr history {host}`)."
+    sentence = f"Nothing of vgpumgr's is left on {host}" + (" but what it keeps" if result.plan.left else "")
+    return f"done in {elapsed_s:.1f} s. {sentence}; its history stays here (`vgpumgr history {host}`)."

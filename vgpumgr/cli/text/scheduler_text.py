@@ -57,6 +57,6 @@ def _line(step: steps.Step, plan: SchedulerPlan) -> str:
 
 
 def _diff(step: steps.WriteModprobe) -> Iterator[str]:
-    before, after = (step.before or "", step.text or "")
-    for line in list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]:
+    old, new = (step.before or "", step.text or "")
+    for line in list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[2:]:
         yield f"    {line}"

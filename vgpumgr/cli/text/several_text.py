@@ -1,4 +1,4 @@
-"""What a command about several VMs prints: its errors, each kind once with the VMs that it stopped, and its last line."""
+"""What a command about several VMs prints: errors, each kind once with the VMs that it stopped, and a last line."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def errors_of(result: RequestsResult) -> Iterator[errors.VgpumgrError]:
 
 
 def _one_of_kind(slots: Sequence[SlotResult], of_all: str) -> errors.VgpumgrError:
-    found: dict[str, tuple[errors.VgpumgrError, list[str]]] = {}
+    kinds: dict[str, tuple[errors.VgpumgrError, list[str]]] = {}
     for slot in slots:
         if slot.error is not None:
-            found.setdefault(str(slot.error), (slot.error, []))[1].append(slot.vm)
-    stopped = [(error, vms, *alike.within(error)) for error, vms in found.values()]
-    if len(stopped) == 1:
-        ((only, vms, lines, hint),) = stopped
+            kinds.setdefault(str(slot.error), (slot.error, []))[1].append(slot.vm)
+    groups = [(error, vms, *alike.within(error)) for error, vms in kinds.values()]
+    if len(groups) == 1:
+        ((only, vms, lines, hint),) = groups
         if len(slots) == 1:
             return only
         return errors.VgpumgrError(only.message, details=[*lines, f"not served: {_joined(vms)}"], hint=hint)
-    hints = {hint for *_, hint in stopped}
+    hints = {hint for *_, hint in groups}
     details: list[str] = []
-    for error, vms, _, hint in stopped:
-        named = "" if set(vms) <= {*values(error.message)} else f" ({_joined(vms)})"
-        details.append(say("{}{}{}", error.message, named, f"; {hint}" if len(hints) > 1 and hint else ""))
+    for error, vms, _, hint in groups:
+        suffix = "" if set(vms) <= {*values(error.message)} else f" ({_joined(vms)})"
+        details.append(say("{}{}{}", error.message, suffix, f"; {hint}" if len(hints) > 1 and hint else ""))
     return errors.VgpumgrError(
         f"{len({slot.vm for slot in slots})} {of_all} cannot be served",
-        details=[*details, *dict.fromkeys(line for _, _, lines, _ in stopped for line in lines)],
+        details=[*details, *dict.fromkeys(line for _, _, lines, _ in groups for line in lines)],
         hint=hints.pop() if len(hints) == 1 else None,
     )
 
@@ -59,9 +59,9 @@ def _joined(vms: Iterable[str]) -> str:
 
 def question(verb: str, fleet: FleetPlan) -> tuple[str, str]:
     """What is asked, and why."""
-    changed = [plan for plan in fleet.plans if plan.changed]
-    vms = words.counted(len({one.task.vm for plan in changed for one in plan.tasks if one.steps}), "VM")
-    about = f"{vms} on {words.counted(len(changed), 'host')}"
+    changes = [plan for plan in fleet.plans if plan.changed]
+    vms = words.counted(len({one.task.vm for plan in changes for one in plan.tasks if one.steps}), "VM")
+    about = f"{vms} on {words.counted(len(changes), 'host')}"
     return f"{verb} {about}?", f"{verb} of {about} needs confirmation"
 
 
@@ -71,15 +71,15 @@ def closing(result: RequestsResult, elapsed_s: float, *, verb: str, check: bool,
     vms = words.counted(len({slot.vm for slot in slots}), "VM")
     held_back = sum(isinstance(slot.error, errors.HeldBack) for slot in slots)
     if result.is_held_back:
-        rest = f" {held_back} of {len(slots)} could be served: {PARTIAL} does that." if held_back else ""
-        return f"nothing was changed.{rest}"
+        advice = f" {held_back} of {len(slots)} could be served: {PARTIAL} does that." if held_back else ""
+        return f"nothing was changed.{advice}"
     if check and result.changed:
         return "dry run: nothing was changed (--check)."
     outcomes = [slot.outcome for slot in slots]
     if {*outcomes} == {Outcome.UNCHANGED}:
         have = "have" if len({slot.vm for slot in slots}) > 1 else "has"
-        nothing = f"already {have} what was requested" if verb == "attach" else f"{have} no vGPU of ours there"
-        return f"{vms} {nothing}. Nothing to do."
+        state = f"already {have} what was requested" if verb == "attach" else f"{have} no vGPU of ours there"
+        return f"{vms} {state}. Nothing to do."
     hosts = words.counted(len({slot.host for slot in slots} - {None}), "host")
     took_back = f" Undo: {undo}" if undo else ""
     return f"{vms} on {hosts} in {elapsed_s:.1f} s: {tally(outcomes)}.{took_back}"

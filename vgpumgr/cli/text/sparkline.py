@@ -1,4 +1,4 @@
-"""A line of small bars, one character per value: 0 to 100 percent on a fixed scale, so that two lines can be compared."""
+"""A line of small bars, one character per value: 0 to 100 percent on a fixed scale, so that lines compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line at the bottom of a terminal that says how far the reading or changing of hosts is. Whatever else is printed wipes it first."""
+"""A terminal's bottom line: how far the reading or changing of hosts is. Any other output wipes it first."""
 
 from __future__ import annotations
 
@@ -74,23 +74,20 @@ def is_possible() -> bool:
 
 
 def text(progress: Progress, width: int) -> str:
-    """`12 of 20 hosts read; slow: kvm05 (login, 9 s), kvm11 (connection, 6 s) and 1 more`, with as many names as fit into the width.
-
-    While hosts are changed, it begins with `48 of 160 steps done`.
-    """
+    """`12 of 20 hosts read; slow: kvm05 (login, 9 s) and 1 more`, as many as fit; or `48 of 160 steps done`."""
     if progress.steps is not None:
-        said = f"{progress.steps.done} of {counted(progress.steps.planned, 'step')} done"
+        progress_text = f"{progress.steps.done} of {counted(progress.steps.planned, 'step')} done"
     elif progress.hosts == 1 and progress.slow:
         return _alone(progress.slow[0])[: max(width, 0)]
     else:
-        said = f"{progress.ended} of {counted(progress.hosts, 'host')} read"
+        progress_text = f"{progress.ended} of {counted(progress.hosts, 'host')} read"
     names = [f"{one_line(one.host)} ({_where(one)})" for one in progress.slow]
     for count in range(len(names), 0, -1):
         more = f" and {len(names) - count} more" if count < len(names) else ""
-        line = f"{said}; slow: {', '.join(names[:count])}{more}"
+        line = f"{progress_text}; slow: {', '.join(names[:count])}{more}"
         if len(line) <= width:
             return line
-    return (f"{said}; {len(names)} slow" if names else said)[: max(width, 0)]
+    return (f"{progress_text}; {len(names)} slow" if names else progress_text)[: max(width, 0)]
 
 
 def _alone(one: Slow) -> str:

@@ -1,4 +1,4 @@
-"""The outcomes of many things in one line that adds up: `3 changed, 6 unchanged, 3 refused (1 no capacity), 1 unknown VM`."""
+"""The outcomes of many things in a line that adds up: `3 changed, 6 unchanged, 3 refused (1 no capacity)`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _GOOD: Final = {Outcome.DONE, Outcome.WOULD_CHANGE, Outcome.UNCHANGED, Outcome.W
 def tally(outcomes: Iterable[Outcome]) -> str:
     """Each outcome with its number; those of _OF_REFUSED are among what is refused. Empty for none."""
     count = Counter(outcomes)
-    of_refused = {word: count.pop(outcome, 0) for outcome, word in _OF_REFUSED.items()}
-    count[Outcome.REFUSED] += sum(of_refused.values())
-    why = ", ".join(f"{number} {word}" for word, number in of_refused.items() if number)
+    reasons = {word: count.pop(outcome, 0) for outcome, word in _OF_REFUSED.items()}
+    count[Outcome.REFUSED] += sum(reasons.values())
+    why = ", ".join(f"{number} {word}" for word, number in reasons.items() if number)
     parts = [f"{count[outcome]} {word}" for outcome, word in _WORDS.items() if count[outcome]]
     return ", ".join(f"{part} ({why})" if why and part.endswith("refused") else part for part in parts)
 

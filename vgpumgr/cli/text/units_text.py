@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def both_readings(one: EarlierUnit) -> str:
-    """`vm01 vgpu0 on kvm01: --fgpu 0.5 was 12 GiB (2 per GPU) and stays A40-12C; now it is 6 GiB (4 per GPU), A40-6C`."""
-    then = f"{one.requested} was {gib(one.asked_mib)} ({one.unit}) and stays {one.type_name}"
+    """`vm01 vgpu0 on kvm01: --fgpu 0.5 was 12 GiB (2 per GPU) and stays A40-12C; now it is 6 GiB (4 per GPU), …`."""
+    old_unit = f"{one.requested} was {gib(one.asked_mib)} ({one.unit}) and stays {one.type_name}"
     if one.now_unit is None:
-        now = f"the inventory has no unit for {one.board} now"
+        new_unit = f"the inventory has no unit for {one.board} now"
     elif one.now_mib is None:
-        now = f"now ({one.now_unit}) it is more than one GPU"
+        new_unit = f"now ({one.now_unit}) it is more than one GPU"
     else:
-        now = f"now it is {gib(one.now_mib)} ({one.now_unit}), {one.now_type or 'more than any type has'}"
-    return f"{one.vm} {one.slot} on {one.host}: {then}; {now}"
+        new_unit = f"now it is {gib(one.now_mib)} ({one.now_unit}), {one.now_type or 'more than any type has'}"
+    return f"{one.vm} {one.slot} on {one.host}: {old_unit}; {new_unit}"

@@ -23,16 +23,16 @@ def unread(snapshot: HostSnapshot) -> Iterator[str]:
 
     No host, whatever it answers, takes more than a screen of them: the others' lines are to be seen.
     """
-    found: dict[tuple[PciAddress | None, str], list[str]] = {}
+    reasons: dict[tuple[PciAddress | None, str], list[str]] = {}
     for one in snapshot.unknown:
-        found.setdefault((one.gpu, one.why), []).append(one.what)
-    rows = list(found.items())
-    told = len(rows) if len(rows) <= _MOST_LINES else _MOST_LINES - 1
-    for (gpu, why), what in rows[:told]:
+        reasons.setdefault((one.gpu, one.why), []).append(one.what)
+    rows = list(reasons.items())
+    count = len(rows) if len(rows) <= _MOST_LINES else _MOST_LINES - 1
+    for (gpu, why), what in rows[:count]:
         yield f"? {snapshot.host} {gpu + ' ' if gpu else ''}{_some(what)}: {_cut(why)}"
-    if rows[told:]:
+    if rows[count:]:
         host = snapshot.host
-        yield f"? {host} {counted(len(rows) - told, 'more reason')}: `vgpumgr discover {host} -o json` has them"
+        yield f"? {host} {counted(len(rows) - count, 'more reason')}: `vgpumgr discover {host} -o json` has them"
 
 
 def _some(what: list[str]) -> str:

@@ -29,9 +29,9 @@ def of_one(row: UsageRow, report: UsageReport) -> Iterator[str]:
     samples = counted(row.samples, "sample")
     last = "" if row.last_us is None else f", the last at {local(row.last_us)}"
     yield f"  measured     {_word(_percent(row.coverage * 100))} of {span(report)}: {samples}{last}"
-    entitled = _word(_percent(None if row.entitled is None else row.entitled * 100))
-    used = _percent(None if row.used_of_share is None else row.used_of_share * 100)
-    yield f"  entitled     {entitled} of the GPU" + (f", used {used} of that (SM)" if used else "")
+    share = _word(_percent(None if row.entitled is None else row.entitled * 100))
+    of_share = _percent(None if row.used_of_share is None else row.used_of_share * 100)
+    yield f"  entitled     {share} of the GPU" + (f", used {of_share} of that (SM)" if of_share else "")
     now, most, size, left = (
         _word(_size(value))
         for value in (
@@ -67,9 +67,9 @@ def plots(row: UsageRow, report: UsageReport, width: int, bars: str) -> Iterator
         yield from chart.lines(shares, _axes(report, "100%", "50%"), width, bars=bars)
     if size and any(value is not None for value in row.framebuffer_series):
         yield "framebuffer, GiB: the most that was used"
-        filled = [None if value is None else 100 * value / size for value in row.framebuffer_series]
+        percents = [None if value is None else 100 * value / size for value in row.framebuffer_series]
         axes = _axes(report, f"{size / _GIB:.1f}", f"{size / 2 / _GIB:.1f}")
-        yield from chart.lines(filled, axes, width, bars=bars)
+        yield from chart.lines(percents, axes, width, bars=bars)
 
 
 def _axes(report: UsageReport, most: str, middle: str) -> chart.Axes:
@@ -86,12 +86,12 @@ def _axes(report: UsageReport, most: str, middle: str) -> chart.Axes:
 def not_judged(report: UsageReport) -> Iterator[str]:
     """The rows of which too little is known, in one line."""
     if report.not_judged:
-        shown = ", ".join(
+        names = ", ".join(
             f"{row.vm or row.vm_uuid or '?'}{f'/{row.slot}' if row.slot else ''} on {row.host} ({_percent(row.coverage * 100)}, {row.state})"
             for row in report.not_judged[:_SHOWN]
         )
         more = f" and {len(report.not_judged) - _SHOWN} more" if len(report.not_judged) > _SHOWN else ""
-        yield f"not judged, too little measured: {shown}{more}"
+        yield f"not judged, too little measured: {names}{more}"
 
 
 def foot(report: UsageReport, *, has_bars: bool) -> str:

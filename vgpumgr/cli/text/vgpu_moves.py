@@ -32,8 +32,10 @@ def move_line(step: steps.Step, plan: Sequence[steps.Step], *, maybe: bool = Fal
         case steps.CreateVgpu(expect=steps.SAME):
             return f"= vGPU    {vgpu_text(step.vgpu)}      created by a run that did not finish"
         case steps.CreateVgpu():
-            evacuated = any(isinstance(other, steps.EvacuateVgpu) and other.vgpu.key == step.vgpu.key for other in plan)
-            return f"> vGPU    {vgpu_text(step.vgpu)}{place_of(step.vgpu)}      re-created{'' if evacuated else ', it was gone'}"
+            has_evacuation = any(
+                isinstance(other, steps.EvacuateVgpu) and other.vgpu.key == step.vgpu.key for other in plan
+            )
+            return f"> vGPU    {vgpu_text(step.vgpu)}{place_of(step.vgpu)}      re-created{'' if has_evacuation else ', it was gone'}"
         case _:
             return step.verb
 

@@ -1,4 +1,4 @@
-"""Numbers with their noun; and makes foreign text (from a host, libvirt, a VM's name) safe to print: it can neither move the cursor nor forge a line."""
+"""Numbers with their noun; foreign text (a host's, libvirt's, VM names) that cannot move the cursor or forge lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Escape control characters (`\\x1b`) but keep line breaks: for our own multi-line blocks and for other programs."""
+    """Escape control characters (`\\x1b`) but keep line breaks: for our multi-line blocks and other programs."""
     return "".join(
         character if character.isprintable() or character == "\n" else repr(character)[1:-1] for character in text
     )
@@ -21,5 +21,5 @@ def one_line(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """The same, with every line but the first indented by two spaces, so that no line of a host's text looks like ours."""
+    """The same, with lines after the first indented by two spaces, so that none of a host's looks like ours."""
     return visible(text).replace("\n", "\n  ")

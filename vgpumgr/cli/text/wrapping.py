@@ -24,41 +24,38 @@ def wrapped(text: str, width: int) -> list[str]:
     """The text in parts no wider than that: between words where there are any, else anywhere."""
     if cell_width(text) <= width:
         return [text]
-    found: list[str] = []
+    lines: list[str] = []
     line = ""
     for word in text.split(" "):
         longer = f"{line} {word}" if line else word
         if cell_width(longer) <= width:
             line = longer
             continue
-        found += [line] if line else []
+        lines += [line] if line else []
         *full, line = _chunks(word, width)
-        found += full
-    return [*found, line] if line else found
+        lines += full
+    return [*lines, line] if line else lines
 
 
 def _chunks(word: str, width: int) -> list[str]:
-    found, line = [], ""
+    chunks, line = [], ""
     for character in word:
         if line and cell_width(line + character) > width:
-            found.append(line)
+            chunks.append(line)
             line = ""
         line += character
-    return [*found, line]
+    return [*chunks, line]
 
 
 def sentence(line: str, width: int | None) -> list[str]:
-    """A line of prose as lines of a terminal: later ones stand further in. A line with a command is left whole.
-
-    `width` None: nothing limits a line.
-    """
+    """Prose as terminal lines, later ones indented further; one with a command stays whole. `width` None: no limit."""
     if width is None or cell_width(line) <= width or _COMMAND.search(line):
         return [line]
     indent = min(len(line) - len(line.lstrip(" ")), width // 3)
     hang = min(_HANG, width // 3)
     text = line.strip(" ")
-    first, *rest = wrapped(text, width - indent)
-    if rest:
-        left = text[len(first) :].lstrip(" ")
-        rest = wrapped(left, max(1, width - indent - hang))
-    return [" " * indent + first, *(" " * (indent + hang) + part for part in rest)]
+    first, *others = wrapped(text, width - indent)
+    if others:
+        tail = text[len(first) :].lstrip(" ")
+        others = wrapped(tail, max(1, width - indent - hang))
+    return [" " * indent + first, *(" " * (indent + hang) + part for part in others)]

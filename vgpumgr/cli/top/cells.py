@@ -82,14 +82,14 @@ def cut(line: Line, width: int) -> Line:
     """The line as far as the terminal is wide, with a mark where more of it would follow."""
     if sum(cell_width(cell.text) for cell in line) <= width:
         return line
-    found, room = [], width - 1
+    cells, room = [], width - 1
     for cell in line:
         text = _start(cell.text, room)
-        found.append(cell._replace(text=text))
+        cells.append(cell._replace(text=text))
         room -= cell_width(text)
         if text != cell.text:
             break
-    return (*found, Cell("…", found[-1].style))
+    return (*cells, Cell("…", cells[-1].style))
 
 
 def _start(text: str, width: int) -> str:

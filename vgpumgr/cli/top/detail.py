@@ -1,4 +1,4 @@
-"""All about one vGPU on one screen of `top`: what it is, what it uses, and its use since `top` was opened, as a plot."""
+"""One vGPU on one screen of `top`: what it is, what it uses, and its use since `top` was opened, as a plot."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _LEAST = 3  # lines of a plot
 
 def findings(key: Key, rounds: Iterable[Round]) -> list[str]:
     """What is wrong with the reading of this vGPU's host, or unknown of its GPU."""
-    found = []
+    texts = []
     for one in rounds:
         if one.host != key[0]:
             continue
         if one.reading is None:
-            found.append(f"{one.host} was not read: {one.failure.what if one.failure else one.error or '?'}")
+            texts.append(f"{one.host} was not read: {one.failure.what if one.failure else one.error or '?'}")
         else:
-            found += [f"{row.place}: {row.why}" for row in one.reading.unknown if row.gpu in (None, key[1])]
-    return found
+            texts += [f"{row.place}: {row.why}" for row in one.reading.unknown if row.gpu in (None, key[1])]
+    return texts
 
 
 def lines(
@@ -50,28 +50,32 @@ def lines(
     of_share: bool,
     findings: Sequence[str] = (),
 ) -> list[Line]:
-    """The screen's lines. `row` None: it is no longer there, or its host was not read. `of_share`: the scale of SM's plot."""
-    seen = history.of(key)
+    """The screen's lines. `row` None: it is gone, or its host was not read. `of_share`: the scale of SM's plot."""
+    moments = history.of(key)
     facts = _facts(row) if row is not None else [("", ("not there now: not read, or detached",))]
     facts += _last_day(key, setting)
     width = max((len(name) for name, _ in facts), default=0)
     name = " ".join(one_line(part) for part in key[2:4] if part) or "-"
-    found: list[Line] = [(Cell(part, "bold"),) for part in wrapped(name, setting.width)]
-    found += [(Cell(f"  {name:<{width}}  "), Cell(_fitting(parts, setting.width - width - 4))) for name, parts in facts]
+    screen: list[Line] = [(Cell(part, "bold"),) for part in wrapped(name, setting.width)]
+    screen += [
+        (Cell(f"  {name:<{width}}  "), Cell(_fitting(parts, setting.width - width - 4))) for name, parts in facts
+    ]
     for text in findings[:_FINDINGS]:
-        found += [(Cell(part, "yellow"),) for part in sentence(f"  {one_line(text)}", setting.width)]
+        screen += [(Cell(part, "yellow"),) for part in sentence(f"  {one_line(text)}", setting.width)]
     if len(findings) > _FINDINGS:
-        found.append((Cell(f"  … and {counted(len(findings) - _FINDINGS, 'more finding')}", "dim"),))
-    room = setting.height - len(found) - 4
+        screen.append((Cell(f"  … and {counted(len(findings) - _FINDINGS, 'more finding')}", "dim"),))
+    room = setting.height - len(screen) - 4
     for title, values in (
-        _sm([one.sm for one in seen], row.vgpu.entitled if row is not None else None, of_share=of_share),
-        ("framebuffer, percent of its size", [one.framebuffer for one in seen]),
+        _sm([one.sm for one in moments], row.vgpu.entitled if row is not None else None, of_share=of_share),
+        ("framebuffer, percent of its size", [one.framebuffer for one in moments]),
     ):
         height = min(10, max(_LEAST, room // 2 - 2))
-        found += [(), (Cell(f"{title}: {_summary(values)}", "bold"),)]
-        found += _plot(values, setting, height)
-    found.append((Cell(f"{counted(len(seen), 'reading')} since top was opened, {setting.every_s:g} s apart", "dim"),))
-    return found
+        screen += [(), (Cell(f"{title}: {_summary(values)}", "bold"),)]
+        screen += _plot(values, setting, height)
+    screen.append(
+        (Cell(f"{counted(len(moments), 'reading')} since top was opened, {setting.every_s:g} s apart", "dim"),)
+    )
+    return screen
 
 
 def _sm(
@@ -94,12 +98,12 @@ def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
     size = f"{gib(vgpu.framebuffer_used_bytes)} of {gib(vgpu.framebuffer_size_bytes)} GiB ({percent(used)})"
     board = one_line(gpu.name or "?").removeprefix("NVIDIA ")
     # A bare question mark would not say of what; why something is unknown is among the findings.
-    told = (
+    facts = (
         "" if gpu.temperature_c is None else celsius(gpu.temperature_c),
         "" if gpu.power_mw is None else watts(gpu.power_mw),
         gpu.mode or "",
     )
-    more = [f", {text}" for text in told if text]
+    more = [f", {text}" for text in facts if text]
     return [
         ("host", (one_line(row.host),)),
         (
@@ -142,8 +146,8 @@ def _last_day(key: Key, setting: Setting) -> list[tuple[str, tuple[str, ...]]]:
     if setting.past is None or values is None:
         return []
     each = f"{setting.past.step_s // 3600} h"
-    drawn = plot.line(values, len(values), ascii_only=setting.ascii_only)
-    return [("last 24 h", (drawn, f"  SM, each bar {each}", f": {_spread(values)}"))]
+    bars = plot.line(values, len(values), ascii_only=setting.ascii_only)
+    return [("last 24 h", (bars, f"  SM, each bar {each}", f": {_spread(values)}"))]
 
 
 def _fitting(parts: tuple[str, ...], width: int) -> str:
@@ -154,20 +158,20 @@ def _fitting(parts: tuple[str, ...], width: int) -> str:
 
 
 def _summary(values: Sequence[float | None]) -> str:
-    known = sorted(value for value in values if value is not None)
-    if not known:
+    numbers = sorted(value for value in values if value is not None)
+    if not numbers:
         return "not known"
-    half, most = (known[min(len(known) - 1, round(share * (len(known) - 1)))] for share in (0.5, 0.95))
-    return f"p50 {percent(half)}, p95 {percent(most)}, max {percent(known[-1])}"
+    half, most = (numbers[min(len(numbers) - 1, round(share * (len(numbers) - 1)))] for share in (0.5, 0.95))
+    return f"p50 {percent(half)}, p95 {percent(most)}, max {percent(numbers[-1])}"
 
 
 def _spread(values: Sequence[float | None]) -> str:
     """Of means: their percentiles would be other ones than `usage` has, which are of the samples."""
-    known = [value for value in values if value is not None]
-    return f"its mean {percent(min(known))} to {percent(max(known))}" if known else "not known"
+    numbers = [value for value in values if value is not None]
+    return f"its mean {percent(min(numbers))} to {percent(max(numbers))}" if numbers else "not known"
 
 
 def _plot(values: Sequence[float | None], setting: Setting, height: int) -> list[Line]:
-    drawn = plot.field(values, max(10, setting.width - _AXIS - 1), height, ascii_only=setting.ascii_only)
+    rows = plot.field(values, max(10, setting.width - _AXIS - 1), height, ascii_only=setting.ascii_only)
     names = {0: "100 %", height - 1: "0 %"}
-    return [(Cell(f"{names.get(at, ''):>{_AXIS - 1}} ", "dim"), Cell(text, "cyan")) for at, text in enumerate(drawn)]
+    return [(Cell(f"{names.get(at, ''):>{_AXIS - 1}} ", "dim"), Cell(text, "cyan")) for at, text in enumerate(rows)]

@@ -1,6 +1,6 @@
 """The loop of `top` on a terminal: keys, readings and size changes come in, frames go out.
 
-Hosts are read in a thread, so that a slow one delays neither keys nor the screen. However `top` ends (q, Ctrl-C, SIGTERM,
+A thread reads hosts, so that a slow one delays neither keys nor the screen. However `top` ends (q, Ctrl-C, SIGTERM,
 Ctrl-Z, an error), the terminal is restored.
 """
 
@@ -117,8 +117,8 @@ class _Loop:
             while True:
                 match self._events.get():
                     case _Key(name):
-                        shown = self._frame(screen)
-                        view = view_state.press(self._view, name, page=shown.page, count=shown.count, at=shown.at)
+                        frame = self._frame(screen)
+                        view = view_state.press(self._view, name, page=frame.page, count=frame.count, at=frame.at)
                         if view is None:
                             return False
                         self._view = view
@@ -175,9 +175,9 @@ class _Loop:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Turn size changes and Ctrl-Z into events; the previous handlers are restored afterwards."""
-        with contextlib.ExitStack() as before:
+        with contextlib.ExitStack() as handlers:
             for number, event in ((signal.SIGWINCH, _Resized()), (signal.SIGTSTP, _Suspended())):
-                before.callback(signal.signal, number, signal.signal(number, self._telling(event)))
+                handlers.callback(signal.signal, number, signal.signal(number, self._telling(event)))
             yield
 
     def _telling(self, event: _Event) -> Callable[[int, object], None]:

@@ -35,10 +35,10 @@ def scrolling(first: int, last: int, count: int) -> tuple[Part, ...]:
 
 def line(parts: Sequence[Part], width: int) -> str:
     """The parts that fit, in their order."""
-    shown = [part for part in parts if part.text]
-    while cell_width(_joined(shown)) > width and any(part.rank for part in shown):
-        shown.remove(max(shown, key=lambda part: part.rank))
-    return _joined(shown)
+    visible_parts = [part for part in parts if part.text]
+    while cell_width(_joined(visible_parts)) > width and any(part.rank for part in visible_parts):
+        visible_parts.remove(max(visible_parts, key=lambda part: part.rank))
+    return _joined(visible_parts)
 
 
 def _joined(parts: Sequence[Part]) -> str:

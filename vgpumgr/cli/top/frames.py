@@ -50,10 +50,9 @@ _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One screen: lines, then `foot` as the last one of the terminal.
+    """One screen: lines, then `foot` as the terminal's last. `at`: the selected row's vGPU.
 
-    `page`: how many rows of VMs fit, or lines of a help. `count`: how many there are, with those above and below the screen. `at`: the vGPU of the
-    selected one.
+    `page`: how many rows of VMs, or lines of a help, fit. `count`: how many there are, off the screen too.
     """
 
     lines: tuple[Line, ...]
@@ -66,17 +65,17 @@ class Frame:
 
 def frame(rounds: Sequence[Round], view: View, history: History, setting: Setting) -> Frame:
     """The content of a screen: sorted, filtered, then cut. `rounds` is empty until the first reading."""
-    found = _frame(rounds, view, history, setting)
+    result = _frame(rounds, view, history, setting)
     return replace(
-        found,
-        lines=tuple(cut(line, setting.width) for line in found.lines),
-        foot=found.foot._replace(text=shortened(found.foot.text, setting.width)),
+        result,
+        lines=tuple(cut(line, setting.width) for line in result.lines),
+        foot=result.foot._replace(text=shortened(result.foot.text, setting.width)),
     )
 
 
 def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setting) -> Frame:
     above = _above(rounds, history, setting)
-    found = table.arranged(
+    rows = table.arranged(
         live.rows(rounds),
         view.sort,
         reverse=view.reverse,
@@ -87,24 +86,24 @@ def _frame(rounds: Sequence[Round], view: View, history: History, setting: Setti
     page = max(1, setting.height - len(above) - 2)
     if view.group:  # each row may be the first of a group
         page = max(1, page // 2)
-    cursor = max(0, min(view.cursor, len(found) - 1))
-    first = shown_from(view.offset, cursor, page=page, count=len(found))
-    shown = found[first : first + page]
-    at = key_of(found[cursor]) if found else None
+    cursor = max(0, min(view.cursor, len(rows) - 1))
+    first = shown_from(view.offset, cursor, page=page, count=len(rows))
+    window = rows[first : first + page]
+    at = key_of(rows[cursor]) if rows else None
     if view.help:
         return _help(view, setting, at)
     if view.detail is not None:
         lines = _detail(view, rounds, history, setting)
         last = Cell(foot.line(foot.BACK, setting.width), "reverse")
-        return Frame(lines=tuple(lines), foot=last, page=page, count=len(found), at=at)
-    below = _vms(shown, cursor - first, view, history, setting) if shown else _nothing(rounds, view, setting)
+        return Frame(lines=tuple(lines), foot=last, page=page, count=len(rows), at=at)
+    below = _vms(window, cursor - first, view, history, setting) if window else _nothing(rounds, view, setting)
     return Frame(
         lines=(*above, *below),
-        foot=_foot(rounds, view, slice(first, first + len(shown)), len(found), setting),
+        foot=_foot(rounds, view, slice(first, first + len(window)), len(rows), setting),
         page=page,
-        count=len(found),
+        count=len(rows),
         at=at,
-        shown=tuple(shown),
+        shown=tuple(window),
     )
 
 
@@ -112,8 +111,8 @@ def _detail(view: View, rounds: Sequence[Round], history: History, setting: Sett
     """The screen of one vGPU."""
     key = view.detail or ()
     row = next((row for row in live.rows(rounds) if key_of(row) == key), None)
-    found = detail.findings(key, rounds)
-    lines = detail.lines(key, row, history, setting, of_share=view.of_share, findings=found)
+    findings = detail.findings(key, rounds)
+    lines = detail.lines(key, row, history, setting, of_share=view.of_share, findings=findings)
     return lines[: setting.height - 1]
 
 
@@ -134,19 +133,19 @@ def _help(view: View, setting: Setting, at: Key | None) -> Frame:
 
 def _keys(width: int) -> list[str]:
     """What each key does; what is too long goes on below."""
-    found = []
+    lines = []
     for key, meaning in KEYS:
         first, *more = wrapped(meaning, max(_LEAST_MEANING, width - _KEY))
-        found += [f"  {key:<{_KEY - 3}} {first}", *(" " * _KEY + text for text in more)]
-    return found
+        lines += [f"  {key:<{_KEY - 3}} {first}", *(" " * _KEY + text for text in more)]
+    return lines
 
 
 def _nothing(rounds: Sequence[Round], view: View, setting: Setting) -> list[Line]:
     """Why there is no row, once a reading says so."""
     if not rounds:
         return []
-    told = nothing.told(rounds, live.rows(rounds), pattern=view.pattern, chosen=setting.chosen)
-    return [(Cell(part),) for text in told for part in sentence(text, setting.width)]
+    sentences = nothing.told(rounds, live.rows(rounds), pattern=view.pattern, chosen=setting.chosen)
+    return [(Cell(part),) for text in sentences for part in sentence(text, setting.width)]
 
 
 def _above(rounds: Sequence[Round], history: History, setting: Setting) -> list[Line]:
@@ -154,10 +153,10 @@ def _above(rounds: Sequence[Round], history: History, setting: Setting) -> list[
     if not rounds:
         return [(Cell(f"reading {counted(setting.hosts, 'host')} …"),)]
     room = max(1, setting.height // 3)
-    told = _told([one for one in table.totals(rounds) if one.error or one.silent], setting.width, room=room)
-    gpus = _gpus(rounds, history, setting, room=max(0, room - len(told)))
+    remarks = _told([one for one in table.totals(rounds) if one.error or one.silent], setting.width, room=room)
+    gpus = _gpus(rounds, history, setting, room=max(0, room - len(remarks)))
     blank: list[Line] = [()] if gpus and setting.height >= _ROOMY else []
-    return [*told, *gpus, *blank]
+    return [*remarks, *gpus, *blank]
 
 
 def _told(totals: Sequence[Total], width: int, *, room: int) -> list[Line]:
@@ -171,8 +170,8 @@ def heads(totals: Sequence[Total], *, room: int | None = None) -> list[Cell]:
     if room is None or len(totals) <= room:
         return [_head(total) for total in totals]
     first = sorted(totals, key=lambda total: (total.error is None, total.host))[: room - 1]
-    left = len(totals) - len(first)
-    return [*map(_head, first), Cell(f"… and {counted(left, 'more host')}", "dim")]
+    hidden = len(totals) - len(first)
+    return [*map(_head, first), Cell(f"… and {counted(hidden, 'more host')}", "dim")]
 
 
 def _head(total: Total) -> Cell:
@@ -184,30 +183,30 @@ def _head(total: Total) -> Cell:
         f"{total.gpus} of {counted(total.gpus + total.others, 'GPU')}" if total.others else counted(total.gpus, "GPU")
     )
     runs, vgpus = output.cell(total.running), output.cell(total.vgpus)
-    told = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs active"
-    return Cell(told) if total.silent is None else Cell(f"{told}; {one_line(total.silent)}", "yellow")
+    text = f"{name}  {gpus} at {percent(total.sm)}, framebuffer {used} of {size} GiB, {runs} of {vgpus} vGPUs active"
+    return Cell(text) if total.silent is None else Cell(f"{text}; {one_line(total.silent)}", "yellow")
 
 
 def _gpus(rounds: Sequence[Round], history: History, setting: Setting, *, room: int) -> list[Line]:
     """A line for each GPU; if they do not all fit, the busiest, and the last line counts the rest."""
-    found = [(one.host, gpu) for one in rounds for gpu in (one.reading.gpus if one.reading else ())]
-    if not found or room < 2:
+    gpus = [(one.host, gpu) for one in rounds for gpu in (one.reading.gpus if one.reading else ())]
+    if not gpus or room < 2:
         return []  # a head without a line says nothing
-    left = 0
-    if len(found) + 1 > room:
-        left = len(found) - max(0, room - 2)
-        found = sorted(found, key=lambda one: (one[1].sm is None, -(one[1].sm or 0), one[0], one[1].pci))[: room - 2]
-    rows = [_gpu_cells(host, gpu, ascii_only=setting.ascii_only) for host, gpu in found]
+    hidden = 0
+    if len(gpus) + 1 > room:
+        hidden = len(gpus) - max(0, room - 2)
+        gpus = sorted(gpus, key=lambda one: (one[1].sm is None, -(one[1].sm or 0), one[0], one[1].pci))[: room - 2]
+    rows = [_gpu_cells(host, gpu, ascii_only=setting.ascii_only) for host, gpu in gpus]
 
     def draw(number: int, width: int) -> Cell:
-        host, gpu = found[number]
+        host, gpu = gpus[number]
         values = [seen.sm for seen in history.of(key_of_gpu(host, gpu.pci))]
         return Cell(plot.line(values, width, ascii_only=setting.ascii_only), "cyan")
 
     lines = grid.lines(
         _GPU_HEADS, rows, setting.width, always=_ALWAYS_OF_GPU, plot=Plot(head="SM OVER TIME", draw=draw)
     )
-    return [*lines, (Cell(f"… and {counted(left, 'more GPU')}", "dim"),)] if left else lines
+    return [*lines, (Cell(f"… and {counted(hidden, 'more GPU')}", "dim"),)] if hidden else lines
 
 
 def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
@@ -228,16 +227,16 @@ def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
     )
 
 
-def _vms(shown: Sequence[Row], selected: int, view: View, history: History, setting: Setting) -> list[Line]:
+def _vms(window: Sequence[Row], selected: int, view: View, history: History, setting: Setting) -> list[Line]:
     """The head, and a line for each row; in groups with the group's name above its first one."""
-    rows = [cells(row, ascii_only=setting.ascii_only) for row in shown]
+    rows = [cells(row, ascii_only=setting.ascii_only) for row in window]
     rows[selected] = tuple(
         Cell(cell.text, f"{cell.style} {'bold' if head in _BARS else 'reverse'}".strip())
         for cell, (head, _, _) in zip(rows[selected], _HEADS, strict=True)
     )
 
     def draw(number: int, width: int) -> Cell:
-        row = shown[number]
+        row = window[number]
         seen = [one.sm for one in history.of(key_of(row))]
         values = plot.of_share(seen, row.vgpu.entitled) if view.of_share else seen
         return Cell(plot.line(values, width, ascii_only=setting.ascii_only), "cyan")
@@ -246,14 +245,14 @@ def _vms(shown: Sequence[Row], selected: int, view: View, history: History, sett
     lines = grid.lines(_heads(view, setting), rows, setting.width, always=ALWAYS, plot=over)
     if not view.group:
         return lines
-    found, last = lines[:1], None
-    for row, line in zip(shown, lines[1:], strict=True):
+    result, last = lines[:1], None
+    for row, line in zip(window, lines[1:], strict=True):
         name = table.group_of(row, view.group)
         if name != last:
-            found.append((Cell(one_line(name), "bold"),))
-        found.append(line)
+            result.append((Cell(one_line(name), "bold"),))
+        result.append(line)
         last = name
-    return found
+    return result
 
 
 def _heads(view: View, setting: Setting) -> list[Head]:
@@ -266,13 +265,13 @@ def _heads(view: View, setting: Setting) -> list[Head]:
     ]
 
 
-def _foot(rounds: Sequence[Round], view: View, shown: slice, count: int, setting: Setting) -> Cell:
+def _foot(rounds: Sequence[Round], view: View, window: slice, count: int, setting: Setting) -> Cell:
     if view.typing:
         return Cell(f"/{one_line(view.pattern)}_", "reverse")
     at = max((one.at for one in rounds), default=None)
     off = sum(row.off for row in live.rows(rounds)) if view.hide_off else 0
     parts = (
-        foot.Part(f"{min(shown.start + 1, shown.stop)}-{shown.stop} of {count}"),
+        foot.Part(f"{min(window.start + 1, window.stop)}-{window.stop} of {count}"),
         foot.Part(f"by {view.sort}", foot.ORDER),
         foot.Part(f"only /{shortened(one_line(view.pattern), setting.width // 4)}" if view.pattern else ""),
         foot.Part(f"{off} off hidden" if off else ""),

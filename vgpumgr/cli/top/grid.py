@@ -1,4 +1,4 @@
-"""Columns of cells as lines of a terminal's width: what does not fit is dropped from the right, then names lose their middle."""
+"""Columns of cells as lines of a terminal's width: cells without room are dropped from the right, then names shrink."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST_PLOT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A column's name; `right`: its cells are numbers and stand under the name's end. `name`: they are names, which can be long."""
+    """A column's head. `right`: its cells are numbers, under the head's end. `name`: they are names, maybe long."""
 
     text: str
     right: bool = False
@@ -44,25 +44,25 @@ def lines(
     ]
     count = fitting(widths, width, always=always)
     widths = _with_short_names(heads[:count], widths, width)
-    drawn = False
+    has_plot = False
     if plot is not None:  # it is worth more than most columns
         beside = fitting(widths, width - GAP - max(_LEAST_PLOT, len(plot.head)), always=always)
-        drawn = beside > always and sum(widths[:beside]) + GAP * beside + max(_LEAST_PLOT, len(plot.head)) <= width
-        count = beside if drawn else count
+        has_plot = beside > always and sum(widths[:beside]) + GAP * beside + max(_LEAST_PLOT, len(plot.head)) <= width
+        count = beside if has_plot else count
     room = width - sum(widths[:count]) - GAP * count
-    found: list[Line] = []
+    result: list[Line] = []
     for number, row in enumerate([None, *rows]):
         cells = [Cell(head.text, "bold") for head in heads] if row is None else row
         line = [
             Cell(_padded(shortened(cell.text, size), size, right=head.right) + " " * GAP, cell.style)
             for cell, size, head in zip(cells[:count], widths, heads, strict=False)
         ]
-        if plot is not None and drawn:
+        if plot is not None and has_plot:
             line.append(Cell(plot.head, "bold") if row is None else plot.draw(number - 1, room))
         else:
             line[-1] = Cell(line[-1].text[:-GAP], line[-1].style)
-        found.append(tuple(line))
-    return found
+        result.append(tuple(line))
+    return result
 
 
 def fitting(widths: Sequence[int], width: int, *, always: int) -> int:
@@ -75,9 +75,9 @@ def fitting(widths: Sequence[int], width: int, *, always: int) -> int:
 
 def _with_short_names(heads: Sequence[Head], widths: Sequence[int], width: int) -> list[int]:
     """The widths with which these columns fit, if their names leave room enough."""
-    found = {head.text: size for head, size in zip(heads, widths, strict=False)}
-    shrink(found, {head.text: min(_LEAST_NAME, found[head.text]) for head in heads if head.name}, width)
-    return [*found.values(), *widths[len(found) :]]
+    sizes = {head.text: size for head, size in zip(heads, widths, strict=False)}
+    shrink(sizes, {head.text: min(_LEAST_NAME, sizes[head.text]) for head in heads if head.name}, width)
+    return [*sizes.values(), *widths[len(sizes) :]]
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:

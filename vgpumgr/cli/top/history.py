@@ -47,17 +47,17 @@ class History:
     def add(self, rounds: Iterable[Round]) -> None:
         """One reading of all hosts. What it does not have was not known then; what no value is left of is forgotten."""
         rounds = tuple(rounds)
-        now = {key_of(row): _of_vgpu(row) for row in live.rows(rounds)}
+        uses = {key_of(row): _of_vgpu(row) for row in live.rows(rounds)}
         for one in rounds:
             for gpu in one.reading.gpus if one.reading else ():
                 framebuffer = _percent(gpu.framebuffer_used_bytes, gpu.framebuffer_size_bytes)
-                now[key_of_gpu(one.host, gpu.pci)] = Seen(gpu.sm, framebuffer)
-        before = min(self._readings, KEPT)
+                uses[key_of_gpu(one.host, gpu.pci)] = Seen(gpu.sm, framebuffer)
+        gaps = min(self._readings, KEPT)
         self._readings += 1
-        for key in {*self._rings, *now}:
-            ring = self._rings.setdefault(key, deque([NOTHING] * before, maxlen=KEPT))
-            ring.append(now.get(key, NOTHING))
-        self._rings = {key: ring for key, ring in self._rings.items() if any(seen != NOTHING for seen in ring)}
+        for key in {*self._rings, *uses}:
+            ring = self._rings.setdefault(key, deque([NOTHING] * gaps, maxlen=KEPT))
+            ring.append(uses.get(key, NOTHING))
+        self._rings = {key: ring for key, ring in self._rings.items() if any(use != NOTHING for use in ring)}
 
     def of(self, key: Key) -> Sequence[Seen]:
         """The values of all readings that are kept, the newest last; none if nothing was ever known of it."""

@@ -22,10 +22,10 @@ _KEY = re.compile(r"\x1b[\[O]([0-9;]*[A-Za-z~])|(\x1b)|([\r\n])|([\x7f\b])|([^\x
 
 
 def decode(data: bytes) -> list[str]:
-    """The keys in what a terminal sent at once: characters, or up, down, pgup, pgdn, home, end, esc, enter, backspace."""
+    """The keys in a terminal's bytes: characters, or up, down, pgup, pgdn, home, end, esc, enter, backspace."""
     keys = []
-    for found in _KEY.finditer(data.decode(errors="replace")):
-        sequence, esc, enter, backspace, character = found.groups()
+    for match in _KEY.finditer(data.decode(errors="replace")):
+        sequence, esc, enter, backspace, character = match.groups()
         if sequence is not None:
             keys += [_NAMES[sequence]] if sequence in _NAMES else []
         else:
@@ -36,7 +36,7 @@ def decode(data: bytes) -> list[str]:
 @contextmanager
 def pressed(terminal: int, tell: Callable[[str], None]) -> Iterator[None]:
     """Report every key while this is open, then restore the terminal. Ctrl-C and Ctrl-Z stay signals."""
-    before = termios.tcgetattr(terminal)
+    attributes = termios.tcgetattr(terminal)
     end, wake = os.pipe2(os.O_CLOEXEC)
     thread = threading.Thread(target=_read, args=(terminal, end, tell), name="keys", daemon=True)
     try:
@@ -45,7 +45,7 @@ def pressed(terminal: int, tell: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         os.close(wake)
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, attributes)
         if thread.ident is not None:
             thread.join()
         os.close(end)
@@ -54,8 +54,8 @@ def pressed(terminal: int, tell: Callable[[str], None]) -> Iterator[None]:
 def _read(terminal: int, end: int, tell: Callable[[str], None]) -> None:
     with contextlib.suppress(OSError):  # the terminal has closed, which also sends SIGHUP
         while True:
-            ready, _, _ = select.select((terminal, end), (), ())
-            if end in ready:
+            descriptors, _, _ = select.select((terminal, end), (), ())
+            if end in descriptors:
                 return
             data = os.read(terminal, 1024)
             if not data:

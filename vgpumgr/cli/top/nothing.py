@@ -16,12 +16,12 @@ ATTACH = "`vgpumgr attach VM --profile 4Q` makes one"
 
 
 def told(rounds: Sequence[Round], rows: Sequence[Row], *, pattern: str = "", chosen: bool = False) -> list[str]:
-    """Sentences; none where no host was read, which is told elsewhere. `rows`: all that there are. `pattern`: the filter. `chosen`: VMs were named, and only theirs are there."""
-    read = [one.reading for one in rounds if one.reading is not None]
-    if not read:
+    """Sentences; none if no host was read. `rows`: all. `pattern`: the filter. `chosen`: only named VMs are meant."""
+    readings = [one.reading for one in rounds if one.reading is not None]
+    if not readings:
         return []
-    hosts = counted(len(read), "host")
-    if not any(reading.gpus for reading in read):
+    hosts = counted(len(readings), "host")
+    if not any(reading.gpus for reading in readings):
         return [f"no NVIDIA GPU on the {hosts} that could be read"]
     if not rows and chosen:
         return [f"these VMs have no vGPU on the {hosts} that could be read", ATTACH]

@@ -1,4 +1,4 @@
-"""Plots out of characters: a line of small bars, and a field of braille dots. 0 to 100 at a fixed scale; None is a gap, never 0."""
+"""Plots of characters: a line of bars, and a field of braille dots. From 0 to 100; None is a gap, never 0."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def of_share(values: Sequence[int | None], entitled: Fraction | None) -> list[fl
 
 def line(values: Sequence[float | None], width: int, *, ascii_only: bool) -> str:
     """The newest `width` values as bars, the newest at the right."""
-    shown = sparkline(values[-width:], ASCII if ascii_only else BLOCKS) if width > 0 else ""
-    return shown.rjust(width)
+    bars = sparkline(values[-width:], ASCII if ascii_only else BLOCKS) if width > 0 else ""
+    return bars.rjust(width)
 
 
 def field(values: Sequence[float | None], width: int, height: int, *, ascii_only: bool) -> list[str]:
-    """So many lines with the newest values as columns, from the top: two columns of dots in a character, or one of `#`."""
+    """`height` lines, from the top, with the newest values: two columns of dots a character, or one of `#`."""
     across, up = (1, 1) if ascii_only else (2, _ROWS)
-    shown = [None] * max(0, width * across - len(values)) + list(values[-width * across :])
-    heights = [None if value is None else _dots(value, height * up) for value in shown]
+    dots = [None] * max(0, width * across - len(values)) + list(values[-width * across :])
+    heights = [None if value is None else _dots(value, height * up) for value in dots]
     return [
         "".join(
             _character(heights[at * across : (at + 1) * across], (height - 1 - row) * up, ascii_only=ascii_only)

@@ -69,7 +69,7 @@ class Screen:
 
 
 def _text(line: Line) -> Text:
-    found = Text(no_wrap=True, overflow="crop")
+    text = Text(no_wrap=True, overflow="crop")
     for cell in line:
-        found.append(cell.text, style=cell.style)
-    return found
+        text.append(cell.text, style=cell.style)
+    return text

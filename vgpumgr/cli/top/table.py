@@ -21,8 +21,8 @@ Group = Literal["", "host", "gpu"]
 class Total:
     """One host.
 
-    `error`: why it was not read, None if it was. `silent`: why its reading is incomplete. `sm`: the mean over its GPUs, in
-    percent; bytes and numbers are sums. What NVIDIA's driver does not have (a GPU that is passed through) is in none of them: `others`.
+    `error`: why it was not read, None if it was. `silent`: why its reading is incomplete. `sm`: the mean over its GPUs,
+    in percent; bytes and numbers are sums. `others` counts GPUs that NVIDIA's driver lacks (passed through).
     """
 
     host: HostName
@@ -65,8 +65,8 @@ def _why(one: Round) -> str:
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if values and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if values and len(numbers) == len(values) else None
 
 
 SORTS: dict[str, Callable[[Row], float | Fraction | None]] = {
@@ -90,12 +90,12 @@ def arranged(
     pattern: str = "",
     hide_off: bool = False,
 ) -> list[Row]:
-    """The rows whose VM, slot, host, GPU or type contains `pattern`, in that order; ties by name, and unknown last in any case.
+    """The rows whose VM, slot, host, GPU or type contains `pattern`, so ordered; ties by name, unknown last.
 
     `group`: the rows of a host, or of a GPU, together, and so ordered among themselves.
     """
     measure, words = SORTS[sort], pattern.casefold().split()
-    kept = [row for row in found if not (hide_off and row.off) and _matches(row, words)]
+    matches = [row for row in found if not (hide_off and row.off) and _matches(row, words)]
 
     def by_name(row: Row) -> tuple[str, ...]:
         place = (row.host, row.gpu.pci, row.vm) if sort == "host" else (row.vm, row.host, row.gpu.pci)
@@ -106,7 +106,7 @@ def arranged(
         return value is None, (1 if reverse else -1) * float(value or 0)
 
     by_text = reverse and sort in BY_NAME
-    rows = sorted(sorted(kept, key=by_name, reverse=by_text), key=by_value)
+    rows = sorted(sorted(matches, key=by_name, reverse=by_text), key=by_value)
     return sorted(rows, key=lambda row: group_of(row, group)) if group else rows
 
 

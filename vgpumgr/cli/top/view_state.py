@@ -34,7 +34,7 @@ KEYS = (
 class View:
     """`offset`: rows above the first one on the screen; `cursor`: rows above the selected one.
 
-    `typing`: typed text goes into the filter, `pattern`. `of_share`: plots are drawn on the scale of the entitled share.
+    `typing`: typed text goes into the filter, `pattern`. `of_share`: plots are on the scale of the entitled share.
     `detail`: the vGPU that the whole screen is about. `help_top`: lines of the help above the screen.
     """
 

@@ -1,7 +1,7 @@
 """What sudo says where it does not run the host program, and what to do about it. Pure.
 
-The words are those of sudo 1.9 in English (plugins/sudoers, src/sudo.c), which the command asks for by LC_ALL=C, and of sudo-rs
-(src/common/error.rs, src/pam/error.rs).
+The words are English, for which the command sets LC_ALL=C: those of sudo 1.9 (plugins/sudoers, src/sudo.c) and of
+sudo-rs (src/common/error.rs, src/pam/error.rs).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How the host program gets to the host and starts there, without a file: the fixed command, and the package that it reads.
+"""How the host program starts on a host without a file: the fixed command, and the package that it reads.
 
-The command is one constant: no text from a user or a host is ever part of a shell string. The program's zip (package.py)
-goes over stdin into a memfd, from which Python imports it; /proc/self/fd/N on sys.path works as well as a file.
+The command is one constant: no text from a user or a host is ever part of a shell string. The program's zip
+(package.py) goes over stdin into a memfd, from which Python imports it: sys.path takes /proc/self/fd/N like a file.
 
 Any login shell will do: the command has only single-quoted text without quotes, newlines, backslashes and exclamation
 marks, which sh, csh and fish read alike. Python is /usr/bin/python3 (the distribution's), then platform-python (RHEL),
@@ -39,22 +39,19 @@ LOADER = (
 _SCRIPT = (
     "for p in /usr/bin/python3 /usr/libexec/platform-python python3; do "
     'command -v "$p" >/dev/null 2>&1 || continue; '
-    # Isolated, and without the host's site-packages, which run code of their own: the standard library is all that is used.
+    # Isolated, and without the host's site-packages, which run code of their own: the standard library is enough.
     '"$p" -I -S -c "$0"; s=$?; '
     f"[ $s -eq {TOO_OLD} ] || exit $s; "
     f'done; echo "no Python 3.9 or newer on this host" >&2; exit {TOO_OLD}'
 )
 
 SERVE = f"/bin/sh -c '{_SCRIPT}' '{LOADER}'"
-# In English, since its refusals are told apart by their words; `env`, because csh knows no VARIABLE=value before a command.
+# In English, since its refusals are known by their words; `env`, because csh has no VARIABLE=value before a command.
 SERVE_BY_SUDO = f"env LC_ALL=C sudo -n -- {SERVE}"
 
 
 class Installable(NamedTuple):
-    """What `host install` puts on a host: the dispatcher's text, and the program as near and far hosts are sent it.
-
-    Hashes are SHA-256, in hexadecimal digits.
-    """
+    """What `host install` installs: the dispatcher's text, the near and far hosts' programs; SHA-256 hashes in hex."""
 
     dispatcher: str
     programs: tuple[bytes, ...]

@@ -1,4 +1,4 @@
-"""libvirt's errors → ours, and what to do about them. The numbers are libvirt's (virterror.h); tests compare them with libvirt-python."""
+"""libvirt's errors → ours, and what to do about them. The numbers are virterror.h's; tests compare libvirt-python's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def hint_of(code: int, message: str) -> str | None:
 def translate(host: HostName, why: str, said: str, *, code: int, what: str, begun: bool = True) -> HostError:
     """The error for one of the protocol's LibvirtRefusals.
 
-    `what` was to be done. `said` and `code` are libvirt's, cleaned. `begun`: a change may have been made, or may be later.
+    `what` was to be done. `said`, `code`: libvirt's, cleaned. `begun`: a change may have been made, or may be later.
     """
     error: HostError
     match why:

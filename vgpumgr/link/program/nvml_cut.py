@@ -1,8 +1,8 @@
-"""The part of NVIDIA's binding of NVML (pynvml, of the package nvidia-ml-py) that the host program uses, as a module of its own.
+"""The part of NVIDIA's NVML binding (pynvml, of the package nvidia-ml-py) that the host program uses, as a module.
 
-The whole is one module of 8,000 lines, which each host would receive and compile at each command. So the package that a host is sent
-has only the statements that define a name which the host program uses, and those that they need in turn, each as it stands there,
-and NVIDIA's licence.
+The whole binding is one module of 8,000 lines, which each host would receive and compile at each command. The package
+for a host has only the statements that define a name which the host program uses, those that they need in turn, each
+unchanged, and NVIDIA's licence.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 BINDING = "vgpumgr_host/facts/pynvml.py"
 """Where the part is in the package: nvml_binding.py imports it from beside itself."""
 
-# Of the host program every word may be a name of the binding's, also in a text: getattr(nvml, "nvmlInit"). What it defines is its own.
+# Every word of the host program, in strings too, may be a name of the binding: getattr(nvml, "nvmlInit").
 _WORD = re.compile(r"\w+")
 _DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 
 
 def source() -> bytes:
     """The whole binding, as it is installed. Raises ConfigError."""
-    found = importlib.util.find_spec("pynvml")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
         raise ConfigError("NVIDIA's Python binding of NVML is not installed", hint="pip install nvidia-ml-py")
-    return Path(found.origin).read_bytes()
+    return Path(spec.origin).read_bytes()
 
 
 def cut(binding: bytes, host_program: Iterable[bytes]) -> bytes:
@@ -49,16 +49,16 @@ def cut(binding: bytes, host_program: Iterable[bytes]) -> bytes:
             "the installed pynvml is not NVIDIA's binding of NVML",
             hint="pip uninstall pynvml; pip install nvidia-ml-py",
         )
-    taken = {id(statement) for statement in by_name.get("*", ())}
+    needs = {id(statement) for statement in by_name.get("*", ())}
     while todo:
         for statement in by_name.pop(todo.pop(), ()):
-            taken.add(id(statement))
+            needs.add(id(statement))
             todo += statement.needs
     lines = binding.decode().splitlines()
     notice = list(takewhile(lambda line: line.startswith("#"), lines))
-    kept = ["LICENSE = " + repr("\n".join(notice))] if notice else []  # a comment would not get as far as the host
-    kept += ["\n".join(lines[each.first - 1 : each.last]) for each in statements if id(each) in taken]
-    return "".join(f"{lines_of}\n" for lines_of in kept).encode()
+    parts = ["LICENSE = " + repr("\n".join(notice))] if notice else []  # a comment would not get as far as the host
+    parts += ["\n".join(lines[each.first - 1 : each.last]) for each in statements if id(each) in needs]
+    return "".join(f"{lines_of}\n" for lines_of in parts).encode()
 
 
 class _Statement:

@@ -1,13 +1,12 @@
 """The host program as it is sent: one compressed zip of its modules, each as source and compiled by this Python.
 
-zipimport looks for NAME.pyc before NAME.py, and goes on to the source where the compiled module is for another Python (its
-magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing, which is most of what starting
-costs. Everything that is compiled is our own source and NVIDIA's binding of NVML (nvml_cut.py), and nothing that a host has sent ever gets here. A far host is sent the
-sources alone, a third of the size: on a new connection each doubling of what may be under way costs a round trip.
+zipimport looks for NAME.pyc before NAME.py, and takes the source if the compiled module is for another Python (by its
+magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing, which is most of the cost
+of a start. Only our own source and NVIDIA's NVML binding (nvml_cut.py) are compiled, nothing that a host has sent. A
+far host gets the sources alone, a third of the size: each doubling of a new connection's window costs a round trip.
 
-Making it takes a quarter of a second. So it is kept where Python keeps its own compiled files (__pycache__), and made again when
-a source or this Python changes. A controller that cannot write there, or that was told not to (PYTHONDONTWRITEBYTECODE), sends
-the sources alone.
+Making the zip takes 0.25 s, so it is kept in Python's __pycache__, and made again when a source or this Python
+changes. A controller that cannot write there, or must not (PYTHONDONTWRITEBYTECODE), sends the sources alone.
 """
 
 from __future__ import annotations
@@ -42,16 +41,15 @@ class Packages(NamedTuple):
 
 
 def read_or_make() -> Packages:
-    """The packages that were kept; if there are none, new ones, which are kept; if they cannot be kept, the plain sources.
-
-    Raises ConfigError without NVIDIA's binding.
-    """
+    """The stored packages, else new ones, stored; if they cannot be, the sources. Raises ConfigError without pynvml."""
     ours, binding = resources.host_sources(), nvml_cut.source()
     made_of = {**ours, nvml_cut.BINDING: binding}
     # The name says for which Python it is, the beginning whether it is whole and of these sources.
-    kept = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(".zip")
+    archive = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(
+        ".zip"
+    )
     with contextlib.suppress(OSError):
-        whole = kept.read_bytes()
+        whole = archive.read_bytes()
         if whole[:_DIGEST_BYTES] == _digest(made_of, data := whole[_DIGEST_BYTES:]):
             size = int.from_bytes(data[:_SIZE_BYTES])
             return Packages(data[_SIZE_BYTES : _SIZE_BYTES + size], data[_SIZE_BYTES + size :])
@@ -59,17 +57,17 @@ def read_or_make() -> Packages:
     if sys.dont_write_bytecode or not sys.executable:
         return _plain(sources)
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        archive.parent.mkdir(parents=True, exist_ok=True)
         # In that folder, as a rename must not cross file systems, and as nothing need be made that cannot be kept.
-        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-            made = make(sources, Path(folder))
-            data = len(made.near).to_bytes(_SIZE_BYTES) + made.near + made.far
-            new = Path(folder) / kept.name
+        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+            packages = make(sources, Path(folder))
+            data = len(packages.near).to_bytes(_SIZE_BYTES) + packages.near + packages.far
+            new = Path(folder) / archive.name
             new.write_bytes(_digest(made_of, data) + data)
-            new.rename(kept)
+            new.rename(archive)
     except (OSError, subprocess.SubprocessError):
         return _plain(sources)
-    return made
+    return packages
 
 
 def _plain(sources: dict[str, bytes]) -> Packages:
@@ -79,17 +77,17 @@ def _plain(sources: dict[str, bytes]) -> Packages:
 
 def make(sources: dict[str, bytes], folder: Path) -> Packages:
     """By way of files in `folder`. Raises OSError, SubprocessError."""
-    sent = {name: without_comments(source) for name, source in sources.items()}
-    for name, source in sent.items():
+    plain = {name: without_comments(source) for name, source in sources.items()}
+    for name, source in plain.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(source)
-    # Another Python does it, since only at its start can it be told to leave out the columns of each instruction, a third
-    # of the size. Lines stay, for tracebacks; the files' hashes are not checked (PEP 552), so that no date matters.
+    # A separate Python compiles, since only a start option leaves out each instruction's columns, a third of the size.
+    # Lines stay, for tracebacks; the files' hashes are not checked (PEP 552), so that no date matters.
     options = ("-q", "-b", "-o", "2", "--invalidation-mode", "unchecked-hash", "-s", str(folder))
     command = [sys.executable, "-I", "-X", "no_debug_ranges", "-m", "compileall", *options, str(folder)]
     subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=_MAKE_S)
-    compiled = {f"{name}c": (folder / f"{name}c").read_bytes() for name in sent}
-    return Packages(near=pack({**sent, **compiled}, level=9), far=pack(sent, level=9))
+    binaries = {f"{name}c": (folder / f"{name}c").read_bytes() for name in plain}
+    return Packages(near=pack({**plain, **binaries}, level=9), far=pack(plain, level=9))
 
 
 def pack(files: dict[str, bytes], *, level: int) -> bytes:
@@ -105,16 +103,16 @@ def without_comments(source: bytes) -> bytes:
     """The module without comments and docstrings, each line where it was, indented by one blank for four."""
     text = source.decode()
     lines = text.split("\n")
-    before = tokenize.NEWLINE
+    previous = tokenize.NEWLINE
     within: set[int] = set()  # the lines that begin inside a string
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         (row, column), (last, end) = token.start, token.end
         if token.type == tokenize.COMMENT:
             lines[row - 1] = lines[row - 1][:column].rstrip()
-        elif token.type == tokenize.STRING and before in _BEGINS and not lines[last - 1][end:].strip():
+        elif token.type == tokenize.STRING and previous in _BEGINS and not lines[last - 1][end:].strip():
             lines[row - 1 : last] = [lines[row - 1][:column] + "0", *[""] * (last - row)]  # a statement still
         if token.type not in (tokenize.COMMENT, tokenize.NL):
-            before = token.type
+            previous = token.type
         if token.string:
             within.update(range(row, last))
     return "\n".join(line if at in within else _indented(line) for at, line in enumerate(lines)).encode()

@@ -50,32 +50,32 @@ _AGAIN = "run the same command again: it reads the host again and continues from
 
 def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
     """The error for one `err` object of the protocol."""
-    kind, said = err["kind"], clean(err.get("message"))
+    kind, text = err["kind"], clean(err.get("message"))
     path, errno_name = clean(err.get("path")), clean(err.get("errno"))
     match kind:
         case session.LOCKED | session.NOT_LOCKED:
-            return _of_lock(host, kind, said, err)
+            return _of_lock(host, kind, text, err)
         case session.LEDGER_BROKEN | session.LEDGER_UNWRITABLE:
-            return _of_ledger(host, kind, said, err)
+            return _of_ledger(host, kind, text, err)
         case session.CHANGED:
             return StalePlan(
-                said or "the host changed since it was observed", host=host, hint=_AGAIN, details=_found(err)
+                text or "the host changed since it was observed", host=host, hint=_AGAIN, details=_found(err)
             )
         case session.IN_USE:
-            held = _lines(err.get("holders"))
+            holders = _lines(err.get("holders"))
             return InUse(
-                said or "the vGPU is in use", host=host, details=held, hint=_let_go(held, clean(err.get("vm")))
+                text or "the vGPU is in use", host=host, details=holders, hint=_let_go(holders, clean(err.get("vm")))
             )
         case session.NOT_YET:
             return StillEnding(
-                said or "the vGPU may still be held",
+                text or "the vGPU may still be held",
                 host=host,
                 details=_lines(err.get("waits_for")),
                 hint="nothing was written; once that has ended, run the same command again",
             )
         case session.BLOCKED_WRITE:
             return BlockedWrite(
-                said or "an earlier write to this GPU has not returned",
+                text or "an earlier write to this GPU has not returned",
                 host=host,
                 hint=say("`{}` shows what holds it, and what to do", Command("vgpumgr", "discover", host)),
             )
@@ -83,30 +83,30 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             likely = refusals.explain(path, errno_name, host)
             return SysfsRefused(
                 host,
-                said or f"{path}: {errno_name}",
+                text or f"{path}: {errno_name}",
                 path=path,
                 errno_name=errno_name,
                 details=_ranked(likely.causes),
                 hint=likely.hint,
             )
         case session.NVML_REFUSED | session.TOOL_REFUSED:
-            return (_nvml_refused if kind == session.NVML_REFUSED else _tool_refused)(host, said, err)
+            return (_nvml_refused if kind == session.NVML_REFUSED else _tool_refused)(host, text, err)
         case session.LIBVIRT_REFUSED:
-            return _libvirt_refused(host, said, err)
+            return _libvirt_refused(host, text, err)
         case session.DEADLINE:
             return HostDeadline(
                 host,
                 "program",
-                said or f"{path}: the write did not return in time",
+                text or f"{path}: the write did not return in time",
                 hint=say("`{}` shows what it waits for, and what to do", Command("vgpumgr", "discover", host)),
             )
         case _:
-            return _rare(host, clean(kind), said, path, errno_name)
+            return _rare(host, clean(kind), text, path, errno_name)
 
 
-def _of_lock(host: HostName, kind: str, said: str, err: dict[str, Any]) -> VgpumgrError:
+def _of_lock(host: HostName, kind: str, text: str, err: dict[str, Any]) -> VgpumgrError:
     if kind == session.NOT_LOCKED:
-        return LeaseLost(host, f"the host's lock is no longer ours: {said or 'not locked'}", hint=_AGAIN)
+        return LeaseLost(host, f"the host's lock is no longer ours: {text or 'not locked'}", hint=_AGAIN)
     owner, mode = clean(err.get("owner")), clean(err.get("mode"))
     if mode and not owner:
         return Busy(
@@ -118,31 +118,31 @@ def _of_lock(host: HostName, kind: str, said: str, err: dict[str, Any]) -> Vgpum
     return Busy(host, f"locked by {owner or 'another run'}", hint="try again when it has finished")
 
 
-def _of_ledger(host: HostName, kind: str, said: str, err: dict[str, Any]) -> VgpumgrError:
+def _of_ledger(host: HostName, kind: str, text: str, err: dict[str, Any]) -> VgpumgrError:
     path = clean(err.get("path")) or LEDGER_PATH
     if kind == session.LEDGER_UNWRITABLE:
-        return unwritable(host, path, clean(err.get("errno")), said, written=err.get("written") is True)
+        return unwritable(host, path, clean(err.get("errno")), text, written=err.get("written") is True)
     return LedgerBroken(
         host,
-        said or f"the ledger {path} cannot be read",
+        text or f"the ledger {path} cannot be read",
         hint=f"nothing on this host is changed until {path} is repaired or restored",
     )
 
 
-def _rare(host: HostName, kind: str, said: str, path: str, errno_name: str) -> VgpumgrError:
+def _rare(host: HostName, kind: str, text: str, path: str, errno_name: str) -> VgpumgrError:
     """What installing on a host raises, and what no host program says."""
     match kind:
         case session.NOT_ROOT:
-            what = said or "the host program does not run as root"
+            what = text or "the host program does not run as root"
             return ProgramFailed(host, what, hint="ansible_user: root, or ansible_become: true")
         case session.PINNED_HERE:
-            return NotAllowed(say("{}: {}", host, said), hint="use a login with full rights on that host")
+            return NotAllowed(say("{}: {}", host, text), hint="use a login with full rights on that host")
         case session.UNWRITABLE:
-            return ProgramFailed(host, f"nothing can be installed there: {said}", hint=disk_hint(errno_name, path))
+            return ProgramFailed(host, f"nothing can be installed there: {text}", hint=disk_hint(errno_name, path))
         case session.INTERNAL | session.BAD_REQUEST:
-            return ProgramFailed(host, f"the host program answered {kind}: {said}", hint="this is a bug: report it")
+            return ProgramFailed(host, f"the host program answered {kind}: {text}", hint="this is a bug: report it")
         case _:
-            return foreign(host, f"the host program answered {kind}: {said}")
+            return foreign(host, f"the host program answered {kind}: {text}")
 
 
 def foreign(host: HostName, what: str) -> ProgramFailed:
@@ -158,22 +158,22 @@ def foreign(host: HostName, what: str) -> ProgramFailed:
     )
 
 
-def _let_go(held: tuple[str, ...], vm: str) -> str:
+def _let_go(holders: tuple[str, ...], vm: str) -> str:
     """What to do about the holders of a vGPU: shut down the VM, but only if every line names it and nothing else.
 
     A line that begins with `cannot tell` names nothing that could be shut down.
     """
-    if held and all(line.startswith(CANNOT_TELL) for line in held):
+    if holders and all(line.startswith(CANNOT_TELL) for line in holders):
         return "fix that first: a vGPU whose use cannot be determined counts as in use"
-    named = bool(vm) and all(line.endswith(f"({vm})") or line == f"{vm} runs on it" for line in held)
-    first = f"shut {vm} down first" if named and held else "stop the process that holds it first"
+    is_vm_alone = bool(vm) and all(line.endswith(f"({vm})") or line == f"{vm} runs on it" for line in holders)
+    first = f"shut {vm} down first" if is_vm_alone and holders else "stop the process that holds it first"
     return f"{first}; nothing in use is ever removed"
 
 
 def unwritable(
     host: HostName, path: str, errno_name: str, said: str = "", *, written: bool = False
 ) -> LedgerUnwritable:
-    """The error for a ledger that cannot be written. `said`: the host program's own words, which name errno and path."""
+    """The error for a ledger that cannot be written. `said`: the host program's own words, with errno and path."""
     return LedgerUnwritable(
         host,
         (said or f"cannot write to {path}, which holds the ledger: {errno_name}")
@@ -190,14 +190,14 @@ def _ranked(causes: Sequence[str]) -> list[str]:
     return [f"{'less likely' if at else 'likely'}: {cause}" for at, cause in enumerate(causes)]
 
 
-def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused:
+def _nvml_refused(host: HostName, text: str, err: dict[str, Any]) -> NvmlRefused:
     function, code = clean(err.get("function")), err.get("code")
     if type(code) is not int:
         code = _UNKNOWN_CODE
     likely = refusals.explain_nvml(code, host, function)
     return NvmlRefused(
         host,
-        said or f"{function}: NVML {code}",
+        text or f"{function}: NVML {code}",
         function=function,
         code=code,
         details=_ranked(likely.causes),
@@ -205,11 +205,11 @@ def _nvml_refused(host: HostName, said: str, err: dict[str, Any]) -> NvmlRefused
     )
 
 
-def _tool_refused(host: HostName, said: str, err: dict[str, Any]) -> ToolRefused:
+def _tool_refused(host: HostName, text: str, err: dict[str, Any]) -> ToolRefused:
     command = clean(err.get("command"))
     return ToolRefused(
         host,
-        said or f"{command}: it failed",
+        text or f"{command}: it failed",
         command=command,
         details=_lines(str(err.get("output") or "").splitlines()),
         hint=_hint_of_tool(host, command),
@@ -222,12 +222,12 @@ def _hint_of_tool(host: HostName, command: str) -> str | None:
     return f"on {host}, `{command}` may tell more; then run the same command again" if command else None
 
 
-def _libvirt_refused(host: HostName, said: str, err: dict[str, Any]) -> VgpumgrError:
+def _libvirt_refused(host: HostName, text: str, err: dict[str, Any]) -> VgpumgrError:
     code = err.get("code")
     return libvirt_refusals.translate(
         host,
         clean(err.get("why")),
-        said,
+        text,
         code=code if type(code) is int else 0,
         what=_CHANGES.get(clean(err.get("verb")), "change the definition"),
         begun=err.get("begun") is not False,
@@ -236,9 +236,9 @@ def _libvirt_refused(host: HostName, said: str, err: dict[str, Any]) -> VgpumgrE
 
 def _found(err: dict[str, Any]) -> tuple[str, ...]:
     """What was expected and what was found, unless the message has it already."""
-    said = clean(err.get("message"))
+    message = clean(err.get("message"))
     texts = {key: clean(err[key]) for key in ("expected", "found") if err.get(key) is not None}
-    return () if all(text in said for text in texts.values()) else tuple(f"{key}: {texts[key]}" for key in texts)
+    return () if all(text in message for text in texts.values()) else tuple(f"{key}: {texts[key]}" for key in texts)
 
 
 def _lines(value: object) -> tuple[str, ...]:

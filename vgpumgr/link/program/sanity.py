@@ -1,4 +1,4 @@
-"""Impossible values in facts that otherwise have the protocol's shape: such a value becomes unknown, and the rest is kept.
+"""Impossible values in facts that otherwise have the protocol's shape: such a value becomes unknown, the rest stays.
 
 A driver bug is enough to cause one (an unsigned number that underflowed). Numbers beyond 2^53 fit neither a database's
 integer nor a metric's float.
@@ -24,7 +24,7 @@ def is_odd(value: str | float) -> bool:
 
 
 def mend(facts: dict[str, Any]) -> None:
-    """Replace impossible values by null, in place, with a row in `unknown` for each; invalid Unicode becomes question marks.
+    """Replace impossible values by null, in place, each with a row in `unknown`, and invalid Unicode by question marks.
 
     One such value in the ledger makes the whole ledger unknown.
     """
@@ -33,13 +33,13 @@ def mend(facts: dict[str, Any]) -> None:
     for key, value in facts.items():
         facts[key] = _mended(value, None, key, in_file if key in _FILE else odd)
     if in_file:
-        there = [key for key in _FILE if key in facts]
+        keys = [key for key in _FILE if key in facts]
         why = f"it has an impossible number: {in_file[0]['why']}"
-        odd += [{"gpu": None, "what": key, "why": why} for key in there if key != _NEVER_NULL]
-        facts.update({key: [] if key == _NEVER_NULL else None for key in there})
-    unknown = facts.get("unknown")
-    if isinstance(unknown, list):
-        unknown += odd
+        odd += [{"gpu": None, "what": key, "why": why} for key in keys if key != _NEVER_NULL]
+        facts.update({key: [] if key == _NEVER_NULL else None for key in keys})
+    rows = facts.get("unknown")
+    if isinstance(rows, list):
+        rows += odd
 
 
 def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | None]]) -> Any:
@@ -68,10 +68,10 @@ def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | N
 
 def _whole(value: Any, gpu: str, where: str, odd: list[dict[str, str | None]]) -> Any:
     """The value; null, with the first reason, if any part of it is impossible."""
-    inside: list[dict[str, str | None]] = []
-    mended = _mended(value, gpu, where, inside)
-    odd += [{**row, "what": where} for row in inside[:1]]
-    return None if inside else mended
+    rows: list[dict[str, str | None]] = []
+    result = _mended(value, gpu, where, rows)
+    odd += [{**row, "what": where} for row in rows[:1]]
+    return None if rows else result
 
 
 def _written(text: str) -> str:

@@ -1,7 +1,7 @@
 """The host program's session: typed requests, one at a time, each with a deadline; and the lease on the host's lock.
 
-The lock belongs to the program and dies with it, and only the program changes anything on its host: a controller that has
-lost the lock has nobody left who would. A thread pings while nothing else is sent, so that a slow controller keeps it.
+The lock dies with the host program, and nothing else changes the host: once a controller has lost the lock, nothing
+acts for it. A thread pings while nothing else is sent, so that a slow controller keeps the lock.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Connection(Protocol):
 class Program:
     """A host program that was sent. Safe to use from several threads: requests wait for one another.
 
-    Its greeting is read with the first answer, so that a request which changes nothing can be sent behind the program itself.
+    Its greeting is read with the first answer, so that a read-only request can go right behind the program itself.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Program:
         return self._checked("sample", fields, wait_s + self._request_s, SampleReport, "sample")
 
     def lock(self, *, by: str, wait_s: float, libvirt: LibvirtQuery | None = None) -> Locked:
-        """Take the host's exclusive lock and read the facts under it. Busy names its holder. Kept until `unlock` or close."""
+        """Take the host's exclusive lock, until `unlock` or close, and read the facts. Busy names the lock's holder."""
         fields = {"by": by, "wait_s": wait_s, "libvirt": libvirt}
         ok = self._request("lock", fields, wait_s + self._longest(libvirt))
         self._locked = True
@@ -175,7 +175,7 @@ class Program:
         return self._check(ok, Locked, "snapshot")
 
     def execute(self, step: AnyStep, *, deadline_s: float) -> Executed:
-        """Carry out one step under the lock. The host program gives up at `deadline_s` and reports what may still happen."""
+        """Carry out one step under the lock. At `deadline_s` the host program gives up and says what may yet happen."""
         fields = {"step": step, "deadline_s": deadline_s}
         return self._checked("execute", fields, deadline_s + self._request_s, Executed, "result")
 
@@ -191,8 +191,8 @@ class Program:
 
     def install(self, dispatcher: str, programs: Sequence[bytes], *, pinned: bool) -> InstallationFact:
         """Put that there; what is there afterwards."""
-        encoded = [base64.b64encode(program).decode() for program in programs]
-        return self._installed("install", {"dispatcher": dispatcher, "programs": encoded, "pinned": pinned})
+        texts = [base64.b64encode(program).decode() for program in programs]
+        return self._installed("install", {"dispatcher": dispatcher, "programs": texts, "pinned": pinned})
 
     def uninstall(self) -> InstallationFact:
         """Remove it; what is there afterwards."""
@@ -229,7 +229,7 @@ class Program:
         deadline = Deadline(timeout_s + (self._starting.remaining() if self._hello is None else 0.0))
 
         def exchange() -> dict[str, Any]:
-            # It runs in a separate thread: after a Ctrl-C here it still reads its answer, and the next request finds a clean stream.
+            # In a thread: after a Ctrl-C it still reads its answer, so the next request finds a clean stream.
             if not self._turn.acquire(timeout=deadline.remaining()):
                 raise TimeoutError
             try:
@@ -241,12 +241,12 @@ class Program:
 
     def _bounded(self, call: Callable[[], T], deadline: Deadline, *, changes: bool = False) -> T:
         """The call's value, with its errors translated. `changes`: it requests a change that may happen late."""
-        running = Bounded(call, name="request")
+        request = Bounded(call, name="request")
         try:
-            return running.result(deadline.seconds + _GRACE_S)
+            return request.result(deadline.seconds + _GRACE_S)
         except TimeoutError as error:
             late = self._late(deadline, changes=changes)
-            if not running.done:
+            if not request.done:
                 self._broken = late
             raise late from error
         except wire.WireError as error:
@@ -312,15 +312,15 @@ class Program:
         self._lines.feed(chunk)
 
     def _ended(self, silent_s: float) -> HostError:
-        """The error that explains why output ended. `silent_s`: for how long nothing had been sent before this request."""
+        """The error that explains why output ended. `silent_s`: how long nothing was sent before this request."""
         status = self._stream.exit_status(1.0)
         # A lost connection closes its channels a moment before it is recognised as lost.
-        settling = Deadline(_SETTLE_S if status is None else 0)
-        while self._is_connected() and not settling.expired:
+        deadline = Deadline(_SETTLE_S if status is None else 0)
+        while self._is_connected() and not deadline.expired:
             time.sleep(0.01)
         if self._locked and (silent_s > LEASE_S or status == EXIT_LEASE):
-            heard = Own(f"{max(silent_s, LEASE_S):.0f} s")
-            self._lost = _no_longer_ours(say("the host program heard nothing for {} and released the lock", heard))
+            quiet_time = Own(f"{max(silent_s, LEASE_S):.0f} s")
+            self._lost = _no_longer_ours(say("the host program heard nothing for {} and released the lock", quiet_time))
             self._broken = LeaseLost(self.host, self._lost, hint=_AGAIN)
         elif not self._is_connected():
             via = self._broken_at()
@@ -338,17 +338,17 @@ class Program:
     def _instead(self, status: int | None) -> Instead:
         from vgpumgr.link.program.unstarted import Instead
 
-        said = tuple(self._stream.stderr().splitlines())
-        return Instead(printed=self._greeting.noise, said=said, status=status, forced_by=self._forced_by())
+        errors = tuple(self._stream.stderr().splitlines())
+        return Instead(printed=self._greeting.noise, said=errors, status=status, forced_by=self._forced_by())
 
     def _failed(self, status: int | None) -> HostError:
-        said = self._stream.stderr().splitlines()[-_STDERR_LINES:]
+        errors = self._stream.stderr().splitlines()[-_STDERR_LINES:]
         how = "was killed, or its exit status is unknown" if status is None else f"ended with exit status {status}"
         return ProgramFailed(
             self.host,
-            f"the host program {how}" + (f": {said[-1]}" if said else ""),
+            f"the host program {how}" + (f": {errors[-1]}" if errors else ""),
             hint="the host's journal may show why (out of memory?)",
-            details=said,
+            details=errors,
         )
 
     def _late(self, deadline: Deadline, *, changes: bool) -> HostError:
@@ -385,12 +385,12 @@ class Program:
 
     def _check(self, ok: dict[str, Any], shape: type[T], what: str) -> T:
         try:
-            checked: T = wire.read(ok, shape, what)
+            value: T = wire.read(ok, shape, what)
         except wire.WireError as error:
             from vgpumgr.link.program import refusals
 
             raise refusals.foreign(self.host, f"the host program's answer has the wrong shape: {error}") from error
-        return checked
+        return value
 
     def _raise_if_lost(self) -> None:
         if self._lost is not None:

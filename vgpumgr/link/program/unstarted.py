@@ -1,7 +1,7 @@
 """What came in place of the host program's greeting: why, and what to do about it. Pure.
 
-A login is more than a command: sshd may run another one (ForceCommand, command= in authorized_keys), and hands every one to the
-user's shell, which may be none, read a login script first, or have no Python to run. Nothing of that is an error of SSH.
+A login is more than a command: sshd may run another one (ForceCommand, command= in authorized_keys), and gives each to
+the user's shell, which may be none, run a login script first, or find no Python. None of that is an SSH error.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 class Instead(NamedTuple):
     """What came in place of the greeting.
 
-    `printed` is its output, `said` its stderr. `status` None: it has not ended, or was killed. `forced_by` is the place of a
-    command that sshd runs for our key in place of ours, if sshd has said so.
+    `printed`: its output; `said`: its stderr. `status` None: it has not ended, or was killed. `forced_by`: where the
+    command stands that sshd runs for our key in place of ours, if sshd has said so.
     """
 
     printed: bytes
@@ -86,15 +86,15 @@ _CAUSES: Final = (
 
 def failure(endpoint: Endpoint, instead: Instead) -> HostError | None:
     """The error for a login that ended, or printed without end, before the greeting. None: the program itself ended."""
-    refused: HostError | None = dispatched.failure(endpoint, instead.said)
-    if refused is None and endpoint.become:
-        refused = become.failure(endpoint, instead.status, instead.said, is_forced=instead.forced_by is not None)
-    if refused is not None:
-        return refused
+    refusal: HostError | None = dispatched.failure(endpoint, instead.said)
+    if refusal is None and endpoint.become:
+        refusal = become.failure(endpoint, instead.status, instead.said, is_forced=instead.forced_by is not None)
+    if refusal is not None:
+        return refusal
     texts = _texts(instead)
-    found = _recognise(instead, texts)
-    if found is not None:
-        return _not_started(endpoint, found.what, found.hint, texts)
+    cause = _recognise(instead, texts)
+    if cause is not None:
+        return _not_started(endpoint, cause.what, cause.hint, texts)
     if endpoint.is_local or _is_own(instead):
         return None
     if instead.forced_by is not None:
@@ -134,8 +134,8 @@ def _forced(place: str) -> str:
 def _how_much(instead: Instead) -> str:
     if instead.status is None:
         return "text without end"
-    printed = "text of its own" if instead.printed or instead.said else "nothing"
-    return f"{printed} and ended with exit status {instead.status}"
+    what = "text of its own" if instead.printed or instead.said else "nothing"
+    return f"{what} and ended with exit status {instead.status}"
 
 
 def _waiting(endpoint: Endpoint) -> str:

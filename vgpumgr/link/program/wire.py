@@ -71,8 +71,8 @@ class Greeting:
     @property
     def noise(self) -> bytes:
         """What came so far and is no greeting."""
-        pending = self._lines.pending
-        return bytes(self._skipped) + (b"" if _MAGIC.startswith(pending[: len(_MAGIC)]) else pending)
+        tail = self._lines.pending
+        return bytes(self._skipped) + (b"" if _MAGIC.startswith(tail[: len(_MAGIC)]) else tail)
 
     @property
     def is_drowned(self) -> bool:
@@ -83,10 +83,10 @@ class Greeting:
         """None while it is incomplete. WireError if it is not of this version, or malformed."""
         while not self.is_drowned and (line := self._lines.take()) is not None:
             # Noise may end without a newline, as the title of a terminal's window does.
-            before, magic, rest = line.partition(_MAGIC)
-            self._skipped += before if magic else line + b"\n"
+            noise, magic, tail = line.partition(_MAGIC)
+            self._skipped += noise if magic else line + b"\n"
             if magic:
-                return _read_hello(rest)
+                return _read_hello(tail)
         return None
 
 
@@ -127,7 +127,7 @@ def parse_answer(line: bytes) -> tuple[int, dict[str, Any] | None, dict[str, Any
 
 
 def read(facts: dict[str, Any], hint: Any, where: str) -> Any:
-    """The facts, checked. If they hold an impossible value, that becomes unknown and they are checked again. Raises WireError."""
+    """The facts, checked. Impossible values become unknown, and the facts are checked again. Raises WireError."""
     try:
         return check(facts, hint, where)
     except WireError:
@@ -203,15 +203,15 @@ def _check_optional(check_inner: Callable[[Any], None], value: Any) -> None:
         check_inner(value)
 
 
-def _check_plain(wanted: type[str | float], value: Any) -> None:
-    if type(value) is not wanted:  # type, not isinstance: true is not an int
-        raise _wrong(wanted.__name__, value)
+def _check_plain(kind: type[str | float], value: Any) -> None:
+    if type(value) is not kind:  # type, not isinstance: true is not an int
+        raise _wrong(kind.__name__, value)
     if sanity.is_odd(value):
         raise _wrong("a possible value", value)
 
 
-def _wrong(wanted: str, value: Any) -> WireError:
-    return WireError(f" is {value!r:.60}, not {wanted}")
+def _wrong(kind: str, value: Any) -> WireError:
+    return WireError(f" is {value!r:.60}, not {kind}")
 
 
 def _load(text: bytes) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 config        what the user's own ssh_config says of a host      config_files       whether it says anything
 client        handshake, login, commands (paramiko)              dial               dns, tcp, banner
-jumps         through jump hosts, whose connections are shared   wire, tunnel       what carries it: a socket, or a jump host's channel
+jumps         through jump hosts, whose connections are shared   wire, tunnel       its socket, or a jump host's channel
 host_key      is this the host we know?                          known_hosts        the files, as an index
-keys          which private key                                  key_files, agent   what a file has, and what an agent does
-certificate   a certificate as it is                             host_certificate, user_certificate   whether it holds
-remarks       what a server tells of a login beside that        login_refusals     why it does not let us in
+keys          which private key                                  key_files, agent   key files; what an agent does
+certificate   a certificate as it is                             host_certificate, user_certificate   is it valid?
+remarks       what a server says beside a login                  login_refusals     why it does not let us in
 """

@@ -1,6 +1,5 @@
-"""An ssh-agent: which keys it has, and signatures by one of them (draft-ietf-sshm-ssh-agent). Every wait has a limit.
-
-It may ask its user each time, or want a FIDO key to be touched.
+"""An ssh-agent: its keys, and signatures by one of them (draft-ietf-sshm-ssh-agent). Every wait has a limit, since it
+may ask its user each time, or want a FIDO key to be touched.
 """
 
 from __future__ import annotations
@@ -99,13 +98,13 @@ class Agent:
         return answer[0], answer[1:]
 
     def _receive(self, size: int) -> bytes:
-        received = b""
-        while len(received) < size:
-            more = self._socket.recv(size - len(received))
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
             if not more:
                 raise AgentFailed("the agent has closed the connection")
-            received += more
-        return received
+            data += more
+        return data
 
 
 def _find(said: str) -> str:
@@ -169,8 +168,8 @@ class _Fields:
     def _take(self, size: int) -> bytes:
         if len(self._data) < size:
             raise AgentFailed("the agent's answer is cut short")
-        taken, self._data = self._data[:size], self._data[size:]
-        return taken
+        part, self._data = self._data[:size], self._data[size:]
+        return part
 
 
 def _string(data: bytes) -> bytes:

@@ -34,10 +34,10 @@ def read(blob: bytes) -> SSHCertificate:
     """Read one, without believing any of it. Raises Malformed."""
     name = first(blob)
     try:
-        found = load_ssh_public_identity(name + b" " + base64.b64encode(blob))
-        if isinstance(found, SSHCertificate):
-            found.signature_key()
-            return found
+        certificate = load_ssh_public_identity(name + b" " + base64.b64encode(blob))
+        if isinstance(certificate, SSHCertificate):
+            certificate.signature_key()
+            return certificate
     except Exception as error:
         raise Malformed(f"it is damaged or not supported: {error}") from error
     raise Malformed(f"{text(name)!r} is no kind of certificate")

@@ -1,8 +1,8 @@
 """One SSH connection: handshake, host key, login, and commands on it. Only this file imports paramiko.
 
-Importing paramiko costs 0.1 s, so the first call that connects does it, while the host's answer is on its way. We use its
-Transport directly: SSHClient would load known_hosts its own way, try agents and other keys, and hide the stage at which it
-failed. The lists of algorithms are our own, because paramiko still has CBC, 3DES and MD5 at the end of its lists.
+Importing paramiko costs 0.1 s, so the first call that connects does it, while the host's answer is on its way. We use
+its Transport directly: SSHClient would load known_hosts its own way, try agents and other keys, and hide the stage at
+which it failed. The algorithm lists are our own: paramiko's still end with CBC, 3DES and MD5.
 """
 
 from __future__ import annotations
@@ -75,37 +75,34 @@ class RemoteCommand:
         """
         while data:
             try:
-                sent = self._channel.send(data[:65536])
+                count = self._channel.send(data[:65536])
             except TimeoutError:
                 if deadline is not None and deadline.expired:
                     raise
                 continue
             except (OSError, EOFError):
-                sent = 0
-            if sent == 0:
+                count = 0
+            if count == 0:
                 if self._is_refused():
                     raise _refused(self._host)
                 raise ConnectionError("the command's input is closed")
-            data = data[sent:]
+            data = data[count:]
 
     def receive(self, deadline: Deadline | None = None) -> bytes:
-        """Some bytes; b"" at the end of the output. TimeoutError at the deadline; None waits without limit.
-
-        Raises NotStarted if the server refused to run the command.
-        """
+        """Some bytes; b"" at the end. Raises TimeoutError (never without `deadline`) or NotStarted if refused."""
         while True:
             self._drain_stderr()
             try:
-                received = bytes(self._channel.recv(65536))
+                data = bytes(self._channel.recv(65536))
             except TimeoutError:
                 if deadline is not None and deadline.expired:
                     raise
                 continue
             except (OSError, EOFError):
-                received = b""
-            if not received and self._is_refused():
+                data = b""
+            if not data and self._is_refused():
                 raise _refused(self._host)
-            return received
+            return data
 
     def stderr(self) -> str:
         """The tail of its stderr so far."""
@@ -122,8 +119,8 @@ class RemoteCommand:
     def _is_refused(self) -> bool:
         """Whether the server closed the channel without a word that it runs the command. See SshConnection.run."""
         channel, transport = self._channel, self._channel.transport
-        connected = transport is not None and transport.is_active()
-        return connected and channel.closed and not getattr(channel, "event_ready", True)
+        is_connected = transport is not None and transport.is_active()
+        return is_connected and channel.closed and not getattr(channel, "event_ready", True)
 
     def _drain_stderr(self) -> None:
         with self._stderr_lock:
@@ -167,8 +164,8 @@ class SshConnection:
     def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
         """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here.
 
-        What the server says to it is not awaited: the command's input goes right behind it, one exchange sooner. A paramiko
-        whose exec_command waits in another way than by this method simply waits.
+        The server's reply is not awaited: the command's input follows at once, one round trip sooner. A paramiko whose
+        exec_command waits in another way than by this method simply waits.
         """
         from paramiko import ChannelException, SSHException
 
@@ -208,8 +205,8 @@ class SshConnection:
         def start() -> paramiko.Channel:
             refusals.begin()
             try:
-                there, here = (address, port), ("127.0.0.1", 0)
-                return self._transport.open_channel("direct-tcpip", there, here, timeout=timeout_s)
+                target, origin = (address, port), ("127.0.0.1", 0)
+                return self._transport.open_channel("direct-tcpip", target, origin, timeout=timeout_s)
             except SSHException as error:
                 if (refusal := refusals.take()) is not None:
                     raise refusal from error
@@ -240,12 +237,12 @@ def _refused(host: HostName) -> NotStarted:
 def open_connection(
     endpoint: Endpoint, deadlines: Deadlines, connect: Callable[[Endpoint, Deadlines], Wire] = dial.dial
 ) -> SshConnection:
-    """Connect by what `connect` gives, check the host's key, log in. Each failure is an Unreachable that names its stage."""
-    importing = threading.Thread(target=_import_paramiko, name="vgpumgr-paramiko", daemon=True)
-    importing.start()
+    """Connect by `connect`, check the host's key, log in. Each failure is an Unreachable that names its stage."""
+    thread = threading.Thread(target=_import_paramiko, name="vgpumgr-paramiko", daemon=True)
+    thread.start()
     carrier = connect(endpoint, deadlines)
     try:
-        importing.join()
+        thread.join()
         return _handshake(endpoint, carrier, deadlines)
     except BaseException:
         carrier.shut()
@@ -270,9 +267,9 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
         transport.banner_timeout = transport.handshake_timeout = deadlines.banner + deadlines.kex
         stages.enter(endpoint.host, "kex")
         _exchange_keys(endpoint, transport, known, deadlines.kex)
-        offered = transport.get_remote_server_key()
-        signed = None if offered.public_blob is None else offered.public_blob.key_blob
-        host_key.check(endpoint, known, key_type=offered.get_name(), blob=offered.asbytes(), certificate=signed)
+        key = transport.get_remote_server_key()
+        certificate = None if key.public_blob is None else key.public_blob.key_blob
+        host_key.check(endpoint, known, key_type=key.get_name(), blob=key.asbytes(), certificate=certificate)
         stages.enter(endpoint.host, "auth")
         _log_in(endpoint, transport, deadlines.auth)
     except BaseException:
@@ -285,9 +282,9 @@ def _handshake(endpoint: Endpoint, carrier: Wire, deadlines: Deadlines) -> SshCo
 def _exchange_keys(endpoint: Endpoint, transport: paramiko.Transport, known: Known, timeout_s: float) -> None:
     from paramiko.ssh_exception import IncompatiblePeer
 
-    done = threading.Event()
-    transport.start_client(event=done)
-    if not done.wait(timeout_s):
+    event = threading.Event()
+    transport.start_client(event=event)
+    if not event.wait(timeout_s):
         raise HostDeadline(
             endpoint.host,
             "kex",
@@ -311,23 +308,23 @@ def _exchange_keys(endpoint: Endpoint, transport: paramiko.Transport, known: Kno
 
 
 def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float) -> None:
-    chosen = choose(endpoint, timeout_s)
+    choice = choose(endpoint, timeout_s)
     try:
-        _offer(endpoint, transport, chosen, timeout_s)
+        _offer(endpoint, transport, choice, timeout_s)
     finally:
-        if chosen.agent_key is not None:
-            chosen.agent_key.close()
+        if choice.agent_key is not None:
+            choice.agent_key.close()
 
 
-def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, timeout_s: float) -> None:
+def _offer(endpoint: Endpoint, transport: paramiko.Transport, choice: Chosen, timeout_s: float) -> None:
     """Log in with that key, and its certificate if it has one. Nothing else is tried."""
     from paramiko import AuthenticationException, BadAuthenticationType
     from paramiko.pkey import PublicBlob
     from paramiko.ssh_exception import PartialAuthentication
 
-    path = chosen.path
-    key: Any = chosen.agent_key or _load_key(endpoint, path)
-    shown = say("{} ({} {})", path, key.get_name(), compute_fingerprint(key.asbytes()))
+    path = choice.path
+    key: Any = choice.agent_key or _load_key(endpoint, path)
+    description = say("{} ({} {})", path, key.get_name(), compute_fingerprint(key.asbytes()))
     certificate = None
     if (file := certificate_file(endpoint, path)) is not None:
         from vgpumgr.link.ssh import user_certificate  # few sites have them
@@ -336,12 +333,12 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
         if certificate.certificate is not None:
             key = copy.copy(key)
             key.public_blob = PublicBlob(*certificate.certificate)
-    done = threading.Event()
-    started = now()
-    transport.auth_publickey(endpoint.user, key, event=done)
-    if not done.wait(timeout_s):
+    event = threading.Event()
+    start = now()
+    transport.auth_publickey(endpoint.user, key, event=event)
+    if not event.wait(timeout_s):
         hint = "PAM or AuthorizedKeysCommand hangs there?"
-        if chosen.agent_key is not None:
+        if choice.agent_key is not None:
             hint = say(
                 "does the agent wait for a confirmation, or the key to be touched? {} gives it longer; or {}",
                 Option("--timeout"),
@@ -352,37 +349,37 @@ def _offer(endpoint: Endpoint, transport: paramiko.Transport, chosen: Chosen, ti
     if transport.is_authenticated():
         return
     error = transport.get_exception()
-    if chosen.agent_key is not None and chosen.agent_key.failed is not None:
+    if choice.agent_key is not None and choice.agent_key.failed is not None:
         raise AuthenticationFailed(
             endpoint.host,
             "auth",
-            say("{}: {}", *chosen.agent_key.failed.args, shown),
+            say("{}: {}", *choice.agent_key.failed.args, description),
             hint="was it confirmed, or touched? ssh-add -l lists what the agent has",
         ) from error
-    offered = KeyOffered(path, shown)
+    offer = KeyOffered(path, description)
     if certificate is not None:
-        offered = offered._replace(certificate=certificate.shown, remark=certificate.remark or "")
+        offer = offer._replace(certificate=certificate.shown, remark=certificate.remark or "")
     if isinstance(error, PartialAuthentication):
-        raise login_refusals.more_wanted(endpoint, offered, error.allowed_types) from error
+        raise login_refusals.more_wanted(endpoint, offer, error.allowed_types) from error
     if isinstance(error, BadAuthenticationType):
         raise login_refusals.no_keys(endpoint, error.allowed_types) from error
     if isinstance(error, AuthenticationException) or (error is None and transport.is_active()):
-        raise login_refusals.not_taken(endpoint, offered) from error
-    after = Own(f"{now() - started:.1f} s")
-    why = say("the connection was closed after {} ({})", after, str(error or "") or "end of file")
+        raise login_refusals.not_taken(endpoint, offer) from error
+    duration = Own(f"{now() - start:.1f} s")
+    why = say("the connection was closed after {} ({})", duration, str(error or "") or "end of file")
     raise login_refusals.closed(endpoint, why, _banner(transport)) from error
 
 
 def _banner(transport: paramiko.Transport) -> bytes:
     """The last text for a person; also where the connection has ended."""
-    said = getattr(transport.auth_handler, "banner", None)
-    return said if isinstance(said, bytes) else b""
+    banner = getattr(transport.auth_handler, "banner", None)
+    return banner if isinstance(banner, bytes) else b""
 
 
 def _load_key(endpoint: Endpoint, path: Path) -> paramiko.PKey:
-    found = path.stat()
+    status = path.stat()
     try:
-        return _parse_key(str(path), found.st_mtime_ns, found.st_size, found.st_ino)
+        return _parse_key(str(path), status.st_mtime_ns, status.st_size, status.st_ino)
     except _Unusable as error:
         raise AuthenticationFailed(endpoint.host, "auth", f"key file {path} {error}", hint=error.hint) from error
 
@@ -395,7 +392,7 @@ class _Unusable(Exception):
 
 @functools.lru_cache(maxsize=16)
 def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.PKey:
-    """The key in that file; read once per state of the file, because a nightly run has thousands of hosts and one key."""
+    """The key in that file, read once per state of the file: a nightly run has thousands of hosts and one key."""
     import paramiko
 
     try:
@@ -410,17 +407,17 @@ def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.P
 
 
 def _import_paramiko() -> None:
-    """Import paramiko without what nothing that we use needs.
+    """Import paramiko without modules that nothing here needs.
 
-    invoke serves only `Match exec` in an ssh_config, and we read none; paramiko.config does without it where it is missing.
-    Its own version is a part of the line that it sends first; that line is ours (wire.VERSION).
+    invoke serves only `Match exec` in an ssh_config, and paramiko reads none for us; paramiko.config runs without it.
+    paramiko's own version is part of the line that it sends first; that line is ours (wire.VERSION).
     """
     with lean_imports("invoke"):
         import paramiko  # noqa: F401 -- for the functions below, which import it again
 
 
 def _quieten() -> None:
-    """Paramiko logs every failed handshake as an error, which Python would print without a handler. Our errors are better."""
+    """Silence paramiko's log of failed handshakes, which Python would print. Our errors are better."""
     logger = logging.getLogger("paramiko")
     if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
         logger.addHandler(logging.NullHandler())

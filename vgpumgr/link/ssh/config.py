@@ -1,7 +1,7 @@
 """Asks ssh itself what the user's ssh_config says of a host: `ssh -G`, which connects to nothing.
 
-It runs in the host's own thread and within its deadline, and only where the files say something that counts (config_files.py).
-The files are handed over by a file of ours that includes them and ends with what holds where they say nothing: ssh would
+It runs in the host's own thread, within its deadline, and only if the files have a keyword that counts
+(config_files.py). ssh gets a file of ours that includes them and ends with values for what they leave out: ssh would
 print its own defaults, which cannot be told from settings. As with ssh, `Match exec` in those files runs its command.
 """
 
@@ -45,16 +45,16 @@ _SAID_BYTES = 300
 
 def resolve(endpoint: Endpoint, deadlines: Deadlines) -> Endpoint:
     """The endpoint with what the files say of it and of its jump hosts. Raises SshConfigRefused, HostDeadline."""
-    found = config_files.find(endpoint.ssh_config)
-    if found.said is None:
+    files_state = config_files.find(endpoint.ssh_config)
+    if files_state.said is None:
         return endpoint
     own = config_files.own_file(endpoint.ssh_config)
     if endpoint.ssh_config != USUAL_CONFIG and not _is_there(own):
         raise SshConfigRefused(endpoint.host, STAGE, f"no file {own}", hint="-F in ansible_ssh_common_args names it")
     stages.enter(endpoint.host, STAGE)
-    asking = _Asking(endpoint, found, deadlines.dns)
-    resolved = asking.of_host()
-    return replace(resolved, jumps=asking.of_jumps(resolved), ssh_config=NO_CONFIG)
+    question = _Asking(endpoint, files_state, deadlines.dns)
+    answer = question.of_host()
+    return replace(answer, jumps=question.of_jumps(answer), ssh_config=NO_CONFIG)
 
 
 class _Asking:
@@ -140,15 +140,15 @@ class _Asking:
 
     def _by_hand(self, name: str) -> str:
         """The command that reads the same file."""
-        chosen = self._endpoint.ssh_config
-        return f"ssh {'' if chosen == USUAL_CONFIG else f'-F {shlex.quote(chosen)} '}-G {name}"
+        file = self._endpoint.ssh_config
+        return f"ssh {'' if file == USUAL_CONFIG else f'-F {shlex.quote(file)} '}-G {name}"
 
     def _refused(self, text: str, hint: str, via: str | None = None) -> SshConfigRefused:
         return SshConfigRefused(self._endpoint.host, STAGE, text, via=via, hint=hint)
 
 
 def _way(chain: Sequence[JumpHost]) -> str:
-    """What ssh is told of a way that is known, so that what the files say of it does not count: of jump hosts only that there are some."""
+    """What ssh is given where the way is known, so that the files do not set it: whether there are jump hosts."""
     return "vgpumgr-knows" if chain else "none"
 
 
@@ -157,11 +157,11 @@ class _Failed(Exception):
 
 
 @functools.lru_cache(maxsize=4096)
-def _run(arguments: tuple[str, ...], chosen: str, user: str, timeout_s: float, _state: Found) -> str:
+def _run(arguments: tuple[str, ...], file: str, user: str, timeout_s: float, _state: Found) -> str:
     """The output of ssh for one host: asked for once per state of the files."""
     ours = os.memfd_create("ssh_config")
     try:
-        os.write(ours, _config(chosen, user).encode())
+        os.write(ours, _config(file, user).encode())
         process = subprocess.Popen(
             ["ssh", "-G", "-F", "/proc/self/fd/0", *arguments],  # it closes all others, and may read this one twice
             stdin=ours,
@@ -173,29 +173,29 @@ def _run(arguments: tuple[str, ...], chosen: str, user: str, timeout_s: float, _
         os.close(ours)
     with process:
         try:
-            output, said = process.communicate(timeout=timeout_s)
+            output, errors = process.communicate(timeout=timeout_s)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # and what `Match exec` runs
             raise
     if process.returncode != 0:
-        raise _Failed(_cause(said.decode(errors="replace")) or f"exit status {process.returncode}")
+        raise _Failed(_cause(errors.decode(errors="replace")) or f"exit status {process.returncode}")
     return output.decode(errors="replace")
 
 
-def _cause(said: str) -> str:
-    """What ssh says first, with file and line. Its last line only counts: "FILE: terminating, 1 bad configuration options"."""
-    lines = said.strip().splitlines()
+def _cause(errors: str) -> str:
+    """What ssh says first, with file and line. Its last counts: "FILE: terminating, 1 bad configuration options"."""
+    lines = errors.strip().splitlines()
     causes = [line for line in lines if ": terminating, " not in line and not line.startswith("Pseudo-terminal ")]
     return "; ".join((causes or lines)[:2])[:_SAID_BYTES]
 
 
-def _config(chosen: str, user: str) -> str:
-    files = [config_files.own_file(chosen), *([config_files.SYSTEM] if chosen == USUAL_CONFIG else [])]
-    escaped = user.replace("\\", "\\\\")
+def _config(path: str, user: str) -> str:
+    files = [config_files.own_file(path), *([config_files.SYSTEM] if path == USUAL_CONFIG else [])]
+    name = user.replace("\\", "\\\\")
     lines = [
         *(f'Include "{_literally(file)}"' for file in files),
-        f'User "{escaped}"',
+        f'User "{name}"',
         f"IdentityFile {ssh_answer.UNSAID}",
         f"UserKnownHostsFile {ssh_answer.UNSAID}",
         f"GlobalKnownHostsFile {ssh_answer.UNSAID}",

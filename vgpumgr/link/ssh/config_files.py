@@ -1,7 +1,7 @@
-"""The user's own ssh_config: which files there are, and whether any of them says something that counts here.
+"""The user's own ssh_config: which files there are, and whether any of them has a keyword that counts here.
 
-Only then is ssh asked (config.py), which takes 9 ms for each host: most sites have none, or only what every distribution has in /etc/ssh.
-These files are not interpreted here. A keyword that counts is enough, whichever hosts it is for.
+Only then is ssh asked (config.py), which takes 9 ms a host: most sites have no such file, or only the distribution's
+in /etc/ssh. The files are not interpreted here: a keyword that counts is enough, whichever hosts it is for.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Stamp(NamedTuple):
 
 
 class Found(NamedTuple):
-    """`said`: where the first keyword that counts stands, FILE:LINE; None if there is none. `stamps`: what was looked at.
+    """`said`: FILE:LINE of the first keyword that counts; None if there is none. `stamps`: the files' state.
 
-    `relative`: where the system's file includes one by a relative path, which cannot be handed on; None if it does not.
+    `relative`: where the system's file includes another by a relative path, which cannot be handed on; else None.
     """
 
     said: str | None
@@ -62,15 +62,15 @@ def own_file(chosen: str) -> str:
 
 
 def find(chosen: str) -> Found:
-    """What the files say that are read if `chosen` is (Endpoint.ssh_config). It is looked at again once a file has changed."""
+    """What the files say that ssh reads with `chosen` (Endpoint.ssh_config); read again once one has changed."""
     if chosen == NO_CONFIG:
         return Found(None, ())
     with _LOOKING:
-        known = _look(chosen)
-        if any(_stamp(stamp.path) != stamp for stamp in known.stamps):
+        facts = _look(chosen)
+        if any(_stamp(stamp.path) != stamp for stamp in facts.stamps):
             _look.cache_clear()
-            known = _look(chosen)
-        return known
+            facts = _look(chosen)
+        return facts
 
 
 _LOOKING = threading.Lock()
@@ -78,14 +78,14 @@ _LOOKING = threading.Lock()
 
 @functools.lru_cache(maxsize=8)
 def _look(chosen: str) -> Found:
-    looking = _Looking()
+    search = _Looking()
     own = Path(own_file(chosen))
-    looking.at(own, is_system=False)
+    search.at(own, is_system=False)
     if chosen == USUAL_CONFIG:
-        looking.at(Path(SYSTEM), is_system=True)
+        search.at(Path(SYSTEM), is_system=True)
     elif not own.exists():
-        looking.said = chosen  # which is to be told
-    return Found(looking.said, tuple(looking.stamps), looking.relative)
+        search.said = chosen  # which is to be told
+    return Found(search.said, tuple(search.stamps), search.relative)
 
 
 class _Looking:
@@ -140,7 +140,7 @@ def _words(text: str) -> list[str]:
 
 def _stamp(path: str) -> Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116 -- a night asks it for each host
+        status = os.stat(path)  # noqa: PTH116 -- a night asks it for each host
     except OSError:
         return Stamp(path, 0, 0, 0)
-    return Stamp(path, found.st_mtime_ns, found.st_size, found.st_ino)
+    return Stamp(path, status.st_mtime_ns, status.st_size, status.st_ino)

@@ -3,8 +3,8 @@
 It uses its own sockets, so that each stage has a separate deadline and message: a name server that does not answer must
 not look like an SSH server that hangs.
 
-Our own version line is sent at once, as RFC 4253 (4.2) allows: the server's part of the key exchange then comes right behind
-its version, one round trip sooner.
+Our own version line is sent at once, as RFC 4253 (4.2) allows: the server's part of the key exchange then follows
+its version directly, one round trip sooner.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def dial(endpoint: Endpoint, deadlines: Deadlines) -> SshSocket:
     stages.enter(endpoint.host, "dns")
     addresses = _resolve(endpoint, deadlines.dns)
     stages.enter(endpoint.host, "tcp")
-    connected = _connect_first(endpoint, addresses, deadlines.tcp)
+    wire = _connect_first(endpoint, addresses, deadlines.tcp)
     try:
-        await_banner(endpoint, connected, deadlines.banner)
+        await_banner(endpoint, wire, deadlines.banner)
     except BaseException:
-        connected.close()
+        wire.close()
         raise
-    return connected
+    return wire
 
 
 def _resolve(endpoint: Endpoint, timeout_s: float) -> list[_Address]:
@@ -145,23 +145,23 @@ def await_banner(endpoint: Endpoint, wire: Wire, timeout_s: float) -> None:
     """Return once the version line has arrived. This only peeks: paramiko reads it."""
     stages.enter(endpoint.host, "banner")
     deadline = Deadline(timeout_s)
-    seen = b""
+    data = b""
     while not deadline.expired:
         try:
-            peeked = wire.peek(deadline.remaining())
+            peek = wire.peek(deadline.remaining())
         except OSError as error:
             raise Unreachable(endpoint.host, "banner", f"{_reason(error)}", hint=_DROPPED) from error
-        if peeked is None:
+        if peek is None:
             break
-        seen, closed = peeked
-        if seen.startswith(b"SSH-") or b"\nSSH-" in seen:
+        data, is_closed = peek
+        if data.startswith(b"SSH-") or b"\nSSH-" in data:
             return
-        if closed or len(seen) >= PEEK_BYTES:
-            raise _not_ssh(endpoint, seen, closed=closed)
+        if is_closed or len(data) >= PEEK_BYTES:
+            raise _not_ssh(endpoint, data, is_closed=is_closed)
         # Peeked bytes stay readable, so peek() may return at once; only here do we wait by a short sleep.
         time.sleep(min(0.02, deadline.remaining()))
-    if seen:
-        raise _not_ssh(endpoint, seen, closed=False)
+    if data:
+        raise _not_ssh(endpoint, data, is_closed=False)
     raise HostDeadline(
         endpoint.host,
         "banner",
@@ -170,17 +170,17 @@ def await_banner(endpoint: Endpoint, wire: Wire, timeout_s: float) -> None:
     )
 
 
-def _not_ssh(endpoint: Endpoint, seen: bytes, *, closed: bool) -> Unreachable:
-    if not seen:
+def _not_ssh(endpoint: Endpoint, data: bytes, *, is_closed: bool) -> Unreachable:
+    if not data:
         return Unreachable(endpoint.host, "banner", "the connection was closed", hint=_DROPPED)
-    if closed:
-        hint = _SAID_AT_DROP.get(seen.strip())
+    if is_closed:
+        hint = _SAID_AT_DROP.get(data.strip())
         if hint is not None:
-            return Unreachable(endpoint.host, "banner", f"sshd drops the connection: {clean(seen.decode())}", hint=hint)
-        return Unreachable(endpoint.host, "banner", f"the connection was closed after {seen[:120]!r}", hint=_DROPPED)
+            return Unreachable(endpoint.host, "banner", f"sshd drops the connection: {clean(data.decode())}", hint=hint)
+        return Unreachable(endpoint.host, "banner", f"the connection was closed after {data[:120]!r}", hint=_DROPPED)
     return Unreachable(
         endpoint.host,
         "banner",
-        say("no SSH server on {}: the first bytes were {}", Own(f"port {endpoint.port}"), repr(seen[:120])),
+        say("no SSH server on {}: the first bytes were {}", Own(f"port {endpoint.port}"), repr(data[:120])),
         hint="check the port in the inventory",
     )

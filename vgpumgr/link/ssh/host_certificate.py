@@ -35,15 +35,15 @@ def authority(endpoint: Endpoint, certificate: bytes) -> tuple[str, bytes]:
 
 def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -> None:
     """Return if it vouches for that key of this host. HostKeyRefused otherwise."""
-    found = _read(endpoint, certificate)
-    shown = say("the host's certificate {}", Own(repr(_short(certificates.text(found.key_id)))))
-    signer = certificates.wire(found.signature_key())
+    signed_key = _read(endpoint, certificate)
+    name = say("the host's certificate {}", Own(repr(_short(certificates.text(signed_key.key_id)))))
+    signer = certificates.wire(signed_key.signature_key())
     if all(one.blob != signer for one in known.authorities):
         raise refused(
             endpoint,
             say(
                 "{} is signed by {}, which {} does not trust for it{}",
-                shown,
+                name,
                 compute_fingerprint(signer),
                 endpoint.known_hosts,
                 nor(endpoint, "does"),
@@ -52,37 +52,37 @@ def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -
             f"@cert-authority {render_name(endpoint.address.lower(), endpoint.port)} KEY",
             details=known_lines(known.authorities),
         )
-    for what, hint in _reasons(endpoint, found, key):
-        raise refused(endpoint, say("{} {}", shown, what), hint=hint)
+    for what, hint in _reasons(endpoint, signed_key, key):
+        raise refused(endpoint, say("{} {}", name, what), hint=hint)
 
 
-def _reasons(endpoint: Endpoint, found: SSHCertificate, key: bytes) -> Iterator[tuple[str, str]]:
+def _reasons(endpoint: Endpoint, signed_key: SSHCertificate, key: bytes) -> Iterator[tuple[str, str]]:
     """Why it does not hold, the weightiest first: what is so, and what to do."""
     name = endpoint.address.lower()
     sign = (
         f"ssh-keygen -s CA -h -I {shlex.quote(name)} -n {shlex.quote(name)} -V +52w /etc/ssh/ssh_host_ed25519_key.pub"
     )
     again = f"sign the host's key again: {sign}, and restart sshd there"
-    if certificates.wire(found.public_key()) != key or not certificates.is_signed(found):
-        made_by = _short(certificates.algorithm(found))
+    if certificates.wire(signed_key.public_key()) != key or not certificates.is_signed(signed_key):
+        made_by = _short(certificates.algorithm(signed_key))
         hint = f"it is damaged or forged, or made by an algorithm that is not supported ({made_by}); {again}"
-        signer = compute_fingerprint(certificates.wire(found.signature_key()))
+        signer = compute_fingerprint(certificates.wire(signed_key.signature_key()))
         yield say("has no valid signature of {}", signer), hint
-    if found.type != SSHCertificateType.HOST:
+    if signed_key.type != SSHCertificateType.HOST:
         yield "is one of a user, not of a host", f"it was signed without -h; {again}"
-    names = [certificates.text(one) for one in found.valid_principals]
+    names = [certificates.text(one) for one in signed_key.valid_principals]
     if not names:
         yield "names no host, and so would be valid for any", again
     elif name not in names:
         hint = f"write one of its names into ansible_host (or HostName), or {again}"
         yield say("is for {}, not for {}", Own(_short(", ".join(map(ascii, names)))), Own(name)), hint
     now = time.time()
-    if now < found.valid_after:
+    if now < signed_key.valid_after:
         hint = f"is this controller's clock right? Otherwise {again}"
-        yield f"is not valid before {certificates.date(found.valid_after)}", hint
-    if now >= found.valid_before:
-        yield f"has expired: it was valid until {certificates.date(found.valid_before)}", again
-    if found.critical_options:
+        yield f"is not valid before {certificates.date(signed_key.valid_after)}", hint
+    if now >= signed_key.valid_before:
+        yield f"has expired: it was valid until {certificates.date(signed_key.valid_before)}", again
+    if signed_key.critical_options:
         yield "has critical options, which no host certificate may have", again
 
 

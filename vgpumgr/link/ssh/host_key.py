@@ -33,28 +33,28 @@ CERTIFICATES = tuple(f"{name}-cert-v01@openssh.com" for name in HOST_KEYS)
 
 
 def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
-    """Only kinds of key that are known of this host; otherwise a host with several could offer one that is not.
+    """Only the kinds of key that are known of this host; otherwise a host with several could offer one that is not.
 
-    Certificates come first, where an authority is known for it. Raises SshConfigRefused if the user's ssh_config allows none of ours.
+    Certificates come first if an authority is known for it. Raises SshConfigRefused if ssh_config allows none of ours.
     """
     kinds = (*CERTIFICATES, *HOST_KEYS) if known.authorities else HOST_KEYS
-    allowed = tuple(name for name in kinds if name in endpoint.host_keys) if endpoint.host_keys else kinds
-    if not allowed:
-        said = ",".join(endpoint.host_keys)
+    types = tuple(name for name in kinds if name in endpoint.host_keys) if endpoint.host_keys else kinds
+    if not types:
+        names = ",".join(endpoint.host_keys)
         hint = f"allow one of {', '.join(kinds)}"
         raise SshConfigRefused(
-            endpoint.host, "config", f"HostKeyAlgorithms {said}: none of them is supported", hint=hint
+            endpoint.host, "config", f"HostKeyAlgorithms {names}: none of them is supported", hint=hint
         )
     if not known.keys:
-        return allowed
+        return types
     have = {key.type for key in known.keys}
     return (
         tuple(
             name
-            for name in allowed
+            for name in types
             if name in have or name in CERTIFICATES or (name.startswith("rsa-") and "ssh-rsa" in have)
         )
-        or allowed
+        or types
     )
 
 
@@ -63,8 +63,8 @@ def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes, certi
 
     HostKeyRefused if it is revoked, unknown or different, or if the certificate does not hold.
     """
-    shown = say("{} {}", key_type, compute_fingerprint(blob))
-    _refuse_revoked(endpoint, known, say("the host's key {}", shown), blob)
+    text = say("{} {}", key_type, compute_fingerprint(blob))
+    _refuse_revoked(endpoint, known, say("the host's key {}", text), blob)
     if any(one.blob == blob for one in known.keys):
         return
     if certificate is not None:
@@ -73,20 +73,20 @@ def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes, certi
         _refuse_revoked(endpoint, known, *host_certificate.authority(endpoint, certificate))
         host_certificate.check(endpoint, known, key=blob, certificate=certificate)
         return
-    _refuse_unknown(endpoint, known, key_type, shown)
+    _refuse_unknown(endpoint, known, key_type, text)
 
 
 def _refuse_revoked(endpoint: Endpoint, known: Known, what: str, blob: bytes) -> None:
-    for revoked in known.revoked:
-        if revoked.blob == blob:
+    for key in known.revoked:
+        if key.blob == blob:
             raise refused(
                 endpoint,
-                say("{} is marked @revoked in {}", what, revoked.where),
+                say("{} is marked @revoked in {}", what, key.where),
                 hint="this key is known to be stolen: give the host new keys, and do not connect before that",
             )
 
 
-def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str) -> NoReturn:
+def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, text: str) -> NoReturn:
     file = endpoint.known_hosts
     name = Own(render_name(endpoint.address, endpoint.port))
     add = f"{_scan(endpoint)} >> {shlex.quote(file)}"
@@ -95,7 +95,7 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str)
             endpoint,
             say(
                 "the host offers no certificate, only {}, and {} has only @cert-authority for {}",
-                shown,
+                text,
                 _files(known.authorities),
                 name,
             ),
@@ -105,7 +105,7 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str)
     if not known.keys:
         error = refused(
             endpoint,
-            say("{} has no key of {}{}; the host offers {}", file, name, nor(endpoint, "has"), shown),
+            say("{} has no key of {}{}; the host offers {}", file, name, nor(endpoint, "has"), text),
             hint=f"compare the fingerprint on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
             details=known.remarks,
         )
@@ -119,7 +119,7 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, shown: str)
         raise error
     raise refused(
         endpoint,
-        say("the host's key has CHANGED: it offers {}", shown),
+        say("the host's key has CHANGED: it offers {}", text),
         hint=f"this may be a man-in-the-middle attack. If the host was reinstalled: {_forget(endpoint, known.keys)}, compare the fingerprint "
         f"on the host's console (ssh-keygen -lf {_key_file(key_type)}), then: {add}",
         details=known_lines(known.keys),
@@ -148,9 +148,9 @@ def load_known_hosts(path: str) -> KnownHosts:
     """The index of that file. A missing or unreadable file knows no host: every host is refused, with the fix."""
     file = files.expanded(path)
     try:
-        found = file.stat()
+        status = file.stat()
         with _PARSING:
-            return _parse_file(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
+            return _parse_file(str(file), status.st_mtime_ns, status.st_size, status.st_ino)
     except OSError:
         return KnownHosts("", str(file))
 
@@ -176,8 +176,8 @@ def _through(endpoint: Endpoint) -> str:
     """The ssh command that runs the rest of the line on the last jump host; empty if there is none."""
     if not endpoint.jumps:
         return ""
-    *before, last = endpoint.jumps
-    way = f"-J {shlex.quote(','.join(map(str, before)))} " if before else ""
+    *jumps, last = endpoint.jumps
+    way = f"-J {shlex.quote(','.join(map(str, jumps)))} " if jumps else ""
     return f"ssh {way}-p {last.port} {shlex.quote(f'{last.user}@{last.address}')} "
 
 

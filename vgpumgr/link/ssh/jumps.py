@@ -1,8 +1,8 @@
-"""Connections through jump hosts. Those to a jump host itself are shared: one for all hosts of this process behind it.
+"""Connections through jump hosts. All hosts of this process behind a jump host share one connection to it.
 
-It is dialled once, however many ask for it at the same time, and closed after the last host behind it, a little later, since the
-next host may be about to come. What went wrong is remembered for a while: thousands of hosts behind a jump host that is down, or
-that refuses our key, must not each try it again (MaxStartups, PerSourcePenalties).
+It is dialled once, however many threads ask for it, and closed a little after the last host behind it, since another
+may follow. A failure is remembered for a while: thousands of hosts behind a jump host that is down, or that refuses
+our key, must not each try it again (MaxStartups, PerSourcePenalties).
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ class Jumps:
     def close(self) -> None:
         """Close all, those first that go through others."""
         with self._lock:
-            found = sorted(self._shared.items(), key=lambda item: -len(item[0].jumps))
+            items = sorted(self._shared.items(), key=lambda item: -len(item[0].jumps))
             self._shared.clear()
-        for _, shared in found:
+        for _, shared in items:
             _close(shared)
 
-    def _make(self, jump: Endpoint, deadlines: Deadlines, before: _Shared | None) -> _Shared:
-        failed = before is not None and before.forgotten is not None
-        shared = _Shared(before.failures + 1 if before is not None and failed else 0, users=1)
+    def _make(self, jump: Endpoint, deadlines: Deadlines, previous: _Shared | None) -> _Shared:
+        has_failed = previous is not None and previous.forgotten is not None
+        shared = _Shared(previous.failures + 1 if previous is not None and has_failed else 0, users=1)
 
         def make() -> SshConnection:
             try:
@@ -158,15 +158,15 @@ def open_connection(endpoint: Endpoint, deadlines: Deadlines) -> SshConnection:
         raise HostDeadline(endpoint.host, error.stage, "it no longer answers", via=silent) from error
     except Unreachable as error:
         # A refusal of the host is its own; anything else may come from the loss of what carries it.
-        lost = next(filter(None, map(_find_loss, tunnels)), None) if type(error) is Unreachable else None
-        if lost is None:
+        loss = next(filter(None, map(_find_loss, tunnels)), None) if type(error) is Unreachable else None
+        if loss is None:
             raise
-        raise Unreachable(endpoint.host, error.stage, "the connection was lost", via=lost) from error
+        raise Unreachable(endpoint.host, error.stage, "the connection was lost", via=loss) from error
 
 
 def _find_loss(tunnel: Tunnel) -> str | None:
-    settling = Deadline(_SETTLE_S)
-    while tunnel.broken_at is None and not settling.expired:
+    deadline = Deadline(_SETTLE_S)
+    while tunnel.broken_at is None and not deadline.expired:
         time.sleep(0.01)
     return tunnel.broken_at
 
@@ -175,7 +175,7 @@ _JUMPS = Jumps(open_connection)
 
 
 def _tunnel_to(endpoint: Endpoint, deadlines: Deadlines) -> Tunnel:
-    *before, last = endpoint.jumps
+    *jumps, last = endpoint.jumps
     jump = Endpoint(
         host=HostName(last.name),
         address=last.address,
@@ -187,7 +187,7 @@ def _tunnel_to(endpoint: Endpoint, deadlines: Deadlines) -> Tunnel:
         site_known_hosts=last.site_known_hosts or endpoint.site_known_hosts,
         agent=last.agent or endpoint.agent,
         host_keys=last.host_keys,
-        jumps=tuple(before),
+        jumps=tuple(jumps),
     )
     try:
         stages.enter(endpoint.host, f"via {last.name}")

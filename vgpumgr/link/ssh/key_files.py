@@ -1,4 +1,4 @@
-"""What a key file is, without its passphrase: OpenSSH's format says in plain text which key it is and whether it is encrypted. Pure."""
+"""What a key file is, without its passphrase: OpenSSH's format has the public key and encryption in the clear. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAGIC = b"openssh-key-v1\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFile:
-    """`public`: the public key as it goes over the wire; None: it cannot be told. `is_private`: it has the private half."""
+    """`public`: the public key as it goes over the wire; None: unknown. `is_private`: the file has the private half."""
 
     public: bytes | None
     is_private: bool
@@ -28,10 +28,10 @@ class KeyFile:
 
 
 def read(data: bytes) -> KeyFile:
-    """What that content is. Whatever is no public key counts as a private one, of which another will say what is wrong."""
-    if (found := _OPENSSH.search(data)) is not None:
+    """What that content is. Anything but a public key counts as private; the code that loads it says what is wrong."""
+    if (match := _OPENSSH.search(data)) is not None:
         try:
-            return _read_openssh(base64.b64decode(found[1]))
+            return _read_openssh(base64.b64decode(match[1]))
         except (binascii.Error, ValueError, struct.error):
             return KeyFile(public=None, is_private=True)
     if (public := read_public(data)) is not None:
@@ -41,14 +41,14 @@ def read(data: bytes) -> KeyFile:
 
 def read_public(data: bytes) -> bytes | None:
     """The key, or certificate, of a line as in KEY.pub; None if it is none."""
-    found = _PUBLIC.match(data.lstrip())
-    if found is None:
+    match = _PUBLIC.match(data.lstrip())
+    if match is None:
         return None
     try:
-        blob = base64.b64decode(found[2], validate=True)
+        blob = base64.b64decode(match[2], validate=True)
     except binascii.Error:
         return None
-    return blob if blob[4 : 4 + len(found[1])] == found[1] else None
+    return blob if blob[4 : 4 + len(match[1])] == match[1] else None
 
 
 def _read_openssh(data: bytes) -> KeyFile:

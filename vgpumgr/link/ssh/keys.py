@@ -1,8 +1,8 @@
 """Which key is used to log in, and whether it may be: OpenSSH's own rules, checked before anything is sent.
 
-It is one key, never every key of an agent or of ~/.ssh: sshd counts each offered key as an attempt (MaxAuthTries), and newer
-versions then block the controller's address for a while. An agent is asked only for a key that a file alone cannot give: one that is
-encrypted, that is in a FIDO key, or of which only the public half is there.
+It is one key, never every key of an agent or of ~/.ssh: sshd counts each offered key as an attempt (MaxAuthTries), and
+newer versions then block the controller's address for a while. An agent is asked only for a key that a file cannot
+give: an encrypted one, one in a FIDO key, or one of which only the public half is there.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Chosen(NamedTuple):
 
 
 def choose(endpoint: Endpoint, timeout_s: float) -> Chosen:
-    """The named key, or the first of DEFAULT_KEYS that exists, or an agent's only one. AuthenticationFailed if it cannot be used."""
+    """The named key, the first of DEFAULT_KEYS that exists, or an agent's only one. Raises AuthenticationFailed."""
     path = _named(endpoint)
     if path is None:
         return _only_one(endpoint, timeout_s)
     public_half = path.with_name(f"{path.name}.pub")
     try:
-        found = path.stat()
-        content = files.read_bytes(path) if stat.S_ISREG(found.st_mode) else b""
+        status = path.stat()
+        content = files.read_bytes(path) if stat.S_ISREG(status.st_mode) else b""
     except FileNotFoundError as error:
         if public_half.exists():
             return _from_agent(endpoint, path, _read_public(public_half), f"key file {path} is not there", timeout_s)
@@ -50,14 +50,14 @@ def choose(endpoint: Endpoint, timeout_s: float) -> Chosen:
         raise _failed(
             endpoint, f"key file {path}: {error.strerror}", f"make it readable for your user: ls -l {path}"
         ) from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _failed(endpoint, f"key file {path} is not a regular file", "name the private key itself")
     key = key_files.read(content)
     if not key.is_private:
         return _from_agent(endpoint, path, key.public, f"key file {path} is a public key", timeout_s)
     # As in OpenSSH: only a key that the user owns is judged by its mode.
-    if found.st_uid == os.getuid() and found.st_mode & 0o077:
-        mode = stat.S_IMODE(found.st_mode)
+    if status.st_uid == os.getuid() and status.st_mode & 0o077:
+        mode = stat.S_IMODE(status.st_mode)
         raise _failed(
             endpoint, f"key file {path} is open to others (mode {mode:04o})", f"chmod 600 {shlex.quote(str(path))}"
         )
@@ -82,8 +82,8 @@ def certificate_file(endpoint: Endpoint, key: Path) -> Path | None:
 def _named(endpoint: Endpoint) -> Path | None:
     if endpoint.key_file is not None:
         return files.expanded(endpoint.key_file)
-    found = (files.expanded(name) for name in DEFAULT_KEYS)
-    return next((path for path in found if path.exists()), None)
+    paths = (files.expanded(name) for name in DEFAULT_KEYS)
+    return next((path for path in paths if path.exists()), None)
 
 
 def _read_public(path: Path) -> bytes | None:

@@ -50,7 +50,7 @@ class KnownKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Everything that a file, or several, have about one host. `authorities` may sign its key. `remarks` are lines that were skipped, and why."""
+    """What the files have about one host. `authorities` may sign its key. `remarks`: lines skipped, and why."""
 
     keys: tuple[KnownKey, ...] = ()
     authorities: tuple[KnownKey, ...] = ()
@@ -90,20 +90,20 @@ class KnownHosts:
         self._hashed: list[tuple[str, str, int]] = []  # salt, digest, line
         self._patterns: list[_Patterns] = []
         for number, raw in enumerate(self._raw, start=1):
-            if (found := _SIMPLE.match(raw)) is not None:
-                for name in found[0].lower().split(","):
+            if (match := _SIMPLE.match(raw)) is not None:
+                for name in match[0].lower().split(","):
                     self._plain.setdefault(name, []).append(number)
-            elif (found := _HASHED.match(raw)) is not None:
-                self._hashed.append((found[1], found[2], number))
+            elif (match := _HASHED.match(raw)) is not None:
+                self._hashed.append((match[1], match[2], number))
             else:
                 self._add(number, raw)
 
     def _add(self, number: int, raw: str) -> None:
         _, names, _ = _parts(raw)
         if names.startswith("|1|"):
-            found = _HASHED.match(f"{names} ")
-            if found is not None:
-                self._hashed.append((found[1], found[2], number))
+            match = _HASHED.match(f"{names} ")
+            if match is not None:
+                self._hashed.append((match[1], match[2], number))
         elif any(character in names for character in "*?!"):
             self._patterns.append(_parse_patterns(names, number))
         elif names and not names.startswith("#"):
@@ -112,17 +112,15 @@ class KnownHosts:
 
     @functools.cached_property
     def _hashes(self) -> list[tuple[bytes, bytes, bytes, int]]:
-        """Each hashed name: HMAC-SHA1 with the salt as key, so with the salt's two paddings before what is hashed; its line."""
+        """Each hashed name, an HMAC-SHA1 keyed with the salt: the salt's two paddings, the digest, the line number."""
         decode = binascii.a2b_base64
-        salted = [(decode(salt).ljust(_SHA1_BLOCK, b"\0"), digest, number) for salt, digest, number in self._hashed]
-        return [
-            (key.translate(_INNER), key.translate(_OUTER), decode(digest), number) for key, digest, number in salted
-        ]
+        rows = [(decode(salt).ljust(_SHA1_BLOCK, b"\0"), digest, number) for salt, digest, number in self._hashed]
+        return [(key.translate(_INNER), key.translate(_OUTER), decode(digest), number) for key, digest, number in rows]
 
     def find(self, host: str, port: int = DEFAULT_PORT) -> Known:
         """The keys of that host: lines that name `host`, or with a port other than 22 `[host]:port`."""
         name = render_name(host, port)
-        encoded = name.encode()
+        data = name.encode()
         sha1 = hashlib.sha1
         numbers = {
             *self._plain.get(name, ()),
@@ -130,7 +128,7 @@ class KnownHosts:
             *(
                 number
                 for inner, outer, digest, number in self._hashes
-                if sha1(outer + sha1(inner + encoded).digest()).digest() == digest
+                if sha1(outer + sha1(inner + data).digest()).digest() == digest
             ),
             *(
                 pattern.number
@@ -153,27 +151,27 @@ def compute_fingerprint(blob: bytes) -> str:
 
 
 def _read(file: str, lines: list[_Line]) -> Known:
-    found: dict[str | None, list[KnownKey]] = {None: [], _AUTHORITY: [], _REVOKED: []}
+    by_marker: dict[str | None, list[KnownKey]] = {None: [], _AUTHORITY: [], _REVOKED: []}
     remarks: list[str] = []
     for line in lines:
-        if line.marker not in found:
+        if line.marker not in by_marker:
             remarks.append(f"{file}:{line.number}: unknown marker {line.marker}")
             continue
         key = _parse_key(file, line)
         if key is None:
             remarks.append(f"{file}:{line.number}: not a key")
         else:
-            found[line.marker].append(key)
-    keys, authorities, revoked = (tuple(found[marker]) for marker in (None, _AUTHORITY, _REVOKED))
+            by_marker[line.marker].append(key)
+    keys, authorities, revoked = (tuple(by_marker[marker]) for marker in (None, _AUTHORITY, _REVOKED))
     return Known(keys=keys, authorities=authorities, revoked=revoked, remarks=tuple(remarks))
 
 
 def _parse_key(file: str, line: _Line) -> KnownKey | None:
     """The key of a line; None if type and blob do not agree (OpenSSH also skips such a line)."""
-    key_type, rest = _split(line.rest)
-    encoded, _ = _split(rest)
+    key_type, tail = _split(line.rest)
+    base64_text, _ = _split(tail)
     try:
-        blob = base64.b64decode(encoded, validate=True)
+        blob = base64.b64decode(base64_text, validate=True)
     except (binascii.Error, ValueError):
         return None
     length = int.from_bytes(blob[:4], "big")
@@ -193,25 +191,25 @@ def _parse_patterns(names: str, number: int) -> _Patterns:
 
 def _compile(pattern: str) -> re.Pattern[str]:
     """OpenSSH's wildcards: only * and ?; brackets are literal, since `[host]:port` is written with them."""
-    collapsed = re.sub(r"\*+", "*", pattern)  # consecutive stars would make the matching exponential
-    return re.compile("".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in collapsed), re.DOTALL)
+    text = re.sub(r"\*+", "*", pattern)  # consecutive stars would make the matching exponential
+    return re.compile("".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in text), re.DOTALL)
 
 
 def _line(number: int, raw: str) -> _Line:
-    marker, _, rest = _parts(raw)
-    return _Line(number, marker, rest)
+    marker, _, tail = _parts(raw)
+    return _Line(number, marker, tail)
 
 
 def _parts(raw: str) -> tuple[str | None, str, str]:
     """A line's marker, its names, and the rest; a comment has its first word for a name."""
-    stripped = raw.replace("\t", " ").strip(" \r")
+    text = raw.replace("\t", " ").strip(" \r")
     marker = None
-    if stripped.startswith("@"):
-        marker, stripped = _split(stripped)
-    return marker, *_split(stripped)
+    if text.startswith("@"):
+        marker, text = _split(text)
+    return marker, *_split(text)
 
 
 def _split(text: str) -> tuple[str, str]:
     """The first word, and the rest without leading whitespace."""
-    word, _, rest = text.partition(" ")
-    return word, rest.lstrip(" ")
+    word, _, tail = text.partition(" ")
+    return word, tail.lstrip(" ")

@@ -1,7 +1,6 @@
 """Why a server does not let us in, as far as it says so, and where to look. Pure.
 
-It says little: an unknown key, a locked account and a home that others may write to are all the same refusal. The reason stands
-in its log.
+It says little: an unknown key, a locked account and a home that others can write to are one refusal. Its log says why.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _OFF: Final = re.compile(r"not permitted to log in|going down|booting up", re.IG
 
 
 class KeyOffered(NamedTuple):
-    """`shown`: file, kind and fingerprint. `certificate`: the text about it, if there is one. `remark`: what is odd about that."""
+    """`shown`: file, kind and fingerprint. `certificate`: the text about it, if any. `remark`: what is odd about it."""
 
     file: Path
     shown: str
@@ -89,14 +88,14 @@ def closed(endpoint: Endpoint, why: str, banner: bytes) -> Unreachable:
     """Sshd ended the connection in the middle of the login. PAM's reason, if it gives one, comes as a banner."""
     user = endpoint.user
     texts = lines(banner)
-    said = quote(texts)
+    quotation = quote(texts)
     if any(_EXPIRED.search(text) for text in texts):
         return AuthenticationFailed(
             endpoint.host,
             _STAGE,
             f"the account {user} has expired there",
             hint=f"there: chage -l {user} shows when; chage -E -1 {user} lets it in",
-            details=said,
+            details=quotation,
         )
     if any(_OFF.search(text) for text in texts):
         return Unreachable(
@@ -104,14 +103,14 @@ def closed(endpoint: Endpoint, why: str, banner: bytes) -> Unreachable:
             _STAGE,
             "nobody but root may log in now",
             hint="the host is being started or shut down; if it is not: rm /run/nologin /etc/nologin there",
-            details=said,
+            details=quotation,
         )
     return Unreachable(
         endpoint.host,
         _STAGE,
         say("{}: PAM does not let {} in, or sshd failed", why, user),
         hint=f"{_LOG}; also chage -l {user}, and the account lines of /etc/pam.d/sshd",
-        details=said,
+        details=quotation,
     )
 
 
@@ -123,9 +122,9 @@ def _what_to_do(endpoint: Endpoint, key: KeyOffered) -> str:
         )
     public = shlex.quote(f"{str(key.file).removesuffix('.pub')}.pub")
     way = f"-o ProxyJump={shlex.quote(','.join(map(str, endpoint.jumps)))} " if endpoint.jumps else ""
-    there = shlex.quote(f"{endpoint.user}@{endpoint.address}")
-    return f"ssh-copy-id -f -i {public} -p {endpoint.port} {way}{there}"
+    login = shlex.quote(f"{endpoint.user}@{endpoint.address}")
+    return f"ssh-copy-id -f -i {public} -p {endpoint.port} {way}{login}"
 
 
-def _methods(allowed: Sequence[str]) -> str:
-    return clean(", ".join(allowed)) or "nothing"
+def _methods(names: Sequence[str]) -> str:
+    return clean(", ".join(names)) or "nothing"

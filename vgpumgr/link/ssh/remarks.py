@@ -1,4 +1,4 @@
-"""What a server remarks of a login (SSH_MSG_DEBUG), which `ssh -v` prints: OpenSSH says which options our key's line there has."""
+"""What a server remarks of a login (SSH_MSG_DEBUG, as in `ssh -v`): OpenSSH names the options of our key's line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FORCED: Final = b"command"
 
 
 class Remarks:
-    """Those of one connection. `forced_by`: the file and line that has command= for our key; None as long as none was told."""
+    """One connection's. `forced_by`: the file and line with command= for our key; None until the server says it."""
 
     def __init__(self, transport: Any) -> None:
         self.forced_by: str | None = None
@@ -18,6 +18,6 @@ class Remarks:
 
     def _note(self, message: Any) -> None:
         message.get_boolean()  # whether it is to be shown in any case
-        found = _OPTIONS.fullmatch(message.get_string())
-        if found is not None and _FORCED in found["options"].split():
-            self.forced_by = found["place"].decode(errors="replace")
+        match = _OPTIONS.fullmatch(message.get_string())
+        if match is not None and _FORCED in match["options"].split():
+            self.forced_by = match["place"].decode(errors="replace")

@@ -93,9 +93,9 @@ class Tunnel:
 
     def close(self) -> None:
         with contextlib.suppress(IndexError):  # paramiko's thread closes it too
-            ended = self._ended.pop()
+            callback = self._ended.pop()
             self.shut()
-            ended()
+            callback()
 
     @property
     def _closed(self) -> bool:
@@ -117,7 +117,7 @@ class Tunnel:
 
 
 class Pulse:
-    """Whether a server still answers: `ask` returns once it does. However many threads want to know, one question is under way."""
+    """Whether a server still answers: `ask` returns once it does. Threads that ask meanwhile share one question."""
 
     def __init__(self, ask: Callable[[], object]) -> None:
         self._ask = ask
@@ -128,12 +128,12 @@ class Pulse:
         with self._turn:
             if self._asked is None or self._asked.done:
                 self._asked = Bounded(self._ask, name="pulse")
-            asked = self._asked
-        return asked.wait(_PULSE_S)
+            question = self._asked
+        return question.wait(_PULSE_S)
 
 
 class TunnelRefused(Exception):
-    """The machine does not connect to there: it could not, or its sshd may not (`is_allowed` False). The text is the server's."""
+    """The jump host could not connect, or sshd forbids it (`is_allowed` False). The text is the server's."""
 
     def __init__(self, text: str, *, is_allowed: bool) -> None:
         super().__init__(text)
@@ -143,8 +143,8 @@ class TunnelRefused(Exception):
 class Refusals:
     """Why a server opened no channel, for the thread that asked for it.
 
-    paramiko keeps one reason for all threads, and of that the number without the server's text. Here its table of handlers and
-    its numbering of channels are looked into, of one Transport.
+    paramiko keeps one reason for all threads, and only its number, not the server's text. This class reaches into one
+    Transport's table of handlers and its numbering of channels.
     """
 
     def __init__(self, transport: Any) -> None:
@@ -160,8 +160,8 @@ class Refusals:
             handle(message)
 
         def give_number() -> int:
-            self._own.channel = found = number()
-            return int(found)
+            self._own.channel = channel = number()
+            return int(channel)
 
         handlers[_OPEN_FAILURE] = tell
         transport._next_channel = give_number  # noqa: SLF001 -- likewise
@@ -183,5 +183,5 @@ def refusals_of(transport: Any) -> Refusals:
     with _FIRST:
         if not hasattr(transport, "vgpumgr_refusals"):
             transport.vgpumgr_refusals = Refusals(transport)
-        found: Refusals = transport.vgpumgr_refusals
-        return found
+        refusals: Refusals = transport.vgpumgr_refusals
+        return refusals

@@ -1,7 +1,7 @@
-"""The certificate that goes with the key of a login: CertificateFile, or KEY-cert.pub beside the key. Judged before it is offered.
+"""The certificate that goes with a login's key, CertificateFile or KEY-cert.pub, judged before it is offered.
 
-sshd says of an expired one only that it does not take it. One that was named has to hold. One that merely lies beside the key is left out
-if it does not, since the key may be enough: if it was not, the remark says so.
+sshd only rejects an expired one, without a reason. One that was named has to be valid. An invalid one that merely lies
+beside the key is left out, since the key may be enough; if it was not, the remark says so.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class Found(NamedTuple):
 
 def find(endpoint: Endpoint, key: Path, path: Path, public: bytes) -> Found:
     """The certificate in that file, of that key. Raises AuthenticationFailed if it was named and does not hold."""
-    found, blob = None, b""
+    certificate, blob = None, b""
     try:
         blob = _read(path)
         if _fields(public) in blob:
-            found = certificates.read(_without_fido(blob, public))
-        why = _why_not(found, key)
+            certificate = certificates.read(_without_fido(blob, public))
+        why = _why_not(certificate, key)
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
     except certificates.Malformed as error:
         why = f"cannot be read: {error}"
-    if found is not None and why is None:
-        names = ", ".join(ascii(certificates.text(one)) for one in found.valid_principals) or "nobody"
-        shown = f"{certificates.text(found.key_id)!r} for {names}, valid until {certificates.date(found.valid_before)}"
-        return Found((certificates.text(certificates.first(blob)), blob), f" with certificate {shown},")
+    if certificate is not None and why is None:
+        names = ", ".join(ascii(certificates.text(one)) for one in certificate.valid_principals) or "nobody"
+        description = f"{certificates.text(certificate.key_id)!r} for {names}, valid until {certificates.date(certificate.valid_before)}"
+        return Found((certificates.text(certificates.first(blob)), blob), f" with certificate {description},")
     text = f"certificate {path} {why}"
     if endpoint.certificate is None:
         return Found(None, "", text)
@@ -72,7 +72,7 @@ def _read(path: Path) -> bytes:
 
 
 def _without_fido(blob: bytes, public: bytes) -> bytes:
-    """The certificate with other keys in the places of FIDO keys, which cryptography does not read. Only sshd checks its signature."""
+    """The certificate with other keys for FIDO keys, which cryptography cannot read. Only sshd checks signatures."""
     if blob[4:7] == b"sk-":
         blob = _HEAD + blob.partition(_fields(public))[2]
     authority = _FIDO_AUTHORITY.search(blob)
@@ -84,14 +84,14 @@ def _fields(public: bytes) -> bytes:
     return public[4 + len(certificates.first(public)) :]
 
 
-def _why_not(found: SSHCertificate | None, key: Path) -> str | None:
+def _why_not(certificate: SSHCertificate | None, key: Path) -> str | None:
     now = time.time()
-    if found is None:
+    if certificate is None:
         return f"is for another key than {key}"
-    if found.type != SSHCertificateType.USER:
+    if certificate.type != SSHCertificateType.USER:
         return "is one of a host, not of a user"
-    if now < found.valid_after:
-        return f"is not valid before {certificates.date(found.valid_after)}"
-    if now >= found.valid_before:
-        return f"has expired: it was valid until {certificates.date(found.valid_before)}"
+    if now < certificate.valid_after:
+        return f"is not valid before {certificates.date(certificate.valid_after)}"
+    if now >= certificate.valid_before:
+        return f"has expired: it was valid until {certificates.date(certificate.valid_before)}"
     return None

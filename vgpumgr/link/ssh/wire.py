@@ -1,6 +1,6 @@
 """What carries one SSH connection: a TCP socket here; through a jump host, a channel of its connection (tunnel.py).
 
-Our version line has been sent on it when it is handed to paramiko, which sends the same line first: that one is left out.
+Our version line was sent before paramiko gets it. paramiko sends the same line first: that one is left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Wire(Protocol):
 
     @property
     def is_far(self) -> bool:
-        """Whether a round trip costs more than starting the host program from its sources. Where it is not known, no."""
+        """Whether a round trip costs more than starting the host program from its sources; False if that is unknown."""
 
     @property
     def broken_at(self) -> str | None:
@@ -58,19 +58,19 @@ class Wire(Protocol):
 class SshSocket(socket.socket):
     """A socket on which VERSION has been sent.
 
-    What arrives is acknowledged at once. sshd leaves Nagle's algorithm on where there is no terminal: the second of two small
-    packets waits for our acknowledgement of the first, which the kernel would delay by 40 ms. So did the first channel of each
-    connection, behind the server's list of host keys. The kernel forgets the option (tcp(7)), so it is set each time.
+    It acknowledges data at once. Without a terminal sshd leaves Nagle's algorithm on: the second of two small packets
+    waits for our acknowledgement of the first, which the kernel would delay by 40 ms; so did each connection's first
+    channel, behind the server's list of host keys. The kernel forgets the option (tcp(7)), so it is set each time.
     """
 
     _at_start = True
     broken_at: str | None = None
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        received = super().recv(bufsize, flags)
+        data = super().recv(bufsize, flags)
         if _QUICKACK is not None:
             self.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-        return received
+        return data
 
     def send(self, data: ReadableBuffer, flags: int = 0, /) -> int:
         if not self._at_start:
@@ -84,9 +84,9 @@ class SshSocket(socket.socket):
         events = poll.poll(timeout_s * 1000)
         if not events:
             return None
-        seen = self.recv(PEEK_BYTES, socket.MSG_PEEK)
+        data = self.recv(PEEK_BYTES, socket.MSG_PEEK)
         ended = select.POLLRDHUP | select.POLLHUP | select.POLLERR
-        return Peeked(seen, closed=bool(events[0][1] & ended) or not seen)
+        return Peeked(data, closed=bool(events[0][1] & ended) or not data)
 
     def find_silent(self) -> str | None:
         return None
@@ -98,10 +98,10 @@ class SshSocket(socket.socket):
     @property
     def is_far(self) -> bool:
         try:
-            told = self.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _MIN_RTT.stop)
+            data = self.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _MIN_RTT.stop)
         except OSError:
             return False
-        return len(told) == _MIN_RTT.stop and int.from_bytes(told[_MIN_RTT], sys.byteorder) > _FAR_US
+        return len(data) == _MIN_RTT.stop and int.from_bytes(data[_MIN_RTT], sys.byteorder) > _FAR_US
 
 
 def instead_of_version(data: ReadableBuffer) -> int:

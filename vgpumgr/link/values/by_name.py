@@ -1,7 +1,7 @@
-"""Facts ↔ values by field name. A fact is an object of the wire, whose keys a TypedDict names; a value is a frozen dataclass of core.
+"""Facts ↔ values by field name. A fact is an object of the wire with a TypedDict's keys, a value a dataclass of core.
 
-Each field is the key of the same name. A list becomes a tuple, and a fact in a fact its own value. What differs is stated where the
-fact is declared: a key of another name, or how the field is made of the whole fact.
+Each field is the key of the same name. A list becomes a tuple, and a fact in a fact its own value. Differences are
+stated where the fact is declared: a key of another name, or how the field is made of the whole fact.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def declare(
 ) -> Callable[..., Value]:
     """A function that makes the value of a fact. What a later host program reports in addition is left out.
 
-    `given`: the fields that its caller passes by name. `differing`: the key that the field has in the fact, or a function of the
+    `given`: the fields that its caller passes by name. `differing`: a field's key in the fact, or a function of the
     whole fact. Every other field has a key of its name: TypeError, when the module is imported.
     """
     hints = fact.__annotations__
     fields = [field.name for field in dataclasses.fields(value) if field.name not in given]  # type: ignore[arg-type]  # a dataclass
-    made = {name: make for name in fields if callable(make := differing.get(name))}
-    keys = {name: str(differing.get(name, name)) for name in fields if name not in made}
+    makers = {name: make for name in fields if callable(make := differing.get(name))}
+    keys = {name: str(differing.get(name, name)) for name in fields if name not in makers}
     if absent := [*(keys.values() - hints.keys()), *(differing.keys() - set(fields))]:
         raise TypeError(f"{fact.__name__} and {value} differ in {', '.join(absent)}")
-    made |= {name: of_key(key, read) for name, key in keys.items() if (read := _reader(hints[key])) is not None}
-    same, made_of = [pair for pair in keys.items() if pair[0] not in made], list(made.items())
+    makers |= {name: of_key(key, reader) for name, key in keys.items() if (reader := _reader(hints[key])) is not None}
+    same, made_of = [pair for pair in keys.items() if pair[0] not in makers], list(makers.items())
 
     def read_fact(row: Any, **others: object) -> Value:
         for name, key in same:
@@ -52,12 +52,12 @@ def _reader(hint: Any) -> Reader | None:
     inner = [one for one in typing.get_args(hint) if one is not type(None)]
     if typing.is_typeddict(hint):
         return _readers[hint]
-    read = _reader(inner[0]) if inner else None
+    reader = _reader(inner[0]) if inner else None
     match typing.get_origin(hint):
-        case typing.Union if read is not None:
-            return lambda value: None if value is None else read(value)
+        case typing.Union if reader is not None:
+            return lambda value: None if value is None else reader(value)
         case kind if kind is list:
-            return tuple if read is None else lambda value: tuple(map(read, value))
+            return tuple if reader is None else lambda value: tuple(map(reader, value))
         case _:
             return None
 

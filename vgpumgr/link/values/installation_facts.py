@@ -33,8 +33,8 @@ def parse(host: HostName, fact: InstallationFact, ours: Installable) -> Installa
 def _state(fact: InstallationFact, ours: Installable) -> State:
     if fact["problems"]:
         return State.BROKEN
-    there = {program["sha256"] for program in fact["programs"]}
-    if fact["dispatcher"] is None and not there:
+    hashes = {program["sha256"] for program in fact["programs"]}
+    if fact["dispatcher"] is None and not hashes:
         return State.ABSENT
-    same = fact["dispatcher"] == ours.dispatcher_hash and ours.program_hashes <= there
+    same = fact["dispatcher"] == ours.dispatcher_hash and ours.program_hashes <= hashes
     return State.INSTALLED if same else State.OUTDATED

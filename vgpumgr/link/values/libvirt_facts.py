@@ -38,6 +38,6 @@ def parse(host: HostName, fact: LibvirtFact) -> LibvirtDump | HostError:
     """What was read; a part that was not asked for is empty, and None for `saved`."""
     failure = fact["failure"]
     if failure is not None:
-        said = clean(failure["message"])
-        return libvirt_refusals.translate(host, failure["kind"], said, code=failure["code"], what="read the domains")
+        text = clean(failure["message"])
+        return libvirt_refusals.translate(host, failure["kind"], text, code=failure["code"], what="read the domains")
     return _parse_read({**fact, "domains": fact["domains"] or []})

@@ -1,4 +1,4 @@
-"""MIG in a host's facts: what passed the wire's check as a number may still lie outside any GPU, and then nothing of it is believed."""
+"""MIG in a host's facts: a number of the wire's shape may lie outside any GPU; then no MIG fact is believed."""
 
 from __future__ import annotations
 

@@ -80,21 +80,18 @@ class _Instance:
 
 
 def parse(host: HostName, facts: SampleReport) -> HostReading:
-    """Build the reading from the host program's answer.
-
-    What no host can have is left out, and said: one of them must not fill the store with vGPUs that it invents.
-    """
+    """Build the reading. Impossible vGPUs are left out, and reported: no host may fill the store with them."""
     ledger = rows(facts["ledger"], parse_entry)
     gpus = facts["gpus"][:_MOST_GPUS]
     beyond = [row["pci"] for row in gpus if len(row["vgpus"] or ()) > _MOST_OF_GPU]
-    told = [Unknown(what="vgpus", why=_BEYOND, gpu=PciAddress(pci)) for pci in beyond]
+    unknowns = [Unknown(what="vgpus", why=_BEYOND, gpu=PciAddress(pci)) for pci in beyond]
     if len(facts["gpus"]) > _MOST_GPUS:
-        told.append(Unknown(what="gpus", why=f"more than {_MOST_GPUS} were reported: the others are left out"))
+        unknowns.append(Unknown(what="gpus", why=f"more than {_MOST_GPUS} were reported: the others are left out"))
     return _parse_reading(
         facts,
         host=host,
         gpus=tuple(_gpu(row, ledger, facts["now_us"]) for row in gpus),
-        unknown=(*map(parse_unknown, facts["unknown"][:_MOST_UNKNOWN]), *told),
+        unknown=(*map(parse_unknown, facts["unknown"][:_MOST_UNKNOWN]), *unknowns),
     )
 
 
@@ -138,8 +135,8 @@ def _reported_percent(value: int | None) -> int | None:
     return None if number is None or number > _PERCENT_ROUNDED else min(100, number)
 
 
-def _each(read: Callable[[int | None], int | None], *keys: str) -> Any:
-    return {key: of_key(key, read) for key in keys}
+def _each(reader: Callable[[int | None], int | None], *keys: str) -> Any:
+    return {key: of_key(key, reader) for key in keys}
 
 
 _parse_load = declare(VgpuSampleFact, Load, **_each(_reported_percent, "sm", "memory", "encoder", "decoder"))
@@ -168,52 +165,52 @@ def _vgpus(
 ) -> tuple[VgpuReading, ...]:
     """The vGPUs of one GPU that run, and those in the ledger that nothing runs on."""
     rows = instances or ()
-    joined = _join(rows, entries or ())
-    left = [entry for entry in entries or () if entry not in joined.values()]
-    of_us = {entry.vgpu.vm for entry in left}
-    running = len(rows)
-    found: list[VgpuReading] = []
-    unclear = {row.vm_uuid for row in rows if row.number not in joined and row.is_unplaced} & of_us
+    entry_by_number = _join(rows, entries or ())
+    others = [entry for entry in entries or () if entry not in entry_by_number.values()]
+    of_us = {entry.vgpu.vm for entry in others}
+    count = len(rows)
+    readings: list[VgpuReading] = []
+    unclear = {row.vm_uuid for row in rows if row.number not in entry_by_number and row.is_unplaced} & of_us
     for instance in rows:
-        entry = joined.get(instance.number)
+        entry = entry_by_number.get(instance.number)
         ours = entry is not None or (instance.is_unplaced and instance.vm_uuid in unclear)
         origin: Whose | None = OURS if ours else None if entries is None else FOREIGN
         vgpu_type = vgpu_types.get(instance.type_id) if instance.type_id is not None else None
-        share = entitled_share(vgpu_type, policy, running, runs=True)
-        found.append(_running(instance, entry, origin=origin, vgpu_type=vgpu_type, share=share))
+        share = entitled_share(vgpu_type, policy, count, runs=True)
+        readings.append(_running(instance, entry, origin=origin, vgpu_type=vgpu_type, share=share))
     state: State = UNKNOWN if instances is None else OFF
-    for entry in sorted(left, key=lambda entry: entry.vgpu.generation, reverse=True):
+    for entry in sorted(others, key=lambda entry: entry.vgpu.generation, reverse=True):
         if entry.vgpu.vm not in unclear:
-            found.append(_idle(entry, state, _type_of(entry, vgpu_types), policy))
-    return tuple(sorted(_unified(found), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
+            readings.append(_idle(entry, state, _type_of(entry, vgpu_types), policy))
+    return tuple(sorted(_unified(readings), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
 
 
 def _type_of(entry: LedgerEntry, vgpu_types: Mapping[int, VgpuType]) -> VgpuType | None:
     """None, too, where another driver gives the entry's id to another type."""
-    found = vgpu_types.get(entry.vgpu.type_id)
-    return found if found is not None and found.type_name == entry.vgpu.type_name else None
+    vgpu_type = vgpu_types.get(entry.vgpu.type_id)
+    return vgpu_type if vgpu_type is not None and vgpu_type.type_name == entry.vgpu.type_name else None
 
 
 def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
     """The ledger entry of each instance that has one. If another VM uses the device, that is not the owner's use."""
-    found: dict[int, LedgerEntry] = {}
+    entry_by_number: dict[int, LedgerEntry] = {}
     for instance in instances:
         for entry in entries:
             if instance.vm_uuid in (None, entry.vgpu.vm) and instance.is_at(entry):
-                found[instance.number] = entry
-    return found | _only_ones(
-        [row for row in instances if row.is_unplaced and row.number not in found],
-        [entry for entry in entries if entry not in found.values()],
+                entry_by_number[instance.number] = entry
+    return entry_by_number | _only_ones(
+        [row for row in instances if row.is_unplaced and row.number not in entry_by_number],
+        [entry for entry in entries if entry not in entry_by_number.values()],
     )
 
 
-def _only_ones(unplaced: Sequence[_Instance], left: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
+def _only_ones(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
     """Those that are the only ones of their VM and type on both sides."""
     mine: dict[tuple[VmUuid | None, int | None], list[_Instance]] = {}
     theirs: dict[tuple[VmUuid | None, int | None], list[LedgerEntry]] = {}
-    for row in unplaced:
+    for row in instances:
         mine.setdefault((row.vm_uuid, row.type_id), []).append(row)
-    for entry in left:
+    for entry in entries:
         theirs.setdefault((entry.vgpu.vm, entry.vgpu.type_id), []).append(entry)
     pairs = [(rows, theirs.get(what, ())) for what, rows in mine.items() if what[0] is not None]
     return {rows[0].number: same[0] for rows, same in pairs if len(rows) == len(same) == 1}
@@ -272,11 +269,11 @@ def _unified(rows: Iterable[VgpuReading]) -> list[VgpuReading]:
     groups: dict[tuple[str | None, Slot | None], list[VgpuReading]] = {}
     for row in rows:
         groups.setdefault((row.vm_uuid or row.vm, row.slot), []).append(row)
-    found = []
+    result = []
     for group in groups.values():
         running = [row for row in group if row.state == RUNNING]
-        found.append(_sum(running) if len(running) > 1 else (running or group)[0])
-    return found
+        result.append(_sum(running) if len(running) > 1 else (running or group)[0])
+    return result
 
 
 def _sum(rows: Sequence[VgpuReading]) -> VgpuReading:
@@ -315,5 +312,5 @@ def _percent(parts: Sequence[int | None]) -> int | None:
 
 def _total(parts: Sequence[Number | None]) -> Number | None:
     """The sum, unknown if any part is."""
-    known = [part for part in parts if part is not None]
-    return sum(known[1:], known[0]) if known and len(known) == len(parts) else None
+    numbers = [part for part in parts if part is not None]
+    return sum(numbers[1:], numbers[0]) if numbers and len(numbers) == len(parts) else None

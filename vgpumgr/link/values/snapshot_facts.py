@@ -47,10 +47,8 @@ if TYPE_CHECKING:
 
 
 def parse(host: HostName, facts: Snapshot, catalogue: Catalogue | None = None) -> HostSnapshot:
-    """Build the snapshot from the host program's answer.
-
-    If the host does not report a type's maximum (on a VF the driver's file has none, and NVML may be silent), the catalogue's
-    is used.
+    """Build the snapshot. A type's maximum is the catalogue's if the host reports none (on a virtual function the
+    driver's file has none, and NVML may be silent).
     """
     gpus = tuple(sorted((_gpu(row, catalogue) for row in facts["gpus"]), key=lambda gpu: gpu.pci))
     ledger = rows(facts["ledger"], parse_entry)

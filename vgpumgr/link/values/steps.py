@@ -55,5 +55,5 @@ def _cordon(cordon: Cordon | None) -> CordonText | None:
 
 def _vgpu(step: steps.VgpuStep) -> Step:
     verb = steps.CreateVgpu.verb if isinstance(step, steps.EnterVgpu) else step.verb
-    said = {key: getattr(step, key, unsaid) for key, unsaid in _UNSAID.items()}
-    return render(Step, step.vgpu, verb=verb, vm_uuid=step.vgpu.vm, expect=step.expect, **said)
+    fields = {key: getattr(step, key, unsaid) for key, unsaid in _UNSAID.items()}
+    return render(Step, step.vgpu, verb=verb, vm_uuid=step.vgpu.vm, expect=step.expect, **fields)
