@@ -1,4 +1,4 @@
-"""plan-1.json, change-1.json: what would be done, or was. Also drain-1.json and purge-1.json, which have a plan, too."""
+"""plan-1.json and change-1.json: what would be done, or was. Also drain-1.json and purge-1.json, which have a plan."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def fleet(result: FleetResult) -> dict[str, object]:
     }
 
 
-def _of_inventory(found: Iterable[Finding]) -> list[dict[str, object]]:
+def _of_inventory(findings: Iterable[Finding]) -> list[dict[str, object]]:
     """Findings of the operator's own files."""
-    return [{"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(one)} for one in found]
+    return [{"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(one)} for one in findings]
 
 
 def _task(host: str, result: TaskResult) -> dict[str, object]:
@@ -132,20 +132,20 @@ def row(slot: SlotResult) -> dict[str, object]:
 
 def together(result: RequestsResult, *, check: bool) -> dict[str, object]:
     """The document of `attach` and `detach` for several VMs. If one cannot be served, none is: the plan is empty."""
-    found = result.fleet
-    assert found is not None
-    where = {str(slot.error): slot.host for slot in result.slots}
+    fleet_result = result.fleet
+    assert fleet_result is not None
+    host_of = {str(slot.error): slot.host for slot in result.slots}
     ours = [slot.outcome for slot in result.slots if not isinstance(slot.error, HeldBack)]
-    unread = dict([*common.fell_away((where[str(one)], one) for one in result.problems), *result.unread])
+    unread = dict([*common.fell_away((host_of[str(one)], one) for one in result.problems), *result.unread])
     outcomes = dict.fromkeys(one for one in ours if one != Outcome.UNCHANGED)
     findings = [*dict.fromkeys(one for slot in result.slots for one in slot.findings), *result.findings]
     return common.document(
         PLAN if check else CHANGE,
         {
-            "fingerprint": found.fingerprint,
-            "findings": [*_of_inventory(found.findings), *common.plain(findings)],
-            "plan": [] if result.is_held_back else list(found.records),
-            "errors": [{"host": where[str(one)], **error.document(one)} for one in result.problems],
+            "fingerprint": fleet_result.fingerprint,
+            "findings": [*_of_inventory(fleet_result.findings), *common.plain(findings)],
+            "plan": [] if result.is_held_back else list(fleet_result.records),
+            "errors": [{"host": host_of[str(one)], **error.document(one)} for one in result.problems],
             "result": {"vms": [_vm(slot) for slot in result.slots]},
         },
         outcomes or (Outcome.UNCHANGED,),
@@ -188,7 +188,7 @@ def drain(result: DrainResult) -> dict[str, object]:
 
 def purge(result: PurgeResult) -> dict[str, object]:
     """What a host loses when vgpumgr leaves it."""
-    plan, gone = result.plan, set(result.files)
+    plan, paths = result.plan, set(result.files)
     outcomes = {result.outcome, *(error.outcome for error in result.errors)}
     return common.document(
         "vgpumgr.purge/1",
@@ -196,7 +196,7 @@ def purge(result: PurgeResult) -> dict[str, object]:
             "host": plan.host,
             "plan": [step.record() for step in plan.work.steps],
             "files": [
-                {"path": path, "outcome": str(result.outcome if path in gone else Outcome.UNCHANGED)}
+                {"path": path, "outcome": str(result.outcome if path in paths else Outcome.UNCHANGED)}
                 for path in plan.files
             ],
             "left": list(plan.left),

@@ -41,8 +41,8 @@ def pick(value: object, /, *names: str, **renamed: str) -> dict[str, object]:
 
     If the value is None, all are null. A dot leads into a value: `profile="profile.name"`.
     """
-    found = {**{name: name for name in names}, **renamed}
-    return {key: None if value is None else plain(attrgetter(name)(value)) for key, name in found.items()}
+    attributes = {**{name: name for name in names}, **renamed}
+    return {key: None if value is None else plain(attrgetter(name)(value)) for key, name in attributes.items()}
 
 
 def frame(

@@ -73,13 +73,13 @@ def _gpu(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
 
 
 def _instances(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
-    """The GPU instances, their number, and how many are ours and empty: null if unknown or the GPU is not in MIG mode."""
-    found = instances.rows(facts, gpu)
-    counts = gpu.rules.mig_backed and instances.UNREAD not in found
+    """The GPU instances, their number, and how many are ours and empty; null if unknown or not in MIG mode."""
+    rows = instances.rows(facts, gpu)
+    counts = gpu.rules.mig_backed and instances.UNREAD not in rows
     return {
-        "gpu_instances": len(found) if counts else None,
-        "cached": sum(one.state == "cached" for one in found) if counts else None,
-        "instances": common.plain(found),
+        "gpu_instances": len(rows) if counts else None,
+        "cached": sum(one.state == "cached" for one in rows) if counts else None,
+        "instances": common.plain(rows),
     }
 
 
@@ -101,10 +101,10 @@ def installations(fleet: Fleet[HostInstallation]) -> dict[str, object]:
 
 
 def _installation(one: HostInstallation) -> dict[str, object]:
-    there = one.installation.cordons
+    rows = one.installation.cordons
     return {
         **common.pick(one.installation, "host", "login", "user", "state", "pinned", "problems"),
-        "cordons": None if there is None else [common.pick(each, "gpu", "reason", "by", "at") for each in there],
+        "cordons": None if rows is None else [common.pick(each, "gpu", "reason", "by", "at") for each in rows],
         "outcome": str(one.outcome),
         **common.pick(one.installation, "programs"),
     }
@@ -128,9 +128,9 @@ def mig_show(fleet: Fleet[HostInstances]) -> dict[str, object]:
 
 def schedulers(fleet: Fleet[SchedulerHost]) -> dict[str, object]:
     """How GPUs share their time."""
-    found = [finding for host in fleet.views for finding in host.findings]
+    findings = [finding for host in fleet.views for finding in host.findings]
     hosts = [{"name": host.host, "gpus": [scheduler(row) for row in host.rows]} for host in fleet.views]
-    return common.of_fleet("vgpumgr.scheduler/1", fleet, {"hosts": hosts}, found=found)
+    return common.of_fleet("vgpumgr.scheduler/1", fleet, {"hosts": hosts}, found=findings)
 
 
 def scheduler(row: SchedulerRow) -> dict[str, object]:
@@ -145,11 +145,11 @@ def scheduler(row: SchedulerRow) -> dict[str, object]:
 
 
 def _persistent(layer: Persistent) -> dict[str, object]:
-    found = layer.found
-    setting = None if found is None else layer.setting
+    current = layer.found
+    setting = None if current is None else layer.setting
     return {
-        "text": settings.describe(setting) if setting else found.text if found else None,
+        "text": settings.describe(setting) if setting else current.text if current else None,
         **common.pick(setting, "policy", "time_slice_ns", "frequency_hz", "averaging_factor", "arr"),
-        **common.pick(found, value="text", file="path", per_device="per_device"),
+        **common.pick(current, value="text", file="path", per_device="per_device"),
         "state": common.plain(layer.state),
     }

@@ -74,8 +74,8 @@ def definition(domain: Domain | None) -> dict[str, object]:
 
 
 def _hostdev(device: Hostdev) -> dict[str, object]:
-    named = {"mdev" if isinstance(device.source, Mdev) else "pci": str(device.source)}
-    return {**named, **({} if device.alias is None else {"alias": device.alias})}
+    source = {"mdev" if isinstance(device.source, Mdev) else "pci": str(device.source)}
+    return {**source, **({} if device.alias is None else {"alias": device.alias})}
 
 
 def render(name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: str | None = None) -> dict[str, object]:

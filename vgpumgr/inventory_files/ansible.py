@@ -58,18 +58,18 @@ class Answer:
 
 def kept_s(environ: Mapping[str, str]) -> float | None:
     """How old an answer may be; None if Ansible is not to be asked. Raises InventoryError."""
-    said = environ.get(VARIABLE, "")
-    if said in ("", "0"):
+    setting = environ.get(VARIABLE, "")
+    if setting in ("", "0"):
         return None
-    if said == "1":
+    if setting == "1":
         return _KEPT_S
-    found = re.fullmatch(r"([0-9]{1,6})([smh])", said)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,6})([smh])", setting)
+    if match is None:
         raise InventoryError(
-            f"{VARIABLE} is {said!r}",
+            f"{VARIABLE} is {setting!r}",
             hint="set it to 1, or to how long an answer is kept: 30s, 10m, 1h",
         )
-    return float(found[1]) * _UNITS_S[found[2]]
+    return float(match[1]) * _UNITS_S[match[2]]
 
 
 def ask(
@@ -82,9 +82,9 @@ def ask(
     names = [str(path.absolute()) for path in paths]
     state = hashlib.sha256(repr([names, *map(_state, read)]).encode()).hexdigest()
     place = None if keep is None else keep / f"inventory-{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}.json"
-    kept = None if place is None else _kept(place, state)
-    if kept is not None and 0 <= kept.age_s <= most_s:
-        return kept
+    answer = None if place is None else _kept(place, state)
+    if answer is not None and 0 <= answer.age_s <= most_s:
+        return answer
     if most_s == KEPT_ALONE:
         raise NoAnswerError("none is kept")
     program = shutil.which(PROGRAM, path=environ.get("PATH"))
@@ -107,17 +107,17 @@ def _sources(paths: Sequence[Path]) -> list[str]:
 
 def _state(path: Path) -> tuple[str, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return str(path), 0, 0
-    return str(path), found.st_mtime_ns, found.st_size
+    return str(path), status.st_mtime_ns, status.st_size
 
 
 def _kept(place: Path, state: str) -> Answer | None:
     """The answer kept there, if the file is ours and the state is the same."""
     try:
-        found = place.lstat()
-        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+        status = place.lstat()
+        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
             return None
         row = json.loads(files.read_bytes(place, 2 * MAX_BYTES))
         if row["state"] != state:
@@ -163,7 +163,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
     except OSError as error:
         raise NoAnswerError(f"{PROGRAM} cannot be run: {error.strerror}") from error
     try:
-        output, said = _listen(process)
+        output, stderr = _listen(process)
         code = process.wait(TIMEOUT_S)
     except (TimeoutError, subprocess.TimeoutExpired):
         raise NoAnswerError(f"{PROGRAM} did not end within {TIMEOUT_S:g} s") from None
@@ -175,7 +175,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
             if stream is not None:
                 stream.close()
     if code != 0:
-        raise NoAnswerError(f"{PROGRAM} fails: {_cause(said.decode(errors='replace')) or f'exit status {code}'}")
+        raise NoAnswerError(f"{PROGRAM} fails: {_cause(stderr.decode(errors='replace')) or f'exit status {code}'}")
     try:
         return output.decode("utf-8")
     except UnicodeDecodeError:
@@ -184,14 +184,14 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
     """All of its stdout, and the end of its stderr. Raises TimeoutError, and NoAnswerError if it is too much."""
-    output, said, until = bytearray(), bytearray(), time.monotonic() + TIMEOUT_S
+    output, stderr, until = bytearray(), bytearray(), time.monotonic() + TIMEOUT_S
     with selectors.DefaultSelector() as streams:
-        for stream, into in ((process.stdout, output), (process.stderr, said)):
+        for stream, into in ((process.stdout, output), (process.stderr, stderr)):
             assert stream is not None
             streams.register(stream, selectors.EVENT_READ, into)
         while streams.get_map():
-            left = until - time.monotonic()
-            ready = streams.select(left) if left > 0 else []
+            wait_s = until - time.monotonic()
+            ready = streams.select(wait_s) if wait_s > 0 else []
             if not ready:
                 raise TimeoutError
             for key, _ in ready:
@@ -199,15 +199,15 @@ def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
                 if not piece:
                     streams.unregister(key.fileobj)
                 key.data.extend(piece)
-            del said[:-_SAID_BYTES]
+            del stderr[:-_SAID_BYTES]
             if len(output) > MAX_BYTES:
                 raise NoAnswerError(f"the output of {PROGRAM} is larger than {MAX_BYTES // files.MIB} MiB")
-    return output, said
+    return output, stderr
 
 
-def _cause(said: str) -> str:
+def _cause(stderr: str) -> str:
     """Its last error, and the cause that the first warning names."""
-    lines = [" ".join(line.split()) for line in said.splitlines()]
+    lines = [" ".join(line.split()) for line in stderr.splitlines()]
     errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]
-    warned = [line for line in lines if line.startswith("[WARNING]")]
-    return "; ".join((*errors[-1:], *warned[:1]))[:_SHOWN]
+    warnings = [line for line in lines if line.startswith("[WARNING]")]
+    return "; ".join((*errors[-1:], *warnings[:1]))[:_SHOWN]

@@ -52,15 +52,15 @@ class Folder:
 
 def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path, home: Path) -> Path:
     """The inventory to use: the option, else VGPUMGR_INVENTORY, else the first of three usual places that exists."""
-    for named, source in ((option, Option("-i/--inventory")), (environ.get(ENVIRONMENT), ENVIRONMENT)):
-        if named:
-            path = _expand(named, cwd, home)
+    for value, source in ((option, Option("-i/--inventory")), (environ.get(ENVIRONMENT), ENVIRONMENT)):
+        if value:
+            path = _expand(value, cwd, home)
             try:
                 path.stat()
             except OSError as error:
                 why = "" if isinstance(error, FileNotFoundError) else f": {error.strerror}"
                 hint = "name an existing directory"
-                if "," in named:
+                if "," in value:
                     hint = say(
                         "{}; hosts are written into a file, and each inventory has an {} of its own", hint, Option("-i")
                     )
@@ -95,8 +95,8 @@ def scan(path: Path) -> Folder:
     else:
         folder = Folder(root=path.parent)
         _add_source(path, folder)
-    for name, found in (("group_vars", folder.group_vars), ("host_vars", folder.host_vars)):
-        _scan_variables(folder.root / name, found, folder)
+    for name, by_name in (("group_vars", folder.group_vars), ("host_vars", folder.host_vars)):
+        _scan_variables(folder.root / name, by_name, folder)
     return folder
 
 
@@ -126,7 +126,7 @@ def _add_source(path: Path, folder: Folder) -> None:
         folder.files.append(path)
 
 
-def _scan_variables(directory: Path, found: dict[str, list[Path]], folder: Folder) -> None:
+def _scan_variables(directory: Path, by_name: dict[str, list[Path]], folder: Folder) -> None:
     """host_vars or group_vars. Of NAME, NAME.yml and NAME.yaml, Ansible reads only the first that exists."""
     if not os.path.lexists(directory):
         return
@@ -144,7 +144,7 @@ def _scan_variables(directory: Path, found: dict[str, list[Path]], folder: Folde
         first, *others = (path for _, path in sorted(paths))
         for other in others:
             folder.problem(other, f"Ansible reads {first.name} and not this one", "merge the two")
-        found[name] = _inside(first, folder, ()) if _is_dir(first) else [first]
+        by_name[name] = _inside(first, folder, ()) if _is_dir(first) else [first]
 
 
 def _inside(directory: Path, folder: Folder, above: tuple[str, ...]) -> list[Path]:

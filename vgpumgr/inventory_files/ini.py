@@ -131,10 +131,10 @@ class _Reading:
             raise _UnreadableError("this is YAML, in a file whose name says INI", "name it NAME.yml")
         variables: dict[str, Member] = {}
         for text in assignments:
-            name, equals, found = text.partition("=")
+            name, equals, value = text.partition("=")
             if not equals:
                 raise _UnreadableError(f"{text!r} is no NAME=VALUE", "a host's line is: HOST NAME=VALUE …")
-            self._set(variables, name, found, where)
+            self._set(variables, name, value, where)
         self._put(pattern, Value(where, variables or None), where)
 
     def _variable(self, line: str, where: Location) -> None:
@@ -154,11 +154,11 @@ class _Reading:
         variables[name] = Member(_text(name, where), _meaning(text, where))
 
     def _child(self, line: str, where: Location) -> None:
-        found = _GROUP.fullmatch(line)
-        if found is None:
+        match = _GROUP.fullmatch(line)
+        if match is None:
             raise _UnreadableError(f"not a group's name: {line!r}", "one group a line")
-        self.awaited.setdefault(found[1], where)
-        self._put(found[1], Value(where, None), where)
+        self.awaited.setdefault(match[1], where)
+        self._put(match[1], Value(where, None), where)
 
 
 def _text(text: str, where: Location) -> Value:
@@ -168,7 +168,7 @@ def _text(text: str, where: Location) -> Value:
 def _meaning(text: str, where: Location) -> Value:
     """A value as Ansible reads it: a Python literal if it is one, otherwise text."""
     try:
-        found = ast.literal_eval(text)
+        literal = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return _text(text, where)
     except (TypeError, MemoryError, RecursionError) as error:
@@ -177,40 +177,40 @@ def _meaning(text: str, where: Location) -> Value:
         twice = next(_twice(ast.parse(text, mode="eval")), None)
         if twice is not None:
             raise _UnreadableError(f"{twice!r} is given twice; Ansible silently takes the last", "keep one of them")
-    return _value(found, text, where, 1)
+    return _value(literal, text, where, 1)
 
 
 def _twice(tree: ast.AST) -> Iterator[object]:
     """The keys that a mapping of the literal has twice."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
-            seen = set()
+            keys = set()
             for key in node.keys:
                 if isinstance(key, ast.Constant):
-                    if key.value in seen:
+                    if key.value in keys:
                         yield key.value
-                    seen.add(key.value)
+                    keys.add(key.value)
 
 
-def _value(found: Any, text: str, where: Location, depth: int) -> Value:
+def _value(literal: Any, text: str, where: Location, depth: int) -> Value:
     if depth > MAX_DEPTH:
         raise _UnreadableError(f"nested deeper than {MAX_DEPTH} levels", _AS_YAML)
-    match found:
+    match literal:
         case None | bool() | int() | float():
-            return Value(where, found, text)
+            return Value(where, literal, text)
         case str():
-            return _text(found, where)
+            return _text(literal, where)
         case bytes():
-            return _text(found.decode("utf-8", "replace"), where)
+            return _text(literal.decode("utf-8", "replace"), where)
         case dict():
             members = (
-                Member(_key(key, where), _value(value, str(value), where, depth + 1)) for key, value in found.items()
+                Member(_key(key, where), _value(value, str(value), where, depth + 1)) for key, value in literal.items()
             )
             return Value(where, {member.key.text: member for member in members})
         case list() | tuple() | set():
-            return Value(where, tuple(_value(item, str(item), where, depth + 1) for item in found))
+            return Value(where, tuple(_value(item, str(item), where, depth + 1) for item in literal))
         case _:  # a complex number, or `...`
-            return _text("..." if found is ... else str(found), where)
+            return _text("..." if literal is ... else str(literal), where)
 
 
 def _key(key: object, where: Location) -> Value:

@@ -169,14 +169,14 @@ class _Reader:
     groups: set[str] = field(default_factory=set)  # of the sources that were read
 
     def read_source(self, path: Path) -> list[SourceFile]:
-        """A file that lists hosts. If its suffix does not decide, it is YAML if it is a mapping, else INI, as in Ansible.
+        """A file that lists hosts. Without a deciding suffix, it is YAML if a mapping, else INI, as in Ansible.
 
         INI becomes one source for each of its tables. As in Ansible, it may name groups of the files before it.
         """
-        found = self._read_source(path)
-        for source in found:
+        sources = self._read_source(path)
+        for source in sources:
             self.groups.update(_groups(source.content))
-        return found
+        return sources
 
     def _read_source(self, path: Path) -> list[SourceFile]:
         if path.suffix.lower() in YAML:
@@ -253,12 +253,12 @@ def _is_remark(text: str) -> bool:
 
 def _groups(content: Value | None) -> Iterator[str]:
     """The names of the groups in a source, and of their children."""
-    tables, seen = [content], set[int]()
+    tables, ids = [content], set[int]()
     while tables:
         table = tables.pop()
-        if table is None or id(table) in seen or not isinstance(table.data, Mapping):
+        if table is None or id(table) in ids or not isinstance(table.data, Mapping):
             continue
-        seen.add(id(table))  # an alias is the same table again
+        ids.add(id(table))  # an alias is the same table again
         for name, member in table.data.items():
             yield name
             group = member.value.data
@@ -285,10 +285,10 @@ def read_yaml(text: str, file: str, meanings: _Meanings | None = None) -> tuple[
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        told = ", ".join(part for part in (error.context, error.problem) if part)
+        message = ", ".join(part for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark is not None else 1
         hint = "indent with spaces, not with tabs" if _begins_with_tab(text, line) else None
-        return None, [feed.refusal(line, f"not YAML: {told}", hint)]
+        return None, [feed.refusal(line, f"not YAML: {message}", hint)]
     except yaml.YAMLError as error:  # errors about characters that YAML does not allow have no mark
         return None, [feed.refusal(_line_of_bad_character(text), f"not YAML: {str(error).splitlines()[0]}")]
     except CannotGoOnError as error:
@@ -353,8 +353,8 @@ class _Feed:
 
     def _meaning(self, text: str, loader: yaml.CSafeLoader) -> tuple[Plain, bool]:
         tag: str = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]  # PyYAML's
-        known = self.meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
-        return known
+        meaning = self.meanings[text] = (_construct(tag, text) if tag in _NUMBERS else text, tag == _MERGE)
+        return meaning
 
     def _where(self, event: yaml.Event) -> Location:
         mark = event.start_mark
@@ -372,10 +372,10 @@ def _construct(tag: str, text: str) -> Plain:
     if len(text) > _LONGEST_NUMBER:
         return text
     try:
-        found: Plain = yaml.constructor.SafeConstructor().construct_object(yaml.ScalarNode(tag, text))
+        value: Plain = yaml.constructor.SafeConstructor().construct_object(yaml.ScalarNode(tag, text))
     except (ValueError, KeyError, IndexError, OverflowError):
         return text
-    return found
+    return value
 
 
 def _tag_name(tag: str | None) -> str:

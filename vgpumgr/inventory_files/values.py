@@ -67,23 +67,23 @@ class ValueBuilder:
 
     def close(self) -> None:
         """The innermost mapping or list ends."""
-        done = self._stack.pop()
-        for source in done.merged:
-            self._merge(done.members, source)
-        data = done.members if done.members is not None else tuple(done.items)
-        value = Value(done.where, data, "", done.opaque)
-        if done.anchor is not None:
-            self._anchors[done.anchor] = (value, done.size)
-        self._add(value, done.size)
+        top = self._stack.pop()
+        for source in top.merged:
+            self._merge(top.members, source)
+        data = top.members if top.members is not None else tuple(top.items)
+        value = Value(top.where, data, "", top.opaque)
+        if top.anchor is not None:
+            self._anchors[top.anchor] = (value, top.size)
+        self._add(value, top.size)
 
     def alias(self, where: Location, name: str) -> None:
         """`*name`: the anchor's value again."""
         if name not in self._anchors:
             raise CannotGoOnError(where, f"*{name} names no anchor above it")
-        found = self._anchors[name]
-        if found is None:
+        entry = self._anchors[name]
+        if entry is None:
             raise CannotGoOnError(where, f"*{name} is inside the value that it names")
-        self._add(*found)
+        self._add(*entry)
 
     def problem(self, where: Location, text: str, hint: str) -> None:
         self.problems.append(Problem(where=where, text=text, hint=hint))
@@ -111,8 +111,8 @@ class ValueBuilder:
     def _set_odd(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
         """A key that merges, has a tag, or was given before."""
         if key.opaque == _MERGE:
-            found = value.data if isinstance(value.data, tuple) else (value,)
-            top.merged = found + top.merged  # as in PyYAML: a later << wins, and in a list the earlier
+            sources = value.data if isinstance(value.data, tuple) else (value,)
+            top.merged = sources + top.merged  # as in PyYAML: a later << wins, and in a list the earlier
             return
         earlier = members.get(key.text)
         if earlier is not None:

@@ -1,4 +1,4 @@
-"""At most one run of a job on this controller: a flock beside the store, which ends with the process, even a killed one."""
+"""At most one run of a job on a controller: a flock beside the store, which even a killed process gives up."""
 
 from __future__ import annotations
 

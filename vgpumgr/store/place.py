@@ -22,9 +22,9 @@ def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
 
     Absolute if the environment's value is: a relative VGPUMGR_STORE is relative to the working directory.
     """
-    named = environ.get(VARIABLE)
-    if named:
-        return files.expanded(named)
+    value = environ.get(VARIABLE)
+    if value:
+        return files.expanded(value)
     if root:
         return Path("/var/lib/vgpumgr") / NAME
     state = Path(environ.get("XDG_STATE_HOME") or "")

@@ -1,8 +1,8 @@
 """A GPU on which a write has not returned: what that blocks, and what to do about it.
 
-The writer sleeps in the kernel and takes no signals, most often because a VM holds the vGPU that it removes; meanwhile /sys
-does not show all of that GPU. So nothing more is written to it, and everything else goes on. That VM's vGPU has been dead
-since the write began, and the driver has lost it (lost.py), however the write ends.
+The writer sleeps in the kernel and takes no signals, most often because a VM holds the vGPU that it removes. Meanwhile
+/sys does not show all of that GPU, so nothing more is written to it; everything else goes on. The VM's vGPU has been
+dead since the write began and is lost to the driver (lost.py), however the write ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def guard(facts: HostSnapshot, steps: Iterable[Step]) -> None:
 
 
 def why_not(facts: HostSnapshot, gpu: Gpu) -> str | None:
-    """Why nothing can be created on a GPU now, to continue a line that begins with its address; None if writes return."""
+    """Why nothing can be created on a GPU now, to follow its address in a line; None if no write is stuck there."""
     write = facts.blocked_write_on(gpu.uuid)
     return None if write is None else _why(write)
 

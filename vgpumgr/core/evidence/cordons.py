@@ -33,10 +33,10 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
 
 
 def finding(facts: HostSnapshot, cordon: Cordon) -> Finding:
-    where = facts.host if cordon.gpu is None else say("{}: GPU {}", facts.host, cordon.gpu)
+    place = facts.host if cordon.gpu is None else say("{}: GPU {}", facts.host, cordon.gpu)
     text = say(
         "{} is cordoned: {} ({}, {}); no new vGPU is placed there until `{}`",
-        where,
+        place,
         cordon.reason,
         cordon.by,
         cordon.at,

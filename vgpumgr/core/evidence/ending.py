@@ -1,4 +1,4 @@
-"""Findings about VMs that are off but whose QEMU has not exited; the host program waits for it (host/steps/guard.py)."""
+"""Findings about VMs that are off but whose QEMU has not exited; host/steps/guard.py waits for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding, ...]:
     """One for each vGPU that steps remove and that something which ends by itself may still hold."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for step in chain.from_iterable(one.around if isinstance(one, plan_steps.GpuStep) else (one,) for one in steps):
         if not isinstance(step, plan_steps.DestroyVgpu | plan_steps.EvacuateVgpu):
             continue
@@ -31,10 +31,10 @@ def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding,
                 step.vgpu.slot,
                 joined("; ", lines),
             )
-            found.append(
+            findings.append(
                 Finding(kind="ending", host=view.snapshot.host, vm=step.vgpu.vm_name, slot=step.vgpu.slot, text=text)
             )
-    return tuple(found)
+    return tuple(findings)
 
 
 def _lines(view: HostView, spec: VgpuSpec) -> list[str]:

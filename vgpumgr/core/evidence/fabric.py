@@ -1,8 +1,8 @@
-"""NVSwitch systems: a guest with a whole GPU of a fabric has CUDA only once Fabric Manager has activated the partition of its function.
+"""NVSwitch systems: a whole GPU of a fabric has CUDA in a guest only if Fabric Manager has activated its partition.
 
-NVIDIA's Fabric Manager User Guide: FABRIC_MODE=2 for vGPUs, and an activation before each start of a VM, also of one with a single GPU; several
-GPUs of a VM are in the one partition of just these. Without it cuInit answers 802 (NVIDIA/kubevirt-gpu-device-plugin, pull request 193;
-gpu-operator, issue 2923: HGX H200). Nothing here speaks with Fabric Manager.
+NVIDIA's Fabric Manager User Guide asks for FABRIC_MODE=2 with vGPUs, and an activation before each start of a VM, even
+one with a single GPU; the GPUs of a VM are exactly those of one partition. Otherwise cuInit answers 802
+(NVIDIA/kubevirt-gpu-device-plugin, pull request 193; gpu-operator, issue 2923: HGX H200). Nothing here calls it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SET_UP: Final = (
 
 
 def is_on_one(facts: HostSnapshot, gpu: Gpu) -> bool:
-    """Whether a GPU is on an NVSwitch fabric: NVML says so, or the host has NVSwitches and the board's code is of such a system."""
+    """Whether a GPU is on an NVSwitch fabric: by NVML, or by its board's code on a host with NVSwitches."""
     return gpu.fabric is True or (bool(facts.fabric.switches) and _SXM.fullmatch(gpu.board or "") is not None)
 
 

@@ -1,11 +1,11 @@
 """Places that the driver has lost: they stay taken although nothing is on them, until nvidia.ko is reloaded.
 
-Since Linux 5.14, an mdev that is removed while a process has it open, or while the vGPU plugin (nvidia-vgpu-mgr) of its VM has
-not ended, disappears from /sys, but the driver's resource manager never learns of it: its VF, or one instance of its GPU,
-counts as taken for good, and the GPU stays restricted to that framebuffer size (NVIDIA's open kernel part 525.85.07,
-nvidia-vgpu-vfio.c, run on 5.15 over a stub). On vendor-vfio the same happens to a VF that is unbound, or removed with SR-IOV,
-with an idle type on it. The driver keeps a pointer to what it freed: the next start of any vGPU VM on that host may oops the
-kernel. That was seen with mdevs (3 of 5 runs), and not with the build for vendor-vfio.
+Since Linux 5.14, an mdev that is removed while a process has it open, or before its VM's vGPU plugin (nvidia-vgpu-mgr)
+has ended, leaves /sys without the driver's resource manager learning of it. Its VF, or one instance of its GPU, counts
+as taken for good, and the GPU stays restricted to that framebuffer size (NVIDIA's open kernel part 525.85.07,
+nvidia-vgpu-vfio.c, run on 5.15 over a stub). On vendor-vfio the same happens to a VF with an idle type that is unbound,
+or removed with SR-IOV. The driver keeps a pointer to what it freed, so the next start of any vGPU VM on that host may
+oops the kernel: seen with mdevs (3 of 5 runs), not with the build for vendor-vfio.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostPlace:
-    """A VF that takes nothing any more, or a physical function that has lost `instances` of its capacity. `why`: the evidence."""
+    """A VF that takes nothing any more, or a physical function short of `instances` vGPUs. `why`: the evidence."""
 
     framework: FrameworkName | None
     gpu: PciAddress
@@ -39,18 +39,18 @@ class LostPlace:
 
 
 def lost_by_driver(facts: HostSnapshot) -> tuple[LostPlace, ...]:
-    """The places of a host that the driver has lost, judged by what its functions offer.
+    """The places of a host that the driver has lost, judged by what its functions offer. Costs one walk over them.
 
-    A VF is lost if nothing is on it, it offers nothing, and another free VF of the same GPU offers something (so the GPU is not
-    full). A physical function has lost instances if it offers fewer of a type than the type's maximum minus what is there. No
-    verdict is given on a GPU whose lists could not be read, on which a write of ours has not returned, that is not in
-    equal-size mode, or that is full, since no list shows it. Pure; costs one walk over the functions.
+    A VF is lost if nothing is on it and it offers nothing, while another free VF of the GPU offers something (so the
+    GPU is not full). A physical function has lost instances if it offers fewer of a type than the type's maximum minus
+    those in use. A GPU gets no verdict if its lists could not be read, if a write of ours has not returned, if it is
+    not in equal-size mode, or if it is full: no list shows a loss then.
     """
     return tuple(place for gpu in facts.gpus for place in _of_gpu(facts, gpu))
 
 
 def lost_parents(facts: HostSnapshot, gpu: Gpu) -> frozenset[PciAddress]:
-    """The VFs of a GPU on which nothing can be created. A physical function is never among them: it has other instances."""
+    """The VFs of a GPU on which nothing can be created. A physical function never is one: it has other instances."""
     return frozenset(
         place.parent for place in _of_gpu(facts, gpu) if gpu.framework is not None and place.parent != gpu.pci
     )
@@ -58,22 +58,22 @@ def lost_parents(facts: HostSnapshot, gpu: Gpu) -> frozenset[PciAddress]:
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
     """One for each GPU with lost places: where, the evidence, and what to do and not to do."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for gpu in facts.gpus:
         places = tuple(_of_gpu(facts, gpu))
         if places:
-            where = ", ".join(place.parent for place in places)
+            parents = ", ".join(place.parent for place in places)
             text = say(
                 "{}: the driver has lost {} of GPU {} ({}: {}): {}",
                 facts.host,
                 _count(sum(place.instances for place in places)),
                 gpu.pci,
-                where,
+                parents,
                 places[0].why,
                 way_out(facts),
             )
-            found.append(Finding(kind=KIND, host=facts.host, text=text))
-    return tuple(found)
+            findings.append(Finding(kind=KIND, host=facts.host, text=text))
+    return tuple(findings)
 
 
 def way_out(facts: HostSnapshot) -> str:
@@ -88,7 +88,7 @@ def way_out(facts: HostSnapshot) -> str:
 
 
 def may_crash(facts: HostSnapshot) -> PciAddress | None:
-    """A GPU of which the driver has lost vGPUs, so that the next start of a vGPU VM there may crash the host; None if there is none."""
+    """A GPU whose driver has lost vGPUs, so that the next start of a vGPU VM may crash the host; None without one."""
     return next((place.gpu for place in lost_by_driver(facts) if place.framework != VENDOR_VFIO), None)
 
 
@@ -127,6 +127,6 @@ def _missing(gpu: Gpu) -> int:
 
 
 def _most(gpu: Gpu, vgpu_type: VgpuType, most: int) -> int:
-    """A type's maximum, or what the card's memory holds of it: an unlocked driver has the maximum of a larger board's types."""
+    """A type's maximum, capped by the card's memory: an unlocked driver has the maximum of a larger board's types."""
     size = vgpu_type.size_mib
     return most if not size else next((count for count in range(most, 0, -1) if gpu.holds(count * size)), 0)

@@ -1,9 +1,9 @@
 """vGPUs that are ours although the ledger has no entry for them: claim, hardware and definition agree.
 
-A ledger can be lost (a disk failure, a restore, a manual deletion). A claim that was bound on this machine still says which
-vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again (EnterVgpu),
-and nothing is created twice. If they disagree, that is reported and left to the user; so is a virtual function without an mdev,
-which anybody's tool may have given its type.
+A ledger can be lost (disk failure, restore, manual deletion). A claim that was bound on this machine still says which
+vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again
+(EnterVgpu), and nothing is created twice. If they disagree, the user is told and decides. The same goes for a virtual
+function without an mdev: anybody's tool may have set its type.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ Standing = Unentered | Literal["gone", "hidden"]
 
 
 def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
-    """The evidence for a claim; None if there is nothing to prove: it has its entry, or belongs to another VM or host."""
+    """The evidence for a claim; None if it needs none: it has its entry, or belongs to another VM or host."""
     if not _is_unentered(view, domain, claim):
         return None
     binding = claim.binding
     if view.snapshot.may_be_hidden(binding):
         return HIDDEN
-    found = _hardware(view, claim)
-    if found is None or view.snapshot.entry_of(*found) is not None:
+    hardware = _hardware(view, claim)
+    if hardware is None or view.snapshot.entry_of(*hardware) is not None:
         return GONE
-    gpu, vgpu = found
+    gpu, vgpu = hardware
     if gpu.uuid is None:
         return HIDDEN
     # Use its current address: after cards were moved, the one in its claim is another function's.
     others = sharing.namers(view, vgpu.device, but=domain.uuid)
-    named = any(device.source == vgpu.device for device in domain.inactive)
-    if isinstance(binding.device, Vf) and not named and (others or claim.state != claims.BOUND):
+    is_named = any(device.source == vgpu.device for device in domain.inactive)
+    if isinstance(binding.device, Vf) and not is_named and (others or claim.state != claims.BOUND):
         # A VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's.
         return GONE
     doubts = [*_doubts(domain, claim, gpu, vgpu)]
     if isinstance(binding.device, Vf):
         # Claim, definition and type are in the hand of whoever may edit the VM; an mdev's UUID is in nobody's but ours.
         doubts.append("a virtual function does not say whose it is")
-    if not named:
+    if not is_named:
         doubts.append(say("the definition of {} does not name it", domain.name))
     if others:
         doubts.append(say("it is also in {}", sharing.in_words(others)))
@@ -94,10 +94,10 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
 def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]:
     """What does not agree between a claim and its hardware."""
     binding = claim.binding
-    moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
+    has_moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
     if claim.state != claims.BOUND:
         yield f"its claim is {claim.state}, not bound"
-    if moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
+    if has_moved or (gpu.uuid, vgpu.vf_index) != (binding.gpu_uuid, binding.vf_index):
         yield f"it is on {vgpu.parent}, but its claim says {binding.parent}"
     if not vgpu.is_of(binding):
         yield f"it is {vgpu.type_name or 'of a type that cannot be read'}, but its claim says {binding.type_name}"
@@ -154,7 +154,7 @@ def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
 
 
 def cannot_come_back(facts: HostSnapshot, ours: VgpuSpec) -> bool:
-    """Whether the driver or the kernel was changed so that a vGPU of ours, which is not there, cannot be made as it was.
+    """Whether the driver or kernel has changed so that a missing vGPU of ours cannot be made as it was.
 
     The kernel makes another kind of vGPU (with an mdev's UUID, or without), or its GPU is another board to the driver.
     """
@@ -167,10 +167,10 @@ def cannot_come_back(facts: HostSnapshot, ours: VgpuSpec) -> bool:
 def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
     """The PCI address of an entry's mdev, if it is not at the entry's place."""
     device = ours.device
-    found = snapshot.find(device) if isinstance(device, Mdev) else None
-    if found is None or (found[0].uuid, found[1].vf_index) == (ours.gpu_uuid, ours.vf_index):
+    hardware = snapshot.find(device) if isinstance(device, Mdev) else None
+    if hardware is None or (hardware[0].uuid, hardware[1].vf_index) == (ours.gpu_uuid, ours.vf_index):
         return None
-    return found[1].parent
+    return hardware[1].parent
 
 
 def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
@@ -181,8 +181,8 @@ def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
     """
     if is_behind(view, domain, claim):
         return True
-    found = standing(view, domain, claim) if claim.state == claims.BOUND else None
-    if found != GONE:
+    stands = standing(view, domain, claim) if claim.state == claims.BOUND else None
+    if stands != GONE:
         return False
     freed = Freed(vm_uuid=domain.uuid, slot=claim.slot, generation=claim.generation)
     return freed in view.snapshot.freed
@@ -194,16 +194,16 @@ def is_behind(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def has_nothing(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether a bound claim has neither hardware nor an entry in the ledger, although nothing says that it was freed."""
+    """Whether a bound claim has neither hardware nor a ledger entry, although nothing says that it was freed."""
     bound = claim.state == claims.BOUND and standing(view, domain, claim) == GONE
     return bound and not is_reverted(view, domain, claim)
 
 
 def lacks_entry(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether the ledger is there and knows nothing of a claim without hardware: it was written by hand, or restored.
+    """Whether the ledger exists but lacks an entry for a claim without hardware: it was written by hand, or restored.
 
-    Whoever may edit the VM can write such a claim. It is a request, and nothing is made for it until somebody asks for it here.
-    Without the ledger the claims are all that says what was there.
+    Anyone who may edit the VM can write such a claim. It is only a request: nothing is made for it until an operator
+    asks here. Without a ledger, the claims are the only record of what existed.
     """
     return view.snapshot.ledger_file and has_nothing(view, domain, claim)
 
@@ -227,8 +227,8 @@ def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
 
 
 def _is_taken(view: HostView, vm: VmUuid, mdev: Mdev) -> bool:
-    entered = any(row.vgpu.vm != vm for row in view.snapshot.entries.of_device(mdev))
-    return entered or view.snapshot.find(mdev) is not None
+    is_entered = any(row.vgpu.vm != vm for row in view.snapshot.entries.of_device(mdev))
+    return is_entered or view.snapshot.find(mdev) is not None
 
 
 def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
@@ -238,18 +238,18 @@ def entry_of(view: HostView, spec: VgpuSpec) -> LedgerEntry:
 
 def all_standings(view: HostView) -> list[tuple[Domain, Claim, Standing]]:
     """Every claim of the host that has no ledger entry."""
-    found = [
+    rows = [
         (domain, claim, stands)
         for domain in view.domains
         for claim in (domain.claims.claims if domain.claims else ())
         if (stands := standing(view, domain, claim)) is not None
     ]
-    return sorted(found, key=lambda row: row[0].name)
+    return sorted(rows, key=lambda row: row[0].name)
 
 
 def proved(view: HostView) -> tuple[VgpuSpec, ...]:
     """Every vGPU that can be entered again."""
-    return tuple(found.spec for _, _, found in all_standings(view) if is_proved(found))
+    return tuple(stands.spec for _, _, stands in all_standings(view) if is_proved(stands))
 
 
 def is_proved(found: Standing) -> TypeGuard[Unentered]:
@@ -261,17 +261,17 @@ def missing_ledger(view: HostView) -> tuple[Finding, ...]:
     """The finding for a host without a ledger that bound claims name: one for all, with what can be entered again."""
     if view.snapshot.ledger_file:
         return ()
-    found = [row for row in all_standings(view) if row[1].state == claims.BOUND]
-    if not found:
+    rows = [row for row in all_standings(view) if row[1].state == claims.BOUND]
+    if not rows:
         return ()
     host = view.snapshot.host
-    again = [say("{} {}", domain.name, claim.slot) for domain, claim, one in found if is_proved(one)]
-    rest = [say("{} {}", domain.name, claim.slot) for domain, claim, one in found if not is_proved(one)]
-    count = "a bound claim names" if len(found) == 1 else f"{len(found)} bound claims name"
+    slots = [say("{} {}", domain.name, claim.slot) for domain, claim, one in rows if is_proved(one)]
+    rest = [say("{} {}", domain.name, claim.slot) for domain, claim, one in rows if not is_proved(one)]
+    count = "a bound claim names" if len(rows) == 1 else f"{len(rows)} bound claims name"
     text = say("{}: its ledger, {}, is missing, but {} this host", host, LEDGER, count)
-    if again:
+    if slots:
         enter = command("adopt", host)
-        text = say("{}; `{}` or the next reconcile will re-enter: {}", text, enter, joined(", ", again))
+        text = say("{}; `{}` or the next reconcile will re-enter: {}", text, enter, joined(", ", slots))
     if rest:
         text = say("{}; not proved: {}", text, joined(", ", rest))
     return (Finding(kind="ledger-missing", host=host, text=text),)
@@ -282,15 +282,15 @@ def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> s
     host = view.snapshot.host
     others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
     if others and not _is_computed(domain, claim):  # the claim that names another's is the one to go, whoever wrote it
-        out = command("detach", domain.name, slot=claim.slot, on=host)
-        return say("`{}` removes the claim and keeps the vGPU", out)
+        detach = command("detach", domain.name, slot=claim.slot, on=host)
+        return say("`{}` removes the claim and keeps the vGPU", detach)
     if others:
         return sharing.ways_out(host, others)
     if any(device.source == found.vgpu.device for device in domain.inactive):
         return say("`{}` adopts it as it is", command("adopt", host, options=(str(found.spec.device),)))
-    out = command("detach", domain.name, slot=claim.slot, on=host)
+    detach = command("detach", domain.name, slot=claim.slot, on=host)
     return say(
         "{} creates another vGPU and keeps this one; `{}` removes the claim and keeps the vGPU",
         Option("--replace"),
-        out,
+        detach,
     )

@@ -1,7 +1,7 @@
-"""Whether a VM can start with a vGPU: what stands in its way for certain, and what may.
+"""Whether a VM can start with a vGPU: what will stop it, and what may.
 
-An obstacle is known from the source of what refuses the start. A doubt is what NVIDIA or libvirt's authors ask for, where
-nothing public says that the start fails without it.
+An obstacle is known from the source code that refuses the start. A doubt is a requirement of NVIDIA or libvirt's
+authors where nothing public says that the start fails without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import Slot
 
-# libvirt 9.7 starts a VM whose VF stays bound to nvidia if the VF has a vfio-dev directory (virpci.c); 9.0 refuses (tried)
+# libvirt 9.7 starts a VM whose VF stays bound to nvidia if the VF has a vfio-dev folder (virpci.c); 9.0 refuses (tried)
 VFIO_UNMANAGED_SINCE = 9_007_000
 _FOR_VFS = "libvirt 9.7 and Linux 6.1 or newer"
 _GIB_KIB = 1024 * 1024
@@ -72,7 +72,7 @@ def _host(view: HostView, gpu: Gpu, *, on_vf: bool) -> Iterator[Obstacle]:
 
 
 def _function(view: HostView, parent: Parent | None) -> Iterator[Obstacle]:
-    """A VF is assigned by its IOMMU group, which it has if the IOMMU is on (virPCIDeviceAddressGetIOMMUGroupNum, virpci.c)."""
+    """A VF is assigned by its IOMMU group, which needs the IOMMU on (virPCIDeviceAddressGetIOMMUGroupNum, virpci.c)."""
     if parent is None:
         return
     if parent.iommu_group is False:
@@ -92,8 +92,8 @@ def _function(view: HostView, parent: Parent | None) -> Iterator[Obstacle]:
 
 
 def _locked_memory(domain: Domain) -> Iterator[Obstacle]:
-    """With a VF, VFIO pins all of the guest's memory at its start, within RLIMIT_MEMLOCK (vfio_lock_acct, vfio_iommu_type1.c).
-    libvirt sets that limit to <memtune>'s hard_limit where there is one (qemuDomainGetMemLockLimitBytes, qemu_domain.c).
+    """With a VF, VFIO pins all guest memory at the start, within RLIMIT_MEMLOCK (vfio_lock_acct, vfio_iommu_type1.c).
+    libvirt sets that limit to <memtune>'s hard_limit if there is one (qemuDomainGetMemLockLimitBytes, qemu_domain.c).
     """
     guest = domain.guest
     if guest is None or guest.memory_kib is None or guest.hard_limit_kib is None:
@@ -131,8 +131,8 @@ def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
     if ours is None:
         return
     if guest is not None and not guest.efi and ours.series == "C" and ours.size_gb >= _LARGE_BAR_GB:
-        # NVIDIA AI Enterprise, "Requirements for Using NVIDIA vGPU (C-Series)": large BARs want 64-bit MMIO and EFI boot. That
-        # is written for ESXi; nothing public says what SeaBIOS does with them.
+        # NVIDIA AI Enterprise, "Requirements for Using NVIDIA vGPU (C-Series)": large BARs want 64-bit MMIO and EFI
+        # boot. That is written for ESXi; nothing public says what SeaBIOS does with them.
         yield say(
             "{} boots by SeaBIOS, and {} has a large BAR, for which NVIDIA asks for EFI boot and 64-bit "
             "MMIO: if the guest does not see the vGPU's memory, give it UEFI firmware",
@@ -143,7 +143,7 @@ def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
 
 
 def _small_limit(domain: Domain, memory_kib: int, hard_limit_kib: int) -> Iterator[str]:
-    """The limit that libvirt itself gives a VM with a VFIO device is its memory and 1 GiB (qemuDomainGetMemLockLimitBytes)."""
+    """By default libvirt limits a VM with a VFIO device to its memory plus 1 GiB (qemuDomainGetMemLockLimitBytes)."""
     if hard_limit_kib < memory_kib + _GIB_KIB:
         yield say(
             "the <memtune> hard_limit of {} is {} KiB: less than its memory and the 1 GiB that libvirt leaves for VFIO "
@@ -155,8 +155,8 @@ def _small_limit(domain: Domain, memory_kib: int, hard_limit_kib: int) -> Iterat
 
 
 def _together(domain: Domain, slot: Slot, ours: TypeName) -> Iterator[str]:
-    """NVIDIA's vGPU User Guide, "Multiple vGPU Support": Q and C series only; the same board and series for all of a VM's vGPUs,
-    whatever their sizes.
+    """NVIDIA's vGPU User Guide, "Multiple vGPU Support": Q and C series only, and all of a VM's vGPUs of one board and
+    series, in any sizes.
     """
     for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
         other = profiles.read_type_name(claim.binding.type_name)

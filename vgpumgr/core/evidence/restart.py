@@ -27,7 +27,7 @@ YIELDS: Final = "yields"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One vGPU of a VM's slot that the next start changes, or (`yields`) for whose end something waits, which `waits` says."""
+    """One vGPU of a slot that the VM's next start changes, or (`yields`) for whose end `waits` waits."""
 
     slot: Slot
     does: Literal["gets", "loses", "yields"]
@@ -49,13 +49,13 @@ class Waiting:
 
 def waiting(view: HostView) -> tuple[Waiting, ...]:
     """The host's VMs that wait for a restart, by name."""
-    found = (
+    per_vm = (
         (domain, tuple(sorted(changes(view, domain), key=lambda change: names.slot_order(change.slot))))
         for domain in view.domains
     )
     rows = (
         Waiting(vm=domain.name, vm_uuid=domain.uuid, host=view.snapshot.host, slots=slots)
-        for domain, slots in found
+        for domain, slots in per_vm
         if slots
     )
     return tuple(sorted(rows, key=lambda row: names.slot_order(row.vm)))
@@ -84,16 +84,16 @@ def changes_of(view: HostView, domain: Domain, device: Device) -> Change | None:
 
 def _ours(view: HostView, domain: Domain) -> Iterator[tuple[Slot, Device, str, PciAddress]]:
     """The VM's vGPUs by its ledger entries and, where those lack one, by its claims."""
-    seen: set[Device] = set()
+    devices: set[Device] = set()
     for entry in view.entries(domain.uuid):
-        if entry.vgpu.device not in seen:
-            seen.add(entry.vgpu.device)
+        if entry.vgpu.device not in devices:
+            devices.add(entry.vgpu.device)
             yield entry.vgpu.slot, entry.vgpu.device, entry.vgpu.type_name, entry.vgpu.parent
     if domain.claims is None or domain.copied:
         return
     for claim in domain.claims.claims:
-        if claim.binding.device not in seen and claim.binding.host == view.snapshot.machine:
-            seen.add(claim.binding.device)
+        if claim.binding.device not in devices and claim.binding.host == view.snapshot.machine:
+            devices.add(claim.binding.device)
             yield claim.slot, claim.binding.device, claim.binding.type_name, claim.binding.parent
 
 

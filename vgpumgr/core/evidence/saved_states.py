@@ -1,4 +1,4 @@
-"""Guards against managed-save images and snapshots, of any VM, that name a vGPU: they could bring back one that was freed.
+"""Guards against managed-save images and snapshots, of any VM, that name a vGPU: they could bring back a freed one.
 
 An image replaces the definition at its VM's next start, so a device that it names counts as held (view.holders). A
 snapshot takes effect only if the user reverts to it: it blocks freeing what it names, but the user can override that.
@@ -82,54 +82,54 @@ def guard_snapshots(
     keep: bool,
     way_on: str,
 ) -> list[Finding]:
-    """Raises NamedInSnapshot if a snapshot names what the VM's slot frees; with `keep`, returns findings that name them.
+    """Raises NamedInSnapshot if a snapshot names what the VM's slot frees; with `keep`, returns that as findings.
 
     `names_it(vm, device)`: whether a device in that VM's snapshot is the one being freed. `among`: the VMs whose
     snapshots count, including ones that could not be read.
     `way_on` is the end of a hint: how to override the guard.
     """
-    found: list[Finding] = []
-    having = [(uuid, view.states[uuid]) for uuid in among if uuid in view.states]
-    for uuid, saved in sorted(having, key=lambda row: (row[0] != domain.uuid, view.vm_name(row[0]))):
+    findings: list[Finding] = []
+    states = [(uuid, view.states[uuid]) for uuid in among if uuid in view.states]
+    for uuid, saved in sorted(states, key=lambda row: (row[0] != domain.uuid, view.vm_name(row[0]))):
         owner = view.vm_name(uuid)
-        naming = [name for name, devices in saved.snapshots if any(names_it(uuid, device) for device in devices)]
+        snapshots = [name for name, devices in saved.snapshots if any(names_it(uuid, device) for device in devices)]
         if not keep:
             what = say("{} slot {}", domain.name, slot)
-            _refuse(saved, owner, naming, what, mine=uuid == domain.uuid, way_on=way_on)
+            _refuse(saved, owner, snapshots, what, mine=uuid == domain.uuid, way_on=way_on)
             continue
         whose = "" if uuid == domain.uuid else say(" of {}", owner)
         texts = []
-        if naming:
-            freed = [device for _, devices in saved.snapshots for device in devices if names_it(uuid, device)]
-            by_address = any(isinstance(device.source, Vf) for device in freed)
+        if snapshots:
+            matches = [device for _, devices in saved.snapshots for device in devices if names_it(uuid, device)]
+            by_address = any(isinstance(device.source, Vf) for device in matches)
             fate = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
-            texts.append(say("snapshots{} {}: {}", whose, fate, ", ".join(naming)))
+            texts.append(say("snapshots{} {}: {}", whose, fate, ", ".join(snapshots)))
         if saved.snapshots_problem is not None:
-            then = "one that names the freed vGPU can no longer be started"
-            texts.append(say("snapshots of {} that could not be read ({}): {}", owner, saved.snapshots_problem, then))
+            effect = "one that names the freed vGPU can no longer be started"
+            texts.append(say("snapshots of {} that could not be read ({}): {}", owner, saved.snapshots_problem, effect))
         own_slot = slot if uuid == domain.uuid else None
-        found += [
+        findings += [
             Finding(kind="unusable-snapshot", host=view.snapshot.host, vm=owner, slot=own_slot, text=text)
             for text in texts
         ]
-    return found
+    return findings
 
 
 def _snapshot(name: str) -> str:
     return f"--snapshotname={name}" if name.startswith("-") else name
 
 
-def _refuse(saved: SavedStates, owner: str, naming: Sequence[str], what: str, *, mine: bool, way_on: str) -> None:
-    if naming:
+def _refuse(saved: SavedStates, owner: str, snapshots: Sequence[str], what: str, *, mine: bool, way_on: str) -> None:
+    if snapshots:
         whose = "snapshots" if mine else say("snapshots of {}", owner)
         raise errors.NamedInSnapshot(
             say(
                 "{} is named in {} ({}): reverting to one would bring back a device that is gone",
                 what,
                 whose,
-                ", ".join(naming),
+                ", ".join(snapshots),
             ),
-            hint=say("{}, or {}", virsh("snapshot-delete", owner, _snapshot(naming[0])), way_on),
+            hint=say("{}, or {}", virsh("snapshot-delete", owner, _snapshot(snapshots[0])), way_on),
         )
     if saved.snapshots_problem is not None:
         raise errors.NamedInSnapshot(

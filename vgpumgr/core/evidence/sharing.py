@@ -1,8 +1,8 @@
 """One device, one definition: who else names a vGPU, and how to resolve it.
 
-A definition, a running VM, a managed-save image and a snapshot can each name a device. Two VMs that name the same one are
-never both right: the first to start gets it, and the other one does not start, or (on a VF whose vGPU was freed and created
-anew) starts with another VM's vGPU.
+A definition, a running VM, a managed-save image and a snapshot can each name a device. If two VMs name the same one,
+the first to start gets it. The other does not start, or starts with another VM's vGPU (on a VF whose vGPU was freed and
+created anew).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SNAPSHOT = "snapshot"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namer:
-    """A document that names a device. `snapshot` is its name, if it is one; `domain` is None if the VM was not listed."""
+    """A document that names a device. `snapshot`: its name, if it is one. `domain`: None if the VM was not listed."""
 
     vm: VmUuid
     name: str
@@ -92,23 +92,23 @@ def _of_domain(domain: Domain) -> Iterator[Namer]:
 
 
 def _of_saved(view: HostView, uuid: VmUuid) -> Iterator[Namer]:
-    name, found, saved = view.vm_name(uuid), view.domain(uuid), view.states[uuid]
+    name, domain, saved = view.vm_name(uuid), view.domain(uuid), view.states[uuid]
     for device in saved.image or ():
-        yield Namer(vm=uuid, name=name, what=_IMAGE, device=device, domain=found)
+        yield Namer(vm=uuid, name=name, what=_IMAGE, device=device, domain=domain)
     for snapshot, devices in saved.snapshots:
         for device in devices:
-            yield Namer(vm=uuid, name=name, what=_SNAPSHOT, device=device, domain=found, snapshot=snapshot)
+            yield Namer(vm=uuid, name=name, what=_SNAPSHOT, device=device, domain=domain, snapshot=snapshot)
 
 
 def namers(view: HostView, device: Device, *, but: VmUuid | None) -> tuple[Namer, ...]:
     """Who names a vGPU, except one VM; in the order of all_namers."""
     return tuple(
         namer
-        for found in (
+        for group in (
             *map(_of_domain, sorted(view.vms.naming(device), key=lambda item: item.name)),
             *(_of_saved(view, uuid) for uuid in sorted(view.states.naming(device), key=view.vm_name)),
         )
-        for namer in found
+        for namer in group
         if namer.vm != but and namer.device.source == device
     )
 
@@ -133,10 +133,10 @@ def way_out(host: HostName, namer: Namer) -> str:
 
 
 def _out_of_definition(host: HostName, namer: Namer) -> str:
-    claimed = namer.domain.claims if namer.domain is not None and namer.domain.claim_problem is None else None
+    vm_claims = namer.domain.claims if namer.domain is not None and namer.domain.claim_problem is None else None
     slot = namer.device.slot
-    if claimed is not None and slot is not None and claimed.claim(slot) is not None:
-        return say("`{}`", command("detach", namer.name, slot=slot if len(claimed.claims) > 1 else None, on=host))
+    if vm_claims is not None and slot is not None and vm_claims.claim(slot) is not None:
+        return say("`{}`", command("detach", namer.name, slot=slot if len(vm_claims.claims) > 1 else None, on=host))
     if namer.device.alias is not None and namer.device.alias.startswith("ua-"):  # libvirt keeps only user aliases
         return say("`{}`", virsh("detach-device-alias", namer.name, namer.device.alias, "--config"))
     return say("take its hostdev out (`{}`)", virsh("edit", namer.name))
@@ -148,13 +148,13 @@ def ways_out(host: HostName, found: Iterable[Namer]) -> str:
 
 def findings(view: HostView) -> tuple[Finding, ...]:
     """For each vGPU that several VMs name: a finding for the VM that owns it, and one for each of the others."""
-    shared = {device for device in (*view.vms.named, *view.states.named) if _is_shared(view, device)}
-    if not shared:
+    devices = {device for device in (*view.vms.named, *view.states.named) if _is_shared(view, device)}
+    if not devices:
         return ()
-    shared &= _known(view)
+    devices &= _known(view)
     by_device: dict[Device, list[Namer]] = {}
     for namer in all_namers(view):
-        if namer.device.source in shared:
+        if namer.device.source in devices:
             by_device.setdefault(namer.device.source, []).append(namer)
     return tuple(finding for device, group in by_device.items() for finding in _of_device(view, device, group))
 
@@ -169,9 +169,9 @@ def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterat
         return
     host, name = view.snapshot.host, view.vm_name(owner)
     reverts = all(namer.what == _SNAPSHOT for namer in others)
-    then = "a revert would put it into two definitions" if reverts else "the first to start gets it"
-    where, out = in_words(others), ways_out(host, others)
-    yield _finding(view, name, say("{}: its vGPU ({}) is also in {}; {}: {}", name, device.text, where, then, out))
+    fate = "a revert would put it into two definitions" if reverts else "the first to start gets it"
+    docs, ways = in_words(others), ways_out(host, others)
+    yield _finding(view, name, say("{}: its vGPU ({}) is also in {}; {}: {}", name, device.text, docs, fate, ways))
     by_vm: dict[VmUuid, list[Namer]] = {}
     for namer in others:
         if (
@@ -179,47 +179,47 @@ def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterat
         ):  # a copy has its own finding, with the command that removes it
             by_vm.setdefault(namer.vm, []).append(namer)
     for vm, mine in by_vm.items():
-        other, out = view.vm_name(vm), ways_out(host, mine)
-        text = say("{} names the vGPU of {} ({}) in {}: {}", other, name, device.text, in_words(mine), out)
+        other, ways = view.vm_name(vm), ways_out(host, mine)
+        text = say("{} names the vGPU of {} ({}) in {}: {}", other, name, device.text, in_words(mine), ways)
         yield _finding(view, other, text)
 
 
 def passed_through(view: HostView) -> tuple[Finding, ...]:
     """For each GPU that a VM has whole while vGPUs are on it, or will be again: the two cannot both be used."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for gpu in view.snapshot.gpus:
-        named = [(pci, namer) for pci in gpu.own_functions for namer in namers(view, Vf(pci), but=None)]
-        entered = view.snapshot.entries.on(gpu.uuid).values()
-        ours = sorted({entry.vgpu.vm_name for entries in entered for entry in entries})
-        if not named or not (ours or gpu.vgpus):
+        rows = [(pci, namer) for pci in gpu.own_functions for namer in namers(view, Vf(pci), but=None)]
+        groups = view.snapshot.entries.on(gpu.uuid).values()
+        ours = sorted({entry.vgpu.vm_name for entries in groups for entry in entries})
+        if not rows or not (ours or gpu.vgpus):
             continue
         whose = say("the vGPUs of {}", joined(", ", ours)) if ours else "vGPUs that are not ours"
-        which = ", ".join(dict.fromkeys(pci for pci, _ in named))
+        which = ", ".join(dict.fromkeys(pci for pci, _ in rows))
         text = say(
             "{} is in {}, and {} are on GPU {}: libvirt takes the GPU from the nvidia driver when that VM starts, and they "
             "are lost: {}",
             which,
-            in_words(namer for _, namer in named),
+            in_words(namer for _, namer in rows),
             whose,
             gpu.pci,
-            ways_out(view.snapshot.host, [namer for _, namer in named]),
+            ways_out(view.snapshot.host, [namer for _, namer in rows]),
         )
-        found.append(_finding(view, named[0][1].name, text))
-    return tuple(found)
+        findings.append(_finding(view, rows[0][1].name, text))
+    return tuple(findings)
 
 
 def in_one_group(view: HostView) -> tuple[Finding, ...]:
-    """For each IOMMU group in which several VMs have vGPUs: VFIO gives all of it to one VM, and the others do not start meanwhile."""
+    """One for each IOMMU group with vGPUs of several VMs: VFIO gives all of it to one VM at a time."""
     groups: dict[str, dict[VgpuSpec | None, PciAddress]] = {}
     for gpu in view.snapshot.gpus:
         for group, parents in gpu.functions.by_group.items():
             for vgpu in (vgpu for parent in parents for vgpu in parent.vgpus):
                 entry = view.snapshot.entry_of(gpu, vgpu)
                 groups.setdefault(group, {})[None if entry is None else entry.vgpu] = vgpu.parent
-    found: list[Finding] = []
-    for group, there in groups.items():
-        ours = sorted((one for one in there if one is not None), key=lambda one: (one.vm_name, one.slot))
-        names = [*dict.fromkeys(one.vm_name for one in ours), *(["somebody else"] if None in there else [])]
+    findings: list[Finding] = []
+    for group, members in groups.items():
+        ours = sorted((one for one in members if one is not None), key=lambda one: (one.vm_name, one.slot))
+        names = [*dict.fromkeys(one.vm_name for one in ours), *(["somebody else"] if None in members else [])]
         if not ours or len(names) < 2:
             continue
         last = ours[-1]
@@ -230,11 +230,11 @@ def in_one_group(view: HostView) -> tuple[Finding, ...]:
             joined(", ", names[:-1]),
             names[-1],
             group,
-            ", ".join(sorted(there.values())),
+            ", ".join(sorted(members.values())),
             free,
         )
-        found.append(_finding(view, last.vm_name, text))
-    return tuple(found)
+        findings.append(_finding(view, last.vm_name, text))
+    return tuple(findings)
 
 
 def of_hardware(view: HostView) -> tuple[Finding, ...]:
@@ -268,9 +268,9 @@ def _is_shared(view: HostView, device: Device) -> bool:
 
 def _known(view: HostView) -> set[Device]:
     """What can be a vGPU here: mdevs that exist, are in the ledger or claimed, and every VF that takes a type."""
-    named: set[Device] = {vgpu.device for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
-    named |= {entry.vgpu.device for entry in view.snapshot.entries}
-    named |= view.vms.claimed
+    devices: set[Device] = {vgpu.device for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
+    devices |= {entry.vgpu.device for entry in view.snapshot.entries}
+    devices |= view.vms.claimed
     vfs: set[Device] = {
         Vf(parent.pci)
         for gpu in view.snapshot.gpus
@@ -278,7 +278,7 @@ def _known(view: HostView) -> set[Device]:
         for parent in gpu.parents
         if parent.vf_index is not None
     }
-    return {device for device in named if isinstance(device, Mdev)} | vfs
+    return {device for device in devices if isinstance(device, Mdev)} | vfs
 
 
 def _owner(view: HostView, device: Device) -> VmUuid | None:
@@ -303,10 +303,10 @@ def _finding(view: HostView, vm: str, text: str) -> Finding:
 
 
 def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> Barred:
-    """Says of a PCI function why nothing new is created on it; None if something may be.
+    """A check that says why nothing new is created on a PCI function, or None if something may be.
 
-    They are those that the inventory excludes, and those that documents name: definitions, running VMs, saved images and
-    snapshots. `but` is one VM's slot that does not count, and neither do that VM's snapshots: a revert restores what it had.
+    Barred are functions that the inventory excludes or that a document names: a definition, running VM, saved image or
+    snapshot. `but`: a VM's slot that does not count, nor do that VM's snapshots: a revert restores what it had.
     """
 
     def why_not(pci: PciAddress) -> str | None:

@@ -1,4 +1,4 @@
-"""What a GPU's mode makes of it: what it takes, how much more, and where in it. One interface, and a class for each mode."""
+"""What a GPU takes in its mode, how much more, and where in it. One interface, with a class for each mode."""
 
 from __future__ import annotations
 
@@ -92,15 +92,15 @@ class EqualSize(Division):
         return ours if ours.placement_id is None else replace(ours, placement_id=None)
 
     def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...]:
-        there, sizes = len(gpu.functions.vgpus), gpu.sizes
-        left = {
-            vgpu_type.id: most - there
+        number, sizes = len(gpu.functions.vgpus), gpu.sizes
+        counts = {
+            vgpu_type.id: most - number
             for vgpu_type in (gpu.types or {}).values()
-            if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, there) is None
+            if admission.refusal(vgpu_type.size_mib, most := vgpu_type.max or 0, sizes, number) is None
         }
-        on_vf, nothing = dict.fromkeys(left, 1), dict[int, int]()
+        on_vf, nothing = dict.fromkeys(counts, 1), dict[int, int]()
         return tuple(
-            left if parent.vf_index is None else nothing if parent.vgpus else on_vf for parent in gpu.functions
+            counts if parent.vf_index is None else nothing if parent.vgpus else on_vf for parent in gpu.functions
         )
 
 
@@ -126,8 +126,8 @@ class MixedSize(Division):
         others = tuple(entry for entry in room.awaited_on(snapshot, gpu) if entry.vgpu.key != ours.key)
         place = None
         for free in (gpu.places, room.Room.of(gpu, others).free):
-            found = free_places.back(free or {}, ours.type_id, ours.placement_id)
-            place = place if found is None else found
+            free_place = free_places.back(free or {}, ours.type_id, ours.placement_id)
+            place = place if free_place is None else free_place
             if place == ours.placement_id:
                 return ours
         return replace(ours, placement_id=place)
@@ -167,13 +167,13 @@ class Mig(Division):
         return replace(ours, mig=home.place) if isinstance(home, instances.Home) else ours
 
     def offers(self, gpu: Gpu) -> tuple[Mapping[int, int], ...]:
-        taken = {
+        counts = {
             vgpu_type.id: 1
             for vgpu_type in (gpu.types or {}).values()
             if instances.is_mig_backed(vgpu_type) and instances.chosen_by_driver(gpu, vgpu_type) is not None
         }
         nothing = dict[int, int]()
-        return tuple(nothing if parent.vgpus else taken for parent in gpu.functions)
+        return tuple(nothing if parent.vgpus else counts for parent in gpu.functions)
 
 
 _BY_MODE: Final[Mapping[Mode, Division]] = {EQUAL_SIZE: EqualSize(), MIXED_SIZE: MixedSize(), MIG: Mig()}
@@ -190,9 +190,9 @@ def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:
     return ours if gpu is None else of(gpu).again(snapshot, gpu, ours)
 
 
-def _not_offered(there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
-    """Why the driver does not offer the type on a function: on a physical function, not beyond what is reserved there."""
-    reserved = len(there.awaited) if parent.vf_index is None else 0
+def _not_offered(its_room: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:
+    """Why a function does not offer the type; a physical function offers none beyond those reserved on it."""
+    reserved = len(its_room.awaited) if parent.vf_index is None else 0
     if (parent.creatable or {}).get(vgpu_type.id, 0) > reserved:
         return None
     name, pci = vgpu_type.type_name, parent.pci
@@ -201,13 +201,13 @@ def _not_offered(there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | 
     )
 
 
-def _beyond_memory(there: Room, vgpu_type: VgpuType) -> Refusal | None:
-    """Why the card's own memory does not hold one more of a type: an unlocked driver offers the types of larger boards."""
-    size, gpu = vgpu_type.size_mib, there.gpu
+def _beyond_memory(its_room: Room, vgpu_type: VgpuType) -> Refusal | None:
+    """Why the card's memory does not hold one more of a type: an unlocked driver offers the types of larger boards."""
+    size, gpu = vgpu_type.size_mib, its_room.gpu
     if size is None:
         return None
     card = f"the card has {gpu.framebuffer_mib} MiB"
     if not gpu.holds(size):
         return Refusal(Cause.NO_SUCH_TYPE, f"{card}, less than a {vgpu_type.short}: its types are another board's")
-    taken = sum((gpu.size_of(type_id) or 0) * count for type_id, count in there.type_ids.items())
-    return None if gpu.holds(taken + size) else Refusal(Cause.FULL, f"full: {card}, and {taken} are taken")
+    used_mib = sum((gpu.size_of(type_id) or 0) * count for type_id, count in its_room.type_ids.items())
+    return None if gpu.holds(used_mib + size) else Refusal(Cause.FULL, f"full: {card}, and {used_mib} are taken")

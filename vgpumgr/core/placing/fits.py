@@ -26,15 +26,15 @@ class Fit:
 
 def fits(snapshot: HostSnapshot, gpu: Gpu, barred: sharing.Barred = sharing.none_barred) -> tuple[Fit, ...]:
     """Every type that could be placed on a GPU now. `barred`: see place."""
-    found: list[Fit] = []
+    rows: list[Fit] = []
     if takes.cordoned(snapshot, gpu) is not None:
         return ()
     room = room_of(snapshot, gpu)
     for vgpu_type in (gpu.types or {}).values():
-        left = left_of(snapshot, room, vgpu_type, barred)
-        if left:
-            found.append(Fit(gpu=gpu, type=vgpu_type, left=None if snapshot.ledger is None else left))
-    return tuple(found)
+        count = left_of(snapshot, room, vgpu_type, barred)
+        if count:
+            rows.append(Fit(gpu=gpu, type=vgpu_type, left=None if snapshot.ledger is None else count))
+    return tuple(rows)
 
 
 def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sharing.Barred) -> int:
@@ -50,5 +50,5 @@ def left_of(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: sha
 
 
 def _offered(parent: Parent, vgpu_type: VgpuType, room: Room) -> int:
-    """Of what a physical function offers, what is awaited is not to be had; a virtual function offers one, or is taken."""
+    """How many a function has to give: a physical one what it offers less what is awaited, a virtual one 1 or 0."""
     return (parent.creatable or {}).get(vgpu_type.id, 0) - (len(room.awaited) if parent.vf_index is None else 0)

@@ -1,7 +1,7 @@
 """The free places of a GPU in mixed-size mode: which one a vGPU gets, and what is free after it.
 
-What is free comes from the driver (its lists are read before each plan). It is computed by core/driver/geometry.py only for a
-GPU from which a vGPU was removed in a plan. A place is chosen so that the largest types which could still come stay possible.
+The driver's lists, read before each plan, say what is free. Only for a GPU from which the plan itself removes a vGPU is
+it computed (core/driver/geometry.py). A place is chosen so that the largest types that could still come stay possible.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ def choose(free: Mapping[int, Places], type_id: int) -> int | None:
     holes = _holes(free)
 
     def order(place: int) -> tuple[tuple[bool, ...], int, int]:
-        taken = [(place, offer.size)]
-        gone = tuple(not geometry.creatable(ids, size, taken) for size, ids in largest_first)
+        vgpus = [(place, offer.size)]
+        losses = tuple(not geometry.creatable(ids, size, vgpus) for size, ids in largest_first)
         hole = next(end - start for start, end in holes if start <= place < end)
-        return gone, hole, place
+        return losses, hole, place
 
     return min(offer.creatable, key=order)
 
 
 def without(free: Mapping[int, Places], place: int, size: int) -> Free:
     """What is free once a vGPU of that many slots lies at a place."""
-    left = (
+    offers = (
         replace(offer, creatable=geometry.creatable(offer.creatable, offer.size, [(place, size)]))
         for offer in free.values()
     )
-    return {offer.type_id: offer for offer in left if offer.creatable}
+    return {offer.type_id: offer for offer in offers if offer.creatable}
 
 
 def back(free: Mapping[int, Places], type_id: int, place: int | None) -> int | None:
-    """The placement id for a vGPU that lay at `place` before: that one if it is free, else another; None if there is none."""
+    """The placement id for a vGPU that lay at `place`: the same if it is free, else another; None if there is none."""
     offer = free.get(type_id)
     return place if offer is not None and place in offer.creatable else choose(free, type_id)
 
@@ -68,8 +68,8 @@ def spread(free: Mapping[int, Places], wanted: Sequence[Returning]) -> tuple[int
 
     First those that can lie where they lay before, then the others, the largest first.
     """
-    left: Free = dict(free)
-    found: dict[int, int] = {}
+    rest: Free = dict(free)
+    by_index: dict[int, int] = {}
 
     def order(at: int) -> tuple[bool, int, int]:
         offer = free.get(wanted[at].type_id)
@@ -77,50 +77,50 @@ def spread(free: Mapping[int, Places], wanted: Sequence[Returning]) -> tuple[int
 
     for at in sorted(range(len(wanted)), key=order):
         type_id = wanted[at].type_id
-        place = back(left, type_id, wanted[at].place)
+        place = back(rest, type_id, wanted[at].place)
         if place is None:
             return None
-        found[at] = place
-        left = without(left, place, left[type_id].size)
-    return tuple(found[at] for at in range(len(wanted)))
+        by_index[at] = place
+        rest = without(rest, place, rest[type_id].size)
+    return tuple(by_index[at] for at in range(len(wanted)))
 
 
 def after(free: Mapping[int, Places], wanted: Sequence[Returning]) -> Free | None:
     """What is free once each of these has its place; None if one finds none."""
-    found = spread(free, wanted)
-    if found is None:
+    spots = spread(free, wanted)
+    if spots is None:
         return None
-    left: Free = dict(free)
-    for one, place in zip(wanted, found, strict=True):
-        left = without(left, place, free[one.type_id].size)
-    return left
+    rest: Free = dict(free)
+    for one, place in zip(wanted, spots, strict=True):
+        rest = without(rest, place, free[one.type_id].size)
+    return rest
 
 
 def count(free: Mapping[int, Places], type_id: int) -> int:
     """How many vGPUs of this type alone still find a place."""
-    found, end = 0, 0
+    number, end = 0, 0
     offer = free.get(type_id)
     for place in offer.creatable if offer else ():
         if place >= end:
-            found, end = found + 1, place + (offer.size if offer else 0)
-    return found
+            number, end = number + 1, place + (offer.size if offer else 0)
+    return number
 
 
 def computed(gpu: Gpu) -> Free | None:
     """What is free by geometry, beside the vGPUs that the GPU has; None if anything that this takes is unknown."""
-    taken: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for vgpu in gpu.vgpus:
-        known = places.geometry_of(gpu, gpu.type_of(vgpu.type_id))
-        if vgpu.placement_id is None or known is None:
+        shape = places.geometry_of(gpu, gpu.type_of(vgpu.type_id))
+        if vgpu.placement_id is None or shape is None:
             return None
-        taken.append((vgpu.placement_id, known.size))
-    found: Free = {}
+        stretches.append((vgpu.placement_id, shape.size))
+    offers: Free = {}
     for vgpu_type in (gpu.types or {}).values():
-        known = places.geometry_of(gpu, vgpu_type)
-        ids = geometry.creatable(known.mixed, known.size, taken) if known else ()
-        if known and ids:
-            found[vgpu_type.id] = Places(type_id=vgpu_type.id, size=known.size, creatable=ids)
-    return found
+        shape = places.geometry_of(gpu, vgpu_type)
+        ids = geometry.creatable(shape.mixed, shape.size, stretches) if shape else ()
+        if shape and ids:
+            offers[vgpu_type.id] = Places(type_id=vgpu_type.id, size=shape.size, creatable=ids)
+    return offers
 
 
 def _holes(free: Mapping[int, Places]) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""GPUs that are ill: what NVML cannot reach is no place for a vGPU, and nothing on it is known to be as wanted.
+"""Faulty GPUs: one that NVML cannot reach takes no vGPU, and nothing on it counts as in sync.
 
-A GPU that has fallen off the bus looks empty in /sys. Where NVML itself is missing on a host, nothing is known of its GPUs' health, and
-/sys alone decides as ever.
+A GPU that has fallen off the bus looks empty in /sys. Where a host has no NVML, its GPUs' health is unknown, and /sys
+alone decides.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ def of_target(facts: HostSnapshot, target: VgpuSpec) -> tuple[Finding, ...]:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each fault of a host, with the GPUs that have it and how many of our vGPUs are on them; and types of other boards."""
-    found = [*other_boards(facts)]
+    """One for each fault of a host, with its GPUs and how many vGPUs of ours; and one for types of other boards."""
+    findings = [*other_boards(facts)]
     for gpu in facts.gpus:
         if gpu.fault is None and lacks_types(gpu) and any(parent.creatable is not None for parent in gpu.parents):
             text = say("{}: GPU {}: {}", facts.host, gpu.pci, NO_TYPES)
-            found.append(Finding(kind="ill", host=facts.host, text=text))
+            findings.append(Finding(kind="ill", host=facts.host, text=text))
     for fault, what in _WHAT.items():
         gpus = [gpu for gpu in facts.gpus if gpu.fault == fault]
         if gpus:
             which = f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpu.pci for gpu in gpus)} {_plural(what, len(gpus))}"
             text = say("{}: {}{}: {}", facts.host, which, _unverified(facts, gpus), _WAY_OUT[fault])
-            found.append(Finding(kind="ill", host=facts.host, text=text))
-    return (*found, *_undecided(facts))
+            findings.append(Finding(kind="ill", host=facts.host, text=text))
+    return (*findings, *_undecided(facts))
 
 
 def _unverified(facts: HostSnapshot, gpus: Sequence[Gpu]) -> str:
@@ -79,7 +79,7 @@ def _unverified(facts: HostSnapshot, gpus: Sequence[Gpu]) -> str:
 
 
 def _undecided(facts: HostSnapshot) -> Iterator[Finding]:
-    """One for each reason why nobody can say whether vGPUs of ours are in use, although their GPUs are not known to be ill."""
+    """One for each reason why it is unknown whether vGPUs of ours are in use, although their GPUs show no fault."""
     reasons: dict[str, list[str]] = {}
     for gpu in facts.gpus:
         ours = [entry.vgpu for entries in facts.entries.on(gpu.uuid).values() for entry in entries]
@@ -103,7 +103,7 @@ def _undecided(facts: HostSnapshot) -> Iterator[Finding]:
 
 def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
     """One for each GPU that offers types which its memory cannot hold."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for gpu in facts.gpus:
         large = [one for one in (gpu.types or {}).values() if one.size_mib is not None and not gpu.holds(one.size_mib)]
         if large:
@@ -118,8 +118,8 @@ def other_boards(facts: HostSnapshot) -> tuple[Finding, ...]:
                 most.type_name,
                 most.size_mib,
             )
-            found.append(Finding(kind="other-board", host=facts.host, text=text))
-    return tuple(found)
+            findings.append(Finding(kind="other-board", host=facts.host, text=text))
+    return tuple(findings)
 
 
 def _plural(what: str, number: int) -> str:

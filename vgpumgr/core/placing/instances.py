@@ -1,9 +1,9 @@
 """The GPU instances of a GPU in MIG mode: whose they are, what they hold, and which one a new vGPU will be in.
 
-The driver chooses: of the instances of the type's profile that have room, the one with the lowest id (kernel_vgpu_mgr.c, 595). So an
-instance that exists and has room is never passed over, and one that somebody else made bars the GPU to that profile. Where none
-has room, a new one is made, at the start that leaves the largest profiles possible; if its slices are taken by instances of
-ours that hold nothing (cached), just enough of those go first.
+The driver takes the lowest id among the instances of the type's profile that have room (kernel_vgpu_mgr.c, 595). So it
+never passes over an instance with room, and a foreign one bars the GPU to that profile. Where none has room, a new one
+is made, at the start that leaves the largest profiles possible. If empty instances of ours (cached) are in its way,
+just enough of those go first.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Held:
         return CACHED if self.ours else FOREIGN
 
     def has_room(self, gpu: Gpu, vgpu_type: VgpuType, *, beside: int) -> bool:
-        """Whether the driver takes one more of the type there: it counts what is there, and takes one size per instance."""
+        """Whether the driver takes one more of the type there: it counts the vGPUs, and takes one size per instance."""
         sizes = {gpu.size_of(vgpu.type_id) for vgpu in self.vgpus}
         return len(self.vgpus) + beside < per_instance(vgpu_type) and sizes <= {vgpu_type.size_mib}
 
@@ -117,30 +117,30 @@ def why_unread(snapshot: HostSnapshot, gpu: Gpu) -> str | None:
     """Why it is unknown which instances a GPU has; None if that is known, also of one that has no MIG."""
     if gpu.mig is not None and gpu.mig.instances is not None:
         return None
-    told = (row.why for row in snapshot.unknown if row.gpu == gpu.pci and row.what in _FACTS)
+    reasons = (row.why for row in snapshot.unknown if row.gpu == gpu.pci and row.what in _FACTS)
     if gpu.mig is None and not gpu.rules.mig_backed and gpu.fault is None:
-        return next(told, None)
-    return next(told, snapshot.silent.get(gpu.pci, "not read"))
+        return next(reasons, None)
+    return next(reasons, snapshot.silent.get(gpu.pci, "not read"))
 
 
 def chosen_by_driver(gpu: Gpu, vgpu_type: VgpuType) -> Held | None:
     """The instance that the driver takes for one more vGPU of a type now; None if none has room."""
-    fitting = [
+    candidates = [
         one
         for one in held_by_driver(gpu)
         if one.profile.id == vgpu_type.mig_profile and one.has_room(gpu, vgpu_type, beside=0)
     ]
-    return min(fitting, key=lambda one: one.instance.id, default=None)
+    return min(candidates, key=lambda one: one.instance.id, default=None)
 
 
 def held(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Held, ...]:
     """The same, with what the ledger says of them."""
-    ours, awaited = _ours(snapshot, gpu), _awaited(snapshot, gpu)
+    ours, entries = _ours(snapshot, gpu), _awaited(snapshot, gpu)
     return tuple(
         replace(
             one,
             ours=(one.profile.name, one.instance.start) in ours,
-            awaited=tuple(entry for entry in awaited if _is_at(entry, one.profile, one.instance.start)),
+            awaited=tuple(entry for entry in entries if _is_at(entry, one.profile, one.instance.start)),
         )
         for one in held_by_driver(gpu)
     )
@@ -166,28 +166,28 @@ def find_home(
 ) -> Home | Refusal:
     """Where one more vGPU of a type will be, or why the GPU has no room for it.
 
-    `before`: where it was; that start is taken again if it is free. `but`: its own entry, which reserves nothing from it.
+    `before`: where it was; it goes back there if that is free. `but`: its own entry, which reserves nothing from it.
     """
     if gpu.mig is None or gpu.mig.instances is None:
         return Refusal(Cause.UNREADABLE, "is in MIG mode, and its GPU instances cannot be read")
     profile = profile_of(gpu, vgpu_type)
     if profile is None:
         return Refusal(Cause.NO_SUCH_TYPE, f"the driver names no GPU instance profile for {vgpu_type.short}")
-    there = held(snapshot, gpu)
-    chosen = chosen_by_driver(gpu, vgpu_type)
-    if chosen is not None:
-        return _existing(snapshot, gpu, vgpu_type, next(one for one in there if one.instance == chosen.instance), but)
-    reserved = _reserved(snapshot, gpu, there, but)
-    spare = [one for one in there if one.ours and one.is_idle]
-    kept = (*(one.piece for one in there if one not in spare), *reserved)
-    going = mig.evict(profile, kept, [one.piece for one in spare])
-    if going is None:
-        return Refusal(Cause.FULL, _in_the_way(profile, there, reserved))
-    stays = (*kept, *(one.piece for one in spare if one.piece not in going))
+    records = held(snapshot, gpu)
+    pick = chosen_by_driver(gpu, vgpu_type)
+    if pick is not None:
+        return _existing(snapshot, gpu, vgpu_type, next(one for one in records if one.instance == pick.instance), but)
+    reserved = _reserved(snapshot, gpu, records, but)
+    spare = [one for one in records if one.ours and one.is_idle]
+    fixed = (*(one.piece for one in records if one not in spare), *reserved)
+    victims = mig.evict(profile, fixed, [one.piece for one in spare])
+    if victims is None:
+        return Refusal(Cause.FULL, _in_the_way(profile, records, reserved))
+    stays = (*fixed, *(one.piece for one in spare if one.piece not in victims))
     start = _start(gpu.mig.profiles, profile, stays, before)
-    out = [removal(snapshot, gpu, piece) for piece in going]
-    made = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)
-    return Home(place=MigPlace.of(profile, start), steps=(*out, made), is_there=False)
+    removals = [removal(snapshot, gpu, piece) for piece in victims]
+    creation = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)
+    return Home(place=MigPlace.of(profile, start), steps=(*removals, creation), is_there=False)
 
 
 def removal(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInstance:
@@ -200,45 +200,45 @@ def removal(snapshot: HostSnapshot, gpu: Gpu, piece: Piece) -> steps.DestroyInst
 def _existing(
     snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, one: Held, but: LedgerEntry | None
 ) -> Home | Refusal:
-    where = f"{one.profile.name} at memory slice {one.instance.start}"
+    label = f"{one.profile.name} at memory slice {one.instance.start}"
     if not one.ours:
         text = say(
             "the driver would put {} into GPU instance {} {}, which is not vgpumgr's",
             vgpu_type.short,
             one.instance.id,
-            Own(f"({where})"),
+            Own(f"({label})"),
         )
         return Refusal(Cause.FOREIGN_INSTANCE, text)
     others = [entry for entry in one.awaited if entry != but]
     if not one.has_room(gpu, vgpu_type, beside=len(others)):
         owners = joined(", ", dict.fromkeys(entry.vgpu.vm_name for entry in others))
-        return Refusal(Cause.FULL, say("its {} is kept for {}, whose vGPU is missing", where, owners))
+        return Refusal(Cause.FULL, say("its {} is kept for {}, whose vGPU is missing", label, owners))
     ours = ours_at(gpu, one.profile, one.instance.start)
     state = next(entry.state for entry in snapshot.instances if entry.instance.key == ours.key)
     place = MigPlace.of(one.profile, one.instance.start)
     if state == LEAVING:  # its removal has begun, and is finished first
-        again = steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.EMPTY)
-        return Home(place=place, steps=(removal(snapshot, gpu, one.piece), again), is_there=False)
+        creation = steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.EMPTY)
+        return Home(place=place, steps=(removal(snapshot, gpu, one.piece), creation), is_there=False)
     enter = () if state == MADE else (steps.CreateInstance(host=snapshot.host, instance=ours, expect=steps.SAME),)
     return Home(place=place, steps=enter, is_there=True)
 
 
 def left(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType) -> int:
     """How many more vGPUs of a type a GPU in MIG mode takes, if every cached instance goes that is in the way."""
-    found = find_home(snapshot, gpu, vgpu_type)
+    home = find_home(snapshot, gpu, vgpu_type)
     profile = profile_of(gpu, vgpu_type)
-    if isinstance(found, Refusal) or profile is None:
+    if isinstance(home, Refusal) or profile is None:
         return 0
-    there = held(snapshot, gpu)
+    records = held(snapshot, gpu)
     most = per_instance(vgpu_type)
-    alike = [one for one in there if one.ours and one.profile.id == profile.id]
+    alike = [one for one in records if one.ours and one.profile.id == profile.id]
     rooms = sum(
         most - len(one.vgpus) - len(one.awaited)
         for one in alike
         if one.has_room(gpu, vgpu_type, beside=len(one.awaited))
     )
-    kept = [one.piece for one in there if one in alike or not (one.ours and one.is_idle)]
-    return rooms + most * mig.capacity(profile, (*kept, *_reserved(snapshot, gpu, there, None)))
+    fixed = [one.piece for one in records if one in alike or not (one.ours and one.is_idle)]
+    return rooms + most * mig.capacity(profile, (*fixed, *_reserved(snapshot, gpu, records, None)))
 
 
 def cached(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Held, ...]:
@@ -275,9 +275,9 @@ def _ours(snapshot: HostSnapshot, gpu: Gpu) -> set[tuple[str, int]]:
 
 def _awaited(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
     """The entries of MIG-backed vGPUs that are not there."""
-    entered = snapshot.entries.on(gpu.uuid)
-    missing = entered.keys() - gpu.functions.at.keys()
-    return tuple(entry for place, entries in entered.items() if place in missing for entry in entries if entry.vgpu.mig)
+    by_place = snapshot.entries.on(gpu.uuid)
+    places = by_place.keys() - gpu.functions.at.keys()
+    return tuple(entry for place, entries in by_place.items() if place in places for entry in entries if entry.vgpu.mig)
 
 
 def _is_at(entry: LedgerEntry, profile: InstanceProfile, start: int) -> bool:
@@ -285,22 +285,22 @@ def _is_at(entry: LedgerEntry, profile: InstanceProfile, start: int) -> bool:
     return place is not None and (place.profile, place.start) == (profile.name, start)
 
 
-def _reserved(snapshot: HostSnapshot, gpu: Gpu, there: Iterable[Held], but: LedgerEntry | None) -> tuple[Piece, ...]:
+def _reserved(snapshot: HostSnapshot, gpu: Gpu, records: Iterable[Held], but: LedgerEntry | None) -> tuple[Piece, ...]:
     """The instances that are gone and come back, with the vGPUs of ours that were in them."""
     assert gpu.mig is not None
-    existing = {(one.profile.name, one.instance.start) for one in there}
+    existing = {(one.profile.name, one.instance.start) for one in records}
     wanted = {
         (entry.vgpu.mig.profile_id, entry.vgpu.mig.start)
         for entry in _awaited(snapshot, gpu)
         if entry != but and entry.vgpu.mig
         if (entry.vgpu.mig.profile, entry.vgpu.mig.start) not in existing
     }
-    found = ((gpu.mig.profile_of(number), start) for number, start in sorted(wanted))
-    return tuple(Piece(profile=profile, start=start) for profile, start in found if profile is not None)
+    starts = ((gpu.mig.profile_of(number), start) for number, start in sorted(wanted))
+    return tuple(Piece(profile=profile, start=start) for profile, start in starts if profile is not None)
 
 
-def _in_the_way(profile: InstanceProfile, there: Sequence[Held], reserved: Sequence[Piece]) -> str:
-    counts = Counter(f"{one.profile.name} {'foreign' if not one.ours else _whose(one)}" for one in there) + Counter(
+def _in_the_way(profile: InstanceProfile, records: Sequence[Held], reserved: Sequence[Piece]) -> str:
+    counts = Counter(f"{one.profile.name} {'foreign' if not one.ours else _whose(one)}" for one in records) + Counter(
         f"{piece.profile.name} (comes back)" for piece in reserved
     )
     holds = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())

@@ -29,10 +29,10 @@ _MANY: Final = 3  # two are named as quickly as they are counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """`ordinal` of `maximum`: the number of vGPUs on the GPU including this one, and its limit. `why`: the policy's reason.
+    """`ordinal` of `maximum`: the vGPUs on the GPU including this one, and its limit. `why`: the policy's reason.
 
-    `grant`: what the wish came to, if the type's size is known. `placement_id`: where it lies, on a GPU in mixed-size mode. `home`: the
-    GPU instance that it is in, on a GPU in MIG mode.
+    `grant`: what serves the wish, if the type's size is known. `placement_id`: its place, on a GPU in mixed-size mode.
+    `home`: its GPU instance, on a GPU in MIG mode.
     """
 
     gpu: Gpu
@@ -47,7 +47,7 @@ class Placed:
 
     @property
     def is_first_of_its_size(self) -> bool:
-        """Whether it binds an empty GPU to its size, while more than one of that size fits. Only in equal-size mode anything does."""
+        """Whether it binds an empty GPU in equal-size mode to its size, of which more than one fits."""
         return self.home is None and self.ordinal == 1 and self.maximum is not None and self.maximum > 1
 
 
@@ -84,7 +84,7 @@ class Candidate:
 
     @property
     def keeps_its_size(self) -> bool:
-        """Whether the policy wants this GPU filled up: in equal-size mode, with vGPUs of this size, it takes nothing else anyhow."""
+        """Whether the policy wants this GPU filled up; in equal-size mode it takes only its own size anyhow."""
         return self.policy == SAME_SIZE and bool(self.share) and self.takes_one_size
 
     @property
@@ -112,28 +112,28 @@ def place(
 
     `consider` says how.
     """
-    found = consider(snapshot, ask, among=among, barred=barred)
-    if not found.candidates:
-        gpus = [gpu for gpu, _ in found.refused]
+    survey = consider(snapshot, ask, among=among, barred=barred)
+    if not survey.candidates:
+        gpus = [gpu for gpu, _ in survey.refused]
         return NoPlace(
-            reasons=tuple((gpu.pci, gpu.board or gpu.name or "?", refusal) for gpu, refusal in found.refused),
+            reasons=tuple((gpu.pci, gpu.board or gpu.name or "?", refusal) for gpu, refusal in survey.refused),
             fits=_alternatives(snapshot, gpus, ask, barred),
             unknown_profile=isinstance(ask.wish, ByProfile)
             and not any(resolve.find_type(gpu, ask.wish.profile) for gpu in snapshot.gpus)
             and all(gpu.types for gpu in snapshot.gpus),
         )
-    best = found.candidates[0]
-    divided = division.of(best.gpu)
+    best = survey.candidates[0]
+    mode = division.of(best.gpu)
     return Placed(
         gpu=best.gpu,
         parent=best.parent,
         type=best.choice.type,
         ordinal=room.count_allocated(snapshot, best.gpu) + 1,
-        maximum=divided.most(best.choice.type),
-        why=why_first(snapshot, found),
+        maximum=mode.most(best.choice.type),
+        why=why_first(snapshot, survey),
         grant=best.choice.grant,
-        placement_id=divided.placement_id(snapshot, best.gpu, best.choice.type, before=None),
-        home=divided.home(snapshot, best.gpu, best.choice.type, before=None),
+        placement_id=mode.placement_id(snapshot, best.gpu, best.choice.type, before=None),
+        home=mode.home(snapshot, best.gpu, best.choice.type, before=None),
     )
 
 
@@ -144,12 +144,12 @@ def consider(
     among: Sequence[Gpu] | None = None,
     barred: sharing.Barred = sharing.none_barred,
 ) -> Considered:
-    """Hold a wish against every GPU, and put those that can take it in order.
+    """Hold a wish against every GPU, and put those that can take it in order. `among` limits the choice to these GPUs.
 
-    `among` limits the choice to these GPUs. `barred` says of a function why it must not be used, whatever is on it now; None if it
-    may. GPUs divided as preferred come first. Of the types that they can take now, the closest to the wish comes first. Then comes the
-    policy (asking.PLACEMENTS), and the lowest PCI address among equals; on the GPU the first free parent after the one in the GPU's newest entry, so that a virtual function which accepts a vGPU and then
-    fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
+    `barred`: why a function must not be used, whatever is on it now, or None. GPUs divided as preferred come first,
+    then those whose free type is closest to the wish, then the policy (asking.PLACEMENTS) and the lowest PCI address.
+    On the GPU it is the first free parent after that of the GPU's newest entry, so that a virtual function which
+    accepts a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
     candidates: list[Candidate] = []
     refused: list[tuple[Gpu, Refusal]] = []
@@ -175,25 +175,25 @@ def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barre
         return kept_free
     if not gpu.parents:
         return Refusal(Cause.NO_FUNCTION, "has no virtual function")
-    there = room.room_of(snapshot, gpu)
-    passed: list[tuple[VgpuType, Refusal]] = []
+    gpu_room = room.room_of(snapshot, gpu)
+    refusals: list[tuple[VgpuType, Refusal]] = []
     for choice in choices:
-        parent = takes.free_parent(snapshot, there, choice.type, barred)
+        parent = takes.free_parent(snapshot, gpu_room, choice.type, barred)
         if isinstance(parent, Refusal):
-            passed.append((choice.type, parent))
+            refusals.append((choice.type, parent))
             continue
         wasteful = resolve.too_much_waste(choice, ask.conditions)
         return wasteful or Candidate(
             gpu=gpu,
             parent=parent,
             choice=choice,
-            share=there.share,
-            passed=tuple(passed),
+            share=gpu_room.share,
+            passed=tuple(refusals),
             preferred=resolve.is_preferred(gpu, ask.conditions),
             policy=ask.policy,
         )
     # Of a GPU that is bound to one size, what that size meets says more than what the others do.
-    return next((one for _, one in passed if one.cause is not Cause.OTHER_SIZE), passed[0][1])
+    return next((one for _, one in refusals if one.cause is not Cause.OTHER_SIZE), refusals[0][1])
 
 
 def why_behind(best: Candidate, other: Candidate) -> str:
@@ -251,14 +251,14 @@ def _why_emptiest(closest: Sequence[Candidate]) -> str:
 
 def _instead(snapshot: HostSnapshot, other: Candidate) -> str:
     """What the next best GPU would give."""
-    there = sorted({one.type.short if one.type else one.type_name for one in room.occupants(snapshot, other.gpu)})
-    holds = f" holds {', '.join(there)} and" if there else ""
+    types = sorted({one.type.short if one.type else one.type_name for one in room.occupants(snapshot, other.gpu)})
+    holds = f" holds {', '.join(types)} and" if types else ""
     return f"{other.gpu.pci}{holds} would give {other.choice.type.short}, {resolve.percent(other.choice.waste)} waste"
 
 
 def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred: sharing.Barred) -> tuple[str, ...]:
-    """Per GPU, the type that fits now and is nearest to the request: same series, next size up. What many GPUs offer alike is one."""
-    found: dict[tuple[str, int | None], list[PciAddress]] = {}
+    """Per GPU, the nearest type that fits now: same series, next size up. GPUs that offer the same share one line."""
+    pcis_by_fit: dict[tuple[str, int | None], list[PciAddress]] = {}
     for gpu in gpus:
         series, mib = resolve.wanted(gpu, ask)
         rows = [
@@ -268,13 +268,13 @@ def _alternatives(snapshot: HostSnapshot, gpus: Sequence[Gpu], ask: Ask, barred:
         ]
         if rows:
             nearest_fit = min(rows, key=lambda row: row[:-1])[-1]
-            found.setdefault((nearest_fit.type.type_name, nearest_fit.left), []).append(gpu.pci)
-    return tuple(text for (name, left), pcis in found.items() for text in _on(name, left, pcis))
+            pcis_by_fit.setdefault((nearest_fit.type.type_name, nearest_fit.left), []).append(gpu.pci)
+    return tuple(text for (name, count), pcis in pcis_by_fit.items() for text in _on(name, count, pcis))
 
 
-def _on(name: str, left: int | None, gpus: Sequence[PciAddress]) -> Iterator[str]:
+def _on(name: str, count: int | None, gpus: Sequence[PciAddress]) -> Iterator[str]:
     """`A40-8Q on 0000:41:00.0 (5 left)`, `A40-8Q on each of 8 GPUs (5 left)`."""
-    more = "" if left is None else f" ({left} left)"
+    more = "" if count is None else f" ({count} left)"
     for where in gpus if len(gpus) < _MANY else [f"each of {len(gpus)} GPUs"]:
         yield f"{name} on {where}{more}"
 

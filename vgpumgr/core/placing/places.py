@@ -1,8 +1,8 @@
-"""Placement ids of a GPU in mixed-size mode: what the driver offers and where it put what, held against what was expected.
+"""Placement ids in mixed-size mode: what the driver offers and where it put vGPUs, against what was expected.
 
-The driver's list decides (it is read before each create); a difference to what geometry computes is told. It has two causes: the
-driver has lost a vGPU, which then lies where nothing is seen, or it has another rule than core/driver/geometry.py. A vGPU of ours
-that lies elsewhere than its entry says is told of as well, and stays where it is.
+The driver's list, read before each create, decides; a difference from what geometry computes is reported. Either the
+driver has lost a vGPU, which then lies where none shows, or its rule differs from core/driver/geometry.py. A vGPU of
+ours that lies elsewhere than its entry says is reported, too, and stays where it is.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Difference:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each GPU in mixed-size mode that offers other ids than are computed, and for each vGPU of ours that lies elsewhere."""
-    found: list[Finding] = []
+    """One for each GPU in mixed-size mode that offers other ids than computed, and for each misplaced vGPU of ours."""
+    findings: list[Finding] = []
     for gpu in facts.gpus:
         different = tuple(differences(gpu))
         if different:
@@ -54,16 +54,16 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
                 shown,
                 more,
             )
-            found.append(Finding(kind=KIND, host=facts.host, text=text))
-    return (*found, *_elsewhere(facts))
+            findings.append(Finding(kind=KIND, host=facts.host, text=text))
+    return (*findings, *_elsewhere(facts))
 
 
 def _elsewhere(facts: HostSnapshot) -> Iterator[Finding]:
     for entry in facts.ledger or ():
         ours = entry.vgpu
         gpu, vgpu = facts.gpu_by_uuid(ours.gpu_uuid), facts.vgpu_of(ours)
-        found = gpu.placement_of(vgpu) if gpu is not None and vgpu is not None else None
-        if gpu is None or None in (found, ours.placement_id) or found == ours.placement_id:
+        place_id = gpu.placement_of(vgpu) if gpu is not None and vgpu is not None else None
+        if gpu is None or None in (place_id, ours.placement_id) or place_id == ours.placement_id:
             continue
         text = say(
             "{} slot {}: {} on {} lies at placement id {} of GPU {}, not at {} as vgpumgr chose: vgpumgr follows the driver. "
@@ -72,7 +72,7 @@ def _elsewhere(facts: HostSnapshot) -> Iterator[Finding]:
             ours.slot,
             ours.type_name,
             ours.parent,
-            found,
+            place_id,
             gpu.pci,
             ours.placement_id,
             command("detach", ours.vm_name, slot=ours.slot),
@@ -84,28 +84,28 @@ def differences(gpu: Gpu) -> Iterator[Difference]:
     """Types whose offered and computed ids differ; none where anything that this takes is unknown."""
     if not gpu.rules.has_places or not gpu.places or gpu.types is None:
         return
-    taken: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for vgpu in gpu.vgpus:
-        known = geometry_of(gpu, gpu.type_of(vgpu.type_id))
-        if vgpu.placement_id is None or known is None:
+        shape = geometry_of(gpu, gpu.type_of(vgpu.type_id))
+        if vgpu.placement_id is None or shape is None:
             return
-        taken.append((vgpu.placement_id, known.size))
+        stretches.append((vgpu.placement_id, shape.size))
     for vgpu_type in gpu.types.values():
-        known = geometry_of(gpu, vgpu_type)
-        if known is None:
+        shape = geometry_of(gpu, vgpu_type)
+        if shape is None:
             continue
         offer = gpu.places.get(vgpu_type.id)
         offered = offer.creatable if offer else ()
-        computed = geometry.creatable(known.mixed, known.size, taken)
+        computed = geometry.creatable(shape.mixed, shape.size, stretches)
         if offered != computed:
             yield Difference(type_name=vgpu_type.type_name, offered=offered, computed=computed)
 
 
 def geometry_of(gpu: Gpu, vgpu_type: VgpuType | None) -> Geometry | None:
-    """What is computed of a time-sliced type on this GPU; None for other types, and where its board or sizes are unknown."""
+    """The geometry of a time-sliced type on this GPU; None for other types, or if its board or sizes are unknown."""
     if vgpu_type is None or vgpu_type.parsed is None or vgpu_type.parsed.slices is not None or gpu.board is None:
         return None
-    # The type of which a GPU takes one says the region; a driver may list only smaller ones, of which that many fill it.
+    # A type of which the GPU takes one gives the region. If a driver lists only smaller ones, their maximum fills it.
     region = max(
         one.parsed.size_gb * (one.max or 1)
         for one in (gpu.types or {}).values()

@@ -1,8 +1,8 @@
-"""A wish, in whatever way it is asked, as types of one GPU: those that serve it, the closest first.
+"""A wish, however it is put, as types of one GPU: those that serve it, the closest first.
 
-Memory is a type's nominal size. A share of a GPU is served by a type that is that share of the board's framebuffer, or of which
-no more fit on the board than the share says: a quarter of 141 GB is served by 35 GB. fGPUs are a share or an amount of memory, as the
-inventory says for the board. With `usable`, what the guest is sure to see must be as much.
+Memory is a type's nominal size. A share of a GPU is served by a type that is that share of the board's framebuffer, or
+of which no more fit on the board than the share says: 35 GB is a quarter of 141 GB. fGPUs are a share or an amount of
+memory, as the inventory says for the board. With `usable`, the guest is sure to see that much.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Ask:
 class Choice:
     """A type that serves a wish. `grant` None: its size is unknown.
 
-    `waste`: the part of it that exceeds the wish, of what the guest sees if that was asked for; `excess`: the same of its size,
-    by which GPUs are compared.
+    `waste`: how much it exceeds the wish, in what the guest sees if that was asked for; `excess`: the same in nominal
+    size, by which GPUs are compared.
     """
 
     type: VgpuType
@@ -68,7 +68,7 @@ class _Amount:
 
 
 def choices(gpu: Gpu, ask: Ask) -> tuple[Choice, ...] | Refusal:
-    """The types of a GPU that serve a wish, the closest first; or why none does. What is on the GPU now plays no part."""
+    """The types of a GPU that serve a wish, the closest first, or why none does; whatever is on the GPU now."""
     match ask.wish:
         case profiles.ByProfile(profile=profile):
             return _of_profile(gpu, profile)
@@ -93,8 +93,8 @@ def unmet(gpu: Gpu, conditions: Conditions) -> Refusal | None:
     policy = gpu.scheduler.policy if gpu.scheduler else None
     if policy == conditions.compute:
         return None
-    found = "cannot be read" if policy is None else f"is {policy}"
-    return Refusal(Cause.OTHER_POLICY, f"its scheduler {found}, not {conditions.compute}")
+    state = "cannot be read" if policy is None else f"is {policy}"
+    return Refusal(Cause.OTHER_POLICY, f"its scheduler {state}, not {conditions.compute}")
 
 
 def is_preferred(gpu: Gpu, conditions: Conditions) -> bool:
@@ -114,8 +114,8 @@ def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
     """What a type of a GPU is to a wish; None if that cannot be said: its size or the wish's unit is unknown."""
     if not isinstance(ask.wish, profiles.ByMemory | profiles.ByShare | profiles.ByFgpu):
         return _grant(gpu, vgpu_type, None)
-    asked = _asked(gpu, ask.wish, ask)
-    return None if isinstance(asked, Refusal) else _choice(gpu, vgpu_type, asked, usable=ask.wish.usable).grant
+    goal = _asked(gpu, ask.wish, ask)
+    return None if isinstance(goal, Refusal) else _choice(gpu, vgpu_type, goal, usable=ask.wish.usable).grant
 
 
 def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
@@ -131,12 +131,12 @@ def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
 
 
 def is_named(name: TypeName, board: str, profile: Profile) -> bool:
-    """Whether a profile names a type of that name on that board: the one comparison of what was asked for with what there is."""
+    """Whether a profile names that type on that board: the one comparison of what is asked for with what exists."""
     return name.short == profile.short and profile.board in (None, name.board, board)
 
 
 def serves_profile(snapshot: HostSnapshot, ours: VgpuSpec, profile: Profile) -> bool:
-    """Whether a vGPU of ours is what a profile names. Its GPU says which board it is, where the name of its type does not."""
+    """Whether a vGPU of ours is what a profile names. Its GPU gives the board where its type's name does not."""
     gpu, name = snapshot.gpu_by_uuid(ours.gpu_uuid), profiles.parse_type_name(ours.type_name)
     board = gpu.board if gpu is not None and gpu.type_named(ours.type_name) is not None else None
     if board is None:  # a GPU that is not shown, or does not say: DC may be either of its boards
@@ -151,16 +151,16 @@ def wanted(gpu: Gpu, ask: Ask) -> tuple[str, Fraction]:
             name = profiles.parse_type_name(f"any-{profile.short}")
             return name.series, Fraction(name.nominal_mib)
         case profiles.ByMemory() | profiles.ByShare() | profiles.ByFgpu() as amount:
-            asked = _asked(gpu, amount, ask)
-            return amount.series or profiles.DEFAULT_SERIES, Fraction(0) if isinstance(asked, Refusal) else asked.mib
+            goal = _asked(gpu, amount, ask)
+            return amount.series or profiles.DEFAULT_SERIES, Fraction(0) if isinstance(goal, Refusal) else goal.mib
         case _:
             return profiles.DEFAULT_SERIES, Fraction(0)
 
 
 def asked_mib(gpu: Gpu, wish: Amount, units: FgpuUnits) -> int | None:
     """What an amount is on a GPU by these units, rounded up; None if that cannot be said."""
-    asked = _asked(gpu, wish, Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
-    return None if isinstance(asked, Refusal) else math.ceil(asked.mib)
+    goal = _asked(gpu, wish, Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
+    return None if isinstance(goal, Refusal) else math.ceil(goal.mib)
 
 
 def board_mib(gpu: Gpu) -> int | None:
@@ -189,16 +189,16 @@ def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
     """The types that fill an instance of exactly this profile; of several series the default one, else the others."""
     if not gpu.rules.mig_backed:
         return _NEEDS_MIG
-    known = [profile.name for profile in gpu.instance_profiles]
-    found = [
+    profiles_here = [profile.name for profile in gpu.instance_profiles]
+    types = [
         one for one in _served(gpu) if (profile := instances.profile_of(gpu, one)) is not None and profile.name == name
     ]
-    if not found:
-        why = "has no vGPU type for its" if name in known else "has no"
-        has = Own(f"(it has {', '.join(known) or 'none'})")
+    if not types:
+        why = "has no vGPU type for its" if name in profiles_here else "has no"
+        has = Own(f"(it has {', '.join(profiles_here) or 'none'})")
         return Refusal(Cause.NO_SUCH_TYPE, say("{} MIG profile {} {}", why, name, has))
-    largest = max(map(_size, found))
-    whole = [one for one in found if _size(one) == largest]
+    largest = max(map(_size, types))
+    whole = [one for one in types if _size(one) == largest]
     return tuple(Choice(type=one, grant=_grant(gpu, one, None)) for one in sorted(whole, key=_default_series_first))
 
 
@@ -207,31 +207,31 @@ def _default_series_first(vgpu_type: VgpuType) -> tuple[bool, str]:
 
 
 def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal:
-    asked = _asked(gpu, wish, ask)
-    if isinstance(asked, Refusal):
-        return asked
+    goal = _asked(gpu, wish, ask)
+    if isinstance(goal, Refusal):
+        return goal
     series = wish.series or profiles.DEFAULT_SERIES
     types = [one for one in _served(gpu) if one.parsed is not None and one.parsed.series == series]
     if not types:
         others = sorted({one.parsed.series for one in _served(gpu) if one.parsed is not None})
         has = Own(f"(it has {', '.join(others) or 'none'})")
         return Refusal(Cause.NO_SUCH_TYPE, say("has no type of series {} {}", series, has))
-    found = [
-        _choice(gpu, one, asked, usable=wish.usable) for one in types if _is_enough(gpu, one, asked, usable=wish.usable)
+    matches = [
+        _choice(gpu, one, goal, usable=wish.usable) for one in types if _is_enough(gpu, one, goal, usable=wish.usable)
     ]
-    if not found:
+    if not matches:
         largest = max(types, key=_size)
         sees = f", of which a guest sees {_guest(gpu, largest)} MiB" if wish.usable else ""
         return Refusal(
             Cause.NO_SUCH_TYPE,
-            f"has no {series} type of {memory(asked.mib)} or more: its largest is {largest.short}{sees}",
+            f"has no {series} type of {memory(goal.mib)} or more: its largest is {largest.short}{sees}",
         )
-    return tuple(sorted(found, key=lambda choice: _closest(gpu, choice)))
+    return tuple(sorted(matches, key=lambda choice: _closest(gpu, choice)))
 
 
 def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]:
-    """Of MIG-backed types with one size the one in the smaller instance. Old types of series B come twice with one size; the plain
-    name goes first.
+    """Of MIG-backed types of one size, the one in the smaller instance. Old B series types come twice in one size; the
+    plain name goes first.
     """
     plain = choice.type.parsed is not None and not choice.type.parsed.suffix
     profile = instances.profile_of(gpu, choice.type)
@@ -268,20 +268,20 @@ def _share(gpu: Gpu, share: Fraction) -> _Amount | Refusal:
     return _Amount(mib=share * board, share=share)
 
 
-def _is_enough(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount, *, usable: bool) -> bool:
+def _is_enough(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount, *, usable: bool) -> bool:
     if usable:
-        return _guest(gpu, vgpu_type) >= asked.mib
+        return _guest(gpu, vgpu_type) >= goal.mib
     size, board = _size(vgpu_type), board_mib(gpu)
-    if size >= asked.mib:
+    if size >= goal.mib:
         return True
-    return asked.share is not None and board is not None and asked.share * (board // size) <= 1
+    return goal.share is not None and board is not None and goal.share * (board // size) <= 1
 
 
-def _choice(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount, *, usable: bool) -> Choice:
+def _choice(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount, *, usable: bool) -> Choice:
     size = _size(vgpu_type)
-    waste = _beyond(asked.mib, _guest(gpu, vgpu_type) if usable else size)
-    grant = _grant(gpu, vgpu_type, asked, waste)
-    return Choice(type=vgpu_type, waste=waste, excess=_beyond(asked.mib, size), grant=grant)
+    waste = _beyond(goal.mib, _guest(gpu, vgpu_type) if usable else size)
+    grant = _grant(gpu, vgpu_type, goal, waste)
+    return Choice(type=vgpu_type, waste=waste, excess=_beyond(goal.mib, size), grant=grant)
 
 
 def _beyond(asked_mib: Fraction, mib: int) -> Fraction:
@@ -289,13 +289,13 @@ def _beyond(asked_mib: Fraction, mib: int) -> Fraction:
     return max(Fraction(0), 1 - asked_mib / mib) if mib else Fraction(0)
 
 
-def _grant(gpu: Gpu, vgpu_type: VgpuType, asked: _Amount | None, waste: Fraction = Fraction(0)) -> Grant | None:
+def _grant(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount | None, waste: Fraction = Fraction(0)) -> Grant | None:
     """`asked` None: exactly this type."""
     size = vgpu_type.size_mib
     if size is None:
         return None
     return Grant(
-        asked_mib=size if asked is None else math.ceil(asked.mib),
+        asked_mib=size if goal is None else math.ceil(goal.mib),
         framebuffer_mib=size,
         guest_mib=_guest(gpu, vgpu_type),
         waste_pct=round(float(waste) * 100, 2),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupant:
-    """What takes room on a GPU: a vGPU that exists, or one that will be re-created. `owner` names the VM, or is `foreign`."""
+    """A vGPU that takes room on a GPU: it exists, or will be re-created. `owner` names the VM, or is `foreign`."""
 
     type: VgpuType | None
     type_name: str
@@ -54,8 +54,8 @@ def _standing(snapshot: HostSnapshot, gpu: Gpu, vgpus: Iterable[Vgpu]) -> Iterat
         )
 
 
-def _returning(gpu: Gpu, awaited: Iterable[LedgerEntry]) -> Iterator[Occupant]:
-    for entry in awaited:
+def _returning(gpu: Gpu, entries: Iterable[LedgerEntry]) -> Iterator[Occupant]:
+    for entry in entries:
         yield Occupant(
             type=gpu.type_of(entry.vgpu.type_id),
             type_name=entry.vgpu.type_name,
@@ -67,33 +67,33 @@ def _returning(gpu: Gpu, awaited: Iterable[LedgerEntry]) -> Iterator[Occupant]:
 
 def awaited_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
     """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created."""
-    entered = snapshot.entries.on(gpu.uuid)
-    missing = entered.keys() - gpu.functions.at.keys()
-    if not missing:
+    by_place = snapshot.entries.on(gpu.uuid)
+    places = by_place.keys() - gpu.functions.at.keys()
+    if not places:
         return ()
-    return tuple(entry for place, entries in entered.items() if place in missing for entry in entries)
+    return tuple(entry for place, entries in by_place.items() if place in places for entry in entries)
 
 
 def displaced_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
-    """The entries on whose virtual functions somebody made another type. Once that one is freed, ours comes back in its place."""
+    """The entries whose virtual functions got another type from elsewhere. Ours comes back once that one is freed."""
     if gpu.framework != observed.VENDOR_VFIO:
         return ()
-    there = gpu.functions.at
+    vgpus = gpu.functions.at
     return tuple(
         entry
         for place, entries in snapshot.entries.on(gpu.uuid).items()
-        if place in there
+        if place in vgpus
         for entry in entries
-        if not there[place].is_of(entry.vgpu)
+        if not vgpus[place].is_of(entry.vgpu)
     )
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `free` is computed once
 class Room:
-    """What is taken of a GPU, whoever has it: how many vGPUs, of which types, and which of them are still awaited.
+    """What is taken of a GPU, by anyone: how many vGPUs, of which types, and which of them are still awaited.
 
-    `entered`: those that the ledger has and that are not there. Of them, one whose type the GPU no longer has is not awaited: it
-    keeps its function, but has no size.
+    `entered`: those in the ledger that do not exist now. One whose type the GPU no longer has is not awaited: it keeps
+    its function, but has no size.
     """
 
     gpu: Gpu
@@ -127,19 +127,19 @@ class Room:
         """In mixed-size mode: the places that are free once every awaited vGPU is back; None if that is unknown."""
         if self.gpu.places is None:
             return None
-        awaited = [free_places.Returning(entry.vgpu.type_id, entry.vgpu.placement_id) for entry in self.awaited]
-        return free_places.after(self.gpu.places, awaited)
+        places = [free_places.Returning(entry.vgpu.type_id, entry.vgpu.placement_id) for entry in self.awaited]
+        return free_places.after(self.gpu.places, places)
 
     def taken(self, snapshot: HostSnapshot, parent: Parent) -> Occupant | None:
         """What has a VF."""
-        there = _standing(snapshot, self.gpu, parent.vgpus)
-        entered = (entry for entry in self.entered if entry.vgpu.parent == parent.pci)
-        return next(chain(there, _returning(self.gpu, entered)), None)
+        vgpus = _standing(snapshot, self.gpu, parent.vgpus)
+        entries = (entry for entry in self.entered if entry.vgpu.parent == parent.pci)
+        return next(chain(vgpus, _returning(self.gpu, entries)), None)
 
     def occupants(self, snapshot: HostSnapshot) -> tuple[Occupant, ...]:
         """What takes room there, or binds it to a size: what exists first."""
-        coming = (*self.awaited, *displaced_on(snapshot, self.gpu))
-        return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, coming))
+        entries = (*self.awaited, *displaced_on(snapshot, self.gpu))
+        return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, entries))
 
 
 def count_allocated(snapshot: HostSnapshot, gpu: Gpu) -> int:

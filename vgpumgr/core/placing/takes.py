@@ -54,11 +54,11 @@ def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
 def of_parent(
     snapshot: HostSnapshot, room: Room, parent: Parent, vgpu_type: VgpuType, barred: Barred, *, again: bool = False
 ) -> Refusal | None:
-    """Why this parent alone does not take the type now. `again`: it has a place there, of which others that await theirs take nothing."""
+    """Why this parent alone does not take the type now. `again`: its place is there, whatever others await."""
     if parent.vf_index is not None:
-        taken = room.taken(snapshot, parent)
-        if taken is not None:
-            whose = Own(f"({taken.type_name}, {taken.owner})")
+        occupant = room.taken(snapshot, parent)
+        if occupant is not None:
+            whose = Own(f"({occupant.type_name}, {occupant.owner})")
             return Refusal(Cause.TAKEN, say("{} is taken {}", parent.pci, whose))
         why = barred(parent.pci)
         if why is not None:
@@ -72,13 +72,13 @@ def of_parent(
 
 
 def _in_its_group(snapshot: HostSnapshot, parent: Parent, *, again: bool = False) -> str | None:
-    """Who has another virtual function of the same IOMMU group, all of which VFIO gives to one VM alone; None if nobody has."""
+    """Who has another virtual function of the same IOMMU group, all of which VFIO gives to one VM; None if nobody."""
     for gpu in snapshot.gpus if parent.group is not None else ():
         for other in gpu.functions.by_group.get(parent.group or "", ()):
-            there = Room.of(gpu, ()) if again else room_of(snapshot, gpu)
-            taken = None if other.pci == parent.pci else there.taken(snapshot, other)
-            if taken is not None:
-                return say("shares IOMMU group {} with {}, {}", parent.group, other.pci, taken.owner)
+            its_room = Room.of(gpu, ()) if again else room_of(snapshot, gpu)
+            occupant = None if other.pci == parent.pci else its_room.taken(snapshot, other)
+            if occupant is not None:
+                return say("shares IOMMU group {} with {}, {}", parent.group, other.pci, occupant.owner)
     return None
 
 
@@ -108,7 +108,7 @@ def may_make_again(snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> Refusal 
 
 
 def cordoned(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
-    """Why nothing new is placed on a GPU, though it could take it: a person has said so. What is there may be re-created."""
+    """Why nothing new is placed on a GPU that an operator has cordoned. vGPUs that it had may be re-created."""
     cordon = snapshot.cordon_on(gpu.uuid)
     return None if cordon is None else Refusal(Cause.CORDONED, cordons.in_words(cordon))
 
@@ -168,8 +168,8 @@ def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred:
     whys = [(parent, _in_its_group(snapshot, parent)) for parent in free]
     whys += [(parent, why_not(parent.pci)) for parent in parents]
     reserved = next((f"; {parent.pci} {why}" for parent, why in whys if why is not None), "")
-    taken = Own(f"({len(parents)}{reserved})")
-    return Refusal(Cause.ALL_TAKEN, say("every virtual function is taken {}", taken))
+    detail = Own(f"({len(parents)}{reserved})")
+    return Refusal(Cause.ALL_TAKEN, say("every virtual function is taken {}", detail))
 
 
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:

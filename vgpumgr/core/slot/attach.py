@@ -1,7 +1,7 @@
 """(desired, observed) → the steps that give one slot of one VM what was requested, or the guard that refuses.
 
-Claim, ledger entry, hardware and hostdev are compared separately, so one function plans the first attach, a repeated one
-(no steps), and one after a kill at any instant (the missing steps).
+Claim, ledger entry, hardware and hostdev are compared separately. So one function plans the first attach, a repeated
+one (no steps), and one after a kill at any instant (the missing steps).
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     try:
         return _plan_attach(view, request)
     except errors.NoCapacity:
-        made = _plan_in_place(view, request) if request.replace and not request.live else None
-        if made is None:
+        plan = _plan_in_place(view, request) if request.replace and not request.live else None
+        if plan is None:
             raise
-        return made
+        return plan
 
 
 def _plan_in_place(view: HostView, request: AttachRequest) -> Plan | None:
-    """None if the slot has nothing, or nothing that can be removed now, or if that would not make room, either. Raises if anything holds what it has."""
+    """None if what the slot has cannot be removed or would leave no room. Raises if anything holds it."""
     first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
     if not first or any(view.snapshot.blocked_write_on(step.written_gpu) for step in first):
         return None
     try:
-        made = _plan_attach(simulate.apply(view, first), request)
+        plan = _plan_attach(simulate.apply(view, first), request)
     except errors.NoCapacity:
         return None
-    found = (*made.findings, *ending.findings(view, first))
-    return replace(made, vm=plans.find_domain(view, request.vm), steps=(*first, *made.steps), findings=found)
+    findings = (*plan.findings, *ending.findings(view, first))
+    return replace(plan, vm=plans.find_domain(view, request.vm), steps=(*first, *plan.steps), findings=findings)
 
 
 def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
@@ -83,11 +83,11 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     if placed is not None and not request.live:
         _guard_start(view, domain, request, placed)
     steps = _attach_steps(view, domain, request, target, expect)
-    entered, left = detach.entering(view, domain, request.slot, keep=target.generation)
+    enter_steps, doubts = detach.entering(view, domain, request.slot, keep=target.generation)
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
     old = [entry for entry in old if not target.supersedes(entry.vgpu)]
-    old += [ownership.entry_of(view, step.vgpu) for step in entered]
-    steps = [*entered, *steps, *detach.destroy_steps(view, domain, old)]
+    old += [ownership.entry_of(view, step.vgpu) for step in enter_steps]
+    steps = [*enter_steps, *steps, *detach.destroy_steps(view, domain, old)]
     if old:
         free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
         saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=say("first `{}`", free))
@@ -104,7 +104,7 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
             *attach_findings(view, domain, request.slot, target),
             *(fabric.awaited(view, domain, target) if steps else ()),
             *(() if request.live else restart.planned(view, domain, target)),
-            *left,
+            *doubts,
             *_foreign_findings(view, domain),
             *sharing.findings_of(view, domain.uuid),
             *ending.findings(view, steps),
@@ -115,7 +115,7 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
 
 
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.Step, ...]:
-    """The steps that the attach behind a claim would still take for its vGPU, definition and claim; none if all is well.
+    """The steps that a claim's attach still needs for its vGPU, definition and claim; none if all is well.
 
     Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for now.
     """
@@ -159,11 +159,11 @@ def _mending(
 
 
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
-    """A vGPU that the VM's definition already names but no entry or claim of ours does: the user may have meant that one."""
-    claimed = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
-    named = dict.fromkeys(device.source for device in domain.inactive if device.source not in claimed)
-    found = [there for device in named if (there := view.snapshot.find(device)) is not None]
-    for gpu, vgpu in sorted(found, key=lambda row: (row[0].pci, row[1].vf_index or 0, row[1].uuid or "")):
+    """A vGPU that the VM's definition names but no entry or claim of ours does: the user may have meant that one."""
+    own_devices = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
+    devices = dict.fromkeys(device.source for device in domain.inactive if device.source not in own_devices)
+    rows = [place for device in devices if (place := view.snapshot.find(device)) is not None]
+    for gpu, vgpu in sorted(rows, key=lambda row: (row[0].pci, row[1].vf_index or 0, row[1].uuid or "")):
         if view.snapshot.entry_of(gpu, vgpu):
             continue
         take = command("adopt", view.snapshot.host, options=(str(vgpu.device),))
@@ -194,26 +194,26 @@ def _silent_findings(view: HostView, target: VgpuSpec, steps: Sequence[plan_step
 
 def attach_findings(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> tuple[Finding, ...]:
     """Findings about an attached slot, reported by the attach and each time the slot is shown."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
     host = view.snapshot.host
     if gpu is not None:
         for obstacle in preflight.obstacles(view, domain, gpu, gpu.parent_at(target.vf_index)):
             text = say("{} will not start {}", domain.name, obstacle.why)
-            found.append(Finding(kind="will-not-start", host=host, vm=domain.name, slot=slot, text=text))
-    if not found:
+            findings.append(Finding(kind="will-not-start", host=host, vm=domain.name, slot=slot, text=text))
+    if not findings:
         doubts = preflight.doubts(domain, slot, target.type_name)
-        found = [Finding(kind="may-not-start", host=host, vm=domain.name, slot=slot, text=text) for text in doubts]
-    return tuple(found)
+        findings = [Finding(kind="may-not-start", host=host, vm=domain.name, slot=slot, text=text) for text in doubts]
+    return tuple(findings)
 
 
 def _guard_start(view: HostView, domain: Domain, request: AttachRequest, placed: placement.Placed) -> None:
     """Refuse to create a vGPU that the VM could not start with, unless the user asked for that explicitly."""
     if request.even_if_it_will_not_start or view.even_if_it_will_not_start:
         return
-    found = tuple(preflight.obstacles(view, domain, placed.gpu, placed.parent))
-    if found:
-        first, *others = found
+    obstacles = tuple(preflight.obstacles(view, domain, placed.gpu, placed.parent))
+    if obstacles:
+        first, *others = obstacles
         raise errors.WillNotStart(
             say("{} would not start {}; nothing was created", domain.name, first.why),
             details=[say("it would not start {}: {}", other.why, other.fix) for other in others],
@@ -235,7 +235,7 @@ def _guard_attach(view: HostView, domain: Domain) -> None:
 
 
 def entering_steps(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> list[plan_steps.Step]:
-    """The steps that make an existing vGPU the slot's: claim, ledger entry, and the hostdev's alias. Raises RefusedPlan."""
+    """The steps that make an existing vGPU the slot's: claim, ledger entry, the hostdev's alias. Raises RefusedPlan."""
     _guard_attach(view, domain)
     return _attach_steps(view, domain, request, target, plan_steps.ENTER)
 
@@ -243,8 +243,8 @@ def entering_steps(view: HostView, domain: Domain, request: AttachRequest, targe
 def _wrong(domain: Domain, slot: Slot, wanted: Hostdev) -> list[Hostdev]:
     """Devices that the definition must not keep beside the one that is wanted.
 
-    One with another alias counts as wrong, too: if its claim were lost, nothing would say whose it is. libvirt removes a device
-    by its source, whatever alias is passed (9.0, tried).
+    One with another alias is wrong, too: without its claim, nothing would say whose it is. libvirt removes a device by
+    its source, whatever alias is passed (9.0, tried).
     """
     return [one for one in domain.inactive if one != wanted and (one.slot == slot or one.source == wanted.source)]
 
@@ -297,14 +297,14 @@ def _attach_steps(
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
-    """The generation whose parameters a vGPU keeps: its own, where it is made again, or the last one before; None if the slot had none.
+    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last; None if none.
 
-    A pending claim may be all that is left of an exchange: its own vGPU was not made yet, and the one before it may be gone.
+    A pending claim may be all that remains of an exchange: its own vGPU is not made yet, the former one may be gone.
     """
     claim = domain.claim(slot)
-    known = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
-    known += [] if claim is None else [claim.generation - (claim.state == claims.PENDING)]
-    return max((each for each in known if 0 < each <= target.generation), default=None)
+    generations = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
+    generations += [] if claim is None else [claim.generation - (claim.state == claims.PENDING)]
+    return max((each for each in generations if 0 < each <= target.generation), default=None)
 
 
 def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.InstanceStep, ...]:
@@ -319,7 +319,7 @@ def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.Instan
 
 
 def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> claims.Claim:
-    """The slot's claim once it has the vGPU, with the plugin parameters asked for before, too. Raises Unsure without a machine-id."""
+    """The slot's claim once it has the vGPU, with its former plugin parameters. Raises Unsure without a machine-id."""
     machine = view.snapshot.machine
     if machine is None:
         raise errors.Unsure(
@@ -372,7 +372,7 @@ def _guard_alias(domain: Domain, wanted: Hostdev) -> None:
 
 
 def _guard_shared(view: HostView, domain: Domain, wanted: Hostdev) -> None:
-    """Never put a device into a second definition: another VM's definition, or its running state, may name it already."""
+    """Never put a device into a second definition: another VM's definition or running state may name it already."""
     if any(device.source == wanted.source for device in domain.inactive):
         return  # it is already there, and only its alias changes
     others = [namer for namer in sharing.namers(view, wanted.source, but=domain.uuid) if namer.can_start]

@@ -1,4 +1,4 @@
-"""Freeing slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and the guards against freeing what is in use."""
+"""Freeing slots: claim leaving, hostdev out, vGPU destroyed, claim gone; and guards against freeing what is in use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 class DetachRequest:
     """`by` and `at` go into the leaving claim. `keep_snapshots` frees a device even if snapshots name it.
 
-    `live`: take it out of a VM that runs with it, too. `gone` is the last name of a VM that the host no longer has: then only what the ledger names for it is freed.
+    `live`: take it out of a running VM, too. `gone`: the last name of a VM that the host no longer has; then only what
+    the ledger names for it is freed.
     """
 
     vm: VmUuid
@@ -60,9 +61,9 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
     for slot in request.slots:
         if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
             continue  # nothing is ours; a hostdev that merely has such an alias belongs to its owner
-        entered, left = entering(view, domain, slot, keep=None)
-        findings += [*_guard_snapshots(view, domain, slot, request), *left]
-        steps += [*entered, *_free_slot(view, domain, slot, request, entered, before=steps)]
+        enter_steps, doubts = entering(view, domain, slot, keep=None)
+        findings += [*_guard_snapshots(view, domain, slot, request), *doubts]
+        steps += [*enter_steps, *_free_slot(view, domain, slot, request, enter_steps, before=steps)]
     blocked_write.guard(view.snapshot, steps)
     return plans.Plan(
         vm=domain,
@@ -75,29 +76,29 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
 def entering(
     view: HostView, domain: Domain, slot: Slot, *, keep: int | None
 ) -> tuple[list[plan_steps.EnterVgpu], list[Finding]]:
-    """Before freeing a slot, enter the vGPU of its claim that the ledger does not name, if it is proved to be the claim's.
+    """Before freeing a slot, enter its claim's vGPU that the ledger lacks, if it is proved to be the claim's.
 
     One that is not proved stays, and is a finding. `keep` is the generation that the slot keeps. Raises Unsure.
     """
     claim = domain.claim(slot)
     if claim is None or claim.generation == keep:
         return [], []
-    found = ownership.standing(view, domain, claim)
-    if found == ownership.HIDDEN:  # keep the claim: only it says whose vGPU that is
+    evidence = ownership.standing(view, domain, claim)
+    if evidence == ownership.HIDDEN:  # keep the claim: only it says whose vGPU that is
         raise _hidden(view, claim.binding, domain.name, claim.slot)
-    if not isinstance(found, ownership.Unentered):
+    if not isinstance(evidence, ownership.Unentered):
         return [], []
-    if ownership.is_proved(found):
-        return [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=found.spec)], []
-    device = f" ({found.spec.device.text})" if isinstance(found.spec.device, Mdev) else ""
+    if ownership.is_proved(evidence):
+        return [plan_steps.EnterVgpu(host=view.snapshot.host, vgpu=evidence.spec)], []
+    device = f" ({evidence.spec.device.text})" if isinstance(evidence.spec.device, Mdev) else ""
     text = say(
         "{} on {}{} stays: the ledger does not name it, and it is not proved to be the vGPU of {} slot {}: {}",
-        found.spec.type_name,
-        found.spec.parent,
+        evidence.spec.type_name,
+        evidence.spec.parent,
         device,
         domain.name,
         slot,
-        joined("; ", found.doubts),
+        joined("; ", evidence.doubts),
     )
     return [], [Finding(kind="left-behind", host=view.snapshot.host, vm=domain.name, slot=slot, text=text)]
 
@@ -146,30 +147,30 @@ def _free_slot(
     domain: Domain,
     slot: Slot,
     request: DetachRequest,
-    entered: Sequence[plan_steps.EnterVgpu],
+    enter_steps: Sequence[plan_steps.EnterVgpu],
     *,
     before: Sequence[plan_steps.Step],
 ) -> list[plan_steps.Step]:
     """`before`: the steps that free earlier slots; the devices that they remove count as removed."""
     claim = domain.claim(slot)
-    again = tuple(ownership.entry_of(view, step.vgpu) for step in entered)
-    going = [device for device in domain.live or () if _goes_with(view, domain, slot, device)]
-    unplugged = [live.unplug(domain, slot, one) for one in going] if request.live and not domain.copied else []
-    out_live = {step.device.source for step in unplugged}
-    destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *again), unplugged=out_live)
-    if not unplugged:
+    entries = tuple(ownership.entry_of(view, step.vgpu) for step in enter_steps)
+    devices = [device for device in domain.live or () if _goes_with(view, domain, slot, device)]
+    unplug_steps = [live.unplug(domain, slot, one) for one in devices] if request.live and not domain.copied else []
+    out_live = {step.device.source for step in unplug_steps}
+    destroy = destroy_steps(view, domain, (*_freed(view, domain, slot), *entries), unplugged=out_live)
+    if not unplug_steps:
         _guard_live(domain, slot)
     steps: list[plan_steps.Step] = []
     current = claim
     if claim is not None and claim.state != claims.LEAVING and not domain.copied:
         current = replace(claim, state=claims.LEAVING, by=request.by, at=request.at)
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
-    steps += unplugged
-    out = {step.device for step in before if isinstance(step, plan_steps.DetachHostdev)}
+    steps += unplug_steps
+    hostdevs = {step.device for step in before if isinstance(step, plan_steps.DetachHostdev)}
     steps += [
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
         for device in domain.inactive
-        if device not in out and _goes_with(view, domain, slot, device)
+        if device not in hostdevs and _goes_with(view, domain, slot, device)
     ]
     steps += destroy
     if current is not None:
@@ -178,7 +179,7 @@ def _free_slot(
 
 
 def _freed(view: HostView, domain: Domain, slot: Slot) -> tuple[LedgerEntry, ...]:
-    """The entries to free; none for a copied claim, which names another VM's vGPU: only this domain's document is cleaned."""
+    """The entries to free; none for a copied claim, which names another VM's vGPU: only the definition is cleaned."""
     return () if domain.copied else view.entries(domain.uuid, slot)
 
 
@@ -187,9 +188,9 @@ def _devices(entries: Sequence[LedgerEntry]) -> set[Device]:
 
 
 def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> bool:
-    """Whether a device in the VM's definition belongs to the slot: its alias says so, or the slot's entries or claim name it.
+    """Whether a device in the definition is the slot's: by its alias, or because the slot's entries or claim name it.
 
-    A claim has the address of the time it was written. If cards have moved, another slot may be there: then the alias counts.
+    A claim has the address of the time it was written; if cards have moved since, only the alias counts.
     """
     if device.slot == slot or device.source in _devices(view.entries(domain.uuid, slot)):
         return True
@@ -201,19 +202,19 @@ def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> b
 
 
 def _guard_snapshots(view: HostView, domain: Domain, slot: Slot, request: DetachRequest) -> list[Finding]:
-    freed = _freed(view, domain, slot)
+    entries = _freed(view, domain, slot)
 
     def names_it(vm: VmUuid, hostdev: Hostdev) -> bool:
         if vm == domain.uuid:
             return _goes_with(view, domain, slot, hostdev)
-        return hostdev.source in _devices(freed)
+        return hostdev.source in _devices(entries)
 
     return saved_states.guard_snapshots(
         view,
         domain,
         slot,
         names_it,
-        among={domain.uuid, *saved_states.concerned(view, _devices(freed))},
+        among={domain.uuid, *saved_states.concerned(view, _devices(entries))},
         keep=request.keep_snapshots,
         way_on=_keeping(domain.name, slot),
     )
@@ -236,13 +237,13 @@ def destroy_steps(
     for entry in entries:
         vgpu = view.snapshot.vgpu_of(entry.vgpu)
         _guard_identified(view, entry)
-        held = views.Holders(lasting=())
+        holders = views.Holders(lasting=())
         if (
             vgpu is not None
             or isinstance(entry.vgpu.device, Mdev)
             or view.snapshot.gpu_by_uuid(entry.vgpu.gpu_uuid) is not None
         ):
-            held = _guard_in_use(view, vm, entry, vgpu, unplugged=entry.vgpu.device in unplugged)
+            holders = _guard_in_use(view, vm, entry, vgpu, unplugged=entry.vgpu.device in unplugged)
         # Otherwise its card is gone, and another card may have the address of its VF by now.
         steps.append(
             plan_steps.DestroyVgpu(
@@ -250,7 +251,7 @@ def destroy_steps(
                 vgpu=plans.spec_of_entry(view, entry),
                 expect=plan_steps.PRESENT if vgpu is not None else plan_steps.ABSENT,
                 runs=views.runs_without(view, entry.vgpu.vm),
-                listed=held.listed,
+                listed=holders.listed,
             )
         )
     return steps
@@ -311,8 +312,8 @@ def _guard_in_use(
                 if not isinstance(vm, GoneVm)
                 else say("{} first; nothing in use is ever removed", _way_out(vm)),
             )
-    held = views.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid, unplugs=unplugged)
-    if held.lasting and all(isinstance(line, views.Unread) for line in held.lasting):
+    holders = views.holders(view, entry.vgpu.device, vgpu, letting_go=vm.uuid, unplugs=unplugged)
+    if holders.lasting and all(isinstance(line, views.Unread) for line in holders.lasting):
         raise errors.InUse(
             say(
                 "cannot tell whether {} on {} ({} slot {}) is in use",
@@ -321,17 +322,17 @@ def _guard_in_use(
                 vm.name,
                 entry.vgpu.slot,
             ),
-            details=held.lasting,
+            details=holders.lasting,
             hint=_hint_untold(view),
         )
-    if held.lasting:
+    if holders.lasting:
         raise errors.InUse(
             say("{} on {} ({} slot {}) is in use", entry.vgpu.type_name, entry.vgpu.parent, vm.name, entry.vgpu.slot),
-            details=held.lasting,
+            details=holders.lasting,
             hint=_hint_in_use(view, vm, entry),
-            until=_until(vm, held.lasting),
+            until=_until(vm, holders.lasting),
         )
-    return held
+    return holders
 
 
 def _until(vm: Domain | GoneVm, lasting: Sequence[str]) -> str | None:
@@ -345,8 +346,8 @@ def _until(vm: Domain | GoneVm, lasting: Sequence[str]) -> str | None:
 def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
     """The attach command that an entry came from."""
     claim = vm.claim(entry.vgpu.slot)
-    asked = profiles.options(claim.wish) if claim is not None else ("--profile", entry.vgpu.type_name)
-    return command("attach", vm.name, slot=entry.vgpu.slot, options=asked)
+    options = profiles.options(claim.wish) if claim is not None else ("--profile", entry.vgpu.type_name)
+    return command("attach", vm.name, slot=entry.vgpu.slot, options=options)
 
 
 def _hint_untold(view: HostView) -> str:
@@ -379,14 +380,14 @@ def _way_out(vm: Domain | GoneVm) -> str:
 
 def drift(ours: VgpuSpec, vgpu: Vgpu, *, hint: str) -> errors.Unsure:
     """The refusal of hardware whose type is not its entry's: it is not assumed to be ours."""
-    shown = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
+    type_text = "a type that cannot be read" if vgpu.type_id is None else vgpu.type_name or f"type {vgpu.type_id}"
     return errors.Unsure(
         say(
             "drift: the ledger has {} for {} on {}, but the hardware shows {}",
             ours.type_name,
             ours.vm_name,
             ours.parent,
-            shown,
+            type_text,
         ),
         hint=hint,
     )
@@ -438,5 +439,5 @@ def guard_claim_readable(domain: Domain) -> None:
 
 def claim_way_out(domain: Domain) -> str:
     """How to remove a claim that cannot be read: what the ledger has for the VM can be detached after that."""
-    shown = virsh("metadata", domain.name, domain.claim_namespace, "--config")
-    return say("`{}` shows it, and removes it with --remove; then attach or detach again", shown)
+    metadata = virsh("metadata", domain.name, domain.claim_namespace, "--config")
+    return say("`{}` shows it, and removes it with --remove; then attach or detach again", metadata)

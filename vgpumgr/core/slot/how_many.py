@@ -1,7 +1,7 @@
 """How many more vGPUs of a wish a GPU takes: as many attaches, one after the other, as would be granted there.
 
-The number of one type is what core/placing/fits.py counts. A wish that several types serve is granted step by step on what the steps
-before leave (core/simulate.py), since a GPU that is out of the closest type may have the next one.
+core/placing/fits.py counts them for one type. If several types serve the wish, each step is granted on what the steps
+before it leave (core/simulate.py), since a GPU that is out of the closest type may have the next one.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def how_many(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> HowMany:
     choices = resolve.choices(gpu, ask)
     if isinstance(choices, tuple) and len(choices) == 1:
         kind = first.choice.type
-        left = fits.left_of(view.snapshot, room.room_of(view.snapshot, gpu), kind, barred)
-        return HowMany(granted=(Granted(type_name=kind.type_name, count=left),), count=left)
+        count = fits.left_of(view.snapshot, room.room_of(view.snapshot, gpu), kind, barred)
+        return HowMany(granted=(Granted(type_name=kind.type_name, count=count),), count=count)
     return _step_by_step(view, first, ask, barred)
 
 
@@ -87,15 +87,15 @@ def of_types(view: HostView, gpu: Gpu, barred: Barred) -> dict[int, int | None]:
     shut = closed(view, gpu, barred)
     if shut is not None:
         return dict.fromkeys(gpu.types or {}, shut.count)
-    there = room.room_of(view.snapshot, gpu)
-    return {kind.id: _left(view, there, kind, barred) for kind in (gpu.types or {}).values()}
+    gpu_room = room.room_of(view.snapshot, gpu)
+    return {kind.id: _left(view, gpu_room, kind, barred) for kind in (gpu.types or {}).values()}
 
 
-def _left(view: HostView, there: room.Room, kind: VgpuType, barred: Barred) -> int | None:
-    left = fits.left_of(view.snapshot, there, kind, barred)
-    if left or not there.gpu.parents:
-        return left
-    refusal = takes.free_parent(view.snapshot, there, kind, barred)
+def _left(view: HostView, gpu_room: room.Room, kind: VgpuType, barred: Barred) -> int | None:
+    count = fits.left_of(view.snapshot, gpu_room, kind, barred)
+    if count or not gpu_room.gpu.parents:
+        return count
+    refusal = takes.free_parent(view.snapshot, gpu_room, kind, barred)
     return _none(refusal) if isinstance(refusal, Refusal) else 0
 
 
@@ -114,20 +114,20 @@ def _shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMan
 
 
 def _step_by_step(view: HostView, first: Candidate, ask: Ask, barred: Barred) -> HowMany:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     candidate: Candidate | Refusal = first
     while not isinstance(candidate, Refusal):
-        found[candidate.choice.type.type_name] += 1
-        view = simulate.apply(view, _create(view, candidate, found.total()))
+        counts[candidate.choice.type.type_name] += 1
+        view = simulate.apply(view, _create(view, candidate, counts.total()))
         gpu = next(one for one in view.snapshot.gpus if one.pci == first.gpu.pci)
         candidate = _next(view, gpu, ask, barred)
-    granted = tuple(Granted(type_name=name, count=count) for name, count in found.items())
-    return HowMany(granted=granted, count=found.total())
+    granted = tuple(Granted(type_name=name, count=count) for name, count in counts.items())
+    return HowMany(granted=granted, count=counts.total())
 
 
 def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Candidate | Refusal:
-    considered = placement.consider(view.snapshot, ask, among=(gpu,), barred=barred)
-    return considered.candidates[0] if considered.candidates else considered.refused[0][1]
+    survey = placement.consider(view.snapshot, ask, among=(gpu,), barred=barred)
+    return survey.candidates[0] if survey.candidates else survey.refused[0][1]
 
 
 def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.Step, ...]:

@@ -1,8 +1,8 @@
-"""A slot's vGPU exchanged at its own place: the old one goes first, since what it leaves is the only room for the new one.
+"""A slot's vGPU exchanged at its own place: the old one goes first, since only its place has room for the new one.
 
-On a GPU in equal-size mode that holds nothing else, another size fits only once the old vGPU is gone. Whatever ends the run in between
-leaves a VM whose claim still asks for the old vGPU: the same command goes on, and reconcile would make the old one again. If the new
-one cannot be created, undoing the steps creates the old one again at its place.
+If a GPU in equal-size mode holds nothing else, another size fits only once the old vGPU is gone. A run that ends in
+between leaves a VM whose claim still asks for the old vGPU: the same command goes on, reconcile would make the old one
+again. If the new one cannot be created, undoing the steps creates the old one again at its place.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def leaving_steps(view: HostView, domain: Domain, slot: Slot) -> tuple[plan_steps.Step, ...]:
-    """The steps that free what the slot has, but keep its claim; none if it has nothing. Raises if anything holds it."""
+    """The steps that free the slot's vGPU but keep its claim; none if it has none. Raises if anything holds it."""
     old = view.entries(domain.uuid, slot)  # also one whose vGPU is gone already: it keeps its place until it is freed
     if not old:
         return ()
     free = command("detach", domain.name, slot=slot, options=["--keep-snapshots"])
     saved_states.guard_entries(view, domain, slot, old, keep=False, way_on=say("first `{}`", free))
     devices = {entry.vgpu.device for entry in old}
-    out = tuple(
+    detach_steps = tuple(
         plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
         for device in domain.inactive
         if device.source in devices
     )
-    return (*out, *detach.destroy_steps(view, domain, old))
+    return (*detach_steps, *detach.destroy_steps(view, domain, old))

@@ -29,16 +29,16 @@ class KeptPlan:
 
     def guard(self, fingerprint: str, steps: Sequence[Mapping[str, object]]) -> None:
         """Raise PlanOutdated unless the same state was read and the steps are the same."""
-        now = tuple(steps)
-        if now == self.steps and fingerprint == self.fingerprint:
+        current = tuple(steps)
+        if current == self.steps and fingerprint == self.fingerprint:
             return
-        gone = [f"no longer to do: {_text(step)}" for step in self.steps if step not in now]
-        new = [f"now also to do: {_text(step)}" for step in now if step not in self.steps]
+        old = [f"no longer to do: {_text(step)}" for step in self.steps if step not in current]
+        new = [f"now also to do: {_text(step)}" for step in current if step not in self.steps]
         raise errors.PlanOutdated(
             say("{}: what this plan read has changed since", self.where)
             if fingerprint != self.fingerprint
             else say("{}: the plan made now is different, although the hosts have not changed", self.where),
-            details=[*gone, *new],
+            details=[*old, *new],
             hint=say("plan again with {} and review the result; nothing was changed", Option("--out")),
         )
 

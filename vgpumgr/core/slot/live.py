@@ -1,7 +1,7 @@
-"""A vGPU for a VM that runs: what is in the way, and its guest address, which is the same now and after the next start.
+"""A vGPU for a running VM: what is in the way, and its guest address, which is the same now and after the next start.
 
-Nothing that is found here is overridden by an option: libvirt, QEMU or VFIO would refuse it half way, or the guest would find
-another GPU at that address when it starts again. Tried on libvirt 9.0 and 11.3 (tests/kernel/test_kernel_hotplug.py).
+No option overrides these obstacles: libvirt, QEMU or VFIO would refuse half way, or the guest would find another GPU at
+that address at its next start. Tried on libvirt 9.0 and 11.3 (tests/kernel/test_kernel_hotplug.py).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def plug(view: HostView, domain: Domain, target: VgpuSpec, wanted: Hostdev) -> p
     if domain.live is None or domain.ports is None or _in(domain.live, wanted) is not None:
         return None
     port = _port(domain, domain.ports, wanted)
-    found = [*_obstacles(view, domain, target)]
+    obstacles = [*_obstacles(view, domain, target)]
     if port is None:
-        found.append(_no_port(domain, wanted))
-    if port is None or found:
-        first, *others = found
+        obstacles.append(_no_port(domain, wanted))
+    if port is None or obstacles:
+        first, *others = obstacles
         raise errors.NotWhileRunning(
             say("{} cannot take {} live {}; nothing was changed", domain.name, target.type_name, first.why),
             details=[say("it cannot take it {}: {}", other.why, other.fix) for other in others],
@@ -54,12 +54,12 @@ def plug(view: HostView, domain: Domain, target: VgpuSpec, wanted: Hostdev) -> p
 
 
 def definition_port(domain: Domain, wanted: Hostdev, plugged: plan_steps.PlugHostdev | None) -> int | None:
-    """Where the definition is to have a device that it lacks: where the VM gets it, or runs with it; None if that does not matter."""
+    """The port for a device that the definition lacks: the one that the running VM gives it; None if any will do."""
     if plugged is not None:
         return plugged.port
-    there = _in(domain.live or (), wanted)
+    live_device = _in(domain.live or (), wanted)
     free = domain.ports.inactive if domain.ports is not None else frozenset()
-    return there.port if there is not None and there.port in free else None
+    return live_device.port if live_device is not None and live_device.port in free else None
 
 
 def unplug(domain: Domain, slot: Slot, device: Hostdev) -> plan_steps.UnplugHostdev:
@@ -101,5 +101,5 @@ def _obstacles(view: HostView, domain: Domain, target: VgpuSpec) -> Iterator[Obs
     if ill is not None:  # for the driver this is the start of a vGPU VM
         yield Obstacle(why=f"while the driver has lost vGPUs of GPU {ill}", fix=lost.way_out(view.snapshot))
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
-    found = [] if gpu is None else [*preflight.obstacles(view, domain, gpu, gpu.parent_at(target.vf_index))]
-    yield from found or preflight.little_room(domain)
+    obstacles = [] if gpu is None else [*preflight.obstacles(view, domain, gpu, gpu.parent_at(target.vf_index))]
+    yield from obstacles or preflight.little_room(domain)

@@ -1,6 +1,6 @@
 """The refusals of a wish that no GPU of a host can take: every GPU with its reason, and what would fit.
 
-What would have to change on the host, so that one can, is not asked here: that plans other commands (explain/remedies.py).
+What to change on the host so that one can is another question, since it plans other commands (explain/remedies.py).
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Shortage:
             )
             return say("it would fit {}. Or {}", would, other) if would else other
         if self.is_not_ready:
-            again = "once one is ready, run the same command again"
-            return say("{}; it would fit {}", again, would) if would else again
-        found = self.verdict.fits
-        fits = say("fits now: {}. ", joined("; ", found)) if found else "no other type fits now. "
+            retry = "once one is ready, run the same command again"
+            return say("{}; it would fit {}", retry, would) if would else retry
+        types = self.verdict.fits
+        fits = say("fits now: {}. ", joined("; ", types)) if types else "no other type fits now. "
         return say("{}{}See `vgpumgr capacity`", fits, say("It would fit {}. ", would) if would else "")
 
     def error(self, would: str = "") -> errors.NoCapacity:
@@ -157,10 +157,10 @@ def _not_here(
 def dropped(
     view: HostView, vm: VmName, request: AttachRequest, gpu: Gpu, had: profiles.TypeName
 ) -> errors.ProfileNotHere:
-    """What the slot had is offered no more: the driver of today calls the card's types otherwise, or has fewer of them."""
+    """The slot's type is no longer offered: the driver now calls the card's types otherwise, or has fewer of them."""
     host = view.snapshot.host
     today = next((one for one in (gpu.types or {}).values() if one.short == had.short), None)
-    now = f"; {today.type_name} is" if today is not None else ""
+    successor = f"; {today.type_name} is" if today is not None else ""
     see = say("`{}` lists the profiles that it has", Command("vgpumgr", "profiles", host))
     if today is not None and request.origin == INVENTORY:
         see = say("profile: {} in the inventory gives it that one; {}", today.type_name, see)
@@ -175,7 +175,7 @@ def dropped(
             request.slot,
             gpu.pci,
             host,
-            now,
+            successor,
         ),
         hint=see,
     )

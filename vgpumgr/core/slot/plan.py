@@ -1,7 +1,7 @@
 """The plan: a value that can be printed, compared and carried out step by step.
 
-Plan is about one VM, gpu_plan.GpuPlan about one GPU, adopt.AdoptPlan about one host; the code that carries a plan out knows
-only AnyPlan.
+Plan is about one VM, gpu_plan.GpuPlan about one GPU, adopt.AdoptPlan about one host. The code that carries them out
+knows only AnyPlan.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AnyPlan(abc.ABC):
 class Plan(AnyPlan):
     """`placed` says where a new vGPU goes and why; None if there is no new one.
 
-    `parts`: the plans of several slots that this one carries out together, all or none; `slot`, `placed` and `target` are theirs.
+    `parts`: plans of several slots that this one carries out, all or none; `slot`, `placed` and `target` are theirs.
     """
 
     vm: Domain | GoneVm
@@ -96,11 +96,11 @@ class Plan(AnyPlan):
     @property
     def takes_away(self) -> tuple[plan_steps.Step, ...]:
         """The steps that need confirmation. A device that only changes its alias does not count."""
-        back = [step.device.source for step in self.steps if isinstance(step, plan_steps.AttachHostdev)]
+        devices = [step.device.source for step in self.steps if isinstance(step, plan_steps.AttachHostdev)]
         return tuple(
             step
             for step in self.steps
-            if step.is_grave and not (isinstance(step, plan_steps.DetachHostdev) and step.device.source in back)
+            if step.is_grave and not (isinstance(step, plan_steps.DetachHostdev) and step.device.source in devices)
         )
 
     @property
@@ -113,20 +113,20 @@ class Plan(AnyPlan):
 
 def gone_vms(view: HostView) -> tuple[GoneVm, ...]:
     """The VMs that only the ledger still names."""
-    known = {domain.uuid for domain in view.domains}
-    found = {entry.vgpu.vm: entry.vgpu.vm_name for entry in view.snapshot.ledger or () if entry.vgpu.vm not in known}
-    return tuple(GoneVm(name=name, uuid=uuid) for uuid, name in found.items())
+    uuids = {domain.uuid for domain in view.domains}
+    vms = {entry.vgpu.vm: entry.vgpu.vm_name for entry in view.snapshot.ledger or () if entry.vgpu.vm not in uuids}
+    return tuple(GoneVm(name=name, uuid=uuid) for uuid, name in vms.items())
 
 
 def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
     """Every slot of a VM that has a claim or a ledger entry."""
-    found = {claim.slot for claim in vm.claims.claims} if vm.claims else set()
-    found |= {entry.vgpu.slot for entry in view.entries(vm.uuid)}
-    return tuple(sorted(found, key=names.slot_order))
+    slots = {claim.slot for claim in vm.claims.claims} if vm.claims else set()
+    slots |= {entry.vgpu.slot for entry in view.entries(vm.uuid)}
+    return tuple(sorted(slots, key=names.slot_order))
 
 
 def of_host(view: HostView) -> tuple[object, ...]:
-    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons, and the GPU instances that are ours."""
+    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons, and our GPU instances."""
     facts = view.snapshot
     return facts.gpus, facts.ledger, facts.blocked_writes, *facts.cordons, *facts.instances
 
@@ -148,7 +148,7 @@ _PCI, _INDEX = attrgetter("pci"), attrgetter("vf_index")
 
 
 def _of_gpu(gpu: Gpu) -> object:
-    """A GPU in full. Neighbouring VFs mostly offer the same types, which are written once, and flat lists are quicker to encode than rows."""
+    """A GPU in full. Types that neighbouring VFs share are written once; flat lists are quicker to encode than rows."""
     types = None if gpu.types is None else [*chain.from_iterable(map(_OF_TYPE, gpu.types.values()))]
     rows = [(alike, [*rows]) for alike, rows in groupby(gpu.parents, _ALIKE)]
     parents = [(*alike, [*map(_PCI, rows)], [*map(_INDEX, rows)]) for alike, rows in rows]
@@ -182,9 +182,9 @@ def find_domain(view: HostView, vm: VmUuid) -> Domain:
 
 
 def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
-    """A ledger entry as steps name it: with its VM's current name, by which the host program finds its QEMU and its log.
+    """A ledger entry as steps name it: with its VM's current name, by which the host program finds its QEMU and log.
 
-    The VM may have been renamed since the entry was written; one that is no longer defined keeps the entry's name.
+    The VM may have been renamed since the entry was written. If it is no longer defined, the entry's name stays.
     """
     domain = view.domain(entry.vgpu.vm)
     if domain is None or domain.name == entry.vgpu.vm_name:

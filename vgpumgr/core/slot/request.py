@@ -1,4 +1,4 @@
-"""What is asked for a slot: by a person or a playbook, of a VM by its name; and of a VM that was found, as an attach is planned from it."""
+"""What an operator or playbook asks for a VM's slot, by name; and an attach request for a VM that was located."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Replace(Enum):
     """When to replace the vGPU that a slot has.
 
-    NEVER: another wish is a conflict. IF_OTHER: a vGPU with another wish is replaced. ALWAYS: so is one that was lost, for
-    example with its GPU. A slot that has what is requested is never changed.
+    NEVER: another wish is a conflict. IF_OTHER: a vGPU with another wish is replaced. ALWAYS: so is one that was lost,
+    for example with its GPU. A slot that has what is requested is never changed.
     """
 
     NEVER = "never"
@@ -34,12 +34,12 @@ class Replace(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRequest:
-    """The requested content of one VM's slot: what a wish asks, or nothing (None). `vm` is a name or UUID; `on`: where to look for it.
+    """The requested content of one VM's slot: a wish, or None. `vm`: a name or UUID; `on`: where to look for it.
 
-    Of a wish: its `conditions`; `gpu_id`, a PCI address or GPU UUID of the host, and no other GPU; `even_if_it_will_not_start`: see
-    AttachRequest; `count`: so many slots, vgpu0 and on, all or none.
+    For a wish: its `conditions`; `gpu_id`, a PCI address or GPU UUID, the only GPU allowed;
+    `even_if_it_will_not_start`, see AttachRequest; `count`, that many slots from vgpu0 on, all or none.
 
-    Of freeing: `slot` None means the only one, or with `every` all of them; `keep_snapshots`: even if a snapshot names the device.
+    For freeing: `slot` None is the only one, or with `every` all; `keep_snapshots`, even if a snapshot names it.
     `live`: while the VM runs, too.
     """
 
@@ -68,8 +68,7 @@ class SlotRequest:
 class AttachRequest:
     """`by`, `at`, `site`, `declared` and `conditions` go into the claim. `gpus` None means any GPU of the host.
 
-    `even_if_it_will_not_start`: attach even if no VM of this host can start with the new vGPU. `live`: give it to the VM
-    while it runs, too.
+    `even_if_it_will_not_start`: even if no VM of this host can start with the new vGPU. `live`: while the VM runs.
     """
 
     vm: VmUuid

@@ -48,7 +48,7 @@ def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | 
 
 
 def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
-    """The condition that a claim does not meet. Those that it was made with are not judged again: its GPU may have changed."""
+    """The condition that a claim does not meet. Those of its making are not judged again: its GPU may have changed."""
     if conditions == claim.conditions:
         return None
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
@@ -83,7 +83,7 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
 def find_target(
     view: HostView, domain: Domain, request: AttachRequest
 ) -> tuple[VgpuSpec, placement.Placed | None, steps.Missing | None]:
-    """The vGPU that the slot should have; its placement, if it is new; what is expected there, None if it is already made.
+    """The slot's desired vGPU; its placement if it is new; what is expected at its place, None if it exists already.
 
     `steps.ENTER` stands for a vGPU that exists and is proved to be the claim's, but that the ledger does not name.
     """
@@ -92,17 +92,17 @@ def find_target(
     entries = view.entries(domain.uuid, request.slot)
     keeping = _kept_entry(view, request, claim, entries)
     if keeping is not None:
-        kept, expect = plans.spec_of_entry(view, keeping), _expect(view, keeping)
-        return division.placed_again(view.snapshot, kept) if expect == steps.EMPTY else kept, None, expect
-    again = _proved(view, request, domain, claim)
-    if again is not None:
-        return again, None, steps.ENTER
+        spec, expect = plans.spec_of_entry(view, keeping), _expect(view, keeping)
+        return division.placed_again(view.snapshot, spec) if expect == steps.EMPTY else spec, None, expect
+    vgpu = _proved(view, request, domain, claim)
+    if vgpu is not None:
+        return vgpu, None, steps.ENTER
     reuse = _pending_place(view, request, domain, claim) if not entries else None
     if reuse is not None:
         return *reuse, steps.EMPTY
     past = [entry.vgpu for entry in entries if ownership.cannot_come_back(view.snapshot, entry.vgpu)]
-    there = replace(view, snapshot=view.snapshot.without_entries(ours.key for ours in past)) if past else view
-    placed = (_successor(there, request, domain, past[-1]) if past else None) or _place(there, request, domain)
+    rest = replace(view, snapshot=view.snapshot.without_entries(ours.key for ours in past)) if past else view
+    placed = (_successor(rest, request, domain, past[-1]) if past else None) or _place(rest, request, domain)
     generation = ownership.next_generation(view, domain, request.slot)
     return _new_spec(domain, request.slot, generation, placed), placed, steps.EMPTY
 
@@ -112,26 +112,26 @@ def _proved(view: HostView, request: AttachRequest, domain: Domain, claim: Claim
 
     Raises Unsure if the hardware exists but is not proved to be the claim's, unless the request has --replace.
     """
-    found = ownership.standing(view, domain, claim) if claim is not None else None
-    if claim is None or found is None or claim.state != claims.BOUND or not serves(view, claim, request):
+    evidence = ownership.standing(view, domain, claim) if claim is not None else None
+    if claim is None or evidence is None or claim.state != claims.BOUND or not serves(view, claim, request):
         return None
-    if ownership.is_proved(found):
-        return found.spec
+    if ownership.is_proved(evidence):
+        return evidence.spec
     if request.replace:
         return None
-    if isinstance(found, ownership.Unentered):
+    if isinstance(evidence, ownership.Unentered):
         raise errors.Unsure(
             say(
                 "{} on {} may be the vGPU of {} slot {}, but the host's ledger does not name it",
-                found.spec.type_name,
-                found.spec.parent,
+                evidence.spec.type_name,
+                evidence.spec.parent,
                 domain.name,
                 claim.slot,
             ),
-            details=found.doubts,
-            hint=ownership.way_out(view, domain, claim, found),
+            details=evidence.doubts,
+            hint=ownership.way_out(view, domain, claim, evidence),
         )
-    if found == ownership.HIDDEN:
+    if evidence == ownership.HIDDEN:
         raise errors.Unsure(
             say(
                 "the vGPU of {} slot {} is on {}, and the UUID of a GPU of {} cannot be read: it may be that one",
@@ -186,16 +186,16 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
                 command("detach", domain.name, slot=request.slot),
             ),
         )
-    taken = [device for device in domain.inactive if device.slot == request.slot]
-    if taken and claim is None and not view.entries(domain.uuid, request.slot):
+    device = next((one for one in domain.inactive if one.slot == request.slot), None)
+    if device is not None and claim is None and not view.entries(domain.uuid, request.slot):
         raise errors.ConflictingClaim(
-            say("{} already has a device with the alias {}, but no claim of ours for it", domain.name, taken[0].alias),
+            say("{} already has a device with the alias {}, but no claim of ours for it", domain.name, device.alias),
             hint=say("use another {}, or remove that device ({})", Option("--slot"), virsh("edit", domain.name)),
         )
 
 
 def guard_offered(view: HostView, domain: Domain, request: AttachRequest) -> None:
-    """Raises ProfileNotHere if no GPU of the host has the profile. To be asked before a hint names --replace, which would fail."""
+    """Raises ProfileNotHere if no GPU of the host has the profile: a hint of --replace would be wrong then."""
     ask = ask_of(view, request, None)
     verdict = placement.place(view.snapshot, ask)
     if isinstance(verdict, placement.NoPlace) and verdict.unknown_profile and verdict.reasons:
@@ -307,8 +307,8 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
             ),
             hint=say("bring the GPU back, or {} places the vGPU on another one", _exchange(ours.vm_name, request)),
         )
-    there = gpu.functions.find(ours.parent)
-    blocker = next(iter(there.vgpus), None) if there else None
+    parent = gpu.functions.find(ours.parent)
+    blocker = next(iter(parent.vgpus), None) if parent else None
     if blocker is not None and blocker.vf_index is not None:
         return errors.Unsure(
             say(
@@ -324,11 +324,11 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
     reason = takes.may_make_again(view.snapshot, gpu, ours)
     if reason is None:
         return None
-    named = profiles.read_type_name(ours.type_name)
+    type_name = profiles.read_type_name(ours.type_name)
     ask = ask_of(view, request, None)
     nowhere = all(isinstance(resolve.choices(one, ask), Refusal) for one in view.snapshot.gpus)
-    if nowhere and named is not None and gpu.types and gpu.type_of(ours.type_id) is None:
-        return no_room.dropped(view, ours.vm_name, request, gpu, named)
+    if nowhere and type_name is not None and gpu.types and gpu.type_of(ours.type_id) is None:
+        return no_room.dropped(view, ours.vm_name, request, gpu, type_name)
     if reason.is_not_ready:
         return errors.NotReady(
             say(
@@ -347,7 +347,7 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
 
 
 def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | None:
-    """What a step must expect at a kept entry's place: `empty`, `same`, or None if no step is needed. Raises on drift."""
+    """What a step must expect at a kept entry's place: `empty`, `same`, or None for no step. Raises on drift."""
     vgpu = view.snapshot.vgpu_of(entry.vgpu)
     if vgpu is None:
         return steps.EMPTY
@@ -360,7 +360,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
 def _pending_place(
     view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
 ) -> tuple[VgpuSpec, placement.Placed] | None:
-    """The place that a claim without a ledger entry was bound to, if it is still free; such a claim reserves nothing."""
+    """The place to which a claim without a ledger entry was bound, if still free: such a claim reserves nothing."""
     if claim is None or not serves(view, claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     device = claim.binding.device
@@ -396,17 +396,17 @@ def _same_again(
     barred = sharing.barred_functions(view, but=(domain.uuid, slot))
     if takes.may_create(view.snapshot, gpu, parent, vgpu_type, barred):
         return None
-    divided = division.of(gpu)
+    mode = division.of(gpu)
     return placement.Placed(
         gpu=gpu,
         parent=parent,
         type=vgpu_type,
         ordinal=room.count_allocated(view.snapshot, gpu) + 1,
-        maximum=divided.most(vgpu_type),
+        maximum=mode.most(vgpu_type),
         why=why,
         grant=grant,
-        placement_id=divided.placement_id(view.snapshot, gpu, vgpu_type, before=before.placement_id),
-        home=divided.home(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, before)),
+        placement_id=mode.placement_id(view.snapshot, gpu, vgpu_type, before=before.placement_id),
+        home=mode.home(view.snapshot, gpu, vgpu_type, before=_mig_place(gpu, before)),
     )
 
 

@@ -1,1 +1,1 @@
-"""What each VM used: readings become measures, measures become windows, histograms and metrics. Independent of plans."""
+"""What each VM used: readings become measures; measures become windows, histograms and metrics. No plan needs it."""

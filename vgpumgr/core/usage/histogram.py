@@ -1,4 +1,4 @@
-"""The time spent at each whole percent, as one integer: 101 fields of 32 bits; field p counts centiseconds at p percent.
+"""The time spent at each whole percent, as one integer of 101 32-bit fields: field p counts centiseconds at p percent.
 
 Two histograms are added by adding two integers, which makes a day of 500 VMs quick. A field holds 2**32 cs, 497 days;
 adding up more than MAX_DAYS of one series could overflow into the next field.
@@ -24,7 +24,7 @@ _FIELDS = struct.Struct(f"<{FIELDS}I")
 
 
 def weigh(percent: int, microseconds: int) -> Histogram:
-    """A histogram of one stretch at one percent, rounded to the centisecond; at least one, so that no measure is lost."""
+    """A histogram of one stretch at one percent, in whole centiseconds but at least one, so that nothing is lost."""
     return max(1, (microseconds + 5000) // 10_000) << (BITS * percent)
 
 
@@ -34,7 +34,7 @@ def counts(histogram: Histogram) -> Sequence[int]:
 
 
 def quantiles(histogram: Histogram, *percents: int) -> tuple[int | None, ...]:
-    """For each percentage of the time: the lowest value not exceeded for that long. 100 is the maximum; None: no data."""
+    """For each percentage of the time, the lowest value not exceeded for that long. 100: the maximum. None: no data."""
     below = tuple(accumulate(counts(histogram)))
     whole = below[-1]
     if not whole:
@@ -46,7 +46,7 @@ def quantiles(histogram: Histogram, *percents: int) -> tuple[int | None, ...]:
 
 
 def pack(histogram: Histogram) -> bytes:
-    """The stored form: the first value that occurs, then the fields from there on without trailing zeros. Empty for EMPTY.
+    """The stored form: the first value that occurs, then its fields up to the last that is not zero. Empty for EMPTY.
 
     An idle engine takes a few bytes; one whose load stays within 20 percentage points takes 80.
     """

@@ -48,7 +48,7 @@ def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
 
 def rows(rounds: Iterable[Round]) -> list[Row]:
     """Every vGPU of the hosts that were read."""
-    found = []
+    rows = []
     for one in rounds:
         if one.reading is None:
             continue
@@ -57,8 +57,8 @@ def rows(rounds: Iterable[Round]) -> list[Row]:
         for gpu in one.reading.gpus:
             for vgpu in gpu.vgpus:
                 load = loads.get((gpu.pci, vgpu.instances)) if vgpu.instances else None
-                found.append(Row(host=one.host, gpu=gpu, vgpu=vgpu, load=load))
-    return found
+                rows.append(Row(host=one.host, gpu=gpu, vgpu=vgpu, load=load))
+    return rows
 
 
 def only(rounds: Iterable[Round], shows: Callable[[str, str | None, str | None], bool]) -> tuple[Round, ...]:

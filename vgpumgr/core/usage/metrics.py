@@ -1,7 +1,7 @@
 """The store's contents as metrics: one series per set of labels, and none for values that are unknown or too old.
 
-A vGPU whose VM is off keeps its constants, its size and its last counters, but has no utilization. vGPUs that share a key
-(VgpuKey: foreign ones with no known VM) are added up into one series: Prometheus rejects a page that names a series twice.
+A vGPU whose VM is off keeps its constants, size and last counters, but has no utilization. vGPUs with the same key
+(VgpuKey: foreign ones with no known VM) become one sum, since Prometheus rejects a page that names a series twice.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class Build:
 def families(
     hosts: Iterable[LatestHost], *, now: float, max_age_s: float, build: Build, runs: LastRuns = NO_RUNS
 ) -> tuple[Family, ...]:
-    """All of METRICS in their order. `now`: seconds since the epoch; a round that began more than `max_age_s` ago is left out.
+    """All of METRICS in their order. `now`: s since the epoch; a round begun more than `max_age_s` ago is left out.
 
     A round that far in the future is left out too; it means that a clock was set back.
     """
     hosts = tuple(hosts)
-    found: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+    values: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
     for metric, labels, value in (*_rows(hosts, now, max_age_s, build), *_of_runs(runs)):
         number = _float(value)
         if number is not None:
-            found[metric.name].setdefault(tuple(_text(label) for label in labels), number)
+            values[metric.name].setdefault(tuple(_text(label) for label in labels), number)
     return tuple(
         Family(
             metric=metric,
-            series=tuple(Series(labels, value) for labels, value in sorted(found[metric.name].items())),
+            series=tuple(Series(labels, value) for labels, value in sorted(values[metric.name].items())),
         )
         for metric in table.METRICS
     )
@@ -92,7 +92,7 @@ def _float(value: float | Fraction | None) -> float | None:
 
 
 def _text(label: str | None) -> str:
-    """A label's text. Invalid Unicode (a lone surrogate) is replaced, because it could not be encoded. Empty: none or unknown."""
+    """A label's text; empty: none or unknown. Invalid Unicode (a lone surrogate) cannot be encoded and is replaced."""
     return (label or "").encode("utf-8", "replace").decode()
 
 
@@ -108,23 +108,23 @@ def _rows(hosts: Sequence[LatestHost], now: float, max_age_s: float, build: Buil
             yield _Row(table.HOST_UP, (name,), 0)
             continue
         try:
-            found = [*_of_gpus(reading), *_of_vgpus(host, reading)]
+            rows = [*_of_gpus(reading), *_of_vgpus(host, reading)]
         except Exception:  # noqa: BLE001 -- one host's bad data must not cost the others the page
             yield _Row(table.HOST_UP, (name,), 0)
             continue
         yield _Row(table.HOST_UP, (name,), 1)
         yield _Row(table.HOST_DURATION, (name,), host.last.seconds)
         yield _Row(table.HOST_SAMPLE, (name,), host.last.at)
-        yield from found
+        yield from rows
 
 
-def _of_runs(found: LastRuns) -> Iterator[_Row]:
+def _of_runs(last_runs: LastRuns) -> Iterator[_Row]:
     """They are as old as the last run, which its timestamp tells: a nightly one is not out of date at noon."""
-    for run in found.runs:
+    for run in last_runs.runs:
         yield _Row(table.RUN_LAST, (run.kind,), run.at)
         yield _Row(table.RUN_DURATION, (run.kind,), run.seconds)
         yield _Row(table.RUN_EXIT, (run.kind,), run.exit_code)
-    for host in found.hosts:
+    for host in last_runs.hosts:
         labels = (host.host,)
         yield _Row(table.HOST_PLAN, labels, host.at)
         yield _Row(table.HOST_PLANNED, labels, int(host.reached))
@@ -213,10 +213,10 @@ def _runs(vgpus: Sequence[VgpuReading]) -> int | None:
 
 def _sum(values: Iterable[int | Fraction | None]) -> int | Fraction | None:
     """None if there are no values or any of them is unknown."""
-    known = list(values)
-    if not known or None in known:
+    numbers = list(values)
+    if not numbers or None in numbers:
         return None
-    return sum(value for value in known if value is not None)
+    return sum(value for value in numbers if value is not None)
 
 
 def _ratio(percent: int | None) -> float | None:

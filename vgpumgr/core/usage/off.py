@@ -1,4 +1,4 @@
-"""Since when each vGPU's VM is off: what every round since has seen. No round is no evidence, and neither is a long pause."""
+"""Since when each vGPU's VM is off, by every round since. Neither a missing round nor a long pause proves anything."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def followed(before: Mapping[VgpuKey, Off], one: Round, *, every_s: float | None
             states.setdefault(key_of(one.host, gpu.pci, vgpu), set()).add(vgpu.state)
     # Only a complete list can show that something is missing.
     whole = {gpu.pci for gpu in one.reading.gpus if gpu.reported and gpu.listed}
-    found = {
+    by_key = {
         key: off for key, off in before.items() if (states[key] == {UNKNOWN} if key in states else key.gpu not in whole)
     }
     ran = {key_of(one.host, row.gpu, row.vgpu) for row in one.measured}
-    for key, seen in states.items():
-        if seen == {OFF} and key not in ran:
-            found[key] = _on(before.get(key), one.at, outdated_after_s(every_s))
-    return found
+    for key, kinds in states.items():
+        if kinds == {OFF} and key not in ran:
+            by_key[key] = _on(before.get(key), one.at, outdated_after_s(every_s))
+    return by_key
 
 
 def _on(before: Off | None, at: float, most_s: float) -> Off:

@@ -1,4 +1,4 @@
-"""What runs on a host and how much of its GPUs it uses: readings of vGPUs joined to VMs, and the measures between readings.
+"""What runs on a host and how much of its GPUs it uses: vGPU readings joined to VMs, and the measures between them.
 
 A driver's sample is a mean since the requested time (nvml.h: "utilization since the previous query"). So the first
 reading of a vGPU is a baseline and measures nothing; every later one measures the time from the previous reading's
@@ -52,10 +52,10 @@ class Load:
 class VgpuReading:
     """One vGPU, whether its VM runs or not.
 
-    `vm` is the VM's name now, or when the vGPU was attached; None if unknown. `slot` None: foreign, or the sum of several
-    vGPUs of one VM that cannot be told apart. `uuid` is the mdev's, `vf` the VF's address. `instances` are NVML's handles,
-    new with each start. `state`: running, off, or unknown if NVML does not report it. `entitled`: the share of the GPU that
-    the type and the scheduler policy promise. `load` covers (requested time, `at_us`].
+    `vm`: the VM's name, now or when the vGPU was attached; None if unknown. `slot` None: foreign, or the sum of several
+    vGPUs of one VM that look alike. `uuid`: the mdev's; `vf`: the VF's address. `instances`: NVML's handles, new with
+    each start. `state`: running, off, or unknown if NVML does not report it. `entitled`: the share of the GPU that type
+    and scheduler policy promise. `load` covers (requested time, `at_us`].
     """
 
     vm: str | None
@@ -77,7 +77,7 @@ class VgpuReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The process that runs a VM and has its vGPU, NVML's `instance`, open. `since_us`: its start by the host's clock."""
+    """The process that runs a VM and holds its vGPU (NVML's `instance`). `since_us`: its start by the host's clock."""
 
     instance: int
     pid: int
@@ -87,10 +87,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One GPU. `sm` and `memory` in percent; `temperature_c` and `power_mw` None: no such sensor, or unknown; `policy` is the graphics engine's scheduler policy, `mode` whether it takes vGPUs of one size.
-
-    `reported`: whether NVML reported what runs; `listed`: whether the ledger could be read. If either is false, `vgpus` may be
-    incomplete. `made`: how many vGPUs sysfs shows on it, idle foreign ones included; None if that could not be read.
+    """One GPU. `sm`, `memory`: percent. `temperature_c`, `power_mw`: None if unknown or without a sensor. `policy`: the
+    graphics engine's scheduler policy. `mode`: whether it takes vGPUs of one size. `reported`: NVML reported what runs.
+    `listed`: the ledger could be read. Without either, `vgpus` may be incomplete. `made`: how many vGPUs sysfs shows on
+    it, idle foreign ones included; None if unread.
     """
 
     pci: PciAddress
@@ -170,8 +170,8 @@ class Measured:
 class Round:
     """One attempt to read one host, begun at `at` (the controller's clock, s since the epoch); it took `seconds`.
 
-    `reading` None: the host could not be read; `error` is the error's class name, `failure` the error itself, known only in
-    the process that met it. `cursor` is for the next round.
+    `reading` None: the host could not be read; `error` is the error's class name, `failure` the error itself, known
+    only in the process that met it. `cursor` is for the next round.
     """
 
     host: HostName
@@ -198,12 +198,12 @@ class Round:
 
     @property
     def silent(self) -> str | None:
-        """What a host that answered did not say of all that it was asked; None: nothing is missing, or it did not answer."""
+        """What a host that answered left out of what was asked; None if nothing is missing or it did not answer."""
         return None if self.reading is None else incomplete_reason(self.reading)
 
 
 class VgpuKey(NamedTuple):
-    """What a series of measures belongs to; it survives restarts, reboots and reattachments. Empty text: unknown or none."""
+    """What a series of measures belongs to, across restarts, reboots and reattachments. Empty text: unknown or none."""
 
     host: HostName
     gpu: PciAddress
@@ -224,7 +224,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Off:
-    """A vGPU whose VM was seen off from `since` to `at`, by the controller's clock; `gaps_s`: the time between in which nothing was read."""
+    """A vGPU whose VM was seen off from `since` to `at` (the controller's clock); `gaps_s`: without readings."""
 
     since: float
     at: float
@@ -232,8 +232,8 @@ class Off:
 
     def part(self, since: float, until: float) -> float:
         """The part of a window for which it is known to have been off, 0 to 1."""
-        seen = min(self.at, until) - max(self.since, since) - self.gaps_s
-        return max(0.0, min(1.0, seen / (until - since)))
+        seconds = min(self.at, until) - max(self.since, since) - self.gaps_s
+        return max(0.0, min(1.0, seconds / (until - since)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,11 +268,11 @@ def advance(cursor: Cursor, reading: HostReading) -> tuple[tuple[Measured, ...],
     No time is measured twice, nor any that the driver cannot have seen: a vGPU that was absent at the cursor, another
     boot and a cursor older than MEMORY_US give only a baseline.
     """
-    known = cursor.gpus if cursor.boot == reading.boot else {}
+    cursors = cursor.gpus if cursor.boot == reading.boot else {}
     measured: list[Measured] = []
     gpus: dict[str, GpuCursor] = {}
     for gpu in reading.gpus:
-        before = known.get(gpu.pci)
+        before = cursors.get(gpu.pci)
         after = _next(before, gpu, reading.now_us)
         if after is not None:
             gpus[gpu.pci] = after
@@ -283,26 +283,26 @@ def advance(cursor: Cursor, reading: HostReading) -> tuple[tuple[Measured, ...],
 
 def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
     """Whether a vGPU got only its baseline from this reading; another reading soon after will measure it."""
-    seen = {(row.gpu, row.vgpu.instances) for row in measured}
+    handles = {(row.gpu, row.vgpu.instances) for row in measured}
     return any(
-        vgpu.load is not None and (gpu.pci, vgpu.instances) not in seen for gpu in reading.gpus for vgpu in gpu.vgpus
+        vgpu.load is not None and (gpu.pci, vgpu.instances) not in handles for gpu in reading.gpus for vgpu in gpu.vgpus
     )
 
 
 def incomplete_reason(reading: HostReading) -> str | None:
-    """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: the reading is complete.
+    """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: it is complete.
 
-    A GPU without vGPUs (a card that is passed through whole, for example) is ignored, and so are sensors and the mode: they say nothing of use.
+    GPUs without vGPUs (passed through whole, for example) do not count, nor do sensors and the mode.
     """
     concerned = {gpu.pci for gpu in reading.gpus if gpu.vgpus}
-    found = [
+    reasons = [
         f"{row.place}: {row.why}"
         for row in reading.unknown
         if (row.gpu in concerned and row.what not in _NOT_OF_USE)
         or (row.gpu is None and row.what in ("nvml", "ledger", "handles", "gpus"))
     ]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"incomplete: {found[0]}{more}" if found else None
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return f"incomplete: {reasons[0]}{more}" if reasons else None
 
 
 def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:
@@ -316,22 +316,22 @@ def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:
 def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor | None:
     """The cursor at the newest sample; without a newer sample the cursor stays.
 
-    A cursor in the host's future means that its clock was set back: it is dropped, else no sample would be newer for a while.
+    A cursor in the host's future means that its clock was set back: it is dropped, or no sample would be newer.
     """
     if before is not None and before.at_us > now_us:
         before = None
     newest = max((vgpu.at_us for vgpu in gpu.vgpus if vgpu.at_us is not None), default=None)
     if newest is not None and (before is None or newest > before.at_us):
-        told = {instance for vgpu in gpu.vgpus if vgpu.at_us is not None for instance in vgpu.instances}
-        return GpuCursor(at_us=newest, instances=frozenset(told))
+        instances = {instance for vgpu in gpu.vgpus if vgpu.at_us is not None for instance in vgpu.instances}
+        return GpuCursor(at_us=newest, instances=frozenset(instances))
     return before
 
 
 def entitled_share(vgpu_type: VgpuType | None, policy: str | None, running: int, *, runs: bool) -> Fraction | None:
     """The share of a GPU that a vGPU is promised.
 
-    Equal share: the same part as every other running VM. Otherwise one part in as many as the GPU takes of its type: what
-    fixed share guarantees, and what the VM is entitled to under best effort, which guarantees nothing.
+    Equal share: the same part as every other running VM. Otherwise one part in as many as the GPU takes of its type:
+    guaranteed under fixed share; under best effort what the VM is entitled to, without a guarantee.
     """
     if policy == EQUAL_SHARE:
         return Fraction(1, running) if runs and running else None

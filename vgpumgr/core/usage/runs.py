@@ -29,10 +29,10 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedHost:
-    """What the last run that was to read a host left there. `reached`: it was read, and nothing spoilt the host's whole run.
+    """What the last run due to read a host left there. `reached`: it was read, and nothing spoilt the host's whole run.
 
-    `drift`: slots, modes, schedulers and layouts that are not in sync, those that wait (`waiting`) apart; `refused`: the errors among
-    them, by class. `nvml_silent`: NVML does not say what runs on some GPU. Unless reached, only `at` is known.
+    `drift`: slots, modes, schedulers and layouts out of sync, except `waiting` ones; `refused`: their errors, by class.
+    `nvml_silent`: NVML does not say what runs on some GPU. Unless reached, only `at` is known.
     """
 
     host: str
@@ -58,18 +58,18 @@ NO_RUNS = LastRuns()
 
 def without_site(inventory: Inventory, hosts: Iterable[PlannedHost]) -> tuple[Finding, ...]:
     """What the last runs saw of other inventories, on hosts for which this one names no site: it needs one."""
-    shared = [
+    labels = [
         one.host
         for one in hosts
         if ("other-site" in one.findings or "OtherController" in one.refused)
         and (declared := inventory.hosts.get(HostName(one.host))) is not None
         and declared.site is None
     ]
-    if not shared:
+    if not labels:
         return ()
     text = say(
         "another inventory or controller declares vGPUs on {}, too, as the last plan or reconcile here found: "
         "give each inventory a vgpumgr_site of its own, or one removes what the other declares",
-        joined(", ", shared),
+        joined(", ", labels),
     )
     return (Finding(where=None, text=text),)

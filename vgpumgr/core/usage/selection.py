@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.usage_rows import UsageRow
 
 ENOUGH: Final = 0.95
-"""The part of the window in which a vGPU must be known to have done nothing, or its VM to have been off: a restarted collector leaves a gap."""
+"""The part of the window that must be known for a vGPU to count as idle: a restarted collector leaves a gap."""
 
 
 def idle(row: UsageRow, *, most: int) -> bool | None:
-    """Whether its VM was off or no sample of any engine was above `most` percent, throughout the window; None: too little of it is known.
+    """Whether its VM was off or no engine above `most` percent throughout the window; None: too little is known.
 
     A vGPU that is gone is not idle: there is nothing to take back.
     """
@@ -27,7 +27,7 @@ def idle(row: UsageRow, *, most: int) -> bool | None:
 
 
 def over(row: UsageRow, *, percent: int) -> bool | None:
-    """Whether SM use exceeds so many percent of the guaranteed share, or framebuffer use of the size; None: neither is known to."""
+    """Whether SM use exceeds this percentage of the guaranteed share, or framebuffer use of the size; None: unknown."""
     size, used = row.framebuffer_size_bytes, row.framebuffer_max_bytes
     framebuffer = used / size if used is not None and size else None
     parts = (row.used_of_share, framebuffer)
@@ -40,5 +40,5 @@ def judged(
     rows: Iterable[UsageRow], verdict: Callable[[UsageRow], bool | None]
 ) -> tuple[tuple[UsageRow, ...], tuple[UsageRow, ...]]:
     """Those of which it is true, and those of which it is not known."""
-    found = [(row, verdict(row)) for row in rows]
-    return tuple(row for row, yes in found if yes), tuple(row for row, yes in found if yes is None)
+    verdicts = [(row, verdict(row)) for row in rows]
+    return tuple(row for row, yes in verdicts if yes), tuple(row for row, yes in verdicts if yes is None)

@@ -49,8 +49,8 @@ class EngineTally:
 class Tally:
     """What was measured of one vGPU; grows by `count` and `add`.
 
-    `observed_us`: measured at all. `engines` in the order of ENGINES. `entitled_us`: the time for which the entitled share is
-    known; `entitled`: that share times that time. Framebuffer in bytes: the most and the last that was used, and the last size;
+    `observed_us`: measured at all. `engines`: in the order of ENGINES. `entitled_us`: while the entitled share was
+    known; `entitled`: that share times that time. Framebuffer in bytes: the most and the last used, and the last size;
     None: never reported.
     """
 
@@ -107,7 +107,7 @@ class Tally:
 
 
 class Measure(NamedTuple):
-    """What is counted of a Measured. `load` in the order of ENGINES, each 0 to 100; `share`: the entitled share, 0 to 1."""
+    """What counts of a Measured. `load`: in the order of ENGINES, 0 to 100; `share`: the entitled share, 0 to 1."""
 
     since_us: int
     until_us: int
@@ -121,9 +121,9 @@ def fold(rounds: Iterable[Round]) -> dict[VgpuKey, dict[int, Tally]]:
     """What these rounds measured, by vGPU and by quarter of an hour since the epoch."""
     folded: dict[VgpuKey, dict[int, Tally]] = {}
     for one in rounds:
-        for key, found in measures(one.host, one.measured).items():
+        for key, group in measures(one.host, one.measured).items():
             tallies = folded.setdefault(key, {})
-            for measure in found:
+            for measure in group:
                 for bucket, since_us, until_us in split(measure.since_us, measure.until_us):
                     tally = tallies.get(bucket)
                     if tally is None:
@@ -133,19 +133,19 @@ def fold(rounds: Iterable[Round]) -> dict[VgpuKey, dict[int, Tally]]:
 
 
 def measures(host: HostName, measured: Iterable[Measured]) -> dict[VgpuKey, list[Measure]]:
-    """The measures to count for each key. Several vGPUs that cannot be told apart (no known VM) count as one: their sum.
+    """The measures to count for each key. Several vGPUs that look alike (no known VM) count as one: their sum.
 
     Measures whose times overlap are of different vGPUs and are summed; consecutive ones are two measures of one vGPU.
     """
-    found: dict[VgpuKey, list[Measure]] = {}
+    by_key: dict[VgpuKey, list[Measure]] = {}
     for row in measured:
-        rows = found.setdefault(key_of(host, row.gpu, row.vgpu), [])
+        rows = by_key.setdefault(key_of(host, row.gpu, row.vgpu), [])
         measure = _measure(row)
         if rows and measure.since_us < rows[-1].until_us and rows[-1].since_us < measure.until_us:
             rows[-1] = _together(rows[-1], measure)
         else:
             rows.append(measure)
-    return found
+    return by_key
 
 
 def split(since_us: int, until_us: int) -> Iterator[tuple[int, int, int]]:

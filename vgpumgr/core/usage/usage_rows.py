@@ -42,14 +42,13 @@ class EngineUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRow:
-    """One vGPU of the window, of the last readings, or of both.
+    """One vGPU of the window, of the last readings, or of both. None: unknown.
 
-    `state`: running, off, gone (no longer there) or unknown, as of its host's last round. `entitled`: the entitled share of
-    the GPU, 0 to 1, its mean over the window; `used_of_share`: SM use relative to that share, 1 is all of it. `seen`: the
-    part of the window that was measured, 0 to 1. `off_since`: when its VM was first seen off, by the controller's clock, None if it
-    is not off; `off`: the part of the window for which it is known to have been. Framebuffer in bytes: now, the maximum, the size, the part never used, and
-    the maxima by cell.
-    None: unknown.
+    `state`: running, off, gone or unknown, as of its host's last round. `entitled`: the mean of its entitled share, 0
+    to 1. `used_of_share`: SM use relative to that share, 1 is all of it. `seen`: the part of the window that was
+    measured, 0 to 1. `off_since`: when its VM was first seen off, by the controller's clock, None if it is not off.
+    `off`: the part of the window for which it was off, as far as known. Framebuffer in bytes: now, the maximum, the
+    size, the part never used, and the maxima by cell.
     """
 
     vm: str | None
@@ -79,28 +78,26 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
     """Sorted by VM, host, GPU and slot; vGPUs with no known VM come last."""
     hosts = {host.last.host: host for host in latest}
     measured = {one.key: one for one in series}
-    now = {host.last.host: _now(host) for host in hosts.values()}
-    keys = {*measured, *(key for vgpus in now.values() for key in vgpus)}
-    split = {key for key in measured if _is_split(key, now.get(key.host, {}))}
-    found: list[UsageRow] = []
+    by_host = {host.last.host: _now(host) for host in hosts.values()}
+    keys = {*measured, *(key for vgpus in by_host.values() for key in vgpus)}
+    split = {key for key in measured if _is_split(key, by_host.get(key.host, {}))}
+    table: list[UsageRow] = []
     for key in keys:
         past = measured.get(key) or Series(key=key, vm_uuid=None, type_name=None, origin=None)
-        row = _row(key, past, now.get(key.host, {}).get(key, ()), hosts.get(key.host), window)
+        row = _row(key, past, by_host.get(key.host, {}).get(key, ()), hosts.get(key.host), window)
         # The sum is history: the entitled share is in the rows of its parts.
-        found.append(replace(row, state=OFF, entitled=None) if key in split else row)
-    return tuple(sorted(found, key=lambda row: (row.vm is None, row.vm or "", row.host, row.gpu, row.slot or "")))
+        table.append(replace(row, state=OFF, entitled=None) if key in split else row)
+    return tuple(sorted(table, key=lambda row: (row.vm is None, row.vm or "", row.host, row.gpu, row.slot or "")))
 
 
-def _is_split(key: VgpuKey, now: Mapping[VgpuKey, object]) -> bool:
+def _is_split(key: VgpuKey, by_key: Mapping[VgpuKey, object]) -> bool:
     """Whether this is the sum of vGPUs that could not be told apart while running, and each has its own row now."""
-    same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in now)
-    return not key.slot and bool(key.vm) and key not in now and same
+    same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in by_key)
+    return not key.slot and bool(key.vm) and key not in by_key and same
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
-    """Why the output may be old, incomplete or at the wrong time: nothing is collected, a host is not read or its reading is
-    incomplete, its clock is off.
-    """
+    """Why the output may be old, incomplete or off in time: no collection, a host unread or read in part, its clock."""
     if not latest:
         return
     newest = max(host.last.at for host in latest)
@@ -133,11 +130,11 @@ def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | Non
 
 
 def _now(host: LatestHost) -> dict[VgpuKey, list[VgpuReading]]:
-    found: dict[VgpuKey, list[VgpuReading]] = {}
+    by_key: dict[VgpuKey, list[VgpuReading]] = {}
     for gpu in host.last.reading.gpus if host.last.reading else ():
         for vgpu in gpu.vgpus:
-            found.setdefault(key_of(host.last.host, gpu.pci, vgpu), []).append(vgpu)
-    return found
+            by_key.setdefault(key_of(host.last.host, gpu.pci, vgpu), []).append(vgpu)
+    return by_key
 
 
 def _entitled(share: float | None, vgpu: VgpuReading | None) -> float | None:
@@ -190,20 +187,20 @@ def _engine(index: int, total: Tally, series: Series, window: Window) -> EngineU
     )
 
 
-def _state(key: VgpuKey, now: Sequence[VgpuReading], host: LatestHost | None) -> State:
+def _state(key: VgpuKey, vgpus: Sequence[VgpuReading], host: LatestHost | None) -> State:
     if host is None or host.last.reading is None:
         return UNKNOWN
-    if not now:
+    if not vgpus:
         # Only a complete list can show that something is missing.
         whole = any(gpu.pci == key.gpu and gpu.reported and gpu.listed for gpu in host.last.reading.gpus)
         return GONE if whole else UNKNOWN
-    states = {vgpu.state for vgpu in now}
+    states = {vgpu.state for vgpu in vgpus}
     return next(state for state in (RUNNING, UNKNOWN, OFF) if state in states)
 
 
 def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _finding(kind: FindingKind, host: HostName | None, text: str) -> Finding:

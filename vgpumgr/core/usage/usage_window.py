@@ -43,7 +43,7 @@ class Window:
 
 
 def window(since_us: int, until_us: int) -> Window:
-    """A window from `since_us`, moved back to the start of its quarter, or of its hour if the window is kept by the hour.
+    """A window from `since_us`, moved back to the start of its quarter, or of its hour where data are kept by the hour.
 
     It has about CELLS cells, each of whole quarters or hours.
     """
@@ -65,9 +65,9 @@ class Series:
 
     def add(self, cell: int, tally: Tally) -> None:
         """Add a bucket's tally to its cell. The series takes ownership of the tally."""
-        there = self.cells.setdefault(cell, tally)
-        if there is not tally:
-            there.add(tally)
+        sum_there = self.cells.setdefault(cell, tally)
+        if sum_there is not tally:
+            sum_there.add(tally)
 
     def total(self) -> Tally:
         """The sum of all cells."""
@@ -78,10 +78,10 @@ class Series:
 
     def means(self, engine: int, cells: int) -> tuple[float | None, ...]:
         """Percent by cell; None: nothing was measured in it. `engine` as in ENGINES."""
-        found = (self.cells.get(cell) for cell in range(cells))
-        return tuple(None if tally is None else tally.engines[engine].mean for tally in found)
+        tallies = (self.cells.get(cell) for cell in range(cells))
+        return tuple(None if tally is None else tally.engines[engine].mean for tally in tallies)
 
     def framebuffer_maxima(self, cells: int) -> tuple[int | None, ...]:
         """Bytes by cell, the most that was used in it; None: nothing was reported."""
-        found = (self.cells.get(cell) for cell in range(cells))
-        return tuple(None if tally is None else tally.framebuffer_max for tally in found)
+        tallies = (self.cells.get(cell) for cell in range(cells))
+        return tuple(None if tally is None else tally.framebuffer_max for tally in tallies)

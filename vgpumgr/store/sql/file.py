@@ -30,7 +30,7 @@ BUSY_S = 5.0
 class Schema:
     """A kind of file. `what`: its name in messages. `application_id`: distinguishes it from other SQLite databases.
 
-    `table`: one that its first migration creates. `pragmas`: those that can only be set on an empty file. `corrupt`: the
+    `table`: one that its first migration creates. `pragmas`: ones that can only be set on an empty file. `corrupt`: the
     error for a file that is damaged or not ours.
     """
 
@@ -120,13 +120,13 @@ def _version(path: Path, schema: Schema, connection: sqlite3.Connection) -> int:
     ours = scalar(connection, "PRAGMA application_id") == schema.application_id
     if not ours or not {"migration", schema.table} <= tables:
         raise schema.corrupt(f"{path} is another program's database, not a {schema.what}", hint=_away(path))
-    found: int = scalar(connection, "SELECT max(version) FROM migration") or 0
-    if found > schema.version:
+    version: int = scalar(connection, "SELECT max(version) FROM migration") or 0
+    if version > schema.version:
         raise NewerSchema(
-            f"a newer vgpumgr made the {schema.what} {path} (schema {found}; this version supports {schema.version})",
+            f"a newer vgpumgr made the {schema.what} {path} (schema {version}; this version supports {schema.version})",
             hint="use that version, or name another file in VGPUMGR_STORE",
         )
-    return found
+    return version
 
 
 def _make(path: Path, schema: Schema) -> None:
@@ -162,24 +162,24 @@ def _migrate(path: Path, schema: Schema, connection: sqlite3.Connection) -> None
 
 
 @contextmanager
-def _translated(path: Path, schema: Schema, done: str) -> Iterator[None]:
+def _translated(path: Path, schema: Schema, verb: str) -> Iterator[None]:
     """Translates SQLite's and the file system's errors into ours, by their codes."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _judge(path, schema, done, error) from error
+        raise _judge(path, schema, verb, error) from error
     except (OverflowError, UnicodeEncodeError) as error:  # a value that SQLite cannot hold
         raise UnstorableValue(
-            f"a value cannot be {done} in the {schema.what} {path}: {error}",
+            f"a value cannot be {verb} in the {schema.what} {path}: {error}",
             hint="one host reported an impossible value: that host is left out, the others are stored",
         ) from error
     except UnicodeDecodeError as error:
         raise damaged(path, schema, error) from error
     except OSError as error:
-        raise _impossible(path, schema, done, error.strerror or str(error)) from error
+        raise _impossible(path, schema, verb, error.strerror or str(error)) from error
 
 
-def _judge(path: Path, schema: Schema, done: str, error: sqlite3.Error) -> StoreError:
+def _judge(path: Path, schema: Schema, verb: str, error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", None)
     # The primary code is the low byte of an extended one (sqlite.org/rescode.html).
     match None if code is None else code & 0xFF:
@@ -194,16 +194,16 @@ def _judge(path: Path, schema: Schema, done: str, error: sqlite3.Error) -> Store
             )
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:  # reading in WAL mode also writes next to the file
             return StoreError(
-                f"the {schema.what} {path} cannot be {done}: {error}",
+                f"the {schema.what} {path} cannot be {verb}: {error}",
                 hint=f"is the disk full or broken? check `df {shlex.quote(str(path.parent))}` and the kernel's log",
             )
         case _:
-            return _impossible(path, schema, done, str(error))
+            return _impossible(path, schema, verb, str(error))
 
 
-def _impossible(path: Path, schema: Schema, done: str, why: str) -> StoreError:
+def _impossible(path: Path, schema: Schema, verb: str, why: str) -> StoreError:
     return StoreError(
-        f"the {schema.what} {path} cannot be {done}: {why}",
+        f"the {schema.what} {path} cannot be {verb}: {why}",
         hint="set VGPUMGR_STORE to use another file; declarations and claims do not depend on it",
     )
 

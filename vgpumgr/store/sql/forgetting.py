@@ -58,25 +58,25 @@ def _samples(kind: Kind) -> tuple[_Place, ...]:
 
 def traces(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
     """The stored rows by kind, without kinds that have none. `name` of a VM may be its UUID."""
-    found: list[Trace] = []
+    rows: list[Trace] = []
     for path, schema, places in _files(store, samples, kind):
         with file.reading(path, schema) as connection:
-            found += [] if connection is None else _counted(connection, path, places, name)
-    return tuple(found)
+            rows += [] if connection is None else _counted(connection, path, places, name)
+    return tuple(rows)
 
 
 def forget(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
     """Delete the rows and return what was deleted: in each file all or nothing."""
-    found: list[Trace] = []
+    rows: list[Trace] = []
     for path, schema, places in _files(store, samples, kind):
         if not path.exists():
             continue
         with file.transaction(path, schema) as connection:
-            there = _counted(connection, path, places, name)
+            counts = _counted(connection, path, places, name)
             for place in places:
                 connection.execute(where(f"DELETE FROM {place.table}", place.condition), {"name": name})  # noqa: S608 -- our own names
-        found += there
-    return tuple(found)
+        rows += counts
+    return tuple(rows)
 
 
 def _files(store: Path, samples: Path, kind: Kind) -> Iterator[tuple[Path, Schema, tuple[_Place, ...]]]:
@@ -86,9 +86,9 @@ def _files(store: Path, samples: Path, kind: Kind) -> Iterator[tuple[Path, Schem
 
 def _counted(connection: sqlite3.Connection, path: Path, places: tuple[_Place, ...], name: str) -> list[Trace]:
     version = scalar(connection, "SELECT max(version) FROM migration") or 0
-    counted = (
+    counts = (
         (place, scalar(connection, where(f"SELECT count(*) FROM {place.table}", place.condition), {"name": name}))  # noqa: S608 -- our own names
         for place in places
         if place.since <= version
     )
-    return [Trace(path=path, what=place.what, rows=rows) for place, rows in counted if rows]
+    return [Trace(path=path, what=place.what, rows=rows) for place, rows in counts if rows]

@@ -79,14 +79,14 @@ def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
     A damaged row (changed by hand, or on the disk where SQLite does not look) hides no other one: it is shown as far as
     it can be read, and its message says what cannot.
     """
-    asked = asdict(question)
-    conditions = (text for name, text in _CONDITIONS.items() if asked[name] is not None)
+    parameters = asdict(question)
+    conditions = (text for name, text in _CONDITIONS.items() if parameters[name] is not None)
     query = f"{where(_SELECT, *conditions)} ORDER BY id DESC LIMIT :limit"
     with file.reading(path, SCHEMA) as connection:
         if connection is None:
             return ()
         connection.text_factory = _text
-        return tuple(map(_run, connection.execute(query, asked).fetchall()))
+        return tuple(map(_run, connection.execute(query, parameters).fetchall()))
 
 
 def _text(raw: bytes) -> str:
@@ -94,8 +94,8 @@ def _text(raw: bytes) -> str:
 
 
 def _run(row: Sequence[Any]) -> JournalEntry:
-    found = zip(RUN, row, strict=True)
-    values: dict[str, Any] = {name: _text(value) if isinstance(value, bytes) else value for name, value in found}
+    cells = zip(RUN, row, strict=True)
+    values: dict[str, Any] = {name: _text(value) if isinstance(value, bytes) else value for name, value in cells}
     steps = _steps(values["steps"])
     if steps is None:
         values["message"] = "; ".join(filter(None, (values["message"], "the steps of this row cannot be read")))

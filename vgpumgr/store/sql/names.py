@@ -40,5 +40,5 @@ def known(path: Path) -> Known:
 
 
 def _column(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
-    found = connection.execute(f"SELECT DISTINCT {name} FROM run WHERE {name} IS NOT NULL ORDER BY {name}")  # noqa: S608 -- our own two words
-    return tuple(text for (text,) in found if isinstance(text, str))
+    rows = connection.execute(f"SELECT DISTINCT {name} FROM run WHERE {name} IS NOT NULL ORDER BY {name}")  # noqa: S608 -- our own two words
+    return tuple(text for (text,) in rows if isinstance(text, str))

@@ -62,10 +62,10 @@ def _put_together(connection: sqlite3.Connection, hour: int) -> int:
     rows = 0
     for row in connection.execute(where(SELECT_BUCKETS, inside), span):
         tally = tally_of(row)
-        there = hours.setdefault(hour << SERIES_BITS | row[1], tally)
+        sum_there = hours.setdefault(hour << SERIES_BITS | row[1], tally)
         rows += 1
-        if there is not tally:
-            there.add(tally)
+        if sum_there is not tally:
+            sum_there.add(tally)
     if rows == len(hours):
         return 0
     connection.execute(where("DELETE FROM bucket", inside), span)
@@ -81,25 +81,25 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
     with file.writing(path, SCHEMA) as connection:
         horizon = before_us // BUCKET_US
         first = _first(connection)
-        gone = 0
+        count = 0
         if first is not None and first < horizon:
-            gone += _delete(connection, horizon)
-        while (used := _used(connection)) > max_bytes:
-            fewer = _forget_empty(connection) or _delete_fairly(connection, _ROOM * max_bytes / used)
+            count += _delete(connection, horizon)
+        while (size := _used(connection)) > max_bytes:
+            fewer = _forget_empty(connection) or _delete_fairly(connection, _ROOM * max_bytes / size)
             if not fewer:
                 break
-            gone += fewer
+            count += fewer
         _forget(connection, before_us)
-        if gone:
+        if count:
             file.shrink(connection)
-        return gone
+        return count
 
 
 def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
     """Delete the last rounds and errors of all other hosts."""
     with file.writing(path, SCHEMA) as connection:
-        there = {name for (name,) in connection.execute("SELECT name FROM host")}
-        for name in there.difference(fleet):
+        hosts = {name for (name,) in connection.execute("SELECT name FROM host")}
+        for name in hosts.difference(fleet):
             with file.begun(connection):
                 connection.execute("DELETE FROM host WHERE name = ?", (name,))
                 connection.execute("DELETE FROM host_error WHERE host = ?", (name,))
@@ -108,8 +108,8 @@ def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
 
 def _first(connection: sqlite3.Connection) -> int | None:
     """The first quarter of an hour in the store."""
-    found = scalar(connection, "SELECT min(id) FROM bucket")
-    return None if found is None else found >> SERIES_BITS
+    number = scalar(connection, "SELECT min(id) FROM bucket")
+    return None if number is None else number >> SERIES_BITS
 
 
 def _delete_fairly(connection: sqlite3.Connection, part: float) -> int:

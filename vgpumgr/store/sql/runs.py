@@ -26,9 +26,9 @@ def put(path: Path, run: LastRun | None, hosts: Iterable[PlannedHost], *, fleet:
             connection.execute(PUT_RUN, (run.kind, run.at, run.seconds, run.exit_code))
         connection.executemany(PUT_HOST_RUN, [(host.host, json.dumps(asdict(host))) for host in hosts])
         if fleet is not None:
-            there = [name for (name,) in connection.execute("SELECT host FROM host_run")]
-            gone = [(name,) for name in there if name not in fleet]
-            connection.executemany("DELETE FROM host_run WHERE host = ?", gone)
+            names = [name for (name,) in connection.execute("SELECT host FROM host_run")]
+            rows = [(name,) for name in names if name not in fleet]
+            connection.executemany("DELETE FROM host_run WHERE host = ?", rows)
 
 
 def last(path: Path) -> LastRuns:

@@ -77,8 +77,8 @@ class Samples:
             if connection is None:
                 return ()
             counters: dict[str, dict[VgpuKey, Counters]] = {}
-            for key, counted in map(tables.counters_of, connection.execute(tables.SELECT_COUNTERS)):
-                counters.setdefault(key.host, {})[key] = counted
+            for key, counter in map(tables.counters_of, connection.execute(tables.SELECT_COUNTERS)):
+                counters.setdefault(key.host, {})[key] = counter
             errors: dict[str, dict[str, int]] = {}
             for host, error, count in connection.execute("SELECT host, error, rounds FROM host_error"):
                 errors.setdefault(host, {})[error] = count
@@ -105,21 +105,21 @@ class Samples:
 
     def usage(self, window: Window, *, vm: str | None = None, host: str | None = None) -> list[Series]:
         """What was measured in the window, unsorted: for a VM (name or UUID), a host, or everything."""
-        asked = [text for value, text in ((vm, _OF_VM), (host, _OF_HOST)) if value is not None]
-        inside = ["id BETWEEN :first AND :last", *([f"series IN ({where(_SERIES_IDS, *asked)})"] if asked else [])]
+        terms = [text for value, text in ((vm, _OF_VM), (host, _OF_HOST)) if value is not None]
+        inside = ["id BETWEEN :first AND :last", *([f"series IN ({where(_SERIES_IDS, *terms)})"] if terms else [])]
         first, last = window.first << SERIES_BITS, (window.last + 1 << SERIES_BITS) - 1
-        named = {"vm": vm, "host": host, "first": first, "last": last}
+        binds = {"vm": vm, "host": host, "first": first, "last": last}
         with file.reading(self.path, SCHEMA) as connection:
             if connection is None:
                 return []
-            found = {
-                row[0]: tables.series_of(row) for row in connection.execute(where(tables.SELECT_SERIES, *asked), named)
+            by_id = {
+                row[0]: tables.series_of(row) for row in connection.execute(where(tables.SELECT_SERIES, *terms), binds)
             }
-            for row in connection.execute(where(tables.SELECT_BUCKETS, *inside), named):
-                series = found.get(row[1])
+            for row in connection.execute(where(tables.SELECT_BUCKETS, *inside), binds):
+                series = by_id.get(row[1])
                 if series is not None:
                     series.add(((row[0] >> SERIES_BITS) - window.first) // window.per_cell, tally_of(row))
-        return [series for series in found.values() if series.cells]
+        return [series for series in by_id.values() if series.cells]
 
     def names(self) -> tuple[set[str], set[str]]:
         """The VMs (names and UUIDs) that were measured or exist now, and the hosts that were tried."""
@@ -133,7 +133,7 @@ class Samples:
                 with _ours(self.path):
                     reading = forms.from_json(text).reading
                 for gpu in reading.gpus if reading is not None else ():
-                    vms |= {known for vgpu in gpu.vgpus for known in (vgpu.vm, vgpu.vm_uuid) if known}
+                    vms |= {identity for vgpu in gpu.vgpus for identity in (vgpu.vm, vgpu.vm_uuid) if identity}
             return vms, hosts
 
     def coarsen(self, *, before_us: int) -> int:
@@ -154,17 +154,17 @@ def _bounded(
     connection: sqlite3.Connection, folded: Mapping[VgpuKey, Mapping[int, Tally]]
 ) -> Mapping[VgpuKey, Mapping[int, Tally]]:
     """At most as many vGPUs as a host can have: one that reports bogus ones must not displace the others' samples."""
-    there: dict[str, int] = dict(connection.execute("SELECT host, count(*) FROM series GROUP BY host"))
-    asked = Counter(key.host for key in folded)
-    odd = {host for host, count in asked.items() if count > min(MAX_IN_ROUNDS, MAX_SERIES - there.get(host, 0))}
-    kept = {key: tallies for key, tallies in folded.items() if key.host not in odd}
+    counts: dict[str, int] = dict(connection.execute("SELECT host, count(*) FROM series GROUP BY host"))
+    requests = Counter(key.host for key in folded)
+    odd = {host for host, count in requests.items() if count > min(MAX_IN_ROUNDS, MAX_SERIES - counts.get(host, 0))}
+    result = {key: tallies for key, tallies in folded.items() if key.host not in odd}
     for host in odd:
-        known = {VgpuKey(*key) for _, *key in connection.execute(where(tables.SELECT_KEYS, "host = ?"), (host,))}
-        old = [key for key in folded if key.host == host and key in known]
-        new = [key for key in folded if key.host == host and key not in known]
-        chosen = [*old, *new[: max(0, MAX_SERIES - len(known))]][:MAX_IN_ROUNDS]
-        kept |= {key: folded[key] for key in chosen}
-    return kept
+        series_keys = {VgpuKey(*key) for _, *key in connection.execute(where(tables.SELECT_KEYS, "host = ?"), (host,))}
+        old = [key for key in folded if key.host == host and key in series_keys]
+        new = [key for key in folded if key.host == host and key not in series_keys]
+        keys = [*old, *new[: max(0, MAX_SERIES - len(series_keys))]][:MAX_IN_ROUNDS]
+        result |= {key: folded[key] for key in keys}
+    return result
 
 
 def _count(
@@ -210,11 +210,11 @@ def _put_off(connection: sqlite3.Connection, rounds: Sequence[Round], every_s: f
     """Store which vGPUs of each host are off since when."""
     for host in dict.fromkeys(one.host for one in rounds):
         before = dict(map(tables.off_of, connection.execute(where(tables.SELECT_OFF, "host = ?"), (host,))))
-        found = before
+        after = before
         for one in rounds:
-            found = followed(found, one, every_s=every_s) if one.host == host else found
-        connection.executemany(tables.FORGET_OFF, before.keys() - found.keys())
-        connection.executemany(tables.PUT_OFF, [(*key, off.since, off.at, off.gaps_s) for key, off in found.items()])
+            after = followed(after, one, every_s=every_s) if one.host == host else after
+        connection.executemany(tables.FORGET_OFF, before.keys() - after.keys())
+        connection.executemany(tables.PUT_OFF, [(*key, off.since, off.at, off.gaps_s) for key, off in after.items()])
 
 
 @contextmanager
