@@ -6,18 +6,19 @@
     │   └── TemplateError
     ├── RequestError                                      2   usage
     │   ├── UsageError · BadName · BadSchedulerValue · Declined(1, failed)
-    │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownVgpu · UnknownProfile · UnknownSlot · UnknownName
+    │   ├── UnknownHost · UnknownVm · AmbiguousVm · UnknownGpu · UnknownVgpu · UnknownProfile · UnknownSlot ·
+    │   │   UnknownName
     │   │   ├── VmNotSeen                                 4   unreached
     │   │   └── DeclaredVmUnknown                         5   unknown_vm
     │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
     │   │   └── NotReady                                  5   not_ready
     │   └── ConflictingClaim · OtherController            5   refused
     ├── RefusedPlan                                       5   refused
-    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart · NotWhileRunning · Unsure · TooManyDestroys ·
-    │       PlanOutdated · HeldBack · Cordoned · NotDrained
+    │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart ·
+    │       NotWhileRunning · Unsure · TooManyDestroys · PlanOutdated · HeldBack · Cordoned · NotDrained
     ├── HostError(host)                                   4   unreached
-    │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · NotStarted · HostDeadline
-    │   ├── ProgramFailed · LedgerBroken
+    │   ├── Unreachable(stage) · SshConfigRefused · HostKeyRefused · AuthenticationFailed · BecomeFailed · NotStarted
+    │   ├── HostDeadline · ProgramFailed · LedgerBroken
     │   ├── SysfsRefused(path, errno)                     1   failed
     │   ├── NvmlRefused(function, code)                   1   failed
     │   ├── ToolRefused(command)                          1   failed
@@ -34,8 +35,8 @@
     └── LabError                                          1   failed
 
 The message says what and where; `hint` says what to do now and comes last, near the prompt. `details` holds one line
-per candidate or problem. A library's exception is translated in the only module that imports the library, `raise … from`.
-`transient` marks errors that running the same command again may well get past.
+per candidate or problem. A library's exception is translated in the only module that imports the library, `raise …
+from`. `transient` marks errors that may not occur when the same command is run again.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """The outcome of a command or of one item in it; part of the contract that scripts rely on (docs/exit-codes.md).
+    """The outcome of a command or of one item in it; scripts rely on it (docs/exit-codes.md).
 
-    Those up to `waiting` belong to no error; each of the others does. `waiting`: reconcile would change it, but something
-    in use keeps it from that, and the use ends some day. `unverified`: nothing is to be done, but its GPU could not be asked (exit 4).
+    Those up to `waiting` belong to no error, the others to one. `waiting`: reconcile would change it once a use that
+    prevents it ends. `unverified`: there is nothing to do, but its GPU could not be asked (exit 4).
     """
 
     DONE = "done"
@@ -82,18 +83,18 @@ _PRECEDENCE = (2, 1, 4, 5, 6, 3, 0)
 
 
 def worst_exit(codes: Iterable[int]) -> int:
-    """The exit code if there are several: 2 > 1 > 4 > 5 > 6 > 3 > 0 (design: docs/exit-codes.md)."""
-    seen = set(codes)
-    return next((code for code in _PRECEDENCE if code in seen), 1 if seen else 0)
+    """The one exit code for several: 2 > 1 > 4 > 5 > 6 > 3 > 0 (docs/exit-codes.md)."""
+    exits = set(codes)
+    return next((code for code in _PRECEDENCE if code in exits), 1 if exits else 0)
 
 
 Success = Literal[Outcome.DONE, Outcome.UNCHANGED, Outcome.WOULD_CHANGE]
 
 
 class VgpumgrError(Exception):
-    """Root of all. `exit_code` and `outcome` are part of the contract that scripts rely on (docs/exit-codes.md).
+    """Root of all. Scripts rely on `exit_code` and `outcome` (docs/exit-codes.md).
 
-    `message` is complete; `what` is the message without the host that it begins with, if there is one.
+    `message` is complete; `what` is the message without the leading host, if there is one.
     """
 
     exit_code = 1
@@ -138,7 +139,7 @@ class BadName(RequestError):
 
 
 class BadSchedulerValue(RequestError):
-    """A policy, time slice, frequency or averaging factor that this GPU does not take, or a combination that is invalid."""
+    """A policy, time slice, frequency or averaging factor that this GPU does not take, or an invalid combination."""
 
 
 class Declined(RequestError):
@@ -157,7 +158,7 @@ class UnknownVm(RequestError):
 
 
 class VmNotSeen(UnknownVm):
-    """No host that answered has such a VM, and some host could not be asked. `unread`: why, for each of these."""
+    """No host that answered has such a VM, and some could not be asked. `unread`: the reason for each of these."""
 
     exit_code = 4
     outcome = Outcome.UNREACHED
@@ -165,7 +166,7 @@ class VmNotSeen(UnknownVm):
 
 
 class DeclaredVmUnknown(UnknownVm):
-    """The inventory declares a VM for a host that has none of that name. Whatever else is declared there is served."""
+    """The inventory declares a VM for a host that has none of that name. The host's other declarations are served."""
 
     exit_code = 5
     outcome = Outcome.UNKNOWN_VM
@@ -198,7 +199,7 @@ class UnknownName(RequestError):
 class NoCapacity(RequestError):
     """The request is valid, but no GPU of the VM's host can take it; each detail is one GPU's reason.
 
-    `shortage`: what is known of that, for those who can say what would help (core.explain); None if nothing more can be said.
+    `shortage`: the facts from which core.explain finds what would help; None if there are no more.
     """
 
     exit_code = 5
@@ -222,7 +223,7 @@ class ProfileNotHere(NoCapacity):
 
 
 class NotReady(NoCapacity):
-    """The GPU that would take it offers no vGPUs now: its host has to be mended first, and nothing has to be freed."""
+    """The GPU that would take it offers no vGPUs now: its host must be repaired first; freeing vGPUs does not help."""
 
     outcome = Outcome.NOT_READY
 
@@ -235,7 +236,7 @@ class ConflictingClaim(RequestError):
 
 
 class OtherController(ConflictingClaim):
-    """Another controller's inventory declared the slot lately, and no site says whose it is."""
+    """Another controller's inventory declared the slot recently, and no site says whose it is."""
 
 
 class RefusedPlan(VgpumgrError):
@@ -248,7 +249,7 @@ class RefusedPlan(VgpumgrError):
 class InUse(RefusedPlan):
     """Something holds the vGPU, or it cannot be determined that nothing does.
 
-    `until`: what would have to be so for the same plan not to be refused, after "until"; None if that does not come by itself.
+    `until`: the condition, worded to follow "until", that ends the refusal; None if it does not come about by itself.
     """
 
     def __init__(
@@ -265,7 +266,7 @@ class InUse(RefusedPlan):
 
 
 class StillEnding(InUse):
-    """The holder ends by itself, as the QEMU of a stopped VM and its plugin do, but it did not end within the wait."""
+    """The holder ends by itself (the QEMU of a stopped VM, its plugin), but it did not within the wait."""
 
 
 class BlockedWrite(RefusedPlan):
@@ -289,7 +290,7 @@ class WillNotStart(RefusedPlan):
 
 
 class NotWhileRunning(RefusedPlan):
-    """The running VM cannot be given the vGPU before its next start, or its guest does not release it."""
+    """The running VM cannot get the vGPU before its next start, or its guest does not release it."""
 
 
 class Unsure(RefusedPlan):
@@ -301,7 +302,7 @@ class TooManyDestroys(RefusedPlan):
 
 
 class PlanOutdated(RefusedPlan):
-    """What a kept plan was based on has changed, or planning again gives another plan."""
+    """The basis of a kept plan has changed, or planning again gives another plan."""
 
 
 class NotAllowed(RefusedPlan):
@@ -309,11 +310,11 @@ class NotAllowed(RefusedPlan):
 
 
 class NotInstalled(RefusedPlan):
-    """What `host install` leaves on a host is not there, is of another version, or was altered."""
+    """What `host install` leaves on a host is missing, of another version, or altered."""
 
 
 class HeldBack(RefusedPlan):
-    """Nothing is wrong with this VM, but others of the same command cannot be served, and it serves all or none."""
+    """Nothing is wrong with this VM, but the command serves all VMs or none, and others cannot be served."""
 
 
 class Cordoned(RefusedPlan):
@@ -338,7 +339,7 @@ class HostError(VgpumgrError):
 class Unreachable(HostError):
     """`stage` is where it failed: config, dns, tcp, banner, kex, auth, become, program or libvirt.
 
-    `may_happen`: the request may have been carried out, or may be later; False only if it was certainly never sent.
+    `may_happen`: the request may have been carried out, or may yet be; False only if it was certainly never sent.
     `via`: the jump host at which it failed; None if it was the host itself.
     """
 
@@ -362,7 +363,7 @@ class Unreachable(HostError):
         self._message = message
 
     def seen_from(self, host: str, via: str) -> Self:
-        """The same failure of a jump host, as one of the hosts behind it has to tell it."""
+        """The same failure of a jump host, as reported for a host behind it."""
         return type(self)(host, self.stage, self._message, via=self.via or via, hint=self.hint, details=self.details)
 
 
@@ -375,9 +376,9 @@ class SshConfigRefused(Unreachable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyScan:
-    """How the key of a host that is not in a known_hosts file is added to `file`. `through`: the ssh command before it, or nothing.
+    """How to add a host's key to the known_hosts file `file`. `through`: the ssh command to put before it, if any.
 
-    `key_file` is where the host itself has that key.
+    `key_file`: where the host itself has that key.
     """
 
     address: str
@@ -388,7 +389,7 @@ class KeyScan:
 
 
 class HostKeyRefused(Unreachable):
-    """The host's key is unknown or not the one in known_hosts. `scan`: it is in none of the files."""
+    """The host's key is unknown, or not the one in known_hosts. `scan` is set if no file has a key of the host."""
 
     transient = False
     scan: KeyScan | None = None
@@ -406,7 +407,7 @@ class BecomeFailed(Unreachable):
 
 
 class NotStarted(Unreachable):
-    """The login works, but something else answers it than the host program, or nothing there can run that."""
+    """The login works, but something other than the host program answers, or nothing there can run it."""
 
     transient = False
     may_happen = False
@@ -485,7 +486,7 @@ class NvmlRefused(HostError):
 
 
 class ToolRefused(HostError):
-    """One of NVIDIA's programs on the host (sriov-manage, nvidia-smi) did not do its work; `command` is its command line."""
+    """One of NVIDIA's programs on the host (sriov-manage, nvidia-smi) failed; `command` is its command line."""
 
     exit_code = 1
     outcome = Outcome.FAILED
@@ -575,7 +576,7 @@ class AlreadyRunning(VgpumgrError):
 
 
 class ExportError(VgpumgrError):
-    """Metrics cannot be exported as asked: the file cannot be written, or the address cannot be listened on."""
+    """Metrics cannot be exported: the file cannot be written, or the address cannot be listened on."""
 
 
 class Unexpected(VgpumgrError):
@@ -586,20 +587,20 @@ class Unexpected(VgpumgrError):
 
     @classmethod
     def of(cls, error: Exception, *, about: str | None = None, host: str | None = None) -> Unexpected:
-        """`about`, what was under way, precedes the message; the innermost place in the code follows it."""
+        """`about` (what was under way) precedes the message; the innermost place in the code follows it."""
         where, trace = "", error.__traceback__
         while trace is not None:
             where = f" ({trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno})"
             trace = trace.tb_next
-        found = cls(
+        unexpected = cls(
             say("{}unexpected {}: {}{}", say("{}: ", about) if about else "", type(error).__name__, error, where),
             host=host,
             hint="this machine is short of memory, threads or open files (`ulimit -a`): free some, then run it again"
             if _is_shortage(error)
             else "this is a bug in vgpumgr: please report it with the output of the same command with -v",
         )
-        found.__cause__ = error
-        return found
+        unexpected.__cause__ = error
+        return unexpected
 
 
 def _is_shortage(error: Exception) -> bool:

@@ -1,6 +1,6 @@
-"""Reads a file that a person names, or that a configuration leads to: whole, and never more of it than a limit.
+"""Reads a whole file that a user or a configuration names, up to a size limit.
 
-Only regular files are read: a pipe can keep a command waiting for ever, and /dev/zero has no end.
+Only regular files are read: a pipe can block a command forever, and /dev/zero has no end.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ MOST_BYTES = 64 * MIB  # the known_hosts of 100,000 hosts, the plan of 50,000 VM
 
 
 def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
-    """All that the file has. `most`: in bytes.
+    """The file's content. `most`: in bytes.
 
-    Raises OSError, whose strerror is the reason in words: as the system says it, or EINVAL (not a regular file), or EFBIG
-    (larger than `most`).
+    Raises OSError with the reason as strerror: the system's, EINVAL (not a regular file) or EFBIG (more than `most`).
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        # The buffer is as large as what is asked for: 10,000 small files must not reserve the limit each.
-        data = stream.read(min(found.st_size, most) + 1)
-        if found.st_size < len(data) <= most:  # it has grown, or is one of /proc's, which say 0
+        # read() allocates a buffer of the requested size: 10,000 small files must not allocate the limit each.
+        data = stream.read(min(status.st_size, most) + 1)
+        if status.st_size < len(data) <= most:  # it has grown, or is one of /proc's, which say 0
             data += stream.read(most + 1 - len(data))
     return bounded(data, most)
 
 
 def bounded(data: bytes, most: int) -> bytes:
-    """The data, where it is not more than `most`; raises OSError (EFBIG) otherwise."""
+    """The data. Raises OSError (EFBIG) if it is larger than `most`."""
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most // MIB} MiB")
     return data
 
 
 def expanded(path: str) -> Path:
-    """The path with ~ and ~USER replaced. An unknown user's ~ stays as it is, so that no such file is found."""
+    """The path with ~ and ~USER expanded. An unknown user's ~ stays, so that no such file is found."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 -- Path.expanduser raises RuntimeError for an unknown user
 
 
 def home() -> Path:
-    """The home folder; / where there is none, as of a container's user without a name."""
-    found = expanded("~")
-    return found if found.is_absolute() else Path("/")
+    """The home folder; / if there is none, as for a container's nameless user."""
+    path = expanded("~")
+    return path if path.is_absolute() else Path("/")

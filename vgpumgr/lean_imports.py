@@ -1,4 +1,4 @@
-"""Imports of libraries that would bring along modules which take as long again, and which nothing that we use needs."""
+"""Imports libraries without slow modules that they pull in and that we do not need."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _importing = threading.Lock()
 
 @contextmanager
 def lean_imports(*missing: str) -> Iterator[None]:
-    """Within it importlib.metadata, which brings the package email along, is a stand-in, and the modules `missing` are not there.
+    """Within it, importlib.metadata, which imports email, is a stand-in, and the modules `missing` do not exist.
 
-    Libraries ask importlib.metadata only for their own version. None in sys.modules is how an import system says that there is no such
-    module. What is imported already stays.
+    Libraries ask importlib.metadata only for their own version. To the import system, None in sys.modules means that
+    there is no such module. Modules that are already imported stay.
     """
     with _importing:
-        instead: dict[str, ModuleType | None] = {
+        substitutes: dict[str, ModuleType | None] = {
             **dict.fromkeys(missing),
             "importlib.metadata": _NoVersions("importlib.metadata"),
         }
-        instead = {name: module for name, module in instead.items() if name not in sys.modules}
-        sys.modules.update(instead)  # type: ignore[arg-type]  # the import system allows None
+        substitutes = {name: module for name, module in substitutes.items() if name not in sys.modules}
+        sys.modules.update(substitutes)  # type: ignore[arg-type]  # the import system allows None
         try:
             yield
         finally:
-            for name in instead:
+            for name in substitutes:
                 del sys.modules[name]
 
 
 class _NoVersions(ModuleType):
-    """What libraries ask of importlib.metadata for as long as they are imported."""
+    """What libraries use of importlib.metadata while they are imported."""
 
     PackageNotFoundError = ModuleNotFoundError
 

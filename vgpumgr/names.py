@@ -1,4 +1,4 @@
-"""Identifiers as types: each `parse_…` returns the canonical form or raises BadName. No bare str goes past this point."""
+"""Identifiers as types: each `parse_…` returns the canonical form or raises BadName. Other modules pass no bare str."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 
 def parse_pci_address(text: str) -> PciAddress:
     """Parse a PCI address; the domain can be missing (0000) or have eight digits, as nvidia-smi prints it."""
-    found = _PCI.fullmatch(text.strip().lower())
-    if found is None:
+    match = _PCI.fullmatch(text.strip().lower())
+    if match is None:
         raise BadName(f"not a PCI address: {text!r}", hint="write it as 0000:41:00.0")
-    domain, bus, device, function = found.groups(default="0000")
+    domain, bus, device, function = match.groups(default="0000")
     # Domains above ffff exist (VMD); sysfs prints them with as many digits as they need.
     return PciAddress(f"{int(domain, 16):04x}:{bus}:{device}.{function}")
 
@@ -90,17 +90,17 @@ def parse_slot(text: str) -> Slot:
 
 
 def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
-    """The mdev's UUID; a retry, a second controller or a restore gets the same: uuid5(VM's uuid, "vgpumgr:SLOT:GENERATION")."""
+    """The same UUID for a retry, a second controller or a restore: uuid5(VM's UUID, "vgpumgr:SLOT:GENERATION")."""
     return MdevUuid(str(uuid_module.uuid5(uuid_module.UUID(vm), f"vgpumgr:{slot}:{generation}")))
 
 
 def nearest(wrong: str, valid: Iterable[str], *, typos: bool = True) -> str | None:
-    """The valid name that the wrong one is most likely meant to be; None if there is none that is really near.
+    """The valid name that the wrong one most likely means; None if none is near enough.
 
-    Near are: the same in another case or with other separators (4q, kvm-01), the first part of a longer host name (kvm01 of
-    kvm01.example.net), and with `typos` one slip in a word of three to five letters, two in a longer one, and a word of a
-    name without numbers (slice of time_slice). Numbers must be the same, zeros in front aside: vm1 is not vm31, and
-    A100-1-5C is not A100-5C. Types of vGPUs are compared without `typos`: one letter makes another product.
+    Near are: the same name in another case or with other separators (4q, kvm-01), and the first part of a longer host
+    name (kvm01 of kvm01.example.net). With `typos` also: one typo in a word of three to five letters, two in a longer
+    one, and one word of a name without numbers (slice of time_slice). Numbers must be equal, leading zeros aside: vm1
+    is not vm31, and A100-1-5C is not A100-5C. For vGPU types `typos` is off: one letter makes another product.
     """
     words, numbers = _pieces(wrong)
     best: tuple[int, str] | None = None
@@ -122,44 +122,44 @@ def nearest(wrong: str, valid: Iterable[str], *, typos: bool = True) -> str | No
 
 
 def _pieces(name: str) -> tuple[list[str], list[int]]:
-    """The words of a name, without case and separators, and its numbers; a word stands before, between or after numbers."""
+    """A name's words, without case and separators, and its numbers. A word is the text around or between numbers."""
     parts = _NUMBER.split(_SEPARATOR.sub("", _BETWEEN_NUMBERS.sub("|", name.lower())))
     return parts[::2], [int(digits[:_LONGEST]) for digits in parts[1::2]]
 
 
 def _slips(words: list[str], numbers: list[int], others: list[str], other_numbers: list[int]) -> int | None:
-    """How many slips of the hand lie between two names; None if there are too many for that."""
+    """The number of typos between two names; None if there are too many."""
     if numbers != other_numbers:
         return None
     total = 0
     for one, other in zip(words, others, strict=True):
         if one != other:
             short, long = sorted((len(one), len(other)))
-            allowed = 0 if long < 3 or (short < 3 and numbers) else 1 if short < 6 else 2
-            if abs(len(one) - len(other)) > allowed:
+            limit = 0 if long < 3 or (short < 3 and numbers) else 1 if short < 6 else 2
+            if abs(len(one) - len(other)) > limit:
                 return None
             total += _distance(one, other)
-            if total > allowed:
+            if total > limit:
                 return None
     return total
 
 
 def _distance(one: str, other: str) -> int:
-    """Letters that were added, left out, exchanged, or swapped with their neighbour."""
+    """The number of letters that were added, omitted, replaced, or swapped with their neighbour."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         before, last, row = row, before, [i]
-        for j, wanted in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+        for j, target in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != target))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == target:
                 cost = min(cost, last[j - 2] + 1)
             row.append(cost)
     return row[-1]
 
 
 def natural_order(text: str) -> tuple[object, ...]:
-    """Sort key of any names, as people count: 4Q before 12Q, kvm2 before kvm10. PCI addresses are hexadecimal, so they sort as text."""
+    """Sort key of names with numbers: 4Q before 12Q, kvm2 before kvm10. PCI addresses (hexadecimal) sort as text."""
     parts: list[object] = [text] if _PCI.fullmatch(text) else [*_COUNTED.split(text)]
     for at in range(1, len(parts), 2):
         digits = str(parts[at]).lstrip("0")

@@ -1,6 +1,6 @@
-"""Files shipped with the package: templates, documentation, the type catalogue, the host program's source. They are read, not interpreted.
+"""Reads the files shipped with the package: templates, documentation, the type catalogue, the host program's source.
 
-In a wheel templates and documentation are in vgpumgr/_data; in a checkout (editable install) in templates/ and docs/ next to the package.
+In a wheel templates and documentation are in vgpumgr/_data, in a checkout in templates/ and docs/ beside the package.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from vgpumgr.errors import TemplateError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# importlib.resources would also read a package in a zip, which this one never is; it imports zipfile, bz2, lzma and more.
+# Not importlib.resources: it reads zipped packages, which this one never is, and so it imports zipfile, bz2, lzma …
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -27,9 +27,9 @@ def template_text(name: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """The documentation's pages by name, in the order of names: the Markdown of docs/*.md without its comments, which tests read."""
-    found = next((folder for folder in _places("docs") if folder.is_dir()), None)
-    files = sorted(found.glob("*.md"), key=lambda file: file.stem) if found is not None else []
+    """The documentation's pages by name, sorted: the Markdown of docs/*.md, without the comments (for tests)."""
+    docs = next((folder for folder in _places("docs") if folder.is_dir()), None)
+    files = sorted(docs.glob("*.md"), key=lambda file: file.stem) if docs is not None else []
     return {file.stem: _without_comments(file.read_text(encoding="utf-8")) for file in files}
 
 
@@ -52,7 +52,7 @@ def alert_rules() -> str:
 
 
 def host_sources() -> dict[str, bytes]:
-    """The host program's modules as {"vgpumgr_host/PATH.py": source}; it imports itself under that name on the host."""
+    """The host program's modules as {"vgpumgr_host/PATH.py": source}. On the host it imports itself under that name."""
     return dict(sorted(_sources(_PACKAGE / "host", "vgpumgr_host")))
 
 

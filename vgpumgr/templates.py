@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def render_hostdev(device: Hostdev, *, port: int | None = None) -> str:
-    """The <hostdev> that is passed to libvirt for a vGPU; `port` is the guest's PCI bus where it is to be."""
+    """The <hostdev> that is passed to libvirt for a vGPU; `port`: the guest's PCI bus for it."""
     match device.source:
         case Mdev(uuid):
             return _render("hostdev-mdev.xml.j2", device=device, port=port, uuid=uuid)
@@ -68,7 +68,7 @@ def _render(name: str, **values: object) -> str:
 
 @cache
 def environment() -> jinja2.Environment:
-    """What renders them, for those who have time to make it before it is needed."""
+    """The cached renderer. A caller may make it before it is needed."""
     import jinja2
 
     return jinja2.Environment(

@@ -1,7 +1,6 @@
-"""How long the product waits, in one value: it comes with the controller's Context and is handed down, and nothing reads it from here.
+"""How long the product waits, in one value, which the controller's Context passes down. Nothing else reads it here.
 
-Its numbers are the shipped ones, and docs/timing.md lists them. What the host program waits for on its own is in host/timing.py; no
-request can change that.
+docs/timing.md lists the defaults. The host program's own waits are in host/timing.py; no request can change them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Seconds that each stage of reaching a host may take. `program`: its start, and each request, beside the wait that the request names."""
+    """Seconds per stage of reaching a host. `program`: its start, and each request beyond the request's own wait."""
 
     dns: float = 5
     tcp: float = 10
@@ -20,7 +19,7 @@ class Deadlines:
     auth: float = 10
     program: float = 20
     libvirt: float = 40
-    """libvirtd itself waits 30 s for another job on a domain before it reports that; with 40, its answer comes first."""
+    """libvirtd waits 30 s for another job on a domain before it reports that; with 40, its answer comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,27 +29,27 @@ class Timing:
     deadlines: Deadlines = field(default_factory=Deadlines)
     """For each stage of reaching a host."""
     ping_every_s: float = 8.0
-    """Between two lines to a host that we have locked; a fifth of the lock's lease (host/protocol/session.py): four pings may be lost."""
+    """Between pings to a host that we locked: a fifth of the lease (host/protocol/session.py), so four may fail."""
     ping_s: float = 10.0
     """For the answer to a ping."""
     lock_wait_s: float = 60.0
     """For a host that another run has locked."""
     silent_wait_s: float = 2.0
-    """For a busy host before it is printed which run it waits for."""
+    """For a busy host before the run that it waits for is printed."""
     reconnect_s: tuple[float, float] = (0.3, 1.0)
-    """Before a host is reached once more, between these: many hosts behind one gateway must not reconnect all at once."""
+    """Bounds of the pause before a reconnect: many hosts behind one gateway must not reconnect all at once."""
     ending_s: float = 60.0
-    """For a QEMU that exits and the plugin behind it: a killed QEMU may stay in the driver for 30 s, and its plugin for longer."""
+    """For a QEMU that exits, and its plugin: a killed QEMU may stay in the driver for 30 s, its plugin longer."""
     busy_s: float = 30.0
-    """For a plugin that the driver itself reports (vendor-vfio): it does so each time after 5 s, and loses nothing."""
+    """For a plugin that the driver itself reports (vendor-vfio): it does so after 5 s each time, and loses nothing."""
     ending_poll_s: float = 1.0
-    """Between two tries of a step that was refused because something still ends."""
+    """Between two tries of a step that was refused because a holder is still ending."""
     unplug_s: float = 30.0
-    """For a guest to release a device, which libvirt only asks it for; one whose driver is idle takes one or two seconds."""
+    """For a guest to release a device, which libvirt only requests; a guest with an idle driver takes 1 to 2 s."""
     unplug_poll_s: float = 1.0
-    """Between two looks whether the guest has released it."""
+    """Between two checks whether the guest has released it."""
     drain_poll_s: float = 5.0
-    """Between two looks of `drain --wait` at what still runs."""
+    """Between two checks by `drain --wait` of what still runs."""
 
     sample_settle_s: float = 2.0
     """Between a baseline and the reading that measures relative to it; the driver samples several times per second."""
@@ -61,13 +60,13 @@ class Timing:
     slow_s: float = 5.0
     """After this long a host is named in the progress."""
     tell_every_s: float = 10.0
-    """Between two lines that name the hosts that still run."""
+    """Between two lines that list the hosts still running."""
     watch_s: float = 0.5
-    """Between two looks at how far the hosts are."""
+    """Between two checks of the hosts' progress."""
 
     def within(self, timeout: float | None) -> Timing:
-        """With --timeout, which replaces the limit of each stage and of the waits for a busy host and for a VM that was stopped, whether
-        shorter or longer; None: as it is.
+        """With --timeout, which replaces the limits, shorter or longer, of all stages and of the waits for a busy host
+        and for a stopped VM. None: unchanged.
         """
         if timeout is None:
             return self
@@ -75,7 +74,7 @@ class Timing:
         return replace(self, deadlines=every, lock_wait_s=timeout, ending_s=timeout, busy_s=timeout)
 
     def at(self, pace: float) -> Timing:
-        """For a lab whose driver is imitated at that pace: it looks more often. How long it waits at most stays."""
+        """For a lab whose driver is simulated at that pace: it polls more often, and the limits stay."""
         return replace(
             self,
             reconnect_s=(pace * self.reconnect_s[0], pace * self.reconnect_s[1]),

@@ -1,6 +1,6 @@
-"""Rendered documents, held against libvirt itself: its schema and its parser, in its test driver, which needs no daemon and no host.
+"""Validates rendered documents by libvirt's own schema and parser, in its test driver, without a daemon or host.
 
-The product is installed without libvirt-python: this module is imported only where a validation is asked for.
+The product is installed without libvirt-python, so this module is imported only for a validation.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; libvir
 
 
 class Accepted(NamedTuple):
-    """`version`: libvirt's, as people write it. `documents`: what it accepts, as it is called in messages."""
+    """`version`: libvirt's, in the form 9.0.0. `documents`: what it accepts, as named in messages."""
 
     version: str
     documents: tuple[str, ...]
 
 
 def validate(hostdevs: Iterable[tuple[str, str]]) -> Accepted:
-    """Hold each slot's hostdev against libvirt, and a domain with all of them if there are several.
+    """Validate each slot's hostdev, and a domain with all of them if there are several.
 
-    Raises TemplateError with libvirt's words if it refuses one, and UsageError if it refuses even a domain without any.
+    Raises TemplateError with libvirt's message if it refuses one, UsageError if it refuses even a domain without any.
     """
     version = version_text(libvirt.getVersion())
     if words := _refusal(""):
@@ -56,7 +56,7 @@ def validate(hostdevs: Iterable[tuple[str, str]]) -> Accepted:
 
 
 def _refusal(devices: str) -> list[str]:
-    """What libvirt says if it refuses a domain with these devices."""
+    """The message with which libvirt refuses a domain with these devices; empty if it accepts the domain."""
     try:
         with contextlib.closing(libvirt.open(_URI)) as connection:
             connection.defineXMLFlags(_DOMAIN.format(devices), libvirt.VIR_DOMAIN_DEFINE_VALIDATE).undefine()

@@ -1,7 +1,7 @@
-"""Texts for people that keep what they were made of, so that nobody has to take one apart.
+"""Messages that keep their parts, so that nobody has to parse them.
 
-Each is a str, as the command line prints it. Who says things otherwise, as Ansible's modules do, or tells what is alike once,
-asks for its parts.
+Each is a str, as the command line prints it. Code that words things differently (Ansible's modules), or that merges
+similar messages, uses the parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Part(str):
-    """Whoever copies a value that holds one (dataclasses.asdict) keeps it as it is."""
+    """A deep copy of a value that holds one (dataclasses.asdict) keeps it as it is."""
 
     __slots__ = ()
 
@@ -23,15 +23,15 @@ class _Part(str):
 
 
 class Command(_Part):
-    """A command to type in a shell, each word quoted where it needs to be."""
+    """A command for a shell, its words quoted where necessary."""
 
     __slots__ = ("words",)
     words: tuple[str, ...]
 
     def __new__(cls, *words: str) -> Self:
-        made = super().__new__(cls, shlex.join(words))
-        made.words = words
-        return made
+        command = super().__new__(cls, shlex.join(words))
+        command.words = words
+        return command
 
 
 class Option(_Part):
@@ -42,25 +42,25 @@ class Option(_Part):
     value: str | None
 
     def __new__(cls, name: str, value: object = None) -> Self:
-        made = super().__new__(cls, name if value is None else f"{name} {value}")
-        made.name, made.value = name, None if value is None else str(value)
-        return made
+        option = super().__new__(cls, name if value is None else f"{name} {value}")
+        option.name, option.value = name, None if value is None else str(value)
+        return option
 
 
 class Own(_Part):
-    """What is of one host alone: an address, a fingerprint, a duration, a process. Two texts that differ in it say the same."""
+    """A detail of one host: an address, fingerprint, duration, process. Texts that differ only in it mean the same."""
 
     __slots__ = ()
 
 
 class GpuAddress(Own):
-    """A GPU's PCI address, with which a line about that GPU begins."""
+    """A GPU's PCI address at the beginning of a line about that GPU."""
 
     __slots__ = ()
 
 
 class Message(_Part):
-    """A text and what was put into it. `texts` are what stands before, between and behind the `values`."""
+    """A text and the values in it. `texts`: the parts before, between and after the `values`."""
 
     __slots__ = ("texts", "values")
     texts: tuple[str, ...]
@@ -68,17 +68,17 @@ class Message(_Part):
 
     def __new__(cls, texts: Iterable[str], values: Iterable[str]) -> Self:
         texts, values = tuple(texts), tuple(values)
-        made = super().__new__(cls, texts[0] + "".join(a + b for a, b in zip(values, texts[1:], strict=True)))
-        made.texts, made.values = texts, values
-        return made
+        message = super().__new__(cls, texts[0] + "".join(a + b for a, b in zip(values, texts[1:], strict=True)))
+        message.texts, message.values = texts, values
+        return message
 
     def told(self, tell: Callable[[str], str]) -> str:
-        """The text with each value as `tell` has it."""
+        """The text with each value converted by `tell`."""
         return str(Message(self.texts, map(tell, self.values)))
 
 
 def say(template: str, *values: object) -> Message:
-    """`say("{} runs on {}", vm, host)`. The parts of a Message are those of the whole. Nothing but `{}` has a meaning in a template."""
+    """`say("{} runs on {}", vm, host)`. A Message as a value adds its own parts. In a template only `{}` is special."""
     first, *others = template.split("{}")
     texts, parts = [first], list[str]()
     for value, after in zip(values, others, strict=True):
@@ -94,18 +94,18 @@ def say(template: str, *values: object) -> Message:
 
 
 def joined(separator: str, texts: Iterable[str]) -> Message:
-    """As str.join does it."""
+    """As str.join, but a Message."""
     several = [*texts]
     return say(separator.join(["{}"] * len(several)), *several)
 
 
 def values(text: str) -> tuple[str, ...]:
-    """What was put into it; nothing into a plain text."""
+    """The values of a Message; none for a plain text."""
     return text.values if isinstance(text, Message) else ()
 
 
 def cut(text: str, own: Container[str | None]) -> list[str]:
-    """The text in pieces, of which every second one is Own or in `own`: what remains is what those that are alike share."""
+    """The text in pieces, every second one being Own or in `own`; similar messages share the other pieces."""
     if not isinstance(text, Message):
         return [text]
     pieces = [text.texts[0]]

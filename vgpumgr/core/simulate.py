@@ -1,7 +1,7 @@
-"""(observed, step) → observed: the state after a step, by the driver's rules for GPUs in equal-size and mixed-size mode.
+"""(observed, step) → observed: the state after a step, by the driver's rules for equal-size and mixed-size mode.
 
-Tests of laws use it (a plan's steps are possible in their order, and the plan after them is empty), and so does a plan that
-starts from another one's result. No write relies on it: each step tells the host what it expects to find there.
+It serves plans that start from another plan's result, and property tests (a plan's steps are possible in order, and the
+next plan is empty). No write relies on it: each step tells the host what it expects there.
 """
 
 from __future__ import annotations
@@ -153,25 +153,25 @@ def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnap
     gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
     if not gpu or not gpu.mig or gpu.mig.instances is None:
         raise ImpossibleStepError("the GPU's instances are unknown")
-    there = gpu.mig.instance_at(ours.profile_id, ours.start)
-    if (there is None) != (step.expect in (steps.EMPTY, steps.ABSENT)):
+    instance = gpu.mig.instance_at(ours.profile_id, ours.start)
+    if (instance is None) != (step.expect in (steps.EMPTY, steps.ABSENT)):
         raise ImpossibleStepError(f"expected {step.expect} of {ours.profile} at {ours.start}")
     others = tuple(entry for entry in snapshot.instances if entry.instance.key != ours.key)
-    found = gpu.mig.instances
+    gpu_instances = gpu.mig.instances
     if isinstance(step, steps.CreateInstance):
         entry = InstanceEntry(instance=ours, boot=snapshot.boot, state=MADE)
         snapshot = replace(snapshot, ledger_file=True, instances=(*others, entry))
-        if there is None:
-            found = (*found, _new_instance(gpu, gpu.mig, ours))
+        if instance is None:
+            gpu_instances = (*gpu_instances, _new_instance(gpu, gpu.mig, ours))
     else:
         if len(others) == len(snapshot.instances):
             raise ImpossibleStepError("the ledger names no such instance")
-        if there and not mig_order.may_go(there.id, (vgpu.gpu_instance for vgpu in gpu.vgpus)):
+        if instance and not mig_order.may_go(instance.id, (vgpu.gpu_instance for vgpu in gpu.vgpus)):
             raise ImpossibleStepError("a vGPU is in that instance")
         snapshot = replace(snapshot, instances=others)
-        found = tuple(one for one in found if one != there)
-    divided = replace(gpu, mig=replace(gpu.mig, instances=found))
-    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(divided)))
+        gpu_instances = tuple(one for one in gpu_instances if one != instance)
+    gpu = replace(gpu, mig=replace(gpu.mig, instances=gpu_instances))
+    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(gpu)))
 
 
 def _new_instance(gpu: Gpu, mig: Mig, ours: OurInstance) -> Instance:
@@ -179,16 +179,16 @@ def _new_instance(gpu: Gpu, mig: Mig, ours: OurInstance) -> Instance:
     pieces = [one.piece for one in instances.held_by_driver(gpu)]
     if profile is None or ours.start not in driver_mig.free_starts(profile, pieces):
         raise ImpossibleStepError(f"{gpu.pci} takes no {ours.profile} at {ours.start}")
-    taken = {one.id for one in mig.instances or ()}
-    number = next(number for number in count(1) if number not in taken)
+    ids = {one.id for one in mig.instances or ()}
+    number = next(number for number in count(1) if number not in ids)
     return Instance(id=number, profile_id=profile.id, start=ours.start, size=profile.size, compute=1)
 
 
 def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
     spec = step.vgpu
-    made = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
-    if made in snapshot.freed:
-        snapshot = replace(snapshot, freed=tuple(row for row in snapshot.freed if row != made))
+    tombstone = Freed(vm_uuid=spec.vm, slot=spec.slot, generation=spec.generation)
+    if tombstone in snapshot.freed:
+        snapshot = replace(snapshot, freed=tuple(row for row in snapshot.freed if row != tombstone))
     entry = LedgerEntry(vgpu=spec, boot=snapshot.boot, state=MADE)
     ledger = snapshot.entries
     for old in ledger.of_vm(spec.vm):
@@ -206,7 +206,7 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
 
 
 def _gpu_with(snapshot: HostSnapshot, spec: VgpuSpec) -> Gpu:
-    """The vGPU's GPU once it is made. It is found by its UUID, as the host program does: the address may be that of a card that is gone."""
+    """The vGPU's GPU with it, found by UUID as in the host program: the address may be that of a removed card."""
     gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
     parent = gpu.functions.find(spec.parent) if gpu else None
     if gpu is None or parent is None or not (parent.creatable or {}).get(spec.type_id):
@@ -225,25 +225,25 @@ def _gpu_with(snapshot: HostSnapshot, spec: VgpuSpec) -> Gpu:
 
 
 def _instance_for(gpu: Gpu, spec: VgpuSpec) -> int | None:
-    """The instance that the driver takes for a vGPU, which must be the one that it is meant to be in."""
+    """The instance that the driver chooses for a vGPU; it must be the intended one."""
     if not gpu.rules.mig_backed:
         return None
     vgpu_type, place = gpu.type_of(spec.type_id), spec.mig
-    chosen = instances.chosen_by_driver(gpu, vgpu_type) if vgpu_type is not None else None
-    if not chosen or not place or (chosen.profile.name, chosen.instance.start) != (place.profile, place.start):
+    choice = instances.chosen_by_driver(gpu, vgpu_type) if vgpu_type is not None else None
+    if not choice or not place or (choice.profile.name, choice.instance.start) != (place.profile, place.start):
         raise ImpossibleStepError(f"{gpu.pci} does not take {spec.type_name} in {spec.mig}")
-    return chosen.instance.id
+    return choice.instance.id
 
 
 def _with_new(gpu: Gpu, parent: Parent, vgpu: Vgpu) -> Gpu:
     """The GPU with one more vGPU; in mixed-size mode at its place, which must be free."""
-    grown = replace(parent, vgpus=(*parent.vgpus, vgpu))
-    parents = gpu.functions.with_vgpu(grown, vgpu)
+    parent = replace(parent, vgpus=(*parent.vgpus, vgpu))
+    parents = gpu.functions.with_vgpu(parent, vgpu)
     return with_creatable(replace(gpu, parents=parents, places=_places_after(gpu, vgpu)))
 
 
 def _places_after(gpu: Gpu, vgpu: Vgpu) -> Mapping[int, Places] | None:
-    """What is free of a GPU in mixed-size mode beside a new vGPU; what the driver offered before counts."""
+    """The free places of a GPU in mixed-size mode after a new vGPU, from what the driver offered before."""
     if not gpu.rules.has_places:
         return gpu.places
     offer = (gpu.places or {}).get(vgpu.type_id) if vgpu.type_id is not None else None
@@ -262,7 +262,7 @@ def _evacuated(snapshot: HostSnapshot, step: steps.EvacuateVgpu) -> HostSnapshot
 
 
 def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
-    """Accepted even with idle vGPUs; if a driver refuses because of them, the result is the same (changes.instead)."""
+    """Accepted even with idle vGPUs: if a driver refuses because of them, the result is the same (step.instead)."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
         raise ImpossibleStepError("the GPU's scheduler is not as the step expects")
@@ -274,7 +274,7 @@ def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
 
 
 def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
-    """With what is moved out and back, as where the driver refuses because of it: the result is the same."""
+    """With its vGPUs evacuated and re-created. If the driver does not need that, the result is the same."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.mode != step.before:
         raise ImpossibleStepError("the GPU's mode is not as the step expects")
@@ -292,7 +292,7 @@ def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
 
 
 def _divided(snapshot: HostSnapshot, step: steps.MigStep) -> HostSnapshot:
-    """Between two steps a GPU without virtual functions keeps its parents here, which take nothing; a host shows none."""
+    """A GPU without virtual functions keeps its parents here, which take nothing; a real host shows none."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if not gpu or not gpu.mig:
         raise ImpossibleStepError("the GPU knows no MIG")
@@ -325,8 +325,8 @@ def _bare(gpu: Gpu, mig: Mig) -> Gpu:
 def _switched(gpu: Gpu, mig: Mig, profiles: tuple[driver_mig.InstanceProfile, ...]) -> Gpu:
     """A GPU whose pending MIG mode has taken effect."""
     on = mig.pending
-    divided = replace(mig, enabled=on, profiles=profiles if on else (), instances=())
-    return replace(gpu, mig=divided, mode=MIG if on else EQUAL_SIZE)
+    mig = replace(mig, enabled=on, profiles=profiles if on else (), instances=())
+    return replace(gpu, mig=mig, mode=MIG if on else EQUAL_SIZE)
 
 
 def in_mode(gpu: Gpu, mode: Mode) -> Gpu:
@@ -336,7 +336,7 @@ def in_mode(gpu: Gpu, mode: Mode) -> Gpu:
 
 
 def _with_places(gpu: Gpu) -> Gpu:
-    """The GPU with its free places, where its mode has such."""
+    """The GPU with its free places, if its mode has placement ids."""
     return replace(gpu, places=free_places.computed(gpu)) if gpu.rules.has_places else gpu
 
 
@@ -347,9 +347,7 @@ def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
     files.pop(step.path, None)
     if step.text is not None:
         files[step.path] = step.text
-    return replace(
-        snapshot, modprobe=tuple(ModprobeFile(path=path, text=found) for path, found in sorted(files.items()))
-    )
+    return replace(snapshot, modprobe=tuple(ModprobeFile(path=path, text=text) for path, text in sorted(files.items())))
 
 
 def _cordoned(snapshot: HostSnapshot, step: steps.SetCordon) -> HostSnapshot:
@@ -384,18 +382,18 @@ def _without_vgpu(snapshot: HostSnapshot, gpu_uuid: GpuUuid, vgpu: Vgpu) -> Host
     parent = gpu.functions.find(vgpu.parent)
     assert parent is not None
     position = [*map(id, parent.vgpus)].index(id(vgpu))
-    shrunk = replace(parent, vgpus=(*parent.vgpus[:position], *parent.vgpus[position + 1 :]))
-    parents = gpu.functions.without_vgpu(shrunk, vgpu)
-    freed = _with_places(replace(gpu, parents=parents))
-    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(freed)))
+    parent = replace(parent, vgpus=(*parent.vgpus[:position], *parent.vgpus[position + 1 :]))
+    parents = gpu.functions.without_vgpu(parent, vgpu)
+    gpu = _with_places(replace(gpu, parents=parents))
+    return replace(snapshot, gpus=_with_gpu(snapshot, with_creatable(gpu)))
 
 
-def _with_gpu(snapshot: HostSnapshot, changed: Gpu) -> tuple[Gpu, ...]:
-    return tuple(changed if item.pci == changed.pci else item for item in snapshot.gpus)
+def _with_gpu(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Gpu, ...]:
+    return tuple(gpu if item.pci == gpu.pci else item for item in snapshot.gpus)
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with the lists of what each function would take, computed by its mode's rules.
+    """The GPU with what each function would take, by its mode's rules.
 
     Raises ImpossibleStepError for a GPU whose free places are unknown.
     """

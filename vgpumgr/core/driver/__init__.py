@@ -1,1 +1,1 @@
-"""Rules of NVIDIA's driver: admission (the equal-size rule), profiles and the catalogue of types, schedulers, module options, the meaning of refusals."""
+"""Rules of NVIDIA's driver: admission, placement, profiles and types, schedulers, module options, refusals."""

@@ -1,8 +1,8 @@
 """Whether a GPU in equal-size mode takes one more vGPU: the only place that has NVIDIA's admission rule.
 
-Source: NVIDIA's vGPU user guide, "Valid Time-Sliced Virtual GPU Configurations on a Single GPU" (vGPUs of one GPU have the same
-framebuffer size, of any series); kernel_vgpu_mgr.c of the open modules, release 595 (the maximum is the type's own). The lab's
-driver and the test kernel module implement the rule from the same sources, independently of this file.
+Sources: NVIDIA's vGPU user guide, "Valid Time-Sliced Virtual GPU Configurations on a Single GPU" (all vGPUs of a GPU
+have one framebuffer size; series may differ); kernel_vgpu_mgr.c of the open modules, release 595 (each type has its own
+maximum). The lab's driver and the test kernel module implement the rule independently, from the same sources.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ Placement = Literal["same-size", "spread"]
 SAME_SIZE: Final = "same-size"
 SPREAD: Final = "spread"
 PLACEMENTS: tuple[Placement, ...] = (SAME_SIZE, SPREAD)
-"""Which of the GPUs that can take a vGPU gets it. By same-size, one in equal-size mode that already has its size, the fullest first;
-then, and always by spread, the one of which the smallest share is allocated.
+"""Which GPU gets a vGPU. `same-size` prefers GPUs in equal-size mode that already have its size, the fullest first.
+Failing that, and always with `spread`, it is the GPU with the smallest allocated share.
 """
 
 
@@ -35,8 +35,8 @@ then, and always by spread, the one of which the smallest share is allocated.
 class Conditions:
     """What a vGPU must meet besides the wish. None: anything.
 
-    `max_waste_pct`: how much of it may exceed what was asked, in percent; `compute`: the policy of its GPU's scheduler; `only`:
-    how the GPU is divided. `prefer` says the same as a preference. `param`: its plugin parameters (plugin_params.py).
+    `max_waste_pct`: the percentage of the vGPU that may exceed the request. `compute`: its GPU's scheduler policy.
+    `only`: how the GPU is divided; `prefer`: the same as a preference. `param`: plugin parameters (plugin_params.py).
     """
 
     max_waste_pct: int | None = None
@@ -51,9 +51,9 @@ NO_CONDITIONS: Final = Conditions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a wish came to on the GPU that serves it; it stays as it is when the inventory's unit changes.
+    """What a wish came to on the GPU that serves it. A later change of the inventory's unit does not affect it.
 
-    `asked_mib` is rounded up. `guest_mib`: what the guest sees at least. `waste_pct`: how much of the vGPU exceeds the wish.
+    `asked_mib` is rounded up. `guest_mib`: the least that the guest sees. `waste_pct`: the part that exceeds the wish.
     """
 
     asked_mib: int
@@ -64,19 +64,19 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FgpuMemory:
-    """One fGPU is so much memory of a board."""
+    """One fGPU is this much of a board's memory."""
 
     mib: int
 
 
 FgpuUnit: TypeAlias = int | FgpuMemory
-"""What one board makes of the site's unit: so many on a GPU, or so much memory each."""
+"""What the site's unit means on one board: the number of fGPUs per GPU, or the memory of each."""
 
 FgpuUnits: TypeAlias = "Mapping[str, FgpuUnit]"
 
 
 def describe(wish: Wish, conditions: Conditions) -> Message:
-    """All that was asked, as options: `--gpu 0.2 --max-waste 30`."""
+    """The whole request as options: `--gpu 0.2 --max-waste 30`."""
     return in_words((*profiles.options(wish), *options(conditions)))
 
 
@@ -88,21 +88,21 @@ def options(conditions: Conditions) -> tuple[str, ...]:
 
 
 def attributes(conditions: Conditions) -> dict[str, str]:
-    """The conditions under the names used in a claim; those that were not given are left out."""
-    found = {
+    """The conditions that are set, under the names used in a claim."""
+    values = {
         "max_waste": conditions.max_waste_pct,
         "compute": conditions.compute,
         "only": conditions.only,
         "prefer": conditions.prefer,
         "param": conditions.param,
     }
-    return {key: str(value) for key, value in found.items() if value is not None}
+    return {key: str(value) for key, value in values.items() if value is not None}
 
 
 def split(asked: Mapping[str, str]) -> tuple[Conditions, dict[str, str]]:
     """A claim's attributes: the conditions among them, and the rest. Raises BadName."""
-    known = attributes(Conditions(max_waste_pct=0, compute=scheduler.BEST_EFFORT, only=MIG, prefer=MIG, param=""))
-    waste, compute, only, prefer, param = (asked.get(key) for key in known)
+    keys = attributes(Conditions(max_waste_pct=0, compute=scheduler.BEST_EFFORT, only=MIG, prefer=MIG, param=""))
+    waste, compute, only, prefer, param = (asked.get(key) for key in keys)
     conditions = Conditions(
         max_waste_pct=None if waste is None else parse_percent(waste, what="max_waste"),
         compute=next((one for one in scheduler.POLICIES if one == compute), None),
@@ -133,7 +133,7 @@ def parse_param(text: str, *, what: str) -> str:
 WAYS_TO_ASK = ("profile", "mig_profile", "gpu_memory", "gpu", "fgpu")
 AMOUNTS = ("gpu_memory", "gpu", "fgpu")
 OF_AMOUNTS = ("series", "usable", "max_waste")
-"""What goes with an amount only."""
+"""Options that are valid with an amount only."""
 
 
 def _conditions(asked: Mapping[str, str], spelt: Callable[[str], str]) -> Conditions:
@@ -150,17 +150,17 @@ def _conditions(asked: Mapping[str, str], spelt: Callable[[str], str]) -> Condit
 
 
 def read(given: Mapping[str, str | bool | None], *, about: str, spelt: Callable[[str], str]) -> tuple[Wish, Conditions]:
-    """What was asked by options, whosever they are. Raises UsageError and BadName; `spelt`: a key as the person writes it."""
+    """The wish and conditions in a set of options. `spelt`: a key as the user writes it. Raises UsageError, BadName."""
     asked = {key: str(value) for key, value in given.items() if value is not None and value is not False}
     ways = [key for key in WAYS_TO_ASK if key in asked]
     if len(ways) != 1:
         how = f"{' and '.join(map(spelt, ways))} cannot be combined" if ways else "say which vGPU is wanted"
         raise UsageError(f"{about}: {how}", hint=f"give exactly one of {', '.join(map(spelt, WAYS_TO_ASK))}")
     (key,) = ways
-    alone = () if key in AMOUNTS else [other for other in OF_AMOUNTS if other in asked]
-    if alone:
+    extras = () if key in AMOUNTS else [other for other in OF_AMOUNTS if other in asked]
+    if extras:
         raise UsageError(
-            f"{spelt(alone[0])} cannot be combined with {spelt(key)}",
+            f"{spelt(extras[0])} cannot be combined with {spelt(key)}",
             hint=f"it can be combined with {', '.join(map(spelt, AMOUNTS))}",
         )
     conditions = _conditions(asked, spelt)

@@ -1,7 +1,7 @@
 """NVIDIA's vGPU types as the public sources list them: every type that exists, for names and hints.
 
-The catalogue never decides what a host can do: ids, sizes and maxima come from the host itself. Only a maximum that the host
-does not report is taken from the catalogue, by the type's name.
+The catalogue does not decide what a host can do: ids, sizes and maxima come from the host. Only a maximum that the host
+does not report is taken from here, by the type's name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CatalogueType:
 
 
 class Catalogue:
-    """All of vgpu-types.csv, read at the first question: it has a thousand rows, and most hosts tell all their maxima."""
+    """vgpu-types.csv. Its thousand rows are read at first use, because most hosts report all their maxima."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -61,21 +61,21 @@ class Catalogue:
     def maximum(self, board: str, name: profiles.TypeName) -> int | None:
         """How many of a type a GPU takes in equal-size mode; None if no public source gives it.
 
-        If the type's own row has no maximum, the one that all known rows of that board and size agree on is used, because the
-        framebuffer decides it. This holds neither for compute (C), of which older releases take fewer (RTX 8000: 8 of 4C,
-        12 of 4Q), nor for MIG-backed types.
+        If the type's own row has no maximum, the one that all known rows of its board and size share is used, because
+        the framebuffer decides it. This excludes compute types (C), of which older releases take fewer (RTX 8000: 8 of
+        4C, 12 of 4Q), and MIG-backed types.
         """
         row = self.find(f"{board}-{name.short}")
         if row is not None and row.max_per_gpu is not None:
             return row.max_per_gpu
         if name.slices is not None or name.series == "C":
             return None
-        alike = {
+        maxima = {
             other.max_per_gpu
             for series in "ABQ"
             if (other := self.find(f"{board}-{name.size_gb}{series}")) and other.max_per_gpu is not None
         }
-        return alike.pop() if len(alike) == 1 else None
+        return maxima.pop() if len(maxima) == 1 else None
 
     def names_type(self, profile: Profile) -> bool:
         """Whether a profile, however it is written, is of a type that NVIDIA lists for any board."""

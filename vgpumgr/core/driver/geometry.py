@@ -1,24 +1,24 @@
-"""Where vGPUs may lie in a GPU's framebuffer: placement ids and maxima of both modes, computed from the two sizes and the board.
+"""Where vGPUs may lie in a GPU's framebuffer: placement ids and maxima of both modes, from the two sizes and the board.
 
-A placement id counts slots of one GiB from the start of the region, which is as large as the type of which a GPU takes one.
-A type takes as many slots as it has GiB (`size`). Everything here follows from these facts:
+A placement id counts slots of one GiB from the start of the region, which is as large as the type that fills a GPU. A
+type takes one slot per GiB (`size`). Everything here follows from these facts:
 
-* Generations. Before Ampere there is no SR-IOV, and mixed-size mode needs it. From Ada on the driver's firmware (GSP) manages
-  vGPUs; from Ada on the driver also numbers the places of equal-size mode, which before that no driver shows. Blackwell divides
-  evenly. (kernel_vgpu_mgr.c, 595.45.04: kvgpumgrSetSupportedPlacementIds; user guide 17.0, A.3: boards without mixed-size mode.)
+* Generations. Mixed-size mode needs SR-IOV, which boards have from Ampere on. From Ada on the driver's firmware (GSP)
+  manages vGPUs, and the driver numbers the places of equal-size mode; older drivers show none. Blackwell divides
+  evenly. (kernel_vgpu_mgr.c, 595.45.04: kvgpumgrSetSupportedPlacementIds; user guide 17.0, A.3: boards without it.)
 * Equal-size mode: place j of a type is at j * size, up to the type's maximum. (_kvgpumgrSetHomogeneousResources.)
-* Maximum: as many as fit, at most 32 time-sliced vGPUs on a GPU. (The same file; user guide 17.0, A.1. The host's own number,
-  and NVIDIA's list where it differs, come first: H200-8C is 16.)
-* Mixed-size mode before Blackwell: channels are given in powers of two, so the region is halved again and again, down to
-  sixteenths, each half rounded down. A type whose maximum is a power of two lies at both ends of each part that holds two of
-  it. One with another maximum lies once in each part of as many parts as the next lower power of two says: at the
-  start of a left half and at the end of a right half. (_kvgpumgrSetHeterogeneousResources; user guide 17.0, tables A.3.1 to A.3.9.)
-* Denied places: a 1 GB type that keeps its whole GiB (32 on a 48 GB board: the host reserves nothing from it) would overlap
-  larger neighbours at some ids. (_kvgpumgrIsPlacementValid: two lists, without and with GSP.)
-* Blackwell: place j of a type is at region * j / maximum, rounded down, in both modes. A 2 GB type takes three slots of a 96 GB
-  board. (_kvgpumgrSetHeterogeneousResources_GB100; the two functions after it.)
+* Maximum: as many as fit, at most 32 time-sliced vGPUs on a GPU. (The same file; user guide 17.0, A.1. The host's
+  number, and NVIDIA's list where it differs, take precedence: H200-8C is 16.)
+* Mixed-size mode before Blackwell: the driver allocates channels in powers of two, so it halves the region repeatedly,
+  down to sixteenths, each half rounded down. A type whose maximum is a power of two lies at both ends of each part that
+  holds two of it. For any other type the next lower power of two is the number of parts, each with one place: at the
+  start of a left half, the end of a right one. (_kvgpumgrSetHeterogeneousResources; user guide 17.0, A.3.1 to A.3.9.)
+* Denied places: a 1 GB type that keeps its whole GiB (32 on a 48 GB board: the host reserves nothing of it) would
+  overlap larger neighbours at some ids. (_kvgpumgrIsPlacementValid: two lists, without and with GSP.)
+* Blackwell: place j of a type is at region * j / maximum, rounded down, in both modes. A 2 GB type takes three slots of
+  a 96 GB board. (_kvgpumgrSetHeterogeneousResources_GB100; the two functions after it.)
 
-The host's own lists decide about a create. The lab's driver and the test kernel module have the same rules on their own.
+A host's own lists decide about a create. The lab's driver and the test kernel module implement the rules separately.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Geometry:
 
 
 def generation(board: str) -> Generation | None:
-    """The generation of a board, by its code (A40, RTX6000-Ada); None for one that this file does not know."""
-    return next((found for pattern, found in _GENERATIONS if pattern.fullmatch(board)), None)
+    """The generation of a board, by its code (A40, RTX6000-Ada); None if it is unknown here."""
+    return next((kind for pattern, kind in _GENERATIONS if pattern.fullmatch(board)), None)
 
 
 def has_mixed_size(board: str) -> bool:
@@ -87,40 +87,40 @@ def has_mixed_size(board: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def of_type(board: str, region_gib: int, size_gib: int, maximum: int | None = None) -> Geometry | None:
-    """The geometry of a time-sliced type; None if it has none: an unknown board, or a type below one GiB.
+    """The geometry of a time-sliced type; None for an unknown board, or a type below one GiB.
 
-    `maximum` is that of equal-size mode where a host or NVIDIA's list says it.
+    `maximum` is that of equal-size mode, if a host or NVIDIA's list gives it.
     """
-    made = generation(board)
-    if made is None or not 0 < size_gib <= region_gib:
+    kind = generation(board)
+    if kind is None or not 0 < size_gib <= region_gib:
         return None
-    size = _slots(made, region_gib, size_gib)
+    size = _slots(kind, region_gib, size_gib)
     most = min(region_gib // size, MAX_TIME_SLICED) if maximum is None else maximum
-    if made is Generation.BLACKWELL:
-        even = tuple(region_gib * place // most for place in range(most))
-        return Geometry(size=size, maximum=most, equal=even, mixed=even)
+    if kind is Generation.BLACKWELL:
+        places = tuple(region_gib * place // most for place in range(most))
+        return Geometry(size=size, maximum=most, equal=places, mixed=places)
     return Geometry(
         size=size,
         maximum=most,
         equal=tuple(range(0, min(most, region_gib // size) * size, size)),
-        mixed=() if made is Generation.BEFORE_AMPERE else tuple(_mixed(made, region_gib, size, most)),
+        mixed=() if kind is Generation.BEFORE_AMPERE else tuple(_mixed(kind, region_gib, size, most)),
     )
 
 
 def creatable(ids: Iterable[int], size: int, taken: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Those of a type's placement ids that overlap no vGPU; `taken` has (placement id, size) of each vGPU on the GPU."""
+    """A type's placement ids that overlap no vGPU. `taken`: (placement id, size) of each vGPU on the GPU."""
     return tuple(
         place for place in ids if all(place + size <= start or place >= start + slots for start, slots in taken)
     )
 
 
-def _slots(made: Generation, region: int, size: int) -> int:
-    return 3 if made is Generation.BLACKWELL and (region, size) == (96, 2) else size
+def _slots(kind: Generation, region: int, size: int) -> int:
+    return 3 if kind is Generation.BLACKWELL and (region, size) == (96, 2) else size
 
 
-def _mixed(made: Generation, region: int, size: int, maximum: int) -> Iterator[int]:
-    """Each part of the region gives its first and last place to types of which it holds two, or one of them."""
-    denied = _denied(made, region, size, maximum)
+def _mixed(kind: Generation, region: int, size: int, maximum: int) -> Iterator[int]:
+    """A part of the region has a place at each end for a type of which it holds two, else a place at one end."""
+    denied = _denied(kind, region, size, maximum)
     power = 1 << (maximum.bit_length() - 1)  # the largest power of two that is at most the maximum
     both = power == maximum > 1
     count = power // 2 if both else power
@@ -132,15 +132,15 @@ def _mixed(made: Generation, region: int, size: int, maximum: int) -> Iterator[i
 
 
 def _parts(region: int, count: int) -> list[tuple[int, int]]:
-    """The region halved until there are so many parts: (start, end) of each."""
+    """The region, halved until it has `count` parts: (start, end) of each."""
     parts = [(0, region)]
     while len(parts) < count:
         parts = [half for low, high in parts for half in ((low, (low + high) // 2), ((low + high) // 2, high))]
     return parts
 
 
-def _denied(made: Generation, region: int, size: int, maximum: int) -> frozenset[int]:
-    """The ids that a 1 GB type does not get where all of them together are less than the region."""
+def _denied(kind: Generation, region: int, size: int, maximum: int) -> frozenset[int]:
+    """The ids denied to a 1 GB type whose maximum does not fill the region."""
     if size != 1 or maximum >= region:
         return frozenset()
-    return _DENIED_WITHOUT_GSP if made is Generation.AMPERE else _DENIED_WITH_GSP
+    return _DENIED_WITHOUT_GSP if kind is Generation.AMPERE else _DENIED_WITH_GSP

@@ -1,4 +1,4 @@
-"""A board's types without a host: NVIDIA's list, and what geometry computes from it. For planning on paper; a host decides for itself."""
+"""A board's types without a host, from NVIDIA's list and geometry. For planning offline; a host decides for itself."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownType:
-    """One type of one board. The maxima are those of one GPU with nothing else on it; `max_mixed` is 0 without mixed-size mode.
+    """One type of one board. The maxima are those of an otherwise empty GPU; `max_mixed` is 0 without mixed-size mode.
 
-    Placement ids are ascending. Maxima and ids are None where nobody says them and nothing can be computed: those of
-    MIG-backed types are a GPU instance's own.
+    Placement ids are ascending. Maxima and ids that are neither published nor computable are None: those of MIG-backed
+    types depend on the GPU instance.
     """
 
     name: str
@@ -42,25 +42,25 @@ def known_types(catalogue: Catalogue, board: str | None) -> tuple[KnownType, ...
     for row in rows:
         if row.name.slices is None:
             regions[row.board] = max(row.name.size_gb, regions.get(row.board, 0))
-    found = [_known(catalogue, row, regions.get(row.board, 0)) for row in rows]
+    types = [_known(catalogue, row, regions.get(row.board, 0)) for row in rows]
     return tuple(
-        sorted(found, key=lambda kind: (kind.board, kind.mig_profile is not None, kind.framebuffer_mib, kind.name))
+        sorted(types, key=lambda kind: (kind.board, kind.mig_profile is not None, kind.framebuffer_mib, kind.name))
     )
 
 
 def board_of(catalogue: Catalogue, board: str) -> str:
-    """The code of a board that is given by its code, by its name in the list, or by what people call it: B200 is B200X.
+    """The code of a board given by its code, its name in the list, or its common name (B200 is B200X).
 
-    Raises UnknownProfile for one not listed.
+    Raises UnknownProfile for a board not listed.
     """
-    said = board.lower()
+    name = board.lower()
     codes = dict.fromkeys(row.board for row in catalogue.types)
     for row in catalogue.types:
-        if said in (row.board.lower(), board_name(row).lower()):
+        if name in (row.board.lower(), board_name(row).lower()):
             return row.board
-    longer = [code for code in codes if code[:-1].lower() == said]
-    if len(longer) == 1:
-        return longer[0]
+    matches = [code for code in codes if code[:-1].lower() == name]
+    if len(matches) == 1:
+        return matches[0]
     raise _unknown(catalogue, board)
 
 
@@ -74,25 +74,25 @@ def _unknown(catalogue: Catalogue, board: str) -> UnknownProfile:
 
 
 def board_name(row: CatalogueType) -> str:
-    """The board's name without what the list says of it in brackets."""
+    """The board's name without the list's remark in brackets."""
     return row.board_name.partition(" (")[0]
 
 
 def _known(catalogue: Catalogue, row: CatalogueType, region_gib: int) -> KnownType:
-    listed = catalogue.maximum(row.board, row.name)
+    maximum = catalogue.maximum(row.board, row.name)
     time_sliced = row.name.slices is None
-    found = geometry.of_type(row.board, region_gib, row.name.size_gb, listed) if time_sliced else None
-    # A 512 MB type has no ids, but that its board has no mixed-size mode is known.
-    mixed = found.mixed if found else () if time_sliced and not geometry.has_mixed_size(row.board) else None
+    layout = geometry.of_type(row.board, region_gib, row.name.size_gb, maximum) if time_sliced else None
+    # A 512 MB type has no ids, but whether its board has mixed-size mode is known.
+    mixed = layout.mixed if layout else () if time_sliced and not geometry.has_mixed_size(row.board) else None
     return KnownType(
         name=row.name.text,
         board=row.board,
         profile=row.name.short,
         series=row.name.series,
         framebuffer_mib=row.framebuffer_mib or row.name.nominal_mib,
-        max=found.maximum if found else listed,
+        max=layout.maximum if layout else maximum,
         max_mixed=None if mixed is None else len(mixed),
-        placements_equal=found.equal if found else None,
+        placements_equal=layout.equal if layout else None,
         placements_mixed=mixed,
         mig_profile=row.mig_profile,
     )

@@ -1,4 +1,4 @@
-"""The ways in which a GPU is divided among VMs, and what each of them gives: for comparing. Sources: docs/ways-to-divide.md."""
+"""The ways to divide a GPU among VMs, and what each provides, for comparison. Sources: docs/ways-to-divide.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = Literal["best-effort", "equal-share", "fixed-share", "mixed-size", "mig", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism:
-    """`memory_wall`: whether a VM is kept out of another's framebuffer. `series`: of its types, each with a licence of its own.
+    """`memory_wall`: whether a VM is kept out of another's framebuffer. `series`: of its types, each with its licence.
 
     `live_migration` None: NVIDIA says nothing about it.
     """

@@ -1,16 +1,16 @@
-"""MIG: how a GPU is cut into GPU instances, and what still fits.
+"""MIG: how a GPU is divided into GPU instances, and what still fits.
 
-A board has 4 or 8 memory slices (RTX PRO 6000 has 12). A GPU instance of a profile takes `size` neighbouring ones, from a
+A board has 4 or 8 memory slices (RTX PRO 6000 has 12). A GPU instance of a profile takes `size` adjacent slices, from a
 start that the driver allows for that profile. Everything here follows from these tables:
 
-* 7-slice boards (A100, A800, H100, H200 and their like): `nvidia-smi mig -lgipp` of A100 and of H100, where both print the same.
-  H800, H20, GH200, B200, GB200 and B300 are inferred from them: public sources give their profiles, but not their starts.
+* 7-slice boards (A100, A800, H100, H200 and similar): `nvidia-smi mig -lgipp` of A100 and H100, which print the same.
+  H800, H20, GH200, B200, GB200 and B300 are inferred: public sources give their profiles, but not their starts.
 * A30: its own `-lgipp`.
-* RTX PRO 6000: the ids and counts of NVIDIA's MIG user guide, the starts of a public `-lgipp`. RTX PRO
-  4500 and RTX 6000D: profiles and counts from vgpu-device-manager, starts inferred, ids unknown (0).
-* go-nvml's mocks for H100 and later are wrong about starts (kernel captures differ), and are no source here.
+* RTX PRO 6000: ids and counts from NVIDIA's MIG user guide, starts from a public `-lgipp`. RTX PRO 4500 and RTX 6000D:
+  profiles and counts from vgpu-device-manager, starts inferred, ids unknown (0).
+* go-nvml's mocks for H100 and later have wrong starts (kernel captures differ), so they are no source here.
 
-What a host's own NVML says of its profiles comes first wherever a host is asked.
+Where a host is asked, its own NVML takes precedence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.profiles import TypeName
 
 MOST_PER_INSTANCE: Final = 12
-"""How many vGPUs share one instance on boards that time-slice instances (MAX_VGPU_DEVICES_PER_GI, kernel_vgpu_mgr.c, 595)."""
+"""vGPUs per GPU instance on boards that time-slice instances (MAX_VGPU_DEVICES_PER_GI, kernel_vgpu_mgr.c, 595)."""
 
 _ALL_ENGINES = "+me.all"
 _NO_ENGINES = "-me"
@@ -37,10 +37,10 @@ _NAME = re.compile(r"(?P<slices>[1-9])g\.(?P<memory>[0-9]+)gb(?P<suffix>[+-].+)?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceProfile:
-    """A GPU instance profile of one board. `id` is the one that `nvidia-smi mig -lgip` shows; `name` is 2g.10gb, 1g.24gb+gfx.
+    """A GPU instance profile of one board. `id`: as in `nvidia-smi mig -lgip`; `name`: 2g.10gb, 1g.24gb+gfx.
 
-    `slices`: its compute slices. `size`: the memory slices that it takes, from one of `starts`, which ascend. `memory_mib` is nominal;
-    `maximum`: how many of it a GPU holds at once.
+    `slices`: its compute slices. `size`: its memory slices, from one of `starts`, which ascend. `memory_mib` is
+    nominal. `maximum`: how many of it a GPU holds at once.
     """
 
     id: int
@@ -59,7 +59,7 @@ class InstanceProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """An instance that exists, or is to be made."""
+    """A GPU instance that exists or is planned."""
 
     profile: InstanceProfile
     start: int
@@ -75,9 +75,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Why an arrangement is not possible: the first profile that finds no place, with what is in its way.
+    """Why an arrangement is not possible: the first profile that finds no place, and what blocks it.
 
-    `placed`: the arrangement of as many of the others as precede it, which leaves it no start.
+    `placed`: an arrangement of the profiles before it, which leaves it no start.
     """
 
     profile: InstanceProfile
@@ -95,94 +95,94 @@ class Blocked:
 
     @property
     def at_most(self) -> bool:
-        """Whether the board holds as many of it as it can."""
+        """Whether the board already holds the profile's maximum."""
         return _count(self.placed, self.profile) >= self.profile.maximum
 
 
 def free_starts(profile: InstanceProfile, taken: Sequence[Piece]) -> tuple[int, ...]:
-    """The starts at which one more instance of the profile overlaps nothing; none where the board takes no more of it."""
+    """The starts at which one more instance of the profile fits; none if the board takes no more of it."""
     if _count(taken, profile) >= profile.maximum or any(_exclude(profile, piece.profile) for piece in taken):
         return ()
     return tuple(start for start in profile.starts if not any(piece.overlaps(start, profile.size) for piece in taken))
 
 
 def _exclude(one: InstanceProfile, other: InstanceProfile) -> bool:
-    """Whether no GPU holds both. An instance with all media engines (+me.all) leaves none to any but a -me (nvml.h)."""
+    """Whether no GPU holds both: beside an instance with all media engines (+me.all) only -me ones fit (nvml.h)."""
     return any(
-        with_all.name.endswith(_ALL_ENGINES) and not beside.name.endswith(_NO_ENGINES)
-        for with_all, beside in ((one, other), (other, one))
+        with_all.name.endswith(_ALL_ENGINES) and not neighbour.name.endswith(_NO_ENGINES)
+        for with_all, neighbour in ((one, other), (other, one))
     )
 
 
 def best_start(profiles: Iterable[InstanceProfile], profile: InstanceProfile, taken: Sequence[Piece]) -> int | None:
     """The start for one more instance of the profile; None if there is none.
 
-    After it, the largest profile that could still come stays possible, as often as it can; then the next smaller, and so on. Among equal starts the
-    highest wins: that of an A100's 4g is 0, so what is small begins at the other end.
+    It leaves room for as many instances as possible of the largest profile, then of the next smaller one, and so on.
+    Among equal starts the highest wins: the 4g of an A100 starts at 0, so small instances begin at the other end.
     """
     starts = free_starts(profile, taken)
     if len(starts) < 2:
         return starts[0] if starts else None
     largest_first = sorted(profiles, key=lambda one: one.order, reverse=True)
 
-    def left(start: int) -> tuple[tuple[int, ...], int]:
-        after = (*taken, Piece(profile=profile, start=start))
-        return tuple(capacity(one, after) for one in largest_first), start
+    def room_after(start: int) -> tuple[tuple[int, ...], int]:
+        pieces = (*taken, Piece(profile=profile, start=start))
+        return tuple(capacity(one, pieces) for one in largest_first), start
 
-    return max(starts, key=left)
+    return max(starts, key=room_after)
 
 
 def capacity(profile: InstanceProfile, taken: Sequence[Piece]) -> int:
     """How many more instances of this profile alone fit."""
-    found, end = 0, -1
+    count, end = 0, -1
     room = profile.maximum - _count(taken, profile)
     for start in free_starts(profile, taken):
-        if start >= end and found < room:
-            found, end = found + 1, start + profile.size
-    return found
+        if start >= end and count < room:
+            count, end = count + 1, start + profile.size
+    return count
 
 
 def arrange(wanted: Sequence[InstanceProfile], taken: Sequence[Piece] = ()) -> tuple[Piece, ...] | Blocked:
-    """A place for each of these, in the order of `wanted`, beside what is there; or what finds none.
+    """A place beside `taken` for each profile, in the order of `wanted`; or the profile that finds none.
 
-    The search is complete: where it says no, no arrangement exists. Larger profiles are placed first. The profile that is named is the first,
-    in that order, without which the ones before it can be arranged.
+    The search is complete: Blocked means that no arrangement exists. Larger profiles are placed first. Blocked names
+    the first profile, in that order, that does not fit beside any arrangement of those before it.
     """
     order = sorted(range(len(wanted)), key=lambda at: wanted[at].order, reverse=True)
-    reached: list[tuple[Piece, ...]] = [()]
+    best: list[tuple[Piece, ...]] = [()]
 
     def search(depth: int, placed: tuple[Piece, ...]) -> tuple[Piece, ...] | None:
-        if len(placed) > len(reached[0]):
-            reached[0] = placed
+        if len(placed) > len(best[0]):
+            best[0] = placed
         if depth == len(order):
             return placed
         profile = wanted[order[depth]]
-        before = placed[-1] if placed and placed[-1].profile == profile else None
+        twin = placed[-1] if placed and placed[-1].profile == profile else None
         for start in free_starts(profile, (*taken, *placed)):
-            if before is not None and start < before.start:
+            if twin is not None and start < twin.start:
                 continue  # the same two the other way round
-            found = search(depth + 1, (*placed, Piece(profile=profile, start=start)))
-            if found is not None:
-                return found
+            arrangement = search(depth + 1, (*placed, Piece(profile=profile, start=start)))
+            if arrangement is not None:
+                return arrangement
         return None
 
-    found = search(0, ())
-    if found is None:
-        return Blocked(profile=wanted[order[len(reached[0])]], placed=(*taken, *reached[0]))
-    pieces = dict(zip(order, found, strict=True))
+    arrangement = search(0, ())
+    if arrangement is None:
+        return Blocked(profile=wanted[order[len(best[0])]], placed=(*taken, *best[0]))
+    pieces = dict(zip(order, arrangement, strict=True))
     return tuple(pieces[at] for at in range(len(wanted)))
 
 
 def evict(profile: InstanceProfile, kept: Sequence[Piece], spare: Sequence[Piece]) -> tuple[Piece, ...] | None:
-    """The fewest spare instances that have to go before one of the profile fits; None if it would not fit without all of them.
+    """The fewest spare instances to destroy so that one of the profile fits; None if it never fits.
 
-    Of as many, those go that take the fewest memory slices, then those that start first.
+    Among equal numbers, it is those that take the fewest memory slices, then those that start first.
     """
     for number in range(len(spare) + 1):
         ways = [
-            (sum(piece.profile.size for piece in going), [piece.start for piece in going], going)
-            for going in _subsets(spare, number)
-            if free_starts(profile, (*kept, *(piece for piece in spare if piece not in going)))
+            (sum(piece.profile.size for piece in group), [piece.start for piece in group], group)
+            for group in _subsets(spare, number)
+            if free_starts(profile, (*kept, *(piece for piece in spare if piece not in group)))
         ]
         if ways:
             return min(ways, key=lambda way: way[:2])[2]
@@ -207,7 +207,7 @@ def _count(pieces: Iterable[Piece], profile: InstanceProfile) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A profile of a family of boards. `double`: of the profiles with so many compute slices the one with more memory."""
+    """A profile of a family of boards. `double`: of two with equal compute slices, the one with more memory."""
 
     slices: int
     suffix: str
@@ -261,37 +261,37 @@ _RTX_PRO_6000_MEMORY: Final = {1: 24, 2: 48, 4: 96}
 
 def board_profiles(catalogue: Catalogue, board: str) -> tuple[InstanceProfile, ...] | None:
     """The instance profiles of a board (its code), the largest first; None if it has no MIG."""
-    named = {row.mig_profile for row in catalogue.types if row.board == board and row.mig_profile is not None}
+    names = {row.mig_profile for row in catalogue.types if row.board == board and row.mig_profile is not None}
     sizes: dict[tuple[int, str], set[int]] = {}
-    for name in named:
+    for name in names:
         slices, memory, suffix = parse_name(name)
         sizes.setdefault((slices, suffix), set()).add(memory)
-    return _profiles(board, sizes) if named else None
+    return _profiles(board, sizes) if names else None
 
 
 def profiles_of_types(board: str, names: Iterable[TypeName]) -> tuple[InstanceProfile, ...]:
-    """The same by the MIG-backed types of a GPU with MIG off, whose driver does not name its profiles then."""
+    """The same from the MIG-backed types of a GPU with MIG off, whose driver lists no profiles."""
     sizes: dict[tuple[int, str], set[int]] = {}
     for name in names:
         if name.slices is not None:
             suffix = _SUFFIXES.get(name.suffix) or ("+gfx" if board == "6000D" else "")
             sizes.setdefault((name.slices, suffix), set()).add(name.size_gb)
     if board in ("RTXPRO4500", "6000D"):  # several vGPUs share an instance: the largest fills it
-        sizes = {key: {max(found)} for key, found in sizes.items()}
+        sizes = {key: {max(memories)} for key, memories in sizes.items()}
     return _profiles(board, sizes)
 
 
 def _profiles(board: str, sizes: dict[tuple[int, str], set[int]]) -> tuple[InstanceProfile, ...]:
-    """`sizes`: the memory in GB of the profiles of so many slices and that suffix."""
+    """`sizes`: (compute slices, suffix) → memory of these profiles in GB."""
     if board == "RTXPRO6000":  # the driver has no vGPU types for most of its profiles
         sizes = {(row.slices, row.suffix): {_RTX_PRO_6000_MEMORY[row.slices]} for row in _RTX_PRO_6000}
-    found = []
+    profiles = []
     for row in _FAMILIES.get(board, _SEVEN):
         memories = sorted(sizes.get((row.slices, row.suffix), ()))
         if len(memories) <= int(row.double):
             continue
         memory = memories[int(row.double)]
-        found.append(
+        profiles.append(
             InstanceProfile(
                 id=row.id,
                 name=f"{row.slices}g.{memory}gb{row.suffix}",
@@ -302,11 +302,11 @@ def _profiles(board: str, sizes: dict[tuple[int, str], set[int]]) -> tuple[Insta
                 maximum=row.maximum,
             )
         )
-    return tuple(sorted(found, key=lambda one: one.order, reverse=True))
+    return tuple(sorted(profiles, key=lambda one: one.order, reverse=True))
 
 
 def profile_of_type(catalogue: Catalogue, board: str, name: TypeName) -> InstanceProfile | None:
-    """The instance in which a MIG-backed type lives; None for other types, and for those that no public source lists."""
+    """The instance profile of a MIG-backed type; None for other types, and for types that no public source lists."""
     row = catalogue.find(f"{board}-{name.short}")
     if row is None or row.mig_profile is None:
         return None
@@ -314,18 +314,18 @@ def profile_of_type(catalogue: Catalogue, board: str, name: TypeName) -> Instanc
 
 
 def needs_reset(board_names: Iterable[str]) -> bool:
-    """Whether MIG mode of a board changes only with a reset of the GPU; then it outlasts a reboot.
+    """Whether MIG mode of a board changes only with a reset of the GPU, and then outlasts a reboot: true of Ampere.
 
-    `board_names`: its code, its name, or both. A GPU without virtual functions lists no types, so it has only its name.
-    Ampere's boards are so. On Hopper and later it changes at once, and ends with the driver (MIG user guide, "Enable MIG mode").
+    On Hopper and later it changes at once, and ends with the driver (MIG user guide, "Enable MIG mode"). `board_names`:
+    its code, its name, or both. A GPU without virtual functions lists no types, so only its name is known.
     """
     return any(name.startswith(("A30", "A100", "A800")) for name in board_names)
 
 
 @functools.lru_cache(maxsize=256)
 def parse_name(name: str) -> tuple[int, int, str]:
-    """Compute slices, memory in GB, and the suffix of a profile's name: 1g.10gb+me → (1, 10, "+me"). Raises ValueError."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    """A profile's compute slices, memory in GB, and suffix: 1g.10gb+me → (1, 10, "+me"). Raises ValueError."""
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise ValueError(f"not a MIG profile: {name!r}")
-    return int(found["slices"]), int(found["memory"]), found["suffix"] or ""
+    return int(match["slices"]), int(match["memory"]), match["suffix"] or ""

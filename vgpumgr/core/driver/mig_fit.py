@@ -1,4 +1,4 @@
-"""Whether GPU instances fit on a board together, asked without a host: its answer, and the refusal if it is no."""
+"""Whether GPU instances fit on a board together, without asking a host; and the refusal if they do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """`board`: its code. `profiles`: all that it has, the largest first. `found`: a place for each that was asked for, or what finds none."""
+    """`board`: its code. `profiles`: its own, largest first. `found`: a place for each request, or the blocked one."""
 
     board: str
     profiles: tuple[InstanceProfile, ...]
@@ -37,24 +37,24 @@ class Fit:
 
     @property
     def placed(self) -> tuple[Piece, ...]:
-        """What has a place: all that was asked for, or what precedes the one that is blocked."""
+        """What has a place: all requests, or those before the blocked one."""
         return self.found.placed if isinstance(self.found, Blocked) else self.found
 
     @property
     def would_fit(self) -> tuple[InstanceProfile, ...]:
-        """The profiles of which one more fits beside those, wherever they would have to be for it."""
+        """The profiles of which one more fits beside those, if these are rearranged for it."""
         others = [piece.profile for piece in self.placed]
         return tuple(one for one in self.profiles if not isinstance(mig.arrange([*others, one]), Blocked))
 
 
 def fit(catalogue: Catalogue, board: str, names: Sequence[str]) -> Fit:
-    """The answer for a board (its code or its name in the list) and names of profiles. Raises UnknownProfile."""
+    """The answer for a board (its code or its name in the list) and profile names. Raises UnknownProfile."""
     code = known_types.board_of(catalogue, board)
     profiles = mig.board_profiles(catalogue, code)
     if profiles is None:
         raise UnknownProfile(f"{code} has no MIG", hint=f"boards with MIG: {', '.join(boards(catalogue))}")
     by_name = {one.name: one for one in profiles}
-    wanted = []
+    requests = []
     for name in names:
         if name not in by_name:
             near = nearest(name, by_name, typos=False)
@@ -62,8 +62,8 @@ def fit(catalogue: Catalogue, board: str, names: Sequence[str]) -> Fit:
                 f"{code} has no MIG profile {name!r}",
                 hint=(f"did you mean {near}? " if near else "") + f"it has {', '.join(by_name)}",
             )
-        wanted.append(by_name[name])
-    return Fit(board=code, profiles=profiles, found=mig.arrange(wanted))
+        requests.append(by_name[name])
+    return Fit(board=code, profiles=profiles, found=mig.arrange(requests))
 
 
 def boards(catalogue: Catalogue) -> tuple[str, ...]:
@@ -72,18 +72,18 @@ def boards(catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def refusal(answer: Fit) -> NoCapacity | None:
-    """The answer no as an error: what is in the way, and what would fit instead; None if all fit."""
+    """The error if not all fit: what blocks the profile, and what would fit instead; None if all fit."""
     blocked = answer.blocked
     if blocked is None:
         return None
     profile, board = blocked.profile, answer.board
-    instead = ", ".join(one.name for one in answer.would_fit)
+    others = ", ".join(one.name for one in answer.would_fit)
     return NoCapacity(
         f"{board} takes {profile.maximum} of {profile.name} at most"
         if blocked.at_most
         else f"{board} has no room for {profile.name}",
         details=() if blocked.at_most else [f"in its way: {where(piece)}" for piece in blocked.in_the_way],
-        hint=f"what still fits beside the others: {instead}" if instead else "nothing else fits beside the others",
+        hint=f"what still fits beside the others: {others}" if others else "nothing else fits beside the others",
     )
 
 

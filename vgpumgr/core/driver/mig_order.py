@@ -1,13 +1,13 @@
-"""In which order a GPU gets into MIG mode and out of it, and what stands in the way of each move.
+"""The order in which a GPU enters and leaves MIG mode, and what prevents each move.
 
-Its vGPUs and GPU instances go first, then its virtual functions; the mode is set; the GPU is reset where its board needs that; the
-functions come back. No other order works:
+Its vGPUs and GPU instances are removed first, then its virtual functions; the mode is set; the GPU is reset if its
+board needs that; the virtual functions are made again. No other order works:
 
-* `sriov-manage` rebinds the GPU to its driver, which ends every vGPU and GPU instance and mixed-size mode (NVIDIA's script; seen on
-  hardware, host/steps/vfs_step.py). So a virtual function with a vGPU may not be removed, and nothing tells the ledger of the instances.
-* nvmlDeviceSetMigMode takes the mode on a GPU without virtual functions and vGPUs only, as seen on hosts with MIG-backed vGPUs.
-* The mode takes effect at once, or with a reset (`mig.needs_reset`), which nvidia-smi refuses while anything has the GPU open (its manual).
-* nvmlGpuInstanceDestroy: IN_USE while anything is active in the instance (nvml.h). So an instance goes after its vGPUs.
+* `sriov-manage` rebinds the GPU, which ends all vGPUs, GPU instances and mixed-size mode (its source; seen on hardware,
+  host/steps/vfs_step.py). So a virtual function with a vGPU must stay; the ledger does not learn of lost instances.
+* nvmlDeviceSetMigMode needs a GPU without virtual functions and vGPUs, as seen on hosts with MIG-backed vGPUs.
+* It takes effect at once or with a reset (`mig.needs_reset`), which nvidia-smi refuses while the GPU is open (manual).
+* nvmlGpuInstanceDestroy: IN_USE while anything is active in the instance (nvml.h). So its vGPUs are destroyed first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Move(StrEnum):
-    """What changes on the GPU as a whole, in this order; each where it is needed."""
+    """The changes of the whole GPU, in this order; each only if needed."""
 
     TAKE_FUNCTIONS = "take functions"
     SET = "set"
@@ -29,12 +29,12 @@ class Move(StrEnum):
 
 
 def is_done(*, enabled: bool, pending: bool, on: bool, functions: bool) -> bool:
-    """Whether a GPU is in the wanted mode and takes vGPUs. `pending`: the mode after its next reset; `functions`: it has virtual ones."""
+    """Whether a GPU is in the wanted mode and takes vGPUs. `pending`: after its next reset; `functions`: it has VFs."""
     return enabled == pending == on and functions
 
 
 def moves(*, enabled: bool, pending: bool, on: bool, functions: bool, needs_reset: bool) -> Iterator[Move]:
-    """What there is to do on a GPU without vGPUs and instances, also where a run was broken off."""
+    """The moves left on a GPU without vGPUs and instances, also after an interrupted run."""
     if functions:
         yield Move.TAKE_FUNCTIONS
     if pending != on:
@@ -45,7 +45,7 @@ def moves(*, enabled: bool, pending: bool, on: bool, functions: bool, needs_rese
 
 
 def obstacle(move: Move, *, vgpus: bool, functions: bool) -> str | None:
-    """What of a GPU does not let it make a move."""
+    """What on the GPU prevents a move; None if nothing does."""
     if vgpus:
         return "vGPUs"
     if functions and move in (Move.SET, Move.RESET):
@@ -54,5 +54,5 @@ def obstacle(move: Move, *, vgpus: bool, functions: bool) -> str | None:
 
 
 def may_go(instance: int, inside: Iterable[int | None]) -> bool:
-    """Whether a GPU instance can be destroyed. `inside`: the instance of each vGPU on the GPU, None where it does not say."""
+    """Whether a GPU instance can be destroyed. `inside`: the instance of each vGPU on the GPU; None: unknown."""
     return all(one not in (None, instance) for one in inside)

@@ -1,6 +1,6 @@
-"""A GPU's modes: what the driver makes of a GPU in each of them. Where a vGPU goes in one of them is said by core/placing/division.py.
+"""A GPU's modes and the driver's rules in each. core/placing/division.py decides where a vGPU goes in a mode.
 
-Sources: NVIDIA's guides on mixed-size mode (docs/ways-to-divide.md), nvml.h (schedulers), the MIG user guide (what a reboot leaves).
+Sources: NVIDIA's guides on mixed-size mode (docs/ways-to-divide.md), nvml.h (schedulers), MIG user guide (reboots).
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ MODES: Final[tuple[Mode, ...]] = (EQUAL_SIZE, MIXED_SIZE, MIG)
 
 
 class ModeRules:
-    """One mode. Unless a mode says otherwise, it shares the whole GPU in time, by any policy, and ends with the host's boot."""
+    """One mode. By default the whole GPU is time-sliced, by any policy, and the mode ends with the host's boot."""
 
     name: Mode
     way: Way = asking.TIME_SLICED
     one_size = False
     """Whether the first vGPU binds the GPU to one size."""
     has_places = False
-    """Whether each vGPU lies at a placement id that somebody chooses."""
+    """Whether each vGPU lies at a placement id that the creator chooses."""
     is_default = False
-    """Whether a GPU is in it where nobody set a mode."""
+    """Whether a GPU is in it if no mode was set."""
     policies: tuple[Policy, ...] = scheduler.POLICIES
-    """Those of a scheduler that the mode combines with; none: a GPU in it has no scheduler."""
+    """The scheduler policies that the mode allows; none: a GPU in it has no scheduler."""
     other_sizes: Mode | None = None
-    """The mode that takes other sizes, beside what is there or after it."""
+    """The mode that takes other sizes, beside the existing vGPUs or once they are gone."""
 
     @property
     def words(self) -> str:
-        """As people read it, before `mode`."""
+        """Its name in messages, before `mode`."""
         return self.name
 
     @property
     def mig_backed(self) -> bool:
-        """Whether it takes MIG-backed types, in GPU instances; else time-sliced ones."""
+        """Whether it takes MIG-backed types, in GPU instances, rather than time-sliced ones."""
         return self.way == asking.MIG
 
     @property
@@ -53,7 +53,7 @@ class ModeRules:
         return bool(self.policies)
 
     def ends_with_boot(self, board_names: Iterable[str]) -> bool:  # noqa: ARG002 -- as Mig
-        """Whether a GPU of that board is in the default mode after the next boot, and not in this one."""
+        """Whether a GPU of that board returns to the default mode at the next boot."""
         return True
 
 
@@ -70,7 +70,7 @@ class EqualSize(ModeRules):
 
 
 class MixedSize(ModeRules):
-    """vGPUs of several sizes, which does not combine with fixed-share (NVIDIA's guide on mixed-size mode)."""
+    """vGPUs of several sizes. It excludes fixed-share (NVIDIA's guide on mixed-size mode)."""
 
     name = MIXED_SIZE
     has_places = True
@@ -79,7 +79,7 @@ class MixedSize(ModeRules):
 
 
 class Mig(ModeRules):
-    """GPU instances. nvml.h on schedulers: NOT_SUPPORTED "if the GPU is in MIG mode", for reading as for setting it."""
+    """GPU instances. nvml.h on schedulers, to read or to set: NOT_SUPPORTED "if the GPU is in MIG mode"."""
 
     name = MIG
     way: Way = asking.MIG
@@ -97,12 +97,12 @@ _EVERY: Final[dict[Mode, ModeRules]] = {one.name: one for one in (EqualSize(), M
 
 
 def made_in(placement_id: int | None, instance: object | None) -> Mode:
-    """The mode of the GPU for which this place in the framebuffer was chosen, or this GPU instance, or neither."""
+    """The mode of a GPU for which this placement id, this GPU instance, or neither was chosen."""
     if instance is not None:
         return MIG
     return EQUAL_SIZE if placement_id is None else MIXED_SIZE
 
 
 def of(mode: Mode | None) -> ModeRules:
-    """None: a GPU that says nothing of its mode, so it is in the default one."""
+    """The rules of a mode; None: the GPU reports no mode, so it is in the default one."""
     return _EVERY[mode or EQUAL_SIZE]

@@ -3,9 +3,8 @@
     options nvidia NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmPVMRL=0x00000011;pci=…"
 
 modprobe reads its files in order of their names and passes all options on; the kernel keeps only the last of a repeated
-parameter. A second line would therefore drop the dwords of the first: an edit changes the line that wins, in place, and keeps
-every other byte. Comments, joined lines (a backslash before the newline) and double quotes are read as modprobe and the
-kernel read them.
+parameter. A second line would drop the dwords of the first, so an edit changes the effective line in place and keeps
+every other byte. Comments, joined lines (backslash, newline) and double quotes are read as modprobe and the kernel do.
 """
 
 from __future__ import annotations
@@ -71,12 +70,12 @@ class Edit:
 
 
 def read(files: Sequence[ModprobeFile], gpu: PciAddress) -> Found | None:
-    """The RmPVMRL that the module will have for a GPU after its next load with these files. None: not set, so best effort."""
+    """The RmPVMRL of a GPU after the module's next load with these files. None: not set, so best effort."""
     return _read(_last(files, PER_DEVICE), _last(files, EVERY_DEVICE), gpu)
 
 
 def read_loaded(module: LoadedModule, gpu: PciAddress) -> Found | None:
-    """The RmPVMRL that the loaded module has for a GPU."""
+    """The RmPVMRL of a GPU in the loaded module."""
     per_device = _Setting.of_text(module.registry_dwords_per_device)
     return _read(per_device, _Setting.of_text(module.registry_dwords), gpu)
 
@@ -110,27 +109,27 @@ def places(file: ModprobeFile, name: str) -> tuple[str, ...]:
 
 
 def warnings(files: Sequence[ModprobeFile], gpu: PciAddress) -> tuple[str, ...]:
-    """What the operator should know about these files before relying on them."""
-    found: list[str] = []
+    """What an operator should know about these files before relying on them."""
+    lines: list[str] = []
     for name in (PER_DEVICE, EVERY_DEVICE):
         every = [place for file in sorted(files, key=lambda file: file.path) for place in places(file, name)]
         if len(every) > 1:
             *others, last = every
             rest = joined(", ", others)
-            found.append(
+            lines.append(
                 say("{} is set {} times: only the last one, {}, takes effect, not {}", name, len(every), last, rest)
             )
-    whole = _last(files, EVERY_DEVICE)
-    if whole is not None and _find(whole, None, KEY) is not None:
-        found.append(
+    setting = _last(files, EVERY_DEVICE)
+    if setting is not None and _find(setting, None, KEY) is not None:
+        lines.append(
             say(
                 "{} sets {} for every GPU; the value for GPU {} alone overrides it (inferred)",
-                f"{whole.path}:{whole.line}",
+                f"{setting.path}:{setting.line}",
                 KEY,
                 gpu,
             )
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +173,9 @@ def _read(per_device: _Setting | None, every: _Setting | None, gpu: PciAddress) 
 def _put(text: str, setting: _Setting, gpu: PciAddress, value: int) -> str:
     """The file's text with the GPU's dword put into that setting."""
     dword = _dword(value)
-    there = _find(setting, gpu, KEY)
-    if there is not None:
-        return text[: setting.at[there.begin]] + dword + text[setting.at[there.end - 1] + 1 :]
+    current = _find(setting, gpu, KEY)
+    if current is not None:
+        return text[: setting.at[current.begin]] + dword + text[setting.at[current.end - 1] + 1 :]
     group = [item for item in _items(setting.value) if item.device == gpu]
     if group:
         at = setting.at[group[-1].end - 1] + 1
@@ -187,8 +186,8 @@ def _put(text: str, setting: _Setting, gpu: PciAddress, value: int) -> str:
 
 def _find(setting: _Setting, device: PciAddress | None, key: str) -> _Item | None:
     """The item that takes effect: the last one of that key for that device (None: for every device)."""
-    found = [item for item in _items(setting.value) if (item.device, item.key) == (device, key)]
-    return found[-1] if found else None
+    items = [item for item in _items(setting.value) if (item.device, item.key) == (device, key)]
+    return items[-1] if items else None
 
 
 def _items(value: str) -> Iterator[_Item]:
@@ -225,8 +224,8 @@ def _dword(value: int) -> str:
 
 
 def _last(files: Sequence[ModprobeFile], name: str) -> _Setting | None:
-    found = _settings(files, name)
-    return found[-1] if found else None
+    settings = _settings(files, name)
+    return settings[-1] if settings else None
 
 
 def _settings(files: Sequence[ModprobeFile], name: str) -> list[_Setting]:
@@ -261,8 +260,8 @@ def _words(line: str, begin: int) -> list[_Word]:
     """The words of a line. A comment is a line whose first word is not a command."""
     words: list[_Word] = [[]]
     quoted = False
-    for found in _PIECE.finditer(line):
-        piece, at = found[0], begin + found.start()
+    for match in _PIECE.finditer(line):
+        piece, at = match[0], begin + match.start()
         if piece == "\\\n":
             continue
         if piece[0] in " \t" and not quoted:

@@ -1,9 +1,9 @@
 """What can be asked for: the profile grammar, and the ways to ask as values.
 
 A profile has three spellings: `4Q` (any board that has it), `A40-4Q` (that board), `NVIDIA A40-4Q` (the driver's name).
-The grammar of a type name is BOARD-SIZE SERIES [SUFFIX], or BOARD-SLICES-SIZE SERIES for MIG-backed types; SIZE is in GB,
-and 0 means 512 MB; the series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0). Unlocked drivers also
-have names without a series (RTX2070-2): only with their board can they be asked for.
+The grammar of a type name is BOARD-SIZE SERIES [SUFFIX], or BOARD-SLICES-SIZE SERIES for MIG-backed types. SIZE is in
+GB; 0 means 512 MB. The series are A, B, C and Q (NVIDIA's vGPU user guide; vgpu-device-manager v0.5.0). Unlocked
+drivers also have names without a series (RTX2070-2), which can be requested only with their board.
 """
 
 from __future__ import annotations
@@ -74,21 +74,21 @@ def last_word(driver_name: str) -> str:
 @functools.lru_cache(maxsize=1024)
 def parse_type_name(text: str) -> TypeName:
     """Parse the driver's name or its last word. Raises BadName."""
-    found = _TYPE.fullmatch(last_word(text))
-    if found is None:
+    match = _TYPE.fullmatch(last_word(text))
+    if match is None:
         raise BadName(f"not a vGPU type name: {text!r}")
-    slices = found["slices"]
+    slices = match["slices"]
     return TypeName(
-        board=found["board"],
+        board=match["board"],
         slices=int(slices) if slices else None,
-        size_gb=int(found["size"]),
-        series=found["series"] or "",
-        suffix=found["suffix"] or "",
+        size_gb=int(match["size"]),
+        series=match["series"] or "",
+        suffix=match["suffix"] or "",
     )
 
 
 def read_type_name(text: str) -> TypeName | None:
-    """As parse_type_name; None where it is no such name."""
+    """As parse_type_name; None if it is no such name."""
     try:
         return parse_type_name(text)
     except BadName:
@@ -96,13 +96,13 @@ def read_type_name(text: str) -> TypeName | None:
 
 
 def board_code(driver_name: str) -> str:
-    """The board of a type: its code (A40), or RTXPRO6000 or RTXPRO4500 for code DC, which two boards share.
+    """The board of a type: its code (A40), but RTXPRO6000 or RTXPRO4500 for DC, the code of both.
 
     Raises BadName.
     """
     code = parse_type_name(driver_name).board
-    found = _RTX_PRO.search(driver_name) if code == SHARED_CODE else None
-    return f"RTXPRO{found[1]}" if found else code
+    match = _RTX_PRO.search(driver_name) if code == SHARED_CODE else None
+    return f"RTXPRO{match[1]}" if match else code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class ByMigProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Amount:
-    """At least so much. `series` None means DEFAULT_SERIES; `usable`: so much of what the guest sees, not of the type's size."""
+    """At least this much. `series` None: DEFAULT_SERIES. `usable`: of what the guest sees, not of the type's size."""
 
     series: str | None = None
     usable: bool = False
@@ -172,27 +172,27 @@ class ByShare(_Amount):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByFgpu(_Amount):
-    """A share counted in fractional GPUs; the host's vgpumgr_fgpu_per_gpu says how many make one GPU."""
+    """A share in fractional GPUs; the host's vgpumgr_fgpu_per_gpu says how many make one GPU."""
 
     fgpu: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByOther:
-    """The wish of a claim from a later version: its attributes unchanged, so that they are kept."""
+    """The wish of a claim from a later version; its attributes are kept unchanged."""
 
     asked: tuple[tuple[str, str], ...]
 
 
 Amount: TypeAlias = ByMemory | ByShare | ByFgpu
-"""A wish that the smallest type with at least so much serves."""
+"""A wish that is served by the smallest type with at least that amount."""
 
 Wish: TypeAlias = ByProfile | ByMigProfile | Amount | ByOther
 """What a slot asks for, as it was written."""
 
 
 def is_served(wish: Wish) -> bool:
-    """Whether this version serves a claim with the wish; a claim that it does not serve is left as it is."""
+    """Whether this version serves a claim with the wish; other claims are left alone."""
     return not isinstance(wish, ByOther)
 
 
@@ -208,7 +208,7 @@ def series_of(wish: Wish) -> str | None:
 
 
 def same_wish(one: Wish, other: Wish) -> bool:
-    """Whether two wishes ask for the same thing, however they are spelt: the driver's prefix and the default series are left out."""
+    """Whether two wishes mean the same. The driver's prefix and an explicit default series make no difference."""
     if isinstance(one, ByProfile) and isinstance(other, ByProfile):
         return (one.profile.board, one.profile.short) == (other.profile.board, other.profile.short)
     return _in_full(one) == _in_full(other)
@@ -253,7 +253,7 @@ def memory_text(mib: int) -> str:
 
 
 def attributes(wish: Wish) -> dict[str, str | int]:
-    """The wish under the names used in a claim and in a document; what was not asked for is left out."""
+    """The wish under the names used in a claim and in a document; only what was asked for."""
     match wish:
         case ByProfile():
             return {"profile": wish.profile.text}
@@ -270,7 +270,7 @@ def attributes(wish: Wish) -> dict[str, str | int]:
 
 
 def from_attributes(asked: Mapping[str, str]) -> Wish:
-    """The inverse of attributes. Ways to ask that this version does not know are a ByOther. Raises BadName."""
+    """The inverse of attributes. Attributes that this version does not know give a ByOther. Raises BadName."""
     series, usable = asked.get("series"), asked.get("usable")
     amount = series is not None or usable is not None
     if series in (None, *SERIES) and usable in (None, "true"):
@@ -291,7 +291,7 @@ def from_attributes(asked: Mapping[str, str]) -> Wish:
 
 
 def parse_share(text: str, *, limit: int = MOST_FGPU) -> str:
-    """A share in its canonical spelling: `.250` → 0.25. Above 0, at most `limit`, six places at most. Raises BadName."""
+    """A share in canonical form: `.250` → 0.25. Above 0, at most `limit`, up to six decimals. Raises BadName."""
     share = Decimal(text) if _SHARE.fullmatch(text) else Decimal(0)
     if not 0 < share <= limit:
         bounds = f"above 0 and at most {limit}" if limit == 1 else "above 0"
@@ -301,8 +301,8 @@ def parse_share(text: str, *, limit: int = MOST_FGPU) -> str:
 
 def parse_memory(text: str) -> int:
     """An amount of memory in MiB: `4G`, `1.5G`, `4096M`, `4GiB`. Raises BadName."""
-    found = _MEMORY.fullmatch(text)
-    mib = Decimal(found[1]) * (1024 if found[2] == "G" else 1) if found else Decimal(0)
+    match = _MEMORY.fullmatch(text)
+    mib = Decimal(match[1]) * (1024 if match[2] == "G" else 1) if match else Decimal(0)
     if not mib or mib != mib.to_integral_value():
         raise BadName(f"is not an amount of memory: {text[:60]!r}", hint="write it as 4G or 512M")
     return int(mib)

@@ -1,8 +1,8 @@
 """What a bare errno or NVML code probably means: one table for the errnos of a write, one for NVML's codes.
 
-The causes are ranked, likeliest first. Sources: the kernel's mdev core (drivers/vfio/mdev), open-gpu-kernel-modules 595
-kernel_vgpu_mgr.c, captures from real cards (EIO and EPERM on current_vgpu_type), and nvml.h's text on each scheduler call.
-An errno of the driver that is not documented anywhere falls back to the line for its file.
+The causes are ranked, likeliest first. Sources: the kernel's mdev core (drivers/vfio/mdev), kernel_vgpu_mgr.c of
+open-gpu-kernel-modules 595, captures from real cards (EIO and EPERM on current_vgpu_type), nvml.h on each scheduler
+call. An undocumented errno of the driver falls back to the line for its file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How a GPU's time is shared: the wish, the setting passed to the driver for it, and the same as the RmPVMRL registry value.
+"""How a GPU's time is shared: the wish, the driver's setting for it, and the same as the RmPVMRL registry value.
 
-Two layers hold it. NVML's is per GPU and engine, takes effect at once and is lost when the module is unloaded; RmPVMRL is an
-option of the module and takes effect at its next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595 (RmPVMRL's
+Two layers hold it. NVML's is per GPU and engine, takes effect at once and is lost when the module is unloaded. RmPVMRL
+is a module option and takes effect at the next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595 (RmPVMRL's
 bits), NVIDIA's vGPU guides 8.3 to 8.6 (ranges). "Round robin" below means the driver's adaptive round robin (ARR).
 """
 
@@ -31,7 +31,7 @@ _SLICE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,6})?) ?ms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """The values that the driver takes, according to NVML. It clamps others silently, so we check."""
+    """The values that the driver takes, according to NVML. It clamps others silently, so they are checked."""
 
     policies: tuple[str, ...]
     arr: bool
@@ -70,8 +70,8 @@ class SchedulerState:
     @property
     def policy(self) -> Policy | None:
         """The policy of all engines that report one; None if none does or they differ."""
-        told = {engine.policy for engine in self.engines if engine.policy is not None}
-        return told.pop() if len(told) == 1 else None
+        policies = {engine.policy for engine in self.engines if engine.policy is not None}
+        return policies.pop() if len(policies) == 1 else None
 
     @property
     def active(self) -> EngineState | None:
@@ -91,7 +91,7 @@ class SchedulerWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the driver is told. None: its default. A slice needs `arr` False; the other two need True or None."""
+    """What is passed to the driver. None: its default. A slice needs `arr` False; the other two need True or None."""
 
     policy: Policy
     arr: bool | None = None
@@ -111,8 +111,8 @@ class Granted:
 
 def parse_time_slice(text: str) -> int:
     """`2ms`, `2.5ms` → ns. Raises BadName."""
-    found = _SLICE.fullmatch(text.strip())
-    whole, _, part = found[1].partition(".") if found else ("0", "", "")
+    match = _SLICE.fullmatch(text.strip())
+    whole, _, part = match[1].partition(".") if match else ("0", "", "")
     slice_ns = int(whole) * NS_PER_MS + int(part.ljust(6, "0"))
     if not slice_ns:
         raise BadName(f"not a time slice: {text!r}", hint="write it in milliseconds: 2ms")
@@ -121,20 +121,20 @@ def parse_time_slice(text: str) -> int:
 
 def check_together(wish: SchedulerWish) -> None:
     """Raise BadSchedulerValue if the wish contradicts itself on any GPU."""
-    given = {
+    values = {
         "time slice": wish.time_slice_ns,
         "frequency": wish.frequency_hz,
         "averaging factor": wish.averaging_factor,
     }
-    named = [name for name, value in given.items() if value is not None]
-    if wish.policy == BEST_EFFORT and named:
+    names = [name for name, value in values.items() if value is not None]
+    if wish.policy == BEST_EFFORT and names:
         raise BadSchedulerValue(
-            f"{BEST_EFFORT} takes no {' and no '.join(named)}",
+            f"{BEST_EFFORT} takes no {' and no '.join(names)}",
             hint=say("{} or {}", Option("--policy", EQUAL_SHARE), FIXED_SHARE),
         )
-    if wish.time_slice_ns is not None and len(named) > 1:
+    if wish.time_slice_ns is not None and len(names) > 1:
         raise BadSchedulerValue(
-            f"a time slice cannot be combined with {named[1]}", hint="a slice is a fixed length; the other two adapt it"
+            f"a time slice cannot be combined with {names[1]}", hint="a slice is a fixed length; the other two adapt it"
         )
 
 
@@ -183,13 +183,13 @@ def describe(setting: Setting) -> str:
 def describe_wish(wish: SchedulerWish) -> Message:
     """The wish as its options: `--policy fixed-share --time-slice 2ms`."""
     time_slice = None if wish.time_slice_ns is None else f"{wish.time_slice_ns / NS_PER_MS:g}ms"
-    given = {
+    options = {
         "--policy": wish.policy,
         "--time-slice": time_slice,
         "--frequency": wish.frequency_hz,
         "--averaging-factor": wish.averaging_factor,
     }
-    return joined(" ", [Option(name, value) for name, value in given.items() if value is not None])
+    return joined(" ", [Option(name, value) for name, value in options.items() if value is not None])
 
 
 def slice_of(frequency_hz: int) -> int:
@@ -228,9 +228,9 @@ def _grant_slice(policy: Policy, slice_ns: int, facts: SchedulerState) -> Grante
 
 
 def _nearest_frequency(slice_ns: int, caps: Caps) -> int:
-    around = {NS_PER_S // slice_ns, NS_PER_S // slice_ns + 1}
-    able = [min(max(hz, caps.min_frequency_hz), caps.max_frequency_hz) for hz in sorted(around)]
-    return min(able, key=lambda hz: abs(NS_PER_S / hz - slice_ns))
+    neighbours = {NS_PER_S // slice_ns, NS_PER_S // slice_ns + 1}
+    candidates = [min(max(hz, caps.min_frequency_hz), caps.max_frequency_hz) for hz in sorted(neighbours)]
+    return min(candidates, key=lambda hz: abs(NS_PER_S / hz - slice_ns))
 
 
 def _check_range(what: str, value: int | None, low: int, high: int, unit: str) -> None:
@@ -247,9 +247,8 @@ def _out_of_slices(slice_ns: int, low: int, high: int, more: str) -> BadSchedule
     )
 
 
-# Bits of RmPVMRL: 0 scheduler on; 1 round robin off, before R595 (its nvrm_registry.h no longer has that bit); 3 weights off;
-# 7:4 policy (0 equal, 1 fixed); 21:12 frequency in Hz if round robin is on; 23:16 slice in ms if it is off; 31:24 averaging
-# factor.
+# Bits of RmPVMRL: 0 scheduler on; 1 round robin off (gone in nvrm_registry.h of R595); 3 weights off; 7:4 policy
+# (0 equal, 1 fixed); 21:12 frequency in Hz with round robin on; 23:16 slice in ms with it off; 31:24 averaging factor.
 _ON, _ARR_OFF, _POLICY, _OTHER = 0x1, 0x2, 0xF0, 0xF0C
 _POLICY_BITS: dict[Policy, int] = {EQUAL_SHARE: 0x00, FIXED_SHARE: 0x10}
 
@@ -265,7 +264,7 @@ def rm_pvmrl(setting: Setting) -> int:
 
 
 def read_rm_pvmrl(value: int, *, api: int = 1) -> Setting | None:
-    """The setting that a registry value encodes; None if it has bits that this driver does not know, or that we do not.
+    """The setting that a registry value encodes; None if it has bits that this driver or vgpumgr does not know.
 
     `api` as in SchedulerState: 2 is a driver from R595 on.
     """

@@ -1,1 +1,1 @@
-"""What would help where something was refused: asked by whoever shows the refusal, never while a plan is made."""
+"""What would help after a refusal. Only the code that shows the refusal asks for it, never a planner."""

@@ -1,7 +1,7 @@
-"""Where no GPU can take a wish: what would have to change on the host, so that one can; asked by those who show the refusal.
+"""Where no GPU can take a wish: what would have to change on the host so that one can.
 
-Each remedy is tried on what the host would be after its command (core/simulate.py), with the plans of those commands and
-their guards. So nothing is offered that would be refused, or that would not help.
+Each remedy is planned as its command would be, with the same guards, and tried on the simulated result
+(core/simulate.py). So nothing is offered that would be refused or would not help.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
 
 MOST_VGPUS: Final = 4
-"""No remedy takes more vGPUs away."""
+"""No remedy removes more vGPUs."""
 
 _CROWDED = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
 
@@ -56,14 +56,14 @@ class Remedy(Protocol):
 
 
 def explained(error: VgpumgrError) -> VgpumgrError:
-    """The error, whose hint also says what would help where no GPU of a host can take a wish."""
+    """The error; if no GPU of a host can take a wish, its hint also says what would help."""
     if not isinstance(error, NoCapacity) or not isinstance(error.shortage, Shortage):
         return error
     try:
-        would = joined("; or ", (remedy.in_words(error.shortage) for remedy in find(error.shortage)))
+        remedies = joined("; or ", (remedy.in_words(error.shortage) for remedy in find(error.shortage)))
     except Exception:  # noqa: BLE001 -- the refusal itself is right, whatever an odd host makes of the search for a remedy
         return error
-    full = error.shortage.error(would)
+    full = error.shortage.error(remedies)
     full.message = error.message  # of several slots it also says how many could get one
     return full
 
@@ -96,7 +96,7 @@ class AnotherGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AnotherMode:
-    """A GPU can take it in another mode; `resets`: which it has only after a reset."""
+    """A GPU can take it in another mode; `resets`: that mode needs a reset."""
 
     mode: Mode
     placed: Placed
@@ -127,11 +127,9 @@ class AnotherSizeMode(_AnotherMode):
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
         # What fills a GPU in equal-size mode leaves no room in mixed-size mode, which takes no more of any size.
-        crowded = [
-            gpu for gpu, cause in _refused(shortage, _CROWDED) if gpu.rules.has_places or cause is not Cause.FULL
-        ]
-        found = (cls._on(shortage, gpu, mode) for gpu in crowded if (mode := gpu.rules.other_sizes))
-        return next((remedy for remedy in found if remedy is not None), None)
+        gpus = [gpu for gpu, cause in _refused(shortage, _CROWDED) if gpu.rules.has_places or cause is not Cause.FULL]
+        remedies = (cls._on(shortage, gpu, mode) for gpu in gpus if (mode := gpu.rules.other_sizes))
+        return next((remedy for remedy in remedies if remedy is not None), None)
 
 
 class MigMode(_AnotherMode):
@@ -139,9 +137,9 @@ class MigMode(_AnotherMode):
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
-        undivided = [gpu for gpu, _ in _refused(shortage, {Cause.NEEDS_MIG}) if gpu.mig]
-        found = (cls._on(shortage, gpu, MIG) for gpu in undivided)
-        return next((remedy for remedy in found if remedy is not None), None)
+        gpus = [gpu for gpu, _ in _refused(shortage, {Cause.NEEDS_MIG}) if gpu.mig]
+        remedies = (cls._on(shortage, gpu, MIG) for gpu in gpus)
+        return next((remedy for remedy in remedies if remedy is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +186,8 @@ class Uncordoned:
         for gpu, _ in _refused(shortage, {Cause.CORDONED}):
             cordon = facts.cordon_on(gpu.uuid)
             others = tuple(other for other in facts.cordons if other != cordon)
-            lifted = replace(shortage.view, snapshot=replace(facts, cordons=others))
-            placed = _granted(shortage, lifted, gpu)
+            view = replace(shortage.view, snapshot=replace(facts, cordons=others))
+            placed = _granted(shortage, view, gpu)
             if cordon is not None and placed is not None:
                 return cls(gpu=cordon.gpu, placed=placed)
         return None
@@ -209,8 +207,8 @@ class Without:
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
-        found = (cls._on(shortage, gpu, cause) for gpu, cause in _refused(shortage, _CROWDED))
-        return min((way for way in found if way is not None), key=lambda way: len(way.entries), default=None)
+        ways = (cls._on(shortage, gpu, cause) for gpu, cause in _refused(shortage, _CROWDED))
+        return min((way for way in ways if way is not None), key=lambda way: len(way.entries), default=None)
 
     @classmethod
     def _on(cls, shortage: Shortage, gpu: Gpu, cause: Cause) -> Self | None:
@@ -224,17 +222,17 @@ class Without:
         return None
 
     def in_words(self, shortage: Shortage) -> str:
-        view, commands, whose = shortage.view, list[str](), list[str]()
+        view, commands, vgpus = shortage.view, list[str](), list[str]()
         for entry in self.entries:
             vm, slot = view.vm_name(entry.vgpu.vm), entry.vgpu.slot
             alone = _slots(view, entry) == {slot}
             commands.append(say("`{}`", command("detach", vm, slot=None if alone else slot)))
-            whose.append(say("{} of {}", entry.vgpu.type_name, vm))
+            vgpus.append(say("{} of {}", entry.vgpu.type_name, vm))
         return say(
             "on {} after {} (frees {}){}",
             self.placed.gpu.pci,
             joined(" and ", commands),
-            joined(" and ", whose),
+            joined(" and ", vgpus),
             _granted_as(shortage, self.placed),
         )
 
@@ -243,37 +241,37 @@ KINDS: Final[tuple[type[Remedy], ...]] = (AnotherGpu, AnotherSizeMode, MigMode, 
 
 
 def _granted_as(shortage: Shortage, placed: Placed) -> str:
-    """As which type, where the wish does not say it."""
+    """The type in words, if the wish does not name it."""
     return "" if isinstance(shortage.request.wish, profiles.ByProfile) else f", as {placed.type.short}"
 
 
 def _refused(shortage: Shortage, causes: Iterable[Cause]) -> list[tuple[Gpu, Cause]]:
-    """The GPUs that were refused for one of these causes, and for which."""
+    """The GPUs that were refused for one of these causes, each with its cause."""
     why = {pci: refusal.cause for pci, _, refusal in shortage.verdict.reasons if refusal.cause in causes}
     return [(gpu, why[gpu.pci]) for gpu in shortage.view.snapshot.gpus if gpu.pci in why and gpu.uuid is not None]
 
 
-def _granted(shortage: Shortage, then: HostView, gpu: Gpu | None) -> Placed | None:
-    """Where the wish is served on the host as it would be then, on that GPU or on any."""
-    among = None if gpu is None else [other for other in then.snapshot.gpus if other.uuid == gpu.uuid]
-    barred = sharing.barred_functions(then, but=(shortage.domain.uuid, shortage.request.slot))
-    verdict = placement.place(then.snapshot, shortage.ask, among=among, barred=barred)
+def _granted(shortage: Shortage, view: HostView, gpu: Gpu | None) -> Placed | None:
+    """The place for the wish on the host as it would be then, on that GPU or (None) on any."""
+    among = None if gpu is None else [other for other in view.snapshot.gpus if other.uuid == gpu.uuid]
+    barred = sharing.barred_functions(view, but=(shortage.domain.uuid, shortage.request.slot))
+    verdict = placement.place(view.snapshot, shortage.ask, among=among, barred=barred)
     return verdict if isinstance(verdict, Placed) else None
 
 
 def _freed(shortage: Shortage, entries: Iterable[LedgerEntry]) -> HostView:
     """The host without these vGPUs. Raises what their detach would raise."""
-    then, request = shortage.view, shortage.request
+    view, request = shortage.view, shortage.request
     for entry in entries:
         leave = detach.DetachRequest(vm=entry.vgpu.vm, slots=(entry.vgpu.slot,), by=request.by, at=request.at)
-        then = simulate.apply(then, detach.plan_detach(then, leave).steps)
-    return then
+        view = simulate.apply(view, detach.plan_detach(view, leave).steps)
+    return view
 
 
 def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[LedgerEntry]]:
     """Groups of vGPUs to try without, the smallest first.
 
-    Neighbours where each has its place; else all where another size is in the way, or any one where only room is missing.
+    Neighbours if each has a placement id; all if another size blocks the wish; each alone if only room is missing.
     """
     facts = shortage.view.snapshot
     at = {vgpu.device: vgpu.placement_id or 0 for vgpu in gpu.vgpus}
@@ -293,7 +291,7 @@ def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[Led
 
 
 def _may_go(shortage: Shortage, entry: LedgerEntry) -> bool:
-    """Whether a person can be told to detach it: not what is declared, which comes back, nor what is only planned."""
+    """Whether a user may be advised to detach it: a declared vGPU would come back, a planned one does not exist yet."""
     view = shortage.view
     domain = view.domain(entry.vgpu.vm)
     claim = domain.claim(entry.vgpu.slot) if domain is not None else None
@@ -305,5 +303,5 @@ def _may_go(shortage: Shortage, entry: LedgerEntry) -> bool:
 def _slots(view: HostView, entry: LedgerEntry) -> set[str]:
     """The slots of an entry's VM."""
     domain = view.domain(entry.vgpu.vm)
-    claimed = domain.claims.claims if domain is not None and domain.claims is not None else ()
-    return {claim.slot for claim in claimed} | {other.vgpu.slot for other in view.entries(entry.vgpu.vm)}
+    claims = domain.claims.claims if domain is not None and domain.claims is not None else ()
+    return {claim.slot for claim in claims} | {other.vgpu.slot for other in view.entries(entry.vgpu.vm)}

@@ -1,10 +1,10 @@
-"""The claim: what a VM wants and where it was placed, kept in the domain's metadata. The values, and their only reader.
+"""The claim: what a VM wants and where it was placed, kept in the domain's metadata. The types, and their only reader.
 
     <v:vgpumgr xmlns:v="urn:vgpumgr:domain:2" vm="UUID">
-      <v:claim slot generation from [site] [declared] state by at> <v:ask …/> [<v:granted …/>] <v:binding …/> </v:claim> …
+      <v:claim slot generation from [site] [declared] state by at><v:ask …/>[<v:granted …/>]<v:binding …/></v:claim> …
 
-`vm` names the domain the claims were written for: in a clone it differs from the domain's own UUID. What is *passed* to
-libvirt is the same tree without prefix and xmlns; both renderings are read here.
+`vm` names the domain that the claims were written for: in a clone it differs from the domain's own UUID. libvirt is
+passed the same tree without prefix and xmlns. Both forms are read here.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _ORIGINS: dict[str, Origin] = {origin: origin for origin in get_args(Origin)}
 class Binding:
     """Where a claim was placed. `host` is the machine-id; `uuid` is the mdev's, None on vendor-vfio.
 
-    `placement_id`: as in VgpuSpec. A vGPU is the same wherever it lies in its GPU, so it is not compared. Neither are `mig_profile`
-    and `mig_start` (both or none): the GPU instance that it is meant to be in.
+    `placement_id`: as in VgpuSpec. `mig_profile` and `mig_start` (both or none): the GPU instance that it is meant to
+    be in. A vGPU is the same wherever it lies in its GPU, so these are not compared.
     """
 
     host: str
@@ -69,7 +69,7 @@ class Binding:
 
     @property
     def lies_at(self) -> tuple[int | None, str | None, int | None]:
-        """Where in its GPU it is meant to be: what is not compared."""
+        """Where in its GPU it is meant to be, which is not compared."""
         return self.placement_id, self.mig_profile, self.mig_start
 
     @property
@@ -100,11 +100,11 @@ def binding_of(host: str, vgpu: VgpuSpec) -> Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One slot's claim. `origin` is attach or inventory; `by` and `at` (RFC 3339, UTC) say who wrote it and when.
+    """One slot's claim. `by` and `at` (RFC 3339, UTC) say who wrote it and when.
 
-    `site` and `declared` are of a declaration only: the inventory's vgpumgr_site, and which of its parts decided about the
-    host's VMs (`host_vars/kvm01`, `group gpus`). None if the inventory names no site. `grant`: what the wish came to here, None
-    if that was not known.
+    `site` and `declared` are for declarations only: the inventory's vgpumgr_site, and the part of it that declares the
+    host's VMs (`host_vars/kvm01`, `group gpus`). Both are None if the inventory names no site. `grant`: what the wish
+    came to on this host; None if unknown.
     """
 
     slot: Slot
@@ -127,7 +127,7 @@ class Claim:
 
 
 def said_by(claim: Claim) -> str:
-    """Who wants it: `from attach`, `from inventory of lab1 (host_vars/kvm01)`."""
+    """The claim's origin in words: `from attach`, `from inventory of lab1 (host_vars/kvm01)`."""
     site = f" of {claim.site}" if claim.site is not None else ""
     return f"from {claim.origin}{site}" + (f" ({claim.declared})" if claim.declared is not None else "")
 
@@ -177,12 +177,12 @@ def read(domain_xml: ET.Element) -> ClaimDocument | None:
 def _guard_version(namespace: str) -> None:
     if namespace == NAMESPACE:
         return
-    found = namespace.removeprefix(_FAMILY)
-    newer = found.isdecimal() and int(found) > VERSION
+    version = namespace.removeprefix(_FAMILY)
+    newer = version.isdecimal() and int(version) > VERSION
     with_which = (
         "use the vgpumgr that wrote it, or a newer one" if newer else "detach the VM with the vgpumgr that wrote it"
     )
-    raise UnreadableClaim(f"its version is {found}, but this vgpumgr knows {VERSION}: {with_which}", namespace)
+    raise UnreadableClaim(f"its version is {version}, but this vgpumgr knows {VERSION}: {with_which}", namespace)
 
 
 def read_element(element: ET.Element) -> ClaimDocument:
@@ -209,8 +209,8 @@ def _claim(element: ET.Element) -> Claim:
     origin = _ORIGINS.get(element.attrib["from"])
     if origin is None:
         raise UnreadableClaim(f"it is from {element.attrib['from']!r}, which is neither {ATTACH} nor {INVENTORY}")
-    conditions, asked = asking.split(parts["ask"].attrib)
-    granted = parts.get("granted")
+    conditions, wish = asking.split(parts["ask"].attrib)
+    grant = parts.get("granted")
     return Claim(
         slot=names.parse_slot(element.attrib["slot"]),
         generation=_number(element.attrib["generation"], "generation"),
@@ -218,19 +218,19 @@ def _claim(element: ET.Element) -> Claim:
         state=state,
         by=element.attrib["by"],
         at=element.attrib["at"],
-        wish=profiles.from_attributes(asked),
+        wish=profiles.from_attributes(wish),
         binding=_binding(parts["binding"].attrib),
         site=element.get("site"),
         declared=element.get("declared"),
         conditions=conditions,
-        grant=_grant(granted.attrib) if granted is not None else None,
+        grant=_grant(grant.attrib) if grant is not None else None,
     )
 
 
 def ask_attributes(claim: Claim) -> dict[str, str]:
     """The attributes of <ask>, the reader's inverse: only what was requested."""
-    asked = {name: str(value) for name, value in profiles.attributes(claim.wish).items()}
-    return asked | asking.attributes(claim.conditions)
+    wish = {name: str(value) for name, value in profiles.attributes(claim.wish).items()}
+    return wish | asking.attributes(claim.conditions)
 
 
 def grant_attributes(grant: asking.Grant) -> dict[str, str]:

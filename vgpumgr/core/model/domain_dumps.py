@@ -29,9 +29,9 @@ class DomainDump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedDump:
-    """What could come back for one domain: the XML in its managed-save image, and each snapshot's (name, XML).
+    """What could come back for one domain: the XML of its managed-save image, and (name, XML) of each snapshot.
 
-    `image_xml` is None if it has no image. `image_unreadable` and `snapshots_unreadable` say why either could not be read.
+    `image_xml` is None without an image. `image_unreadable` and `snapshots_unreadable` say why they could not be read.
     """
 
     uuid: VmUuid
@@ -43,10 +43,10 @@ class SavedDump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibvirtDump:
-    """What was read of a host's libvirt, ordered by name. `version` as libvirt encodes it: 9000000 is 9.0.0.
+    """What was read from a host's libvirt, ordered by name. `version` is encoded as libvirt does it: 9000000 is 9.0.0.
 
-    `names`: the name and UUID of every domain, if they were asked for. `saved`: every domain with a managed-save image or
-    snapshots; None if that was not asked for.
+    `names`: the name and UUID of every domain, if requested. `saved`: every domain with a managed-save image or
+    snapshots; None if not requested.
     """
 
     version: int

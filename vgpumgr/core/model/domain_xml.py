@@ -50,18 +50,18 @@ class Hostdev:
 
 
 def expected_hostdev(slot: Slot, binding: claim_values.Binding) -> Hostdev:
-    """The hostdev for a binding: the mdev by its UUID, or the VF by its address, which stays bound to nvidia."""
+    """The hostdev for a binding: the mdev by its UUID, or the VF, which stays bound to nvidia, by its address."""
     return Hostdev(source=binding.device, alias=_ALIAS + slot, managed=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """One domain as read. `claims` None: it has none; `problem` and `claim_problem`: why a document, or the claim, is unreadable.
+    """One domain as read. `problem` and `claim_problem` say why a document, or the claim, is unreadable.
 
-    `arguments` are the devices that QEMU arguments name in either document (<qemu:commandline>): libvirt does not know them as devices.
-    `inactive` is empty for a transient domain; `live` is None for one that is shut off. `other_aliases` are user-defined
-    aliases of devices that are not host devices. `guest` is by the inactive definition, and None without one; `live_guest` and
-    `ports` are None for a domain that is shut off, `ports` for a transient one, too.
+    `inactive` is empty for a transient domain; `live` is None for one that is shut off. `arguments`: the devices that
+    QEMU arguments name in either document (<qemu:commandline>), which libvirt does not know as devices.
+    `other_aliases`: the user-defined aliases of other devices than hostdevs. `guest` is None without an inactive
+    definition, `live_guest` for a domain that is shut off, `ports` in both cases.
     """
 
     name: VmName
@@ -115,7 +115,7 @@ class SavedStates:
 
 
 def read_domain(documents: DomainDump) -> Domain:
-    """Interpret a domain's documents. Never raises: what cannot be read is named in `problem` or `claim_problem`."""
+    """Interpret a domain's documents. Never raises: `problem` or `claim_problem` names what cannot be read."""
     problem = documents.unreadable
     claim_document, claim_problem, claim_namespace = None, None, claim_values.NAMESPACE
     inactive: tuple[Hostdev, ...] = ()
@@ -126,19 +126,19 @@ def read_domain(documents: DomainDump) -> Domain:
     live_guest: Guest | None = None
     ports: FreePorts | None = None
     try:
-        running = _parse(documents.live_xml)[0] if documents.live_xml is not None else None
-        if running is not None:
-            live = read_hostdevs(running)
-            arguments = read_arguments(running)
-            live_guest = read_guest(running)
+        live_tree = _parse(documents.live_xml)[0] if documents.live_xml is not None else None
+        if live_tree is not None:
+            live = read_hostdevs(live_tree)
+            arguments = read_arguments(live_tree)
+            live_guest = read_guest(live_tree)
         if documents.inactive_xml is not None:
             tree, claim_problem = _parse(documents.inactive_xml)
             inactive = read_hostdevs(tree)
             arguments = tuple(dict.fromkeys((*read_arguments(tree), *arguments)))
             other_aliases = _other_aliases(tree)
             guest = read_guest(tree)
-            if running is not None:
-                ports = FreePorts(live=free_ports(running), inactive=free_ports(tree))
+            if live_tree is not None:
+                ports = FreePorts(live=free_ports(live_tree), inactive=free_ports(tree))
             try:
                 claim_document = claim_values.read(tree)
             except claim_values.UnreadableClaim as error:
@@ -166,13 +166,13 @@ def read_domain(documents: DomainDump) -> Domain:
 
 
 def _other_aliases(tree: ET.Element) -> frozenset[str]:
-    found = (device.find("alias") for device in tree.findall("devices/*") if device.tag != "hostdev")
-    names_given = (alias.get("name", "") for alias in found if alias is not None)
+    aliases = (device.find("alias") for device in tree.findall("devices/*") if device.tag != "hostdev")
+    names_given = (alias.get("name", "") for alias in aliases if alias is not None)
     return frozenset(name for name in names_given if name.startswith(_ALIAS))
 
 
 def read_saved_states(documents: SavedDump) -> SavedStates:
-    """Interpret the managed-save image and the snapshots. Never raises either."""
+    """Interpret the managed-save image and the snapshots. Never raises."""
     image: tuple[Hostdev, ...] | None = None
     snapshots: list[tuple[str, tuple[Hostdev, ...]]] = []
     image_problem, snapshots_problem = documents.image_unreadable, documents.snapshots_unreadable
@@ -195,10 +195,10 @@ def read_saved_states(documents: SavedDump) -> SavedStates:
 
 
 def _parse(xml: str) -> tuple[ET.Element, str | None]:
-    """A libvirt document; if its <metadata> makes it unparsable, everything else, and why. Raises ParseError.
+    """A libvirt document; if its <metadata> makes it unparsable, the rest, and the reason. Raises ParseError.
 
-    libvirt keeps foreign <metadata> verbatim, but not the declarations that it may need: an entity from a DTD stays there
-    undeclared (seen on 9.0). The devices are not in there.
+    libvirt keeps foreign <metadata> verbatim, but not the declarations that it may need: an entity from a DTD stays
+    undeclared (seen on 9.0). No device is in <metadata>.
     """
     try:
         return ET.fromstring(xml), None  # noqa: S314 -- libvirtd's own output
@@ -211,29 +211,29 @@ def _parse(xml: str) -> tuple[ET.Element, str | None]:
 
 def read_hostdevs(tree: ET.Element) -> tuple[Hostdev, ...]:
     """Every mdev and PCI hostdev of a domain, wherever its <devices> is (a snapshot wraps two domains)."""
-    found: list[Hostdev] = []
+    hostdevs: list[Hostdev] = []
     for element in tree.iter("hostdev"):
         device = read_hostdev(element)
-        if device is not None and device not in found:
-            found.append(device)
-    return tuple(found)
+        if device is not None and device not in hostdevs:
+            hostdevs.append(device)
+    return tuple(hostdevs)
 
 
 def read_arguments(tree: ET.Element) -> tuple[Hostdev, ...]:
-    """The devices that QEMU arguments pass through: `vfio-pci,host=41:00.0`, `vfio-pci,sysfsdev=/sys/…/UUID`, and as JSON."""
-    found: list[Hostdev] = []
+    """The devices in QEMU arguments: `vfio-pci,host=41:00.0`, `vfio-pci,sysfsdev=/sys/…/UUID`, or the same as JSON."""
+    hostdevs: list[Hostdev] = []
     for element in tree.iter(_ARGUMENT):
         text = element.get("value", "")
         if "vfio-pci" not in text:
             continue
-        for named in _PASSED.findall(text):
-            name = named.rstrip("/").rpartition("/")[2]
+        for path in _PASSED.findall(text):
+            name = path.rstrip("/").rpartition("/")[2]
             with contextlib.suppress(BadName):
-                found.append(Hostdev(source=Vf(names.parse_pci_address(name)), alias=None, managed=False))
+                hostdevs.append(Hostdev(source=Vf(names.parse_pci_address(name)), alias=None, managed=False))
             with contextlib.suppress(BadName):
                 source = Mdev(MdevUuid(names.parse_uuid(name)))
-                found.append(Hostdev(source=source, alias=None, managed=False))
-    return tuple(dict.fromkeys(found))
+                hostdevs.append(Hostdev(source=source, alias=None, managed=False))
+    return tuple(dict.fromkeys(hostdevs))
 
 
 def _read_all(tree: ET.Element) -> tuple[Hostdev, ...]:

@@ -20,9 +20,9 @@ Setting = Literal["port", "user", "key_file", "known_hosts", "site_known_hosts",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JumpHost:
-    """A machine on the way to a host. The host's own key file, agent and known_hosts hold for it too, unless it has its own.
+    """A machine on the way to a host. Unless it has its own, it uses the host's key file, agent and known_hosts.
 
-    `unsaid`: the settings that are only assumed, and of which an ssh_config may say something else. `host_keys`: as in Endpoint.
+    `unsaid`: the settings that are only assumed, and that an ssh_config may override. `host_keys`: as in Endpoint.
     """
 
     address: str
@@ -38,7 +38,7 @@ class JumpHost:
 
     @property
     def name(self) -> str:
-        """jump01, jump01:2222, [2001:db8::1]: as messages name it."""
+        """As in messages: jump01, jump01:2222, [2001:db8::1]."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         return address if self.port == _SSH_PORT else f"{address}:{self.port}"
 
@@ -49,13 +49,14 @@ class JumpHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Everything the link needs. `key_file` None means that no key was named; `known_hosts` is a file's path.
-    `site_known_hosts`: that of the second file of host keys, which holds as well. `agent`: the socket of the ssh-agent, `$NAME` for a variable that has it, USUAL_AGENT or NO_AGENT.
+    """Everything the link needs. `known_hosts` and `site_known_hosts` are paths of host key files; both count.
 
-    `become`: the user is not root, and the host program runs by `sudo`. `may_become`: it may, if an ssh_config names such a user. `jumps`: the way there, the nearest to us first.
-    `certificate`: the user's, for that key. `host_keys`: the kinds of host key that an ssh_config allows; empty: all of ours.
-    `ssh_config`: the user's own file, USUAL_CONFIG or NO_CONFIG, and `unsaid` what it may say: what the inventory only assumes.
-    `is_local`: it is the controller's own machine, and only `become` counts: whether sudo may make the controller's user root.
+    `become`: the user is not root, so sudo runs the host program. `may_become`: an ssh_config may name such a user.
+    `key_file` None: no key was named. `certificate`: the user's, for that key. `jumps`: the nearest to us first.
+    `agent`: the ssh-agent's socket, `$NAME` of a variable with it, USUAL_AGENT or NO_AGENT.
+    `host_keys`: the kinds of host key that an ssh_config allows; empty: all of ours.
+    `ssh_config`: the user's own file, USUAL_CONFIG or NO_CONFIG. `unsaid`: the assumed settings that it may override.
+    `is_local`: it is the controller's own machine. Only `become` counts then: whether sudo may make its user root.
     """
 
     host: HostName

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Typed(Protocol):
-    """What type a vGPU is or will be: one of ours, or a claim's binding."""
+    """The type of a vGPU of ours, or of a claim's binding."""
 
     @property
     def type_id(self) -> int: ...
@@ -29,7 +29,7 @@ class Typed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vgpu:
-    """A vGPU that exists. `uuid` is the mdev's (None on vendor-vfio); `vfio` are the paths a holder would have open.
+    """A vGPU that exists. `uuid` is the mdev's (None on vendor-vfio); `vfio`: the paths that a holder would have open.
 
     `gpu_instance`: the id of the GPU instance that it is in; None if the GPU is not in MIG mode, or unknown.
     """
@@ -48,7 +48,7 @@ class Vgpu:
         return device_of(self.uuid, self.parent)
 
     def is_of(self, ours: Typed) -> bool:
-        """Whether it is of the type that an entry or a claim says. Its name decides, where that can be read: ids may change."""
+        """Whether its type is that of an entry or claim. The name decides if it is known, because ids may change."""
         return self.type_id == ours.type_id if self.type_name is None else self.type_name == ours.type_name
 
 
@@ -56,7 +56,7 @@ class Vgpu:
 class Parent:
     """The PF (vf_index None, many vGPUs) or a VF (at most one). `creatable`: type id → how many; None = unknown.
 
-    `vfio_dev` or `iommu_group` False: libvirt would refuse to start a VM with this VF. None: unknown, or the GPU's vGPUs are mdevs.
+    `vfio_dev` or `iommu_group` False: libvirt would not start a VM with this VF. None: unknown, or the vGPUs are mdevs.
     """
 
     pci: PciAddress
@@ -81,19 +81,19 @@ class Parents(Indexed[Parent]):
     @cached_property
     def at(self) -> dict[MdevUuid | int | None, Vgpu]:
         """The vGPUs by their place."""
-        found: dict[MdevUuid | int | None, Vgpu] = {}
+        places: dict[MdevUuid | int | None, Vgpu] = {}
         for vgpu in self.vgpus:
-            found.setdefault(at(vgpu), vgpu)
-        found.pop(None, None)
-        return found
+            places.setdefault(at(vgpu), vgpu)
+        places.pop(None, None)
+        return places
 
     @cached_property
     def type_ids(self) -> dict[int | None, int]:
         """How many vGPUs there are of each type."""
-        found: dict[int | None, int] = {}
+        counts: dict[int | None, int] = {}
         for vgpu in self.vgpus:
-            found[vgpu.type_id] = found.get(vgpu.type_id, 0) + 1
-        return found
+            counts[vgpu.type_id] = counts.get(vgpu.type_id, 0) + 1
+        return counts
 
     @cached_property
     def by_group(self) -> dict[str, tuple[Parent, ...]]:
@@ -107,22 +107,22 @@ class Parents(Indexed[Parent]):
         return self.at_position(self._by_index.get(vf_index))
 
     def with_vgpu(self, grown: Parent, vgpu: Vgpu) -> Parents:
-        """With the function that has got that vGPU."""
+        """A copy with `grown`, which has this vGPU in addition."""
         type_ids = {**self.type_ids, vgpu.type_id: self.type_ids.get(vgpu.type_id, 0) + 1}
         return self._put(grown, at={**self.at, at(vgpu): vgpu}, type_ids=type_ids)
 
     def without_vgpu(self, shrunk: Parent, vgpu: Vgpu) -> Parents:
-        """With the function that has lost that vGPU."""
-        there = dict(self.at)
-        there.pop(at(vgpu), None)
+        """A copy with `shrunk`, which no longer has this vGPU."""
+        places = dict(self.at)
+        places.pop(at(vgpu), None)
         type_ids = {**self.type_ids, vgpu.type_id: self.type_ids[vgpu.type_id] - 1}
         if not type_ids[vgpu.type_id]:
             del type_ids[vgpu.type_id]
-        return self._put(shrunk, at=there, type_ids=type_ids)
+        return self._put(shrunk, at=places, type_ids=type_ids)
 
     def with_offers(self, rows: Iterable[Parent]) -> Parents:
-        """The same functions with the same vGPUs, which only offer something else."""
+        """The same functions with the same vGPUs and other offers (`creatable`)."""
         return self.alike(rows, vgpus=self.vgpus, at=self.at, type_ids=self.type_ids)
 
-    def _put(self, parent: Parent, **known: object) -> Parents:
-        return self.replaced(self._by_pci[parent.pci], parent).knowing(**known)
+    def _put(self, parent: Parent, **values: object) -> Parents:
+        return self.replaced(self._by_pci[parent.pci], parent).knowing(**values)

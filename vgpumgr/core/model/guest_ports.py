@@ -1,7 +1,7 @@
 """The PCI Express root ports of a VM that a device can be plugged into while it runs.
 
-libvirt gives each a bus of its own: the port that is controller N leads to the guest's bus N, with one slot. A port can be told
-to take none at run time (`<target hotplug='off'/>`; libvirt 6.3, formatdomain, "Controllers").
+libvirt gives each a bus of its own: controller N is the port to the guest's bus N, which has one slot. Hotplug can be
+disabled for a port (`<target hotplug='off'/>`; libvirt 6.3, formatdomain, "Controllers").
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FreePorts:
 
 
 def free_ports(tree: ET.Element) -> frozenset[int]:
-    """The buses behind a definition's root ports on which it has no device."""
+    """The buses behind a definition's root ports that have no device."""
     ports: set[int] = set()
     for controller in tree.iterfind("devices/controller[@type='pci'][@model='pcie-root-port']"):
         target = controller.find("target")
@@ -33,7 +33,7 @@ def free_ports(tree: ET.Element) -> frozenset[int]:
 
 
 def port_of(device: ET.Element) -> int | None:
-    """The bus of the root port that a device is on; None if it has no guest address, or another one than a root port gives."""
+    """The bus of a device's root port; None if it has no guest address, or one that is not on a root port."""
     address = device.find("address")
     if address is None or address.get("type") != "pci":
         return None
@@ -42,7 +42,7 @@ def port_of(device: ET.Element) -> int | None:
 
 
 def _number(text: str | None) -> int | None:
-    """A number as libvirt writes it: 5 or 0x05. None: there is none, or something else stands there."""
+    """A number as libvirt writes it, 5 or 0x05; None if there is none."""
     try:
         return int(text or "", 0)
     except ValueError:

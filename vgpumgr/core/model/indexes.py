@@ -1,8 +1,8 @@
-"""A host's ledger, functions, VMs and saved states as tuples (a dict) that also answer by name.
+"""A host's ledger, functions, VMs and saved states as tuples (a dict) with lookup by name.
 
-A host with a hundred VMs is planned VM by VM, each on what the ones before will leave. So a question about one VM must not walk
-over all of them. Each index is made when it is first asked, and a state that differs in one row gets a copy of it with that row
-changed: copying a dict costs next to nothing beside building it.
+A host with a hundred VMs is planned VM by VM, each on the state that the ones before it leave. So a lookup of one VM
+must not walk over all of them. Each index is built at first use. A state that differs in one row gets a copy of the
+index with that row changed, because copying a dict is far cheaper than building it.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Index(cached_property[dict[Key, tuple[Row, ...]]], Generic[Row, Key]):
 
 
 class Positions(cached_property[dict[Key, int]], Generic[Row, Key]):
-    """Where the first row with a key is. It holds for all tuples whose rows have the same keys in the same places."""
+    """The position of the first row with a key. It is valid for all tuples with the same keys at the same positions."""
 
     def __init__(self, key: Callable[[Row], Key]) -> None:
         super().__init__(lambda rows: {key(row): position for position, row in reversed(tuple(enumerate(rows)))})
 
 
 class Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its dict
-    """Rows that are found by each Index and all Positions of their class."""
+    """Rows that each Index and all Positions of their class find."""
 
     _indexes: Mapping[str, Index[Row, Hashable]]
     _positions: ClassVar[tuple[str, ...]]
@@ -75,31 +75,31 @@ class Indexed(tuple[Row, ...]):  # noqa: SLOT001 -- its indexes are kept in its 
         return None if position is None else self[position]
 
     def grown(self, row: Row) -> Self:
-        """With this row as the last."""
+        """A copy with this row as the last."""
         return self._changed((*self, row), None, row)
 
     def less(self, row: Row) -> Self:
-        """Without this row."""
+        """A copy without this row."""
         return self._changed(filter(partial(is_not, row), self), row, None)
 
     def replaced(self, position: int, row: Row) -> Self:
-        """With this row in that position, where the one before has the same keys of Positions."""
+        """A copy with this row at that position. It has the Positions keys of the row that it replaces."""
         rows = (*self[:position], row, *self[position + 1 :])
         return self._changed(rows, self[position], row).knowing(**self._known_positions())
 
     def alike(self, rows: Iterable[Row], **known: object) -> Self:
-        """Other rows, which have the same keys of Positions."""
+        """Other rows with the same Positions keys."""
         return type(self)(rows).knowing(**self._known_positions(), **known)
 
     def knowing(self, **known: object) -> Self:
-        """The same rows, of which these attributes are known already."""
+        """The same rows, with these attributes already computed."""
         self.__dict__.update(known)
         return self
 
     def _changed(self, rows: Iterable[Row], old: Row | None, new: Row | None) -> Self:
-        made = ((name, index) for name, index in self._indexes.items() if name in self.__dict__)
-        changed = {name: index.changed(self.__dict__[name], old, new) for name, index in made}
-        return type(self)(rows).knowing(**changed)
+        indexes = ((name, index) for name, index in self._indexes.items() if name in self.__dict__)
+        copies = {name: index.changed(self.__dict__[name], old, new) for name, index in indexes}
+        return type(self)(rows).knowing(**copies)
 
     def _known_positions(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self._positions}
@@ -133,12 +133,12 @@ class Ledger(Indexed[LedgerEntry]):
         return {} if gpu is None else self._places.get(gpu, {})
 
     def newest_vf(self, gpu: GpuUuid | None) -> int:
-        """The index of the VF that the newest entry on a GPU's VFs has; -1 if there is none."""
+        """The VF index of the newest entry on a GPU's VFs; -1 if there is none."""
         newest = (entries[-1].vgpu.vf_index for entries in reversed(self.on(gpu).values()))
         return next((index for index in newest if index is not None), -1)
 
     def on_vf(self, gpu: GpuUuid, vf_index: int) -> tuple[LedgerEntry, ...]:
-        """The entries on a GPU's VF: whether an mdev is on it or not."""
+        """The entries on a GPU's VF, with or without an mdev on it."""
         return self._by_vf.get((gpu, vf_index), ())
 
     def named(self, key: tuple[VmUuid, Slot, int]) -> LedgerEntry | None:
@@ -146,11 +146,11 @@ class Ledger(Indexed[LedgerEntry]):
         return entries[-1] if entries else None
 
     def put(self, entry: LedgerEntry) -> Ledger:
-        """With this entry as the newest, in place of the one with its key."""
+        """A copy with this entry as the newest, in place of the one with its key."""
         return self.without(entry.vgpu.key).grown(entry)
 
     def without(self, key: tuple[VmUuid, Slot, int]) -> Ledger:
-        """Without the entry with that key, if there is one."""
+        """A copy without the entry with that key, if there is one."""
         ledger = self
         for entry in self._by_key.get(key, ()):
             ledger = ledger.less(entry)
@@ -200,11 +200,11 @@ class Domains(Indexed["Domain"]):
         return self.at_position(self._by_name.get(name))
 
     def naming(self, device: Device) -> tuple[Domain, ...]:
-        """Those whose definition or running state names it, in their order."""
+        """The VMs whose definition or running state names it, in their order."""
         return self._in_order(self._naming.get(device, ()))
 
     def uuids_naming(self, device: Device) -> tuple[VmUuid, ...]:
-        """The UUIDs of those, in no order."""
+        """Their UUIDs, in no order."""
         return tuple(domain.uuid for domain in self._naming.get(device, ()))
 
     @property
@@ -212,7 +212,7 @@ class Domains(Indexed["Domain"]):
         return self._naming.keys()
 
     def claiming(self, device: Device) -> tuple[Domain, ...]:
-        """Those with a claim of it, in their order."""
+        """The VMs with a claim of it, in their order."""
         return self._in_order(self._claiming.get(device, ()))
 
     @property
@@ -225,11 +225,11 @@ class Domains(Indexed["Domain"]):
         return tuple(sorted(domains, key=lambda domain: self._by_uuid[domain.uuid]))
 
     def put(self, domain: Domain) -> Domains:
-        """With the new state of a VM that is there."""
+        """A copy with the new state of an existing VM."""
         position = self._by_uuid[domain.uuid]
-        changed = self.replaced(position, domain)
+        domains = self.replaced(position, domain)
         unread = self[position].problem is not None or domain.problem is not None
-        return changed if unread else changed.knowing(unreadable=self.unreadable)
+        return domains if unread else domains.knowing(unreadable=self.unreadable)
 
 
 class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
@@ -240,17 +240,17 @@ class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
         return grouped(self, self._named_by)
 
     def _named_by(self, uuid: VmUuid) -> dict[Device, None]:
-        saved = self[uuid]
-        devices = chain(saved.image or (), *(devices for _, devices in saved.snapshots))
+        states = self[uuid]
+        devices = chain(states.image or (), *(devices for _, devices in states.snapshots))
         return dict.fromkeys(device.source for device in devices)
 
     @cached_property
     def unreadable(self) -> tuple[VmUuid, ...]:
-        """The VMs of which an image or a snapshot could not be read."""
+        """The VMs with an image or a snapshot that could not be read."""
         return tuple(
             uuid
-            for uuid, saved in self.items()
-            if saved.image_problem is not None or saved.snapshots_problem is not None
+            for uuid, states in self.items()
+            if states.image_problem is not None or states.snapshots_problem is not None
         )
 
     @property
@@ -258,13 +258,13 @@ class SavedStatesByVm(dict["VmUuid", "SavedStates"]):
         return self._naming.keys()
 
     def naming(self, device: Device) -> tuple[VmUuid, ...]:
-        """The VMs of which an image or a snapshot names it."""
+        """The VMs with an image or a snapshot that names it."""
         return self._naming.get(device, ())
 
 
 def grouped(rows: Iterable[Row], keys: Callable[[Row], Iterable[Key]]) -> dict[Key, tuple[Row, ...]]:
-    found: dict[Key, tuple[Row, ...]] = {}
+    groups: dict[Key, tuple[Row, ...]] = {}
     for row in rows:
         for key in keys(row):
-            found[key] = (*found.get(key, ()), row)
-    return found
+            groups[key] = (*groups.get(key, ()), row)
+    return groups

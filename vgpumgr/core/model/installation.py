@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 DISPATCHER: Final = "/opt/vgpumgr-host/dispatcher"
-"""What a login that can run nothing else runs, as root (host/dispatcher.py)."""
+"""The only command of a confined login; it runs as root (host/dispatcher.py)."""
 
 
 class Login(StrEnum):
@@ -24,7 +24,7 @@ class Login(StrEnum):
 
 
 class State(StrEnum):
-    """`outdated`: the dispatcher or a program of this vgpumgr is not there. `broken`: something is wrong with what is there."""
+    """`outdated`: the dispatcher or a program of this version is missing. `broken`: what is installed is damaged."""
 
     ABSENT = "absent"
     INSTALLED = "installed"
@@ -34,10 +34,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """`user`: the login's name; `programs`: the SHA-256 of each host program there that is intact.
+    """`user`: the login's name; `programs`: the SHA-256 of each intact host program.
 
-    `pinned`: only these run. `problems`: what was altered, or can be by others than root. `cordons`: what keeps new vGPUs from
-    the host or its GPUs, None if the ledger cannot be read.
+    `pinned`: only these run. `problems`: what was altered, or can be altered by others than root. `cordons` of the host
+    and its GPUs; None if the ledger cannot be read.
     """
 
     host: HostName

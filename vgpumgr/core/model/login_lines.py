@@ -1,7 +1,7 @@
 """The lines that let a user log in for vgpumgr's host program and for nothing else. Pure.
 
-sudoers(5): a command with "" takes no arguments. sshd(8), AUTHORIZED_KEYS FILE FORMAT: `restrict` turns off forwarding, terminals and
-what later versions add; `command` is run whatever the client asks for. In English, because sudo's refusals are told apart by their words.
+sudoers(5): a command with "" takes no arguments. sshd(8), AUTHORIZED_KEYS FILE FORMAT: `restrict` disables forwarding,
+terminals and later additions; `command` runs whatever the client requests. LC_ALL=C: we match sudo's English refusals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\n
 
 
 def render(user: str, key: str | None) -> tuple[str, ...]:
-    """The line for sudoers, and as comments where it goes, and the line for authorized_keys. `key`: the text of a public key.
+    """The lines for sudoers and (as a comment) authorized_keys, each below its place. `key`: a public key's text.
 
     Raises BadName, UsageError.
     """

@@ -1,4 +1,4 @@
-"""GPU instances: what a GPU is divided into by MIG, which of them are ours, and where a MIG-backed vGPU is meant to be."""
+"""GPU instances: how MIG divides a GPU, which instances are ours, and where a MIG-backed vGPU is meant to be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mig:
-    """How a GPU that knows MIG is divided. `pending`: the mode after its next reset.
+    """How a GPU with MIG support is divided. `pending`: the mode after its next reset.
 
     `profiles` and `instances` are empty with MIG off; `instances` None: they could not be read.
     """
@@ -87,7 +87,7 @@ class OurInstance:
 
     @property
     def key(self) -> tuple[GpuUuid, str, int]:
-        """What identifies it, over its re-creations, too."""
+        """What identifies it, also after it is re-created."""
         return self.gpu_uuid, self.profile, self.start
 
     @property

@@ -1,4 +1,4 @@
-"""OBSERVED: one host as its program stated it (snapshot_facts.parse), as typed values. Unknown is None and has its reason."""
+"""OBSERVED: one host as its program reported it (snapshot_facts.parse), typed. Unknown is None, with a reason."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ MDEV_VF: Final = "mdev-vf"
 VENDOR_VFIO: Final = "vendor-vfio"
 
 Fault = Literal["lost", "needs-reset", "no-driver"]
-"""What NVML says is wrong with a GPU: it is gone from the bus, it needs a reset, or its driver does not answer."""
+"""What is wrong with a GPU according to NVML: it is gone from the bus, needs a reset, or its driver does not answer."""
 
 FabricManager = Literal["running", "stopped", "absent"]
 
 _MEMORY_SLACK: Final = 1.1
 NO_TYPE: Final = 0
-"""The type id of what cannot come back: no driver gives it (on vendor-VFIO it is that of a VF without a vGPU)."""
+"""The type id of a vGPU that cannot come back. No driver uses it (on vendor-VFIO it means a VF without a vGPU)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuType:
     """A type that a GPU's driver knows. `type_name` is the last word of the driver's `name`; `max` is per GPU.
 
-    `mig_profile`: the id of the GPU instance profile that a MIG-backed type needs; None if it is time-sliced, or unknown.
-    `per_instance`: how many one GPU instance takes; None if the driver does not say. `listed`: `max` is the catalogue's, since the
-    host reports none.
+    `mig_profile`: the id of the GPU instance profile that a MIG-backed type needs; None if it is time-sliced, or
+    unknown. `per_instance`: how many one GPU instance takes; None if unknown. `listed`: `max` is the catalogue's,
+    because the host reports none.
     """
 
     id: int
@@ -68,7 +68,7 @@ class VgpuType:
 
     @property
     def short(self) -> str:
-        """As it can be asked for on any board; its whole name if it has no series."""
+        """Its profile on any board; its whole name if it has no series."""
         return self.parsed.short if self.parsed and self.parsed.series else self.type_name
 
     @property
@@ -79,7 +79,7 @@ class VgpuType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where one more vGPU of a type can lie now, as the driver says: ascending placement ids, of which it takes `size`."""
+    """Where the driver takes one more vGPU of a type now: ascending placement ids. It occupies `size` of them."""
 
     type_id: int
     size: int
@@ -88,17 +88,17 @@ class Places:
 
 @lru_cache(maxsize=256)
 def _commonest_board(type_names: tuple[str, ...]) -> str | None:
-    """A GPU is asked for its board for each of its types, many times in a plan."""
+    """Cached, because a plan asks for a GPU's board once per type, many times."""
     codes = Counter(map(profiles.board_code, type_names))
     return codes.most_common(1)[0][0] if codes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A physical function. `problem` says why `framework` is None, in which case it offers no vGPUs.
+    """A physical function. `problem` says why `framework` is None; such a GPU offers no vGPUs.
 
-    `places`: by type id, for those that it would take now; None where it is not in mixed-size mode, or they are unknown.
-    `mig`: None if it has no MIG, or that is unknown. `fabric`: whether NVML says that it is on an NVSwitch fabric; None: not asked.
+    `places`: by type id, for the types that it takes now; None if unknown, or if it is not in mixed-size mode. `mig`
+    None: it has no MIG, or that is unknown. `fabric`: whether NVML reports it on an NVSwitch fabric; None: not asked.
     """
 
     pci: PciAddress
@@ -123,12 +123,12 @@ class Gpu:
 
     @property
     def rules(self) -> ModeRules:
-        """What its mode makes of it."""
+        """The rules of its mode."""
         return modes.of(self.mode)
 
     @property
     def functions(self) -> Parents:
-        """Its parents, to be found by what is on them."""
+        """Its parents, with lookup by what is on them."""
         return self.parents if isinstance(self.parents, Parents) else Parents(self.parents)
 
     @property
@@ -140,21 +140,21 @@ class Gpu:
 
     @property
     def board_names(self) -> tuple[str, ...]:
-        """What the inventory may call its board: the code, the full name, and that without NVIDIA before it."""
+        """The board's names in an inventory: the code, the full name, and the full name without NVIDIA."""
         name = self.name or ""
         return tuple(text for text in (self.board, name, name.removeprefix("NVIDIA ")) if text)
 
     def holds(self, mib: int) -> bool:
-        """Whether the card's memory can hold so much. NVML's figure is up to a sixteenth less than the nominal one, and some more is the
-        driver's own (15360 for a T4-16Q, 7611 for a P4-8Q). True if it is unknown.
+        """Whether the card's memory can hold this much; True if unknown. NVML's figure is below the nominal one: by up
+        to a sixteenth, and by the driver's own part (15360 for a T4-16Q, 7611 for a P4-8Q).
         """
         return self.framebuffer_mib is None or mib <= self.framebuffer_mib * _MEMORY_SLACK
 
     @property
     def own_functions(self) -> tuple[PciAddress, ...]:
-        """The physical function, then the others that its card may have (audio, USB): in the same slot, but no virtual function.
+        """The physical function, then its card's others (audio, USB), in the same slot; no virtual functions.
 
-        While the GPU shows no functions for vGPUs, as with SR-IOV off, nobody can say which of the others these are.
+        While the GPU shows no functions for vGPUs, as with SR-IOV off, only the first: the others may be virtual ones.
         """
         if not self.parents:
             return (self.pci,)
@@ -183,40 +183,40 @@ class Gpu:
         return (self.types or {}).get(type_id) if type_id is not None else None
 
     def type_named(self, type_name: str) -> VgpuType | None:
-        """The GPU's type of that name: a GPU lists the types of one board only. Of equal names the lowest id wins."""
+        """The GPU's type of that name. A GPU lists one board's types only; of equal names the lowest id wins."""
         return next((one for one in (self.types or {}).values() if one.type_name == type_name), None)
 
     def id_today(self, type_id: int, type_name: str) -> int:
-        """The id of a type that was written down earlier, as the driver writes it now: another driver may number its types anew.
+        """The current id of a recorded type: another driver may number its types differently.
 
-        NO_TYPE if that id is another type's now, or if every type is another board's. Else the same id if the driver lists neither: a
-        list may be shorter than what there is (on vendor-VFIO without NVML, and while nvidia-vgpud runs).
+        NO_TYPE if that id is now another type's, or if all types are another board's. The same id if the driver lists
+        neither: its list may be incomplete (on vendor-VFIO without NVML, and while nvidia-vgpud runs).
         """
-        there = self.type_of(type_id)
-        if there is not None and there.type_name == type_name:
+        by_id = self.type_of(type_id)
+        if by_id is not None and by_id.type_name == type_name:
             return type_id
-        named = self.type_named(type_name)
-        if named is not None:
-            return named.id
-        return type_id if there is None and not self._is_another_board(type_name) else NO_TYPE
+        by_name = self.type_named(type_name)
+        if by_name is not None:
+            return by_name.id
+        return type_id if by_id is None and not self._is_another_board(type_name) else NO_TYPE
 
     def _is_another_board(self, type_name: str) -> bool:
-        """Whether the driver takes the card for another board than that of a type that was written down."""
+        """Whether the driver reports another board than that of a recorded type."""
         boards = {one.parsed.board for one in (self.types or {}).values() if one.parsed is not None}
-        past = profiles.read_type_name(type_name)
-        return bool(boards) and past is not None and past.board not in boards
+        recorded_type = profiles.read_type_name(type_name)
+        return bool(boards) and recorded_type is not None and recorded_type.board not in boards
 
     @property
     def instance_profiles(self) -> tuple[InstanceProfile, ...]:
-        """Of the GPU instances that it takes; none with MIG off."""
+        """The profiles of the GPU instances that it takes; none with MIG off."""
         return self.mig.profiles if self.mig else ()
 
     def placement_of(self, vgpu: Vgpu) -> int | None:
-        """Where a vGPU lies in mixed-size mode; None in other modes, whose places nobody chooses."""
+        """A vGPU's placement id in mixed-size mode; None in other modes."""
         return vgpu.placement_id if self.rules.has_places else None
 
     def mig_place_of(self, vgpu: Vgpu) -> MigPlace | None:
-        """The GPU instance of a vGPU, as the driver says; None if it is in none, or that is unknown."""
+        """The GPU instance of a vGPU according to the driver; None if it is in none, or unknown."""
         instance = self.mig.instance_of(vgpu.gpu_instance) if self.mig else None
         return MigPlace.of(self.mig.profile_behind(instance), instance.start) if self.mig and instance else None
 
@@ -225,19 +225,19 @@ class Gpu:
         offers = [parent.creatable for parent in self.parents]
         if not offers or any(offer is None for offer in offers):
             return None
-        offered = sum(offer.get(type_id, 0) for offer in offers if offer is not None)
+        total = sum(offer.get(type_id, 0) for offer in offers if offer is not None)
         if self.rules.has_places:
             if self.places is None:
                 return None
-            there = self.places.get(type_id)
-            return min(offered, len(there.creatable)) if there else 0
+            places = self.places.get(type_id)
+            return min(total, len(places.creatable)) if places else 0
         vgpu_type = (self.types or {}).get(type_id)
-        return admission.left(offered, vgpu_type.max if vgpu_type else None, len(self.vgpus))
+        return admission.left(total, vgpu_type.max if vgpu_type else None, len(self.vgpus))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """How many NVSwitches a host has as PCI functions, the state of Fabric Manager, and its FABRIC_MODE; None, each: unknown."""
+    """A host's NVSwitches (PCI functions), the state of Fabric Manager, and its FABRIC_MODE. None, each: unknown."""
 
     switches: int | None = 0
     manager: FabricManager | None = "absent"
@@ -258,9 +258,9 @@ class Handle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qemu:
-    """A QEMU that is not gone, whatever its state. `ending`: it may show no descriptors any more, but still have its vGPU.
+    """A QEMU process in any state. `ending`: it may show no descriptors any more, but still hold its vGPU.
 
-    `machine`: libvirt's name for it, if its command line is gone. Without any of the three its VM is unknown.
+    `machine`: libvirt's name for it, if its command line is gone. Without name, UUID and `machine` its VM is unknown.
     """
 
     pid: int
@@ -285,7 +285,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
-    """A vGPU that was ours, according to the host's ledger: it was removed on purpose, and not re-created since."""
+    """A vGPU that was ours according to the host's ledger, was removed on purpose, and was not re-created since."""
 
     vm_uuid: VmUuid
     slot: Slot
@@ -294,7 +294,7 @@ class Freed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cordon:
-    """No new vGPU is placed on this GPU, or (both None) on any of the host. `at` is RFC 3339; `gpu` is its address at that time."""
+    """No new vGPU is placed on this GPU, or (both None) on the host. `at`: RFC 3339; `gpu`: its address then."""
 
     gpu_uuid: GpuUuid | None
     gpu: PciAddress | None
@@ -305,9 +305,9 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockedWrite:
-    """A write of ours to /sys that has not returned: its GPU takes no more writes until it has.
+    """A write of ours to /sys that has not returned. Until it does, its GPU takes no more writes.
 
-    `pid` sleeps in it on the host; `since` is RFC 3339; `vfio`: what a holder of the vGPU that it removes has open.
+    `pid` sleeps in it on the host; `since` is RFC 3339; `vfio`: what a holder of the vGPU being removed has open.
     """
 
     gpu_uuid: GpuUuid
@@ -323,7 +323,7 @@ class BlockedWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """What could not be read, and why: a fact of the GPU at that address, or of the host if there is none."""
+    """What could not be read, and why: a fact of the GPU at that address, or (None) of the host."""
 
     what: str
     why: str
@@ -337,16 +337,15 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
-    """One host. `handles`, `active` or `ledger` None means that it could not be read: then everything is in use.
+    """One host. `handles`, `active` or `ledger` None: it could not be read, so everything counts as in use.
 
-    `silent`: the GPUs for which NVML does not report what runs there, and why; everything there is in use.
-
-    `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written there. `ledger_file`: whether the file
-    exists; if not, `ledger` is empty, because nothing was ever created there or because the file was lost (ownership.py decides
-    which). `freed` is from that file, too: the newest 500 that were removed; and so are `cordons` and `instances`, the GPU
-    instances that are ours.
-    `vfio`: whether the host has /dev/vfio/vfio, without which no VM starts with a vGPU.
-    `modprobe` are the files with options for the nvidia module, in modprobe's order; `module` is what it was loaded with.
+    `silent`: the GPUs for which NVML does not report what runs there, and why; everything there counts as in use.
+    `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written on the host.
+    `ledger_file`: whether the ledger's file exists. If not, `ledger` is empty: nothing was ever created on the host, or
+    the file was lost (ownership.py decides which). `freed` (the newest 500 removed vGPUs), `cordons` and `instances`
+    (our GPU instances) are from that file, too.
+    `vfio`: whether /dev/vfio/vfio exists; no VM with a vGPU starts without it. `module`: what nvidia was loaded with.
+    `modprobe`: the files with options for the nvidia module, in modprobe's order.
     """
 
     host: HostName
@@ -376,7 +375,7 @@ class HostSnapshot:
 
     @property
     def entries(self) -> Ledger:
-        """The ledger's entries, to be found by what they name; none if it could not be read."""
+        """The ledger's entries, with lookup by what they name; none if it could not be read."""
         return self.ledger if isinstance(self.ledger, Ledger) else Ledger(self.ledger or ())
 
     def gpu_by_uuid(self, uuid: str) -> Gpu | None:
@@ -393,19 +392,19 @@ class HostSnapshot:
         return next((write for write in self.blocked_writes or () if write.gpu_uuid == gpu_uuid), None)
 
     def cordon_at(self, gpu_uuid: str | None) -> Cordon | None:
-        """The cordon of exactly this GPU, or with None of the host."""
+        """This GPU's own cordon; with None, the host's."""
         return next((cordon for cordon in self.cordons if cordon.gpu_uuid == gpu_uuid), None)
 
     def cordon_on(self, gpu_uuid: str | None) -> Cordon | None:
-        """The cordon that keeps new vGPUs from a GPU: its host's, or its own."""
+        """The cordon that applies to a GPU: its host's, or its own."""
         return self.cordon_at(None) or (None if gpu_uuid is None else self.cordon_at(gpu_uuid))
 
     def may_be_hidden(self, place: Place) -> bool:
-        """Whether a place's GPU is missing while another GPU's UUID cannot be read: it may be that one."""
+        """Whether a place's GPU is missing but may be one whose UUID could not be read."""
         return self.gpu_by_uuid(place.gpu_uuid) is None and any(gpu.uuid is None for gpu in self.gpus)
 
     def vgpu_of(self, place: Place) -> Vgpu | None:
-        """The hardware at a place: the mdev with its UUID, or whatever the VF with its index shows, unless that is an mdev."""
+        """The hardware at a place: the mdev with its UUID, or the vGPU, if no mdev, on the VF with its index."""
         gpu = self.gpu_by_uuid(place.gpu_uuid)
         if gpu is None:
             return None
@@ -419,12 +418,12 @@ class HostSnapshot:
         """The vGPU of that identity, on any GPU of the host."""
         for gpu in self.gpus:
             if isinstance(device, Mdev):
-                there = gpu.functions.at.get(device.uuid)
+                vgpu = gpu.functions.at.get(device.uuid)
             else:
                 parent = gpu.functions.find(device.pci)
-                there = next((vgpu for vgpu in parent.vgpus if vgpu.device == device), None) if parent else None
-            if there is not None:
-                return gpu, there
+                vgpu = next((vgpu for vgpu in parent.vgpus if vgpu.device == device), None) if parent else None
+            if vgpu is not None:
+                return gpu, vgpu
         return None
 
     def entry_of(self, gpu: Gpu, vgpu: Vgpu) -> LedgerEntry | None:
@@ -442,9 +441,9 @@ class HostSnapshot:
         return replace(self, ledger=None if self.ledger is None else ledger)
 
     def with_gpus(self, part: HostSnapshot) -> HostSnapshot:
-        """This snapshot, updated with the GPUs (and everything else) that a later, partial one shows.
+        """This snapshot, updated with the GPUs (and everything else) of a later, partial one.
 
-        For the GPUs that the partial one omits, what runs there is unchanged.
+        What runs on the GPUs that the partial one omits is unchanged.
         """
         fresh = {gpu.pci: gpu for gpu in part.gpus}
         gpus = tuple(fresh.get(gpu.pci, gpu) for gpu in self.gpus)
@@ -457,7 +456,7 @@ class HostSnapshot:
 
 
 class Place(Protocol):
-    """Where a vGPU is or will be: one of ours, or a claim's binding."""
+    """The place of a vGPU of ours, or of a claim's binding."""
 
     @property
     def gpu_uuid(self) -> GpuUuid: ...
@@ -468,9 +467,9 @@ class Place(Protocol):
 
 
 def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[LedgerEntry, ...]:
-    """The entries with the current addresses of their places, and the ids of their types as the driver of today writes them."""
-    known = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
-    return tuple(_located(entry, known.get(entry.vgpu.gpu_uuid)) for entry in ledger)
+    """The entries with the current addresses of their places and the current ids of their types."""
+    by_uuid = {gpu.uuid: gpu for gpu in gpus if gpu.uuid is not None}
+    return tuple(_located(entry, by_uuid.get(entry.vgpu.gpu_uuid)) for entry in ledger)
 
 
 def _located(entry: LedgerEntry, gpu: Gpu | None) -> LedgerEntry:

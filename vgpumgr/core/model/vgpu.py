@@ -40,7 +40,7 @@ class Mdev:
 
 @dataclass(frozen=True, slots=True)
 class Vf:
-    """A virtual function with a type set (vendor-vfio): its only name is its address, which the next vGPU there will have, too."""
+    """A virtual function with a type set (vendor-vfio), named by its address only; the next vGPU there has the same."""
 
     pci: PciAddress
 
@@ -57,7 +57,7 @@ Device = Mdev | Vf
 
 @lru_cache(maxsize=4096)  # planning a host asks for the same few dozen a thousand times
 def device_of(uuid: MdevUuid | None, parent: PciAddress) -> Device:
-    """The identity of a vGPU on this PCI function that has this UUID, or none."""
+    """The identity of a vGPU: the mdev with this UUID, or (None) this PCI function."""
     return Vf(parent) if uuid is None else Mdev(uuid)
 
 
@@ -79,9 +79,9 @@ def at(vgpu: OnGpu) -> MdevUuid | int | None:
 class VgpuSpec:
     """A vGPU of ours: its owner, place and type. `device` is derived, so that it never contradicts `parent`.
 
-    A GPU is identified by its UUID and a VF by its index; `gpu` and `parent` are their addresses. `placement_id`: where in the GPU's
-    framebuffer it was meant to lie, on a GPU in mixed-size mode; None elsewhere. What the driver shows is the snapshot's. `mig`: the
-    GPU instance that it is meant to be in; None if it is not MIG-backed.
+    A GPU is identified by its UUID and a VF by its index; `gpu` and `parent` are their addresses. `placement_id`: its
+    intended place in the framebuffer of a GPU in mixed-size mode, else None; the actual one is in the snapshot. `mig`:
+    its intended GPU instance; None if it is not MIG-backed.
     """
 
     vm: VmUuid
@@ -113,7 +113,7 @@ class VgpuSpec:
         return self.vm, self.slot, self.generation
 
     def supersedes(self, old: VgpuSpec) -> bool:
-        """Whether it is a later vGPU of the same slot on the same function: writing its entry takes the older one's out."""
+        """Whether it is a later vGPU of the same slot on the same function. Its entry replaces the older one's."""
         mine = self.vm, self.slot, self.gpu_uuid, self.vf_index
         same = mine == (old.vm, old.slot, old.gpu_uuid, old.vf_index)
         return same and self.vf_index is not None and self.generation != old.generation
@@ -121,11 +121,11 @@ class VgpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """A vGPU that is ours according to the host's ledger. state: planned, made or leaving; boot: the boot it was written in.
+    """A vGPU that is ours according to the host's ledger. `boot`: the boot in which the entry was written.
 
-    The vGPU's addresses are current, not those of the time when the entry was written (another card in the host renumbers
-    buses). They stay as written if the place does not exist. So is the id of its type; `renumbered`: the ledger has another
-    id, which the driver no longer gives to that type.
+    The vGPU's addresses and type id are the current ones (another card in the host renumbers buses). Addresses stay as
+    written if the place does not exist. `renumbered`: the ledger has another type id, which the driver no longer uses
+    for that type.
     """
 
     vgpu: VgpuSpec
@@ -136,7 +136,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceEntry:
-    """A GPU instance that is ours according to the host's ledger. `boot`: the boot it was written in, whose end it did not outlive."""
+    """A GPU instance that is ours according to the host's ledger. It does not outlive `boot`, the boot of its entry."""
 
     instance: OurInstance
     boot: str

@@ -1,4 +1,4 @@
-"""Everything that was read about one host, joined: the host program's facts and libvirt's domains."""
+"""Everything that was read about one host: the host program's facts and libvirt's domains."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ STANDING: frozenset[FindingKind] = frozenset(
         "will-not-start",
     }
 )
-"""Findings that hold for as long as the host is unchanged: they are no news every night."""
+"""Findings that hold while the host is unchanged, so they are not news on every nightly run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ _NO_SAVED_STATES = SavedStatesByVm()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneVm:
-    """A VM that the host no longer has but its ledger still names: it has no definition, so no claim, and does not run."""
+    """A VM that only the host's ledger still names: it has no definition, so no claim, and does not run."""
 
     name: VmName
     uuid: VmUuid
@@ -127,11 +127,11 @@ class GoneVm:
 class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
-    `saved` is what could come back, for VMs that have a managed-save image or snapshots. None: it was not read, since only
-    steps that free a vGPU need it. Four settings are the inventory's: `excluded_vfs`, on which nothing new is created,
-    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with, `fgpu_per_gpu`, what one fGPU is on a board, and
-    `policy`, which GPU a vGPU gets where a slot asks for no other.
-    `planned`: the slots whose vGPUs were made by plans that this view comes from (core/simulate.py), and not read.
+    `saved`: what could come back, for VMs with a managed-save image or snapshots. None: it was not read, because only
+    steps that free a vGPU need it. Four settings are the inventory's: `excluded_vfs`, on which nothing new is created;
+    `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with; `fgpu_per_gpu`, what one fGPU is on
+    a board; `policy`, which GPU a vGPU gets if its slot does not name one. `planned`: the slots whose vGPUs were not
+    read, but added by a simulated plan (core/simulate.py).
     """
 
     snapshot: HostSnapshot
@@ -151,12 +151,12 @@ class HostView:
 
     @property
     def vms(self) -> Domains:
-        """The domains, to be found by name or by what they name."""
+        """The domains, with lookup by name or by what they name."""
         return self.domains if isinstance(self.domains, Domains) else Domains(self.domains)
 
     @property
     def states(self) -> SavedStatesByVm:
-        """The saved states, to be found by what they name; none if they were not read."""
+        """The saved states, with lookup by what they name; none if they were not read."""
         return self.saved if isinstance(self.saved, SavedStatesByVm) else _NO_SAVED_STATES
 
     def domain(self, uuid: VmUuid) -> Domain | None:
@@ -169,12 +169,12 @@ class HostView:
 
     def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
         """The ledger's entries of a VM, slot by slot, oldest generation first."""
-        found = self.snapshot.entries.of_vm(vm)
+        entries = self.snapshot.entries.of_vm(vm)
         if slot is None:
-            return found
-        if len(found) == 1:  # nearly always, and planning asks often
-            return found if found[0].vgpu.slot == slot else ()
-        return tuple(entry for entry in found if entry.vgpu.slot == slot)
+            return entries
+        if len(entries) == 1:  # nearly always, and planning asks often
+            return entries if entries[0].vgpu.slot == slot else ()
+        return tuple(entry for entry in entries if entry.vgpu.slot == slot)
 
 
 class Unread(str):
@@ -184,13 +184,13 @@ class Unread(str):
 
 
 class Named(str):
-    """A line about a document that names the vGPU: it counts as use, and lasts until somebody changes the document."""
+    """A line about a document that names the vGPU: it counts as use until someone changes the document."""
 
     __slots__ = ()
 
 
 def ends(lines: Iterable[str]) -> bool:
-    """Whether all these holders are running VMs and processes, so that the use ends with them."""
+    """Whether all these holders are running VMs and processes, with which the use ends."""
     return not any(isinstance(line, Unread | Named) for line in lines)
 
 
@@ -198,9 +198,9 @@ def ends(lines: Iterable[str]) -> bool:
 class Holders:
     """Who has a vGPU, in words. Both empty: all evidence was read, and nothing has it.
 
-    `lasting` holders lead to a refusal. `passing` ones end by themselves: a QEMU that is exiting, or a VM that is off but that
-    NVML still lists (`listed`); the host program waits for them. Unreadable evidence counts as a holder, too: its line says
-    what could not be read.
+    `lasting` holders lead to a refusal. `passing` ones end by themselves, and the host program waits for them: a QEMU
+    that is exiting, or a VM that is off but still listed by NVML (`listed`). Unreadable evidence counts as a holder;
+    its line says what could not be read.
     """
 
     lasting: tuple[str, ...]
@@ -213,37 +213,37 @@ def holders(
 ) -> Holders:
     """Who has a vGPU.
 
-    `vgpu` is the hardware, None if it is gone. `letting_go` is the domain whose *inactive* XML is about to lose the device:
-    for that domain only its running state counts. `unplugs`: so is its running state, and what it has of it is passing.
+    `vgpu` is the hardware, None if it is gone. `letting_go`: the domain whose *inactive* XML is about to lose the
+    device; only its running state counts. `unplugs`: that is about to lose the device, too, so its use is passing.
     """
     unplugging = letting_go if unplugs else None
-    found: list[str] = []
+    lines: list[str] = []
     for domain in _concerned(view, device):
-        runs = _runs_with(domain, device)
-        if runs is not None and (domain.uuid != unplugging or isinstance(runs, Unread)):
-            found.append(runs)
+        line = _runs_with(domain, device)
+        if line is not None and (domain.uuid != unplugging or isinstance(line, Unread)):
+            lines.append(line)
         elif domain.uuid != letting_go and any(item.source == device for item in domain.inactive):
-            found.append(Named(f"VM {domain.name} has it in its definition"))
+            lines.append(Named(f"VM {domain.name} has it in its definition"))
         elif any(item.source == device for item in domain.arguments):
-            found.append(Named(f"VM {domain.name} has it in its QEMU arguments"))
-    return _with_users([*found, *_in_images(view, device)], view, device, vgpu, unplugging)
+            lines.append(Named(f"VM {domain.name} has it in its QEMU arguments"))
+    return _with_users([*lines, *_in_images(view, device)], view, device, vgpu, unplugging)
 
 
 def _in_images(view: HostView, device: Device) -> Iterator[str]:
     """The managed-save images that have it, and those that cannot be read."""
-    concerned = {*view.states.naming(device), *view.states.unreadable}
-    for uuid, saved in view.states.items() if concerned else ():
+    uuids = {*view.states.naming(device), *view.states.unreadable}
+    for uuid, states in view.states.items() if uuids else ():
         image = f"managed-save image of VM {view.vm_name(uuid)}"
-        if uuid in concerned and saved.image_problem is not None:
-            yield Unread(f"cannot tell: the {image}: {saved.image_problem}")
-        elif uuid in concerned and any(item.source == device for item in saved.image or ()):
+        if uuid in uuids and states.image_problem is not None:
+            yield Unread(f"cannot tell: the {image}: {states.image_problem}")
+        elif uuid in uuids and any(item.source == device for item in states.image or ()):
             yield Named(f"VM {view.vm_name(uuid)} has it in its managed-save image")
 
 
 def users(view: HostView, device: Device, vgpu: Vgpu) -> Holders:
-    """Who uses a vGPU now. Definitions do not count, because the same device will be re-created."""
-    running = [line for domain in _concerned(view, device) if (line := _runs_with(domain, device)) is not None]
-    return _with_users(running, view, device, vgpu, None)
+    """Who uses a vGPU now. Definitions do not count, because the device is about to be re-created."""
+    lines = [line for domain in _concerned(view, device) if (line := _runs_with(domain, device)) is not None]
+    return _with_users(lines, view, device, vgpu, None)
 
 
 def _with_users(
@@ -265,7 +265,7 @@ def runs_without(view: HostView, vm: VmUuid) -> bool:
 
 
 def _concerned(view: HostView, device: Device) -> tuple[Domain, ...]:
-    """The VMs that name a vGPU, and those of which a document could not be read, in their order."""
+    """The VMs that name a vGPU, and those with an unreadable document, in their order."""
     unreadable = view.vms.unreadable
     if not unreadable:
         return view.vms.naming(device)
@@ -285,7 +285,7 @@ def _runs_with(domain: Domain, device: Device) -> str | None:
 
 
 def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """The open handles: those of processes that stay, and those of processes that are exiting, or about to release it."""
+    """The open handles: of processes that stay, and of processes that are exiting or about to release it."""
     snapshot = view.snapshot
     if snapshot.handles is None:
         return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
@@ -306,7 +306,7 @@ def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list
 
 
 def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """NVML's active list: rows of VMs that run (or may run), and rows of VMs that are off, or about to release it."""
+    """NVML's active list: rows of VMs that run (or may run), and of VMs that are off or about to release it."""
     snapshot = view.snapshot
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None
@@ -333,8 +333,8 @@ def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | Non
 def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
     """Whether an active row that names no device may mean this vGPU.
 
-    It does not if its VM has something of that GPU open: then the handles say which one (two VFs of one VM, for example). Nor if its VM
-    is off and has a vGPU of its own there: the list has not forgotten that one yet.
+    It does not if its VM has a vGPU of that GPU open: then the handles say which one (two VFs of one VM, for example).
+    Nor if its VM is off and has its own vGPU on that GPU, which the list still has.
     """
     if active.device is not None:
         return False
@@ -351,17 +351,17 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
 
 
 def _held_for(view: HostView, handle: Handle, vgpu: Vgpu) -> Vgpu | None:
-    """The vGPU for which a VM has a node open that several share (an IOMMU group's), if it is that VM's and not this one."""
+    """The VM's own vGPU for which it has a shared node (an IOMMU group's) open; None if that may be this vGPU."""
     domain = None if handle.vm_uuid is None else view.domain(handle.vm_uuid)
-    named = set() if domain is None else {item.source for item in domain.mentioned}
-    if not named or vgpu.device in named:
+    devices = set() if domain is None else {item.source for item in domain.mentioned}
+    if not devices or vgpu.device in devices:
         return None
     return next(
         (
             other
             for gpu in view.snapshot.gpus
             for other in gpu.vgpus
-            if other.device in named and handle.path in other.vfio
+            if other.device in devices and handle.path in other.vfio
         ),
         None,
     )
@@ -371,12 +371,12 @@ def _has_another(view: HostView, vm: VmUuid | None, gpu: Gpu, vgpu: Vgpu) -> boo
     domain = None if vm is None else view.domain(vm)
     if domain is None or domain.active or any(item.source == vgpu.device for item in domain.mentioned):
         return False
-    there = [view.snapshot.vgpu_of(entry.vgpu) for entry in view.entries(domain.uuid) if entry.vgpu.gpu == gpu.pci]
-    return bool(there) and vgpu not in there
+    vgpus = [view.snapshot.vgpu_of(entry.vgpu) for entry in view.entries(domain.uuid) if entry.vgpu.gpu == gpu.pci]
+    return bool(vgpus) and vgpu not in vgpus
 
 
 def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
-    """The one name that a table shows: the VM that runs with the vGPU, else a process that has it open."""
+    """The holder in a table: the VM that runs with the vGPU, else a process that has it open."""
     for domain in view.vms.naming(vgpu.device):
         if any(item.source == vgpu.device for item in domain.live or ()):
             return domain.name
@@ -390,15 +390,15 @@ def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
 
 
 def neighbours(view: HostView, ours: VgpuSpec) -> tuple[str, ...]:
-    """The VMs that have a path of its open, for other functions of its IOMMU group alone."""
+    """The VMs that have one of its paths open, but only for other functions of its IOMMU group."""
     vgpu = view.snapshot.vgpu_of(ours)
-    found = [handle for handle in view.snapshot.handles or () if vgpu is not None and handle.path in vgpu.vfio]
-    if vgpu is None or any(_held_for(view, handle, vgpu) is None for handle in found):
+    handles = [handle for handle in view.snapshot.handles or () if vgpu is not None and handle.path in vgpu.vfio]
+    if vgpu is None or any(_held_for(view, handle, vgpu) is None for handle in handles):
         return ()
-    return tuple(dict.fromkeys(handle.vm_name or "?" for handle in found))
+    return tuple(dict.fromkeys(handle.vm_name or "?" for handle in handles))
 
 
 def why_unknown(snapshot: HostSnapshot, what: str, gpu: PciAddress | None = None) -> str:
     """The host program's reason for an unknown fact of the host, or of that GPU."""
-    silent = snapshot.silent.get(gpu, "not read") if gpu is not None else "not read"  # of a lost GPU nothing is asked
-    return next((row.why for row in snapshot.unknown if (row.gpu, row.what) == (gpu, what)), silent)
+    reason = snapshot.silent.get(gpu, "not read") if gpu is not None else "not read"  # of a lost GPU nothing is asked
+    return next((row.why for row in snapshot.unknown if (row.gpu, row.what) == (gpu, what)), reason)

@@ -1,4 +1,4 @@
-"""The steps that a plan consists of: verb + noun, each a value that knows its inverse and how it is recorded. A family in each file."""
+"""The steps of a plan: verb + noun, each a value that knows its inverse and its record. Each file has one family."""
 
 from vgpumgr.core.step.base import ABSENT, EMPTY, ENTER, PRESENT, SAME, AnyStep, Missing
 from vgpumgr.core.step.definition import AttachHostdev, DetachHostdev, DropClaim, PlugHostdev, PutClaim, UnplugHostdev

@@ -1,4 +1,4 @@
-"""What every step has: a verb, the step that undoes it, and what is written of it in the journal and in documents."""
+"""What every step has: a verb, the step that undoes it, and its record in the journal and in documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Missing = Literal["empty", "same", "enter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnyStep(abc.ABC):
-    """A value that says what is to be done. Its facts depend on its kind."""
+    """A value that says what to do. Its facts depend on its kind."""
 
     @property
     @abc.abstractmethod
@@ -28,11 +28,11 @@ class AnyStep(abc.ABC):
 
     @abc.abstractmethod
     def inverse(self) -> AnyStep:
-        """The step that undoes this one; itself where nothing does: an entry in the ledger, a reset."""
+        """The step that undoes this one; itself if nothing does (an entry in the ledger, a reset)."""
 
     @abc.abstractmethod
     def facts(self) -> dict[str, object]:
-        """What `record` says of it beside the verbs."""
+        """What `record` has besides the verbs."""
 
     def record(self) -> dict[str, object]:
         """The step as plain values, for the journal and for `-o json`."""
@@ -40,7 +40,7 @@ class AnyStep(abc.ABC):
 
     @property
     def changed_vm(self) -> VmUuid | None:
-        """The VM that it changes, through libvirt: its definition, or what it runs with; None if it changes none."""
+        """The VM whose definition or running state it changes through libvirt; None if it changes none."""
         return None
 
     @property
@@ -60,13 +60,13 @@ class AnyStep(abc.ABC):
 
     @property
     def is_grave(self) -> bool:
-        """Whether a user is asked first: it removes a vGPU, a device in a definition or a claim, or changes a running VM."""
+        """Whether it needs confirmation: it removes a vGPU, a hostdev or a claim, or changes a running VM."""
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfVm(AnyStep):
-    """Of a VM's definition, or of what the VM runs with: libvirt does it."""
+    """A step on a VM's definition or running state, done by libvirt."""
 
     vm: VmUuid
     vm_name: VmName
@@ -78,7 +78,7 @@ class OfVm(AnyStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfGpu(AnyStep):
-    """Of a whole GPU; `gpu` is its address."""
+    """A step on a whole GPU; `gpu` is its address."""
 
     host: HostName
     gpu_uuid: GpuUuid

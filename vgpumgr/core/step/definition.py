@@ -83,7 +83,7 @@ class _OfDevice(OfVm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachHostdev(_OfDevice):
-    """`port`: the guest's PCI bus, where the running VM is to have it, too; None: libvirt chooses an address."""
+    """`port`: the guest's PCI bus, if the running VM gets the device, too; None: libvirt chooses an address."""
 
     port: int | None = None
 
@@ -104,9 +104,9 @@ class DetachHostdev(_OfDevice):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Live(OfVm):
-    """Of a VM while it runs: a guest that got or lost a device may have acted upon it by the time of an undo.
+    """A step on a running VM. It is final, because its guest may have reacted to the change before an undo.
 
-    `port`: the guest's PCI bus where it is to be, or was; None: not on a root port.
+    `port`: the guest's PCI bus of the device; None: not on a root port.
     """
 
     slot: Slot
@@ -131,7 +131,7 @@ class PlugHostdev(_Live):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplugHostdev(_Live):
-    """The guest has to release it, and may not."""
+    """The guest has to release it, and may refuse."""
 
     verb = "unplug_hostdev"
 

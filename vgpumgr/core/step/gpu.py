@@ -38,9 +38,9 @@ def _names(around: Iterable[EvacuateVgpu]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScheduler(OfGpu):
-    """`expect`: engine → policy, as read. `before` is the setting that an undo restores, as far as the driver reports it.
+    """`expect`: engine → policy, as read. `before`: the setting that an undo restores, as far as the driver reports it.
 
-    `around`: the idle vGPUs that are removed and re-created, but only if the driver refuses because of them.
+    `around`: the idle vGPUs that are removed and re-created if, and only if, the driver refuses because of them.
     """
 
     api: int
@@ -56,10 +56,10 @@ class SetScheduler(OfGpu):
         return replace(self, setting=self.before, before=self.setting, expect=expect, around=())
 
     def instead(self, nvml_code: int) -> tuple[SetScheduler | CreateVgpu | EvacuateVgpu, ...]:
-        """What to do if the driver refused it with this NVML return code because of its vGPUs; else empty.
+        """The steps to take if the driver refused it with this NVML return code because of its vGPUs; else none.
 
-        nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE if "any vGPU instance currently exists on the
-        device". Drivers differ in whether an idle one counts, so the plain step is tried first.
+        nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE if "any vGPU instance currently exists on
+        the device". Drivers differ in whether an idle one counts, so the plain step is tried first.
         """
         if not self.around or nvml_code not in (_NOT_SUPPORTED, _IN_USE):
             return ()
@@ -80,7 +80,7 @@ class SetScheduler(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMode(OfGpu):
-    """`before` is the mode as read, which an undo restores. `around`: see SetScheduler; `back` re-creates them in the new mode."""
+    """`before`: the mode as read; an undo restores it. `around`: see SetScheduler; `back` re-creates them in `mode`."""
 
     mode: Mode
     before: Mode
@@ -93,7 +93,7 @@ class SetMode(OfGpu):
         return replace(self, mode=self.before, before=self.mode, around=(), back=())
 
     def instead(self, nvml_code: int) -> tuple[SetMode | CreateVgpu | EvacuateVgpu, ...]:
-        """As SetScheduler's. nvml.h on nvmlDeviceSetVgpuHeterogeneousMode: IN_USE if vGPUs exist, NOT_SUPPORTED without such a mode."""
+        """As SetScheduler's. nvml.h on Set…HeterogeneousMode: IN_USE if it has vGPUs, NOT_SUPPORTED if no such mode."""
         if not self.around or nvml_code != _IN_USE:
             return ()
         return (*self.around, replace(self, around=(), back=()), *self.back)
@@ -104,9 +104,9 @@ class SetMode(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetVfs(OfGpu):
-    """The GPU's virtual functions made or removed; it has no vGPUs then, and loses its GPU instances.
+    """Make or remove the GPU's virtual functions. The GPU has no vGPUs then, and loses its GPU instances.
 
-    `framework` is what it offers with them; None if that is unknown, since it has none now.
+    `framework`: what it offers with virtual functions; None if unknown, because it has none now.
     """
 
     on: bool
@@ -127,9 +127,9 @@ class SetVfs(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMig(OfGpu):
-    """MIG mode, of a GPU without virtual functions. `before`: the mode that it is in now.
+    """MIG mode of a GPU without virtual functions. `before`: its current mode.
 
-    `profiles` are those that it will have, as far as that can be known before.
+    `profiles`: those that it will have, as far as they are known beforehand.
     """
 
     on: bool
@@ -148,7 +148,7 @@ class SetMig(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetGpu(OfGpu):
-    """A reset of this GPU alone, which has neither virtual functions nor vGPUs."""
+    """A reset of this GPU alone. It has neither virtual functions nor vGPUs."""
 
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
 
@@ -183,7 +183,7 @@ class WriteModprobe(AnyStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCordon(AnyStep):
-    """Of a GPU, or (both None) of the host. `cordon` None ends the one that there is; `before` is what an undo restores."""
+    """Cordon a GPU or (both None) the host. `cordon` None ends the existing one; an undo restores `before`."""
 
     host: HostName
     gpu_uuid: GpuUuid | None

@@ -1,4 +1,4 @@
-"""A vGPU made, entered, destroyed or taken out for a while, and the GPU instance that it may need.
+"""A vGPU is made, entered, destroyed or evacuated for a while; so is the GPU instance that it may need.
 
 create_vgpu       ledger planned, hardware, ledger made           ← destroy_vgpu
 enter_vgpu        the ledger names what is there already          (stays: it only says what is true)
@@ -51,8 +51,8 @@ class CreateVgpu(_OfVgpu):
     """`expect` is `empty`, or `same` if the hardware exists and only the ledger must be set to made.
 
     `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
-    `param`: the plugin parameters that were asked for. `replaces`: the generation of the slot's vGPU whose other
-    parameters it keeps; its own, where it is made once more.
+    `param`: the requested plugin parameters. `replaces`: the generation of the slot's vGPU whose other parameters it
+    keeps; its own if it is re-created.
     """
 
     expect: Literal["empty", "same"]
@@ -84,8 +84,8 @@ class EnterVgpu(_OfVgpu):
 class DestroyVgpu(_OfVgpu):
     """`expect` is `present`, or `absent` if only the ledger's entry is left.
 
-    `runs`: the VM runs without this vGPU; `listed`: NVML lists it although its VM is off. Both are for the host program's
-    checks, and not part of what the user agrees to.
+    `runs`: the VM runs without this vGPU; `listed`: NVML lists it although its VM is off. Both are for the host
+    program's checks; the user's confirmation does not cover them.
     """
 
     expect: Literal["present", "absent"]
@@ -107,7 +107,7 @@ class DestroyVgpu(_OfVgpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvacuateVgpu(_OfVgpu):
-    """Remove idle hardware briefly, for operations that the driver allows only on an empty GPU. Its place stays reserved.
+    """Remove idle hardware briefly for an operation that needs an empty GPU. Its place stays reserved.
 
     `runs` and `listed`: see DestroyVgpu.
     """
@@ -159,7 +159,7 @@ class CreateInstance(_OfInstance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestroyInstance(_OfInstance):
-    """An instance of ours that holds no vGPU. `expect` is `present`, or `absent` if only the ledger's entry is left."""
+    """An instance of ours without vGPUs. `expect` is `present`, or `absent` if only the ledger's entry is left."""
 
     expect: Literal["present", "absent"]
 
