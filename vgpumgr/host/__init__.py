@@ -1,1 +1,1 @@
-"""The host program: it runs on the hypervisor as root (standard library only, Python 3.9+), states facts, executes steps, and decides nothing."""
+"""The host program: it runs on the hypervisor as root (Python 3.9+, standard library only) and decides nothing."""

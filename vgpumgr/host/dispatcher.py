@@ -1,9 +1,9 @@
-"""What a forced command runs as root: the host program, and nothing else. `vgpumgr host install` puts this file on a host.
+"""The forced command: it runs the host program as root, and nothing else. `vgpumgr host install` installs this file.
 
-It stands alone (standard library only) and is read as text, so that an administrator can read what was installed. It takes
-what the shell of any other login takes: a line with a length, then that many bytes, which are the compressed program. The name of an
-installed program is the SHA-256 of these bytes. One that is not installed yet is an update; where versions are pinned, it is
-refused. An installed program runs only after its contents were found to be what its name says.
+It uses only the standard library and is installed as text, so that an administrator can read it. Its input is what the
+shell of any other login gets: a line with a length, then that many bytes, which are the compressed program. An
+installed program is named after the SHA-256 of these bytes. A program that is not installed yet is an update, which is
+refused where versions are pinned. An installed program runs only if its contents still match its name.
 
 Python 3.9: this file runs on the hypervisor.
 """
@@ -76,7 +76,7 @@ def read_input() -> bytes:
 
 
 def find_program(sent: bytes, top: str = "") -> bytes:
-    """The installed program with the hash of what was sent, which is installed first if it may be. Raises Refused, OSError."""
+    """The installed program with the hash of `sent`, which is installed first if allowed. Raises Refused, OSError."""
     name = hashlib.sha256(sent).hexdigest()
     path = "{}{}/{}".format(top, PROGRAMS, name)
     check_owner(PROGRAMS, top)
@@ -105,9 +105,9 @@ def check_owner(path: str, top: str = "", *, is_file: bool = False) -> None:
     parts = path.split("/")
     for end in range(1, len(parts) + 1):
         at = "/".join(parts[:end]) or "/"
-        found = os.lstat(top + at)
+        status = os.lstat(top + at)
         is_kind = stat.S_ISREG if is_file and end == len(parts) else stat.S_ISDIR
-        if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not is_kind(found.st_mode):
+        if status.st_uid != 0 or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not is_kind(status.st_mode):
             raise Refused("{}: {} can be changed by others".format(NOT_ROOTS, at))
 
 
@@ -133,9 +133,9 @@ def write(path: str, content: bytes, mode: int) -> None:
 def prune(top: str = "") -> None:
     """Leave the newest programs, and no file whose writer was killed. Raises OSError."""
     folder = top + PROGRAMS
-    found = sorted((entry.stat(follow_symlinks=False).st_mtime, entry.name) for entry in os.scandir(folder))
-    whole = [name for _, name in found if not name.startswith(UNFINISHED)]
-    old = [name for at, name in found if name.startswith(UNFINISHED) and at < time.time() - _LONG_S]
+    files = sorted((entry.stat(follow_symlinks=False).st_mtime, entry.name) for entry in os.scandir(folder))
+    whole = [name for _, name in files if not name.startswith(UNFINISHED)]
+    old = [name for at, name in files if name.startswith(UNFINISHED) and at < time.time() - _LONG_S]
     for name in whole[:-KEPT] + old:
         with suppress(FileNotFoundError):  # somebody else was quicker
             os.unlink("{}/{}".format(folder, name))

@@ -1,6 +1,6 @@
 """Checks of what comes from outside, key by key, each with a text that says what the key must be.
 
-The keys and their types are those of a TypedDict of the protocol; what is narrower than a type is stated where it is read.
+The keys and their types are those of the protocol's TypedDicts; stricter rules are stated where the key is read.
 """
 
 import re
@@ -39,14 +39,14 @@ def is_count(value: object) -> bool:
 
 
 def is_unsigned(value: object) -> bool:
-    """A number for an unsigned 32-bit field of NVML's structures, in which too large a one would silently wrap around."""
+    """Whether NVML's unsigned 32-bit fields take the number: a larger one would silently wrap around."""
     return isinstance(value, int) and is_count(value) and value < 2**32
 
 
 def matches(pattern: str) -> Check:
     """A check of the whole text by a regular expression."""
-    compiled = re.compile(pattern)
-    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+    regex = re.compile(pattern)
+    return lambda value: isinstance(value, str) and regex.fullmatch(value) is not None
 
 
 def one_of(*values: str) -> Check:
@@ -68,10 +68,10 @@ def checks_of(shape: type, narrower: Checks) -> Checks:
 
 def type_check(hint: Any, narrower: Optional[Tuple[Check, str]] = None) -> Tuple[Check, str]:
     """The check of one type: `narrower`, unless it is null and may be."""
-    given = _given(hint)
-    if given is not hint:
-        check, wanted = type_check(given, narrower)
-        return (lambda value: value is None or check(value)), wanted + " or null"
+    inner = _given(hint)
+    if inner is not hint:
+        check, text = type_check(inner, narrower)
+        return (lambda value: value is None or check(value)), text + " or null"
     if narrower is not None:
         return narrower
     if get_origin(hint) is Literal:
@@ -88,21 +88,21 @@ def check_fields(data: object, checks: Checks, what: str) -> Dict[str, Any]:
     """The values of these keys in `data`; other keys are dropped. Raises Refusal(BadRequest) saying which is wrong."""
     if not isinstance(data, dict):
         refuse("{} must be an object".format(what))
-    for key, (check, wanted) in checks.items():
+    for key, (check, text) in checks.items():
         if key not in data:
             refuse("{}.{} is missing".format(what, key))
         if not check(data[key]):
-            refuse("{}.{} must be {}, not {!r:.200}".format(what, key, wanted, data[key]))
+            refuse("{}.{} must be {}, not {!r:.200}".format(what, key, text, data[key]))
     return {key: data[key] for key in checks}
 
 
 def reader(shape: Type[Shape], what: str, narrower: Checks) -> Callable[[object], Shape]:
     """What reads an object of that shape, and each object in it. It raises Refusal(BadRequest) as check_fields does."""
     checks = checks_of(shape, narrower)
-    given = {key: _given(hint) for key, hint in shape.__annotations__.items()}
+    hints = {key: _given(hint) for key, hint in shape.__annotations__.items()}
     inner = {
         key: reader(hint, "{}.{}".format(what, key), narrower)
-        for key, hint in given.items()
+        for key, hint in hints.items()
         if hasattr(hint, "__total__")  # a TypedDict
     }
 

@@ -1,8 +1,8 @@
 """Small files below one root, read with as few system calls as possible, and written durably.
 
-Every path of the host program goes through a Root, so that the same program runs on a directory that only looks like a
-host. If many files share a directory, they are read relative to its descriptor: on a host whose /sys is slow (FUSE, or a
-kernel with thousands of functions), walking the path costs more than the read.
+Every path of the host program goes through a Root, so that it also runs on a directory that imitates a host. Files that
+share a directory are read relative to its descriptor: on a host whose /sys is slow (FUSE, or a kernel with thousands of
+functions), walking the path costs more than the read.
 """
 
 import os

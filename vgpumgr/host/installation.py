@@ -1,4 +1,4 @@
-"""What `vgpumgr host install` leaves on a host: a dispatcher and the programs that it runs, all in one folder of root's."""
+"""What `vgpumgr host install` leaves on a host: a dispatcher and the programs that it runs, in one folder of root's."""
 
 import base64
 import hashlib
@@ -100,7 +100,7 @@ def _decoded(text: Any) -> bytes:
 
 
 def _programs(root: Root, problems: List[str]) -> List[InstalledProgramFact]:
-    found: List[InstalledProgramFact] = []
+    programs: List[InstalledProgramFact] = []
     folder = root.path(PROGRAMS)
     names = (
         sorted(name for name in names_in(folder) if not name.startswith(UNFINISHED)) if os.path.lexists(folder) else []
@@ -110,11 +110,11 @@ def _programs(root: Root, problems: List[str]) -> List[InstalledProgramFact]:
         content = _read(root.path(path), problems)
         if content is not None:
             intact = hashlib.sha256(content).hexdigest() == name
-            found.append({"sha256": name, "intact": intact})
+            programs.append({"sha256": name, "intact": intact})
             if not intact:
                 problems.append("{} is not what its name says: it was altered".format(path))
             _check(path, root, problems)
-    return found
+    return programs
 
 
 def _check(path: str, root: Root, problems: List[str]) -> None:

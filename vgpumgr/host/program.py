@@ -1,7 +1,7 @@
 """The host program, answering the controller's requests over its stdin and stdout.
 
-`main` reads descriptor 0 directly. The loader that reads this program from its stdin must therefore use os.read, and read
-to the program's last byte but nothing beyond it.
+`main` reads descriptor 0 directly. So the loader, which reads this program from its stdin, must use os.read, and must
+not read beyond the program's last byte.
 """
 
 import json
@@ -92,15 +92,15 @@ class Channel:
     def receive(self, within_s: Optional[float]) -> Optional[bytes]:
         """The next line, None at the end of input. Raises Silence, TooLong."""
         until = None if within_s is None else time.monotonic() + within_s
-        scanned = 0
+        offset = 0
         while True:
-            end = self._buffer.find(b"\n", scanned)
+            end = self._buffer.find(b"\n", offset)
             if end >= 0:
                 line = bytes(self._buffer[:end])
                 del self._buffer[: end + 1]
                 return line
-            scanned = len(self._buffer)
-            if scanned > MAX_LINE_BYTES:
+            offset = len(self._buffer)
+            if offset > MAX_LINE_BYTES:
                 raise TooLong
             _wait(self._in, select.POLLIN, until)
             try:
@@ -126,10 +126,10 @@ def _wait(descriptor: int, event: int, until: Optional[float]) -> None:
     poll = select.poll()
     poll.register(descriptor, event)
     while True:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        if poll.poll(None if left is None else left * 1000):
+        remaining_s = None if until is None else max(0.0, until - time.monotonic())
+        if poll.poll(None if remaining_s is None else remaining_s * 1000):
             return
-        if left is not None and left <= 0:
+        if remaining_s is not None and remaining_s <= 0:
             raise Silence
 
 
@@ -140,11 +140,11 @@ def serve(
     lease_s: float = LEASE_S,
     root: Optional[Root] = None,
 ) -> int:
-    """Greet, start the server, answer line by line until the input ends. Returns the exit status; by then the lock is released.
+    """Greet, start the server, answer line by line until the input ends, release the lock. Returns the exit status.
 
-    The server is imported after the greeting has left, so that a far controller's first request is on its way meanwhile.
-    All that a controller changes here, it asks of this program. So once the program has ended, a controller that was stopped
-    past its lease and wakes up can change nothing more.
+    The server is imported after the greeting is sent, while a distant controller's first request is on its way.
+    A controller changes this host only through this program. So after the program has ended, a controller that was
+    suspended past its lease can change nothing more.
     """
     try:
         channel.send(greeting(root or Root()), lease_s)

@@ -16,7 +16,7 @@ _FILES = (LEDGER_PATH, _UNFINISHED, DISPATCHER, PIN, PROGRAMS)
 
 
 def look(root: Root) -> PurgeFact:
-    """What would go. What people keep for a login of its own (sudoers, authorized_keys) is theirs, and not looked for."""
+    """What would be removed. Files that people keep for a login (sudoers, authorized_keys) are not looked for."""
     return {"files": [path for path in _FILES if os.path.lexists(root.path(path))]}
 
 
@@ -26,14 +26,14 @@ def purge(root: Root) -> PurgeFact:
     Raises Refusal if the ledger still has something, or cannot be read; then nothing went. Raises OSError.
     """
     ledger = read_ledger(root)
-    left = len(ledger.entries) + len(ledger.instances) + len(ledger.cordons) + len(ledger.blocked_writes)
-    if left:
-        raise changed("an empty ledger", "{} rows in it".format(left))
-    found = look(root)
+    rows = len(ledger.entries) + len(ledger.instances) + len(ledger.cordons) + len(ledger.blocked_writes)
+    if rows:
+        raise changed("an empty ledger", "{} rows in it".format(rows))
+    fact = look(root)
     installation.uninstall(root)  # it may refuse; the ledger goes after it
     for path in (LEDGER_PATH, _UNFINISHED):
         with suppress(FileNotFoundError):
             os.unlink(root.path(path))
     with suppress(OSError):  # not empty: the controller's own store may be there, if the host is the controller
         os.rmdir(root.path(os.path.dirname(LEDGER_PATH)))
-    return found
+    return fact

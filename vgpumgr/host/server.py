@@ -1,4 +1,4 @@
-"""Requests in, answers out: one JSON line each way. The server knows nothing about pipes, so a test can call it directly."""
+"""Requests in, answers out, one JSON line each. The server knows nothing about pipes, so tests can call it directly."""
 
 import json
 import os
@@ -29,8 +29,8 @@ _LONGEST_WAIT_S = 24 * 3600.0
 class Server:
     """One host program. `root` is the prefix of every path; every injected part defaults to the real one.
 
-    `gone` is described at HostLock; `write` writes text to a sysfs file (in a child); `at` is called with the name of each
-    point that a step passes, and does nothing except in tests; `guard` decides what can be removed.
+    `gone` is described at HostLock; `write` writes text to a sysfs file (in a child); `at` is called with the name of
+    each point that a step passes, and does nothing outside tests; `guard` decides what can be removed.
     """
 
     def __init__(
@@ -189,8 +189,8 @@ def _seconds(request: Dict[str, Any], key: str) -> float:
     return float(_field(request, key, _is_wait, _SECONDS))
 
 
-def _field(request: Dict[str, Any], key: str, check: Check, wanted: str) -> Any:
-    return check_fields(request, {key: (check, wanted)}, "the request")[key]
+def _field(request: Dict[str, Any], key: str, check: Check, text: str) -> Any:
+    return check_fields(request, {key: (check, text)}, "the request")[key]
 
 
 def _is_wait(value: object) -> bool:

@@ -1,8 +1,8 @@
-"""How long the host program waits for the driver: the shipped seconds, or on a rehearsal host those of its imitated driver.
+"""How long the host program waits for the driver: as shipped, or on a rehearsal host by its imitated driver.
 
-They decide whether a vGPU is lost (steps/guard.py), and whoever has the controller's key can send any request. So no request can
-change them: only root of this host can, by a file that says at which pace its driver is imitated. `vgpumgr lab up --pace` writes it;
-a real host has none, and its driver takes the time that it takes.
+The times decide whether a vGPU is lost (steps/guard.py), and the holder of the controller's key can send any request.
+So no request can change them, only root of this host, by a file with the pace of its imitated driver, which `vgpumgr
+lab up --pace` writes. A real host has no such file.
 """
 
 import os
@@ -21,7 +21,7 @@ _MOST_BYTES = 200
 class Timing(NamedTuple):
     """Seconds."""
 
-    # The driver waits this long for a plugin before it removes the vGPU anyway (NVIDIA's open kernel part 525.85.07: 250 x 20 ms).
+    # The driver's wait for a plugin before it removes the vGPU anyway (open kernel part 525.85.07: 250 x 20 ms).
     settle_s: float = 5.0
     # Between two checks of the holders, if nothing shows when the VM ended.
     recheck_s: float = 0.25
@@ -38,7 +38,7 @@ class Timing(NamedTuple):
 
 
 def of_host(root: Root) -> Timing:
-    """This host's: the shipped ones, unless its root says that the driver is imitated. Whatever is in doubt counts as unsaid."""
+    """This host's: the shipped times, unless its root says that the driver is imitated. In doubt, the shipped ones."""
     try:
         pace = _pace(root)
     except (OSError, ValueError):
@@ -62,21 +62,21 @@ def _pace(root: Root) -> float:
             os.path.basename(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
         )
         try:
-            found = os.fstat(file)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
                 raise ValueError
-            _check_alone(found)
-            said = os.read(file, _MOST_BYTES).decode("ascii")
+            _check_alone(status)
+            content = os.read(file, _MOST_BYTES).decode("ascii")
         finally:
             os.close(file)
     finally:
         os.close(folder)
-    if not said.startswith(_WORDS):
+    if not content.startswith(_WORDS):
         raise ValueError
-    return float(said[len(_WORDS) :])
+    return float(content[len(_WORDS) :])
 
 
-def _check_alone(found: os.stat_result) -> None:
+def _check_alone(status: os.stat_result) -> None:
     """That only the user of this program, who is root on a host, can have written it."""
-    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ValueError

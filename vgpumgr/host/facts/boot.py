@@ -1,4 +1,4 @@
-"""Which boot of the host this is, and one-line files like the one that says so. The greeting needs no more of the facts."""
+"""The id of the host's current boot, and other one-line files. The greeting needs no more of the facts."""
 
 from typing import Optional
 

@@ -1,4 +1,4 @@
-"""Which processes have a GPU's own device node open: they keep nvidia-smi from a reset, and sriov-manage from the GPU."""
+"""Which processes have a GPU's own device node open: these block nvidia-smi's reset and sriov-manage."""
 
 import os
 import re
@@ -13,21 +13,21 @@ _MINOR = re.compile(r"^Device Minor:\s+([0-9]+)\s*$", re.MULTILINE)  # nv-procfs
 
 
 def open_in(root: Root, address: str) -> List[str]:
-    """`the GPU is open in nv-hostengine (pid 812)`; empty if it is in none. It serves an explanation only: what cannot be read is left out."""
-    found = _clients_of(root, address)
-    return ["the GPU is open in {}".format(", ".join(found))] if found else []
+    """`the GPU is open in nv-hostengine (pid 812)`, or empty. Only an explanation: unreadable processes are skipped."""
+    clients = _clients_of(root, address)
+    return ["the GPU is open in {}".format(", ".join(clients))] if clients else []
 
 
 def _clients_of(root: Root, address: str) -> List[str]:
-    found: List[str] = []
+    clients: List[str] = []
     with suppress(OSError):
         node = _node(root, address)
         with directory(root.path("/proc")) as proc:
             own = os.getpid()
             for process in live_processes(proc):
                 if node is not None and process.pid != own and node in _open_in(proc, process):
-                    found.append("{} (pid {})".format(process.name, process.pid))
-    return found
+                    clients.append("{} (pid {})".format(process.name, process.pid))
+    return clients
 
 
 def _node(root: Root, address: str) -> Optional[str]:

@@ -1,6 +1,6 @@
-"""NVSwitches, and Fabric Manager: a guest with a whole GPU of an NVSwitch system has CUDA only once that has activated its partition.
+"""NVSwitches and Fabric Manager, which activates the partition without which a guest with a whole GPU has no CUDA.
 
-From NVIDIA's Fabric Manager User Guide: the configuration file, its FABRIC_MODE, and the program's name. Nothing here asks Fabric Manager.
+The configuration file, its FABRIC_MODE and the program's name: Fabric Manager User Guide. Nothing here queries it.
 """
 
 import re
@@ -70,8 +70,8 @@ def _mode(root: Root, unknown: Unknowns) -> Optional[int]:
     except OSError as error:
         unknown.failed("fabric.mode", error)
         return None
-    found = [int(match[1]) for match in map(_MODE.fullmatch, lines) if match is not None]
-    return found[-1] if found else None
+    modes = [int(match[1]) for match in map(_MODE.fullmatch, lines) if match is not None]
+    return modes[-1] if modes else None
 
 
 def is_on_fabric(nvml: Any, handle: Any) -> bool:
@@ -79,8 +79,8 @@ def is_on_fabric(nvml: Any, handle: Any) -> bool:
     info = nvml.c_nvmlGpuFabricInfo_v2_t()
     try:
         ask(nvml, "nvmlDeviceGetGpuFabricInfoV", handle, byref(info))
-    except NvmlFailed as failed:
-        if failed.code in NOT_THERE:  # before Hopper, and before R535
+    except NvmlFailed as error:
+        if error.code in NOT_THERE:  # before Hopper, and before R535
             return False
         raise
     return bool(info.state & 0xFF)  # a byte in nvml.h; 0 is NVML_GPU_FABRIC_STATE_NOT_SUPPORTED

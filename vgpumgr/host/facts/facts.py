@@ -38,23 +38,23 @@ def observe(
     *,
     pause: Callable[[float], None] = time.sleep,
 ) -> Snapshot:
-    """The host's facts; if `only` is given, those of these GPU UUIDs. Call it under the host's lock.
+    """The host's facts, restricted to the GPU UUIDs in `only` if it is given. The caller holds the host's lock.
 
-    NVML is not queried for a GPU whose VFs do not exist yet: its open handle would keep sriov-manage from creating them. It is
-    for one whose VFs this program took away: nobody is about to make them, and what is to be done next depends on its MIG mode.
+    NVML is not queried for a GPU without VFs yet: its open handle would keep sriov-manage from creating them. It is
+    queried if this program removed the VFs: nobody creates them now, and the next step depends on the GPU's MIG mode.
     """
     unknown = Unknowns()
     boot = boot_id(root, unknown)
-    found = _ledger(root, unknown)
-    entries = None if found is None else ledger.facts_of(found.entries, LedgerEntry)
-    rows = found or ledger.Ledger({}, ())
+    own_ledger = _ledger(root, unknown)
+    entries = None if own_ledger is None else ledger.facts_of(own_ledger.entries, LedgerEntry)
+    rows = own_ledger or ledger.Ledger({}, ())
     cards = pci.find_cards(root, unknown)
     seen = _see(root, cards, unknown, only)
     asked = [
         each
         for each in seen
         if gpu.left_alone(root, each.card) is None
-        or (found is not None and found.took_vfs(each.information.uuid, boot))
+        or (own_ledger is not None and own_ledger.took_vfs(each.information.uuid, boot))
     ]
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
@@ -78,10 +78,10 @@ def observe(
         "freed": ledger.facts_of(rows.freed, FreedFact),
         "cordons": ledger.facts_of(rows.cordons, CordonFact),
         "instances": ledger.facts_of(rows.instances, InstanceEntry),
-        "ledger_file": found is None or found.on_disk,
+        "ledger_file": own_ledger is None or own_ledger.on_disk,
         "blocked_writes": None
-        if found is None
-        else ledger.facts_of(find_holding(found.blocked_writes, boot), BlockedWriteFact),
+        if own_ledger is None
+        else ledger.facts_of(find_holding(own_ledger.blocked_writes, boot), BlockedWriteFact),
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),
         "vfio": has_vfio(root, unknown),
@@ -172,8 +172,8 @@ def _offer(
 
 def _wanted(seen: _Seen) -> GpuQuery:
     framework = seen.offer.framework
-    listed = frozenset(seen.offer.types)
-    return GpuQuery(pci=seen.card.pci, types=framework == VENDOR_VFIO, framework=framework, listed=listed)
+    type_ids = frozenset(seen.offer.types)
+    return GpuQuery(pci=seen.card.pci, types=framework == VENDOR_VFIO, framework=framework, listed=type_ids)
 
 
 def _gpu_fact(
@@ -183,7 +183,7 @@ def _gpu_fact(
     nvml = report.gpus.get(card.pci, NvmlGpu())
     information = seen.information
     if information.uuid is None and nvml.uuid is not None:
-        # The driver shows it in /proc once the GPU was opened after it was bound, as just now (nv-procfs.c, nv_uuid_cache).
+        # The driver shows it in /proc only after the GPU was opened, as just now (nv-procfs.c, nv_uuid_cache).
         information = _information(root, card)
     uuid, name = information.uuid, information.model or nvml.name
     why = "/proc/driver/nvidia/gpus/{} does not show it".format(card.pci)
@@ -204,9 +204,9 @@ def _gpu_fact(
         types = gpu.unify_types(seen.offer.types, nvml.types)
         for fact in types:
             fact["mig_profile"], fact["max_per_instance"] = nvml.type_mig.get(fact["id"], (None, None))
-        known = {fact["id"]: fact for fact in types}
+        by_id = {fact["id"]: fact for fact in types}
         ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
-        gpu.name_vgpus(seen.offer.parents, known, ours, unknown)
+        gpu.name_vgpus(seen.offer.parents, by_id, ours, unknown)
         if nvml.mig is not None and nvml.mig["enabled"]:
             gpu.locate_vgpus(root, seen.offer.parents, unknown)
     return {
@@ -255,14 +255,14 @@ def _active(
 
 def _silent(report: NvmlReport, gpus: Sequence[GpuFact]) -> Dict[str, str]:
     """The GPUs that offer vGPUs but for which NVML does not report what runs there, and why."""
-    told = ((fact, report.gpus.get(fact["pci"])) for fact in gpus if fact["framework"] is not None)
-    return {fact["pci"]: nvml.silent for fact, nvml in told if nvml is not None and nvml.silent is not None}
+    pairs = ((fact, report.gpus.get(fact["pci"])) for fact in gpus if fact["framework"] is not None)
+    return {fact["pci"]: nvml.silent for fact, nvml in pairs if nvml is not None and nvml.silent is not None}
 
 
 def _vf_of(row: ActiveFact, handles: Sequence[HandleFact], gpus: Sequence[GpuFact]) -> Optional[str]:
     """The VF that a running VM uses: NVML names the VM, and the VM has the VF's /dev/vfio path open."""
     paths = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
-    found = [
+    vfs = [
         parent["pci"]
         for fact in gpus
         if fact["pci"] == row["gpu"] and fact["framework"] != MDEV_PF
@@ -270,4 +270,4 @@ def _vf_of(row: ActiveFact, handles: Sequence[HandleFact], gpus: Sequence[GpuFac
         for vgpu in parent["vgpus"]
         if paths.intersection(vgpu["vfio"])
     ]
-    return found[0] if len(found) == 1 else None
+    return vfs[0] if len(vfs) == 1 else None

@@ -12,14 +12,14 @@ from .mdev import Catalogue, Mdev, new_type
 from .pci import DEVICES, Card
 
 NVIDIA_DRIVER = "nvidia"
-_NOVA = "NovaCore"  # nova-core's name on the PCI bus, from the patches of its authors (dri-devel, 2026), like its use of fwctl
+_NOVA = "NovaCore"  # nova-core's name on the PCI bus; it and the use of fwctl are from its patches (dri-devel, 2026)
 _FWCTL = "/sys/class/fwctl"
 
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"  # only in NVIDIA's vGPU host driver
 
 
 class Offer(NamedTuple):
-    """How a GPU offers vGPUs: its framework, its types, its parents and what they take. `problem`: why the framework is null."""
+    """How a GPU offers vGPUs: framework, types, parents and what they take. `problem`: why the framework is null."""
 
     framework: Optional[FrameworkName]
     types: Dict[int, TypeFact]
@@ -65,7 +65,7 @@ def find_framework(root: Root, card: Card) -> Framework:
 
 
 def _fwctl(root: Root, card: Card) -> Optional[str]:
-    """Why a GPU's vGPUs are not for us: its driver makes them by fwctl, whatever its VFs show. Other devices have such nodes, too (mlx5)."""
+    """Why a GPU's vGPUs are not for us: its driver creates them by fwctl, whatever its VFs show. mlx5 uses it, too."""
     names = sorted(optional_names(root.path(_FWCTL)) or ())
     links = {name: os.path.realpath(root.path("{}/{}".format(_FWCTL, name))) for name in names}
     node = next((name for name, target in links.items() if "/{}/".format(card.pci) in target), None)
@@ -107,10 +107,10 @@ def _why_none(root: Root, card: Card) -> str:
 
 
 def awaits_vfs(root: Root, card: Card) -> bool:
-    """Whether the GPU has SR-IOV but no virtual function yet, on a host with sriov-manage, which may be about to unbind it.
+    """Whether the GPU has SR-IOV but no virtual function yet, on a host where sriov-manage may be about to unbind it.
 
-    Unbinding fails with `Cannot obtain unbindLock` while an NVML client has the GPU open (seen on hardware: cubecos PR 1141).
-    A host without sriov-manage has a driver that creates no virtual functions.
+    Unbinding fails with `Cannot obtain unbindLock` while an NVML client has the GPU open (seen on hardware: cubecos PR
+    1141). On a host without sriov-manage the driver creates no virtual functions.
     """
     return not card.vfs and _has_sriov(root, card) and os.path.exists(root.path(SRIOV_MANAGE))
 
@@ -144,27 +144,27 @@ def read_mdev_offer(
 ) -> Offer:
     """The GPU's types and parents, if vGPUs are mdevs."""
     catalogue = Catalogue(unknown)
-    indexed: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
+    functions: Dict[Optional[int], str] = {None: card.pci} if framework == MDEV_PF else dict(card.vfs.items())
     offers: List[List[CreatableFact]] = []
     parents: List[ParentFact] = []
-    for index, pci in indexed.items():
+    for index, pci in functions.items():
         creatable_at = "parents[{}].creatable".format(pci)
-        held = [each for each in mdevs if each.parent == pci]
+        devices = [each for each in mdevs if each.parent == pci]
         creatable = None
         try:
             with directory(root.path("{}/{}".format(DEVICES, pci))) as function:
-                takes = mdev.read_creatable(function, catalogue, offers=framework == MDEV_PF or not held)
+                takes = mdev.read_creatable(function, catalogue, offers=framework == MDEV_PF or not devices)
             creatable = place(takes, offers)
         except OSError as error:
             unknown.failed(creatable_at, error)
         except ValueError as error:
             unknown.add(creatable_at, str(error))
         vgpus: List[VgpuFact] = []
-        for each in held:
-            known = catalogue.types.get(each.type_id) if each.type_id is not None else None
-            if known is None:
+        for each in devices:
+            fact = catalogue.types.get(each.type_id) if each.type_id is not None else None
+            if fact is None:
                 unknown.add("vgpus[{}].type_name".format(each.uuid), "its parent lists no such type")
-            vgpus.append(mdev.read_vgpu(root, each, known["name"] if known else None, unknown))
+            vgpus.append(mdev.read_vgpu(root, each, fact["name"] if fact else None, unknown))
         parents.append(
             {
                 "pci": pci,
@@ -180,7 +180,7 @@ def read_mdev_offer(
 
 
 def count_vgpus(root: Root, card: Card, framework: Optional[FrameworkName], mdevs: Sequence[Mdev]) -> int:
-    """How many vGPUs are on the GPU, ours or not. Raises OSError or ValueError if one of its functions cannot be read."""
+    """How many vGPUs are on the GPU, ours or not. Raises OSError or ValueError if a function is unreadable."""
     if framework != VENDOR_VFIO:
         functions = {card.pci, *card.vfs.values()}
         return sum(1 for each in mdevs if each.parent in functions)
@@ -271,9 +271,9 @@ def name_vgpus(
             type_id = vgpu["type_id"]
             if type_id is None or vgpu["type_name"] is not None:
                 continue
-            known = types.get(type_id)
+            fact = types.get(type_id)
             ours = [entry["type_name"] for entry in entries if entry["type_id"] == type_id]
-            vgpu["type_name"] = known["name"] if known is not None else ours[0] if ours else None
+            vgpu["type_name"] = fact["name"] if fact is not None else ours[0] if ours else None
             if vgpu["type_name"] is None:
                 unknown.add("vgpus[{pci}].type_name".format(**parent), "no function lists the type any more")
 
@@ -291,7 +291,7 @@ def unify_types(listed: Dict[int, TypeFact], supported: Optional[Sequence[TypeFa
     """The types that functions list, plus those that NVML says the GPU supports; NVML's figures fill gaps."""
     union = dict(listed)
     for fact in supported or ():
-        here = union.get(fact["id"])
-        if here is None or here["max"] is None or here["framebuffer_mib"] is None:
+        current = union.get(fact["id"])
+        if current is None or current["max"] is None or current["framebuffer_mib"] is None:
             union[fact["id"]] = fact
     return [union[type_id] for type_id in sorted(union)]

@@ -45,7 +45,7 @@ class GpuUse:
         self._places = places_on(gpu, snapshot)
 
     def refuse_running(self, snapshot: Snapshot) -> None:
-        """Check NVML's list, read a moment ago. Raises Refusal(InUse), or NotYet if it lists only VMs that have ended."""
+        """Check NVML's list, just read. Raises Refusal: InUse, or NotYet if it lists only VMs that have ended."""
         rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
         if rows and all(self._is_ending(row, snapshot) for row in rows):
             names = [row["vm_name"] or row["vm_uuid"] or "?" for row in rows]
@@ -72,7 +72,7 @@ class GpuUse:
         return not stays and not any(handle["path"] in paths for handle in snapshot["handles"])
 
     def refuse_open(self, but: str = "") -> None:
-        """Check the handles that are open at this instant; `but` says what was changed before. Raises Refusal(InUse)."""
+        """Check the handles that are open right now; `but` says what was changed before. Raises Refusal(InUse)."""
         names: List[Optional[str]] = []
         lines: List[str] = []
         try:
@@ -94,6 +94,6 @@ class GpuUse:
     def _refuse(self, names: List[Optional[str]], lines: List[str], but: str) -> None:
         if not lines:
             return
-        known = list(dict.fromkeys(name for name in names if name))
-        message = "GPU {} is in use{}{}".format(self._pci, " by " + ", ".join(known) if known else "", but)
-        raise Refusal(IN_USE, message, vm=known[0] if known else None, holders=list(dict.fromkeys(lines)))
+        vm_names = list(dict.fromkeys(name for name in names if name))
+        message = "GPU {} is in use{}{}".format(self._pci, " by " + ", ".join(vm_names) if vm_names else "", but)
+        raise Refusal(IN_USE, message, vm=vm_names[0] if vm_names else None, holders=list(dict.fromkeys(lines)))

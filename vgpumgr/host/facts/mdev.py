@@ -40,8 +40,8 @@ def type_directory(type_id: int) -> str:
 
 
 def parse_type_directory(name: str) -> Optional[int]:
-    found = _TYPE.fullmatch(name)
-    return int(found[1]) if found is not None else None
+    match = _TYPE.fullmatch(name)
+    return int(match[1]) if match is not None else None
 
 
 def parse_description(text: str) -> Description:
@@ -71,14 +71,14 @@ def find_mdevs(root: Root) -> List[Mdev]:
 
 def find_mdev(root: Root, uuid: str) -> Optional[Mdev]:
     """The mediated device with that UUID (as the kernel writes it), on whatever parent. Raises OSError."""
-    found = _named(root, [uuid])
-    return found[0] if found else None
+    mdevs = _named(root, [uuid])
+    return mdevs[0] if mdevs else None
 
 
 def mdevs_on(root: Root, pci: str) -> List[Mdev]:
-    """The mediated devices of one function, whose directories are in its own. Raises OSError.
+    """The mediated devices of one function, from the directories in its own. Raises OSError.
 
-    One that is being removed still has a directory, but is no longer on the bus: it is not there, here as in find_mdevs.
+    As in find_mdevs, one that is being removed does not count: it still has a directory, but has left the bus.
     """
     names = optional_names(root.path("{}/{}".format(DEVICES, pci))) or ()
     return [each for each in _named(root, [name for name in names if _UUID.fullmatch(name)]) if each.parent == pci]
@@ -94,7 +94,7 @@ def _named(root: Root, names: List[str]) -> List[Mdev]:
 
 def _on_bus(bus: int, names: List[str]) -> List[Mdev]:
     """Those of that name that are on the bus (an open directory), in order."""
-    found = []
+    mdevs = []
     for name in sorted(names):
         try:
             parent, _ = link_parent_and_name(name, bus)
@@ -104,8 +104,8 @@ def _on_bus(bus: int, names: List[str]) -> List[Mdev]:
             type_id = parse_type_directory(link_name(name + "/mdev_type", bus))
         except OSError:
             type_id = None
-        found.append(Mdev(uuid=name.lower(), parent=parent, type_id=type_id))
-    return found
+        mdevs.append(Mdev(uuid=name.lower(), parent=parent, type_id=type_id))
+    return mdevs
 
 
 def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknowns) -> VgpuFact:
@@ -172,17 +172,17 @@ def device_of(parent: str, uuid: Optional[str]) -> str:
 
 
 def read_gpu_instance(root: Root, device: str, unknown: Unknowns, what: str) -> Optional[int]:
-    """The id of a vGPU's GPU instance, from nvidia/gpu_instance_id, on a GPU in MIG mode; null (and noted) if it says none."""
+    """The id of a vGPU's GPU instance on a GPU in MIG mode (nvidia/gpu_instance_id); null, and noted, if unknown."""
     try:
         text = read(root.path(device + "/nvidia/gpu_instance_id"))
     except OSError as error:
         unknown.failed(what, error)
         return None
-    found = parse_placement(text)
-    if found is None or found == NO_INSTANCE:
+    instance = parse_placement(text)
+    if instance is None or instance == NO_INSTANCE:
         unknown.add(what, "nvidia/gpu_instance_id says {!r:.40}".format(text))
         return None
-    return found
+    return instance
 
 
 class Catalogue:
@@ -217,7 +217,7 @@ class Catalogue:
 def read_creatable(parent: int, catalogue: Catalogue, *, offers: bool) -> List[CreatableFact]:
     """What the parent (an open directory) would take now. Raises OSError.
 
-    `offers` False: a VF that holds a vGPU takes no other, so its types are only learnt, and their availability is not read.
+    `offers` False: the VF holds a vGPU and takes no other, so only its types are read, and not their availability.
     """
     creatable: List[CreatableFact] = []
     with directory(TYPES, parent) as types:

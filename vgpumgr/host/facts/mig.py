@@ -1,7 +1,7 @@
-"""MIG: whether a GPU is divided by it, into which instances, and which profile a type of vGPU needs.
+"""MIG: whether a GPU is in MIG mode, its GPU instances, and which profile a vGPU type needs.
 
-From nvml.h 13. A board or driver without MIG answers NOT_SUPPORTED, an older one lacks the call. Profiles have a number, by which
-they are found, and an id, which everything else takes; not every board has every number.
+From nvml.h 13. A board or driver without MIG answers NOT_SUPPORTED; an older driver lacks the call. A profile is looked
+up by its number and has an id, which all other calls take; not every board has every number.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ class Switch(NamedTuple):
 
 
 class TypeMig(NamedTuple):
-    """What a type of vGPU needs: the id of a profile (null: it is time-sliced), and how many of it an instance takes."""
+    """What a vGPU type needs: a profile's id (null: the type is time-sliced), and how many vGPUs one instance takes."""
 
     profile: Optional[int]
     per_instance: Optional[int]
@@ -51,8 +51,8 @@ def read_switch(nvml: Any, handle: Any) -> Optional[Switch]:
     """MIG mode; null on a board or driver without MIG. Raises NvmlFailed."""
     try:
         current, pending = ask(nvml, "nvmlDeviceGetMigMode", handle)
-    except NvmlFailed as failed:
-        if failed.code in NOT_THERE:
+    except NvmlFailed as error:
+        if error.code in NOT_THERE:
             return None
         raise
     return Switch(bool(current), bool(pending))
@@ -60,19 +60,19 @@ def read_switch(nvml: Any, handle: Any) -> Optional[Switch]:
 
 def read_profiles(nvml: Any, handle: Any) -> List[MigProfileFact]:
     """The board's profiles, by id. Raises NvmlFailed."""
-    found: List[MigProfileFact] = []
+    profiles: List[MigProfileFact] = []
     for number in range(_PROFILES):
         try:
             info = ask(nvml, "nvmlDeviceGetGpuInstanceProfileInfo", handle, number)
-        except NvmlFailed as failed:
-            if failed.code in _NO_SUCH:
+        except NvmlFailed as error:
+            if error.code in _NO_SUCH:
                 continue
             raise
         places = ask(nvml, "nvmlDeviceGetGpuInstancePossiblePlacements", handle, info.id)
         if not places:  # then it could never be made
             continue
         name = text_of(info.name) or ""
-        found.append(
+        profiles.append(
             {
                 "id": int(info.id),
                 "name": name.removeprefix(_PREFIX),
@@ -83,12 +83,12 @@ def read_profiles(nvml: Any, handle: Any) -> List[MigProfileFact]:
                 "max": int(info.instanceCount),
             }
         )
-    return sorted(found, key=lambda profile: profile["id"])
+    return sorted(profiles, key=lambda profile: profile["id"])
 
 
 def find_instances(nvml: Any, handle: Any, profiles: List[MigProfileFact]) -> List[Found]:
-    """The GPU instances of these profiles, by start; how many compute instances they have is not read. Raises NvmlFailed."""
-    found = []
+    """The GPU instances of these profiles by start, without their count of compute instances. Raises NvmlFailed."""
+    instances = []
     for profile in profiles:
         for instance in ask(nvml, "nvmlDeviceGetGpuInstances", handle, profile["id"]):
             info = ask(nvml, "nvmlGpuInstanceGetInfo", instance)
@@ -99,22 +99,22 @@ def find_instances(nvml: Any, handle: Any, profiles: List[MigProfileFact]) -> Li
                 "size": int(info.placement.size),
                 "compute": None,
             }
-            found.append(Found(instance, fact))
-    return sorted(found, key=lambda each: (each.fact["start"], each.fact["id"]))
+            instances.append(Found(instance, fact))
+    return sorted(instances, key=lambda each: (each.fact["start"], each.fact["id"]))
 
 
 def compute_profiles(nvml: Any, instance: Any) -> List[ComputeProfile]:
     """What compute instances a GPU instance can have, each id once. Raises NvmlFailed."""
-    found = {}
+    profiles = {}
     for number in range(_COMPUTE_PROFILES):
         try:
             info = ask(nvml, "nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, number, _SHARED)
-        except NvmlFailed as failed:
-            if failed.code in _NO_SUCH:
+        except NvmlFailed as error:
+            if error.code in _NO_SUCH:
                 continue
             raise
-        found[int(info.id)] = int(info.sliceCount)
-    return [ComputeProfile(number, slices) for number, slices in sorted(found.items())]
+        profiles[int(info.id)] = int(info.sliceCount)
+    return [ComputeProfile(number, slices) for number, slices in sorted(profiles.items())]
 
 
 def find_computes(nvml: Any, instance: Any) -> List[Any]:
@@ -127,26 +127,26 @@ def find_computes(nvml: Any, instance: Any) -> List[Any]:
 
 
 def read_type(nvml: Any, handle: Any, type_id: int, profiles: Sequence[MigProfileFact]) -> TypeMig:
-    """What a type needs, on a GPU that knows MIG and has these profiles. Raises NvmlFailed.
+    """What a type needs on a GPU that supports MIG and has these profiles. Raises NvmlFailed.
 
-    Drivers before R575 do not say how many an instance takes: then it is the GPU's maximum, divided among its instances.
+    Drivers before R575 do not report how many an instance takes: then it is the GPU's maximum divided by its instances.
     """
     profile = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetGpuInstanceProfileId", type_id))
     if profile is None or profile == NO_ID:
         return TypeMig(None, None)
-    told = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetMaxInstancesPerGpuInstance", type_id))
-    if told is None:
+    per_instance = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetMaxInstancesPerGpuInstance", type_id))
+    if per_instance is None:
         most = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetMaxInstances", handle, type_id))
-        divided = [most // each["max"] for each in profiles if each["id"] == profile and each["max"] and most]
-        told = max(1, divided[0]) if divided else None
-    return TypeMig(profile, told)
+        shares = [most // each["max"] for each in profiles if each["id"] == profile and each["max"] and most]
+        per_instance = max(1, shares[0]) if shares else None
+    return TypeMig(profile, per_instance)
 
 
 def _optional(read: Callable[[], Any]) -> Optional[int]:
     try:
         return int(read())
-    except NvmlFailed as failed:
-        if failed.code in NOT_THERE:
+    except NvmlFailed as error:
+        if error.code in NOT_THERE:
             return None
         raise
 
@@ -159,13 +159,13 @@ def read_mig(
     if not switch.enabled:
         return fact
     profiles, why = attempt("mig.profiles", lambda: read_profiles(nvml, handle))
-    found, _ = (
+    instances, _ = (
         (None, why) if profiles is None else attempt("mig.instances", lambda: find_instances(nvml, handle, profiles))
     )
-    for each in found or ():
+    for each in instances or ():
         key = "mig.instances[{id}].compute".format(**each.fact)
         computes, _ = attempt(key, partial(find_computes, nvml, each.handle))
         each.fact["compute"] = None if computes is None else len(computes)
     fact["profiles"] = profiles or []
-    fact["instances"] = None if found is None else [each.fact for each in found]
+    fact["instances"] = None if instances is None else [each.fact for each in instances]
     return fact

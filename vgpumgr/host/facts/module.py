@@ -30,7 +30,7 @@ class NotText(Exception):
 
 def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]:
     """The files with an `options nvidia` line, in modprobe's order, and ours. None if one file cannot be reported."""
-    found: List[ModprobeFact] = []
+    files: List[ModprobeFact] = []
     try:
         with directory(root.path(FOLDER)) as folder:
             for name in sorted(map(os.fsencode, os.listdir(folder))):
@@ -40,7 +40,7 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
                 try:
                     data = _read_regular(name, folder)
                     if data is not None and (name == _OURS or _OPTIONS.search(data.replace(_JOINT, b""))):
-                        found.append({"path": path, "text": decode(data)})
+                        files.append({"path": path, "text": decode(data)})
                 except FileNotFoundError:  # a dangling link, or just removed: modprobe skips it
                     continue
                 except OSError as error:
@@ -54,7 +54,7 @@ def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]
     except OSError as error:
         unknown.failed("modprobe", error)
         return None
-    return found
+    return files
 
 
 def _read_regular(name: bytes, folder: int) -> Optional[bytes]:

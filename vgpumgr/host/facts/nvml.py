@@ -1,7 +1,7 @@
-"""What only the driver's library knows: modes, memory, types that sysfs does not list, running vGPUs, how engines are shared.
+"""What only NVML knows: modes, memory, types that sysfs does not list, running vGPUs, how engines are shared.
 
-The binding is imported on first use, and loads the host's libnvidia-ml.so.1. The library is opened and shut down within one call of `read_nvml`: an open NVML client blocks
-sriov-manage, so it must never outlive the host's lock.
+The binding is imported on first use and loads the host's libnvidia-ml.so.1. One call of `read_nvml` opens and closes
+the library: an open NVML client blocks sriov-manage, so it must never outlive the host's lock.
 """
 
 import time
@@ -21,8 +21,8 @@ from .size_mode import mode_with
 class GpuQuery(NamedTuple):
     """A GPU to query: its address, and what to read.
 
-    `framework`: if it offers vGPUs, read what runs and how it is shared. `types`: read them, as sysfs does not list all.
-    `listed`: the ids of those that it does list.
+    `framework`: if the GPU offers vGPUs, read the running ones and the scheduler. `types`: read the types, because
+    sysfs does not list all. `listed`: the type ids that sysfs does list.
     """
 
     pci: str
@@ -36,10 +36,10 @@ _FAULTS: Dict[int, Fault] = {15: "lost", 16: "needs-reset"}  # GPU_IS_LOST, RESE
 
 
 class NvmlGpu(NamedTuple):
-    """What could not be read is null (and noted); types, active and scheduler are also null if they were not wanted, and
-    places where the GPU is not in mixed-size mode. `type_mig`: by the id of a type, empty where the GPU knows no MIG.
+    """NVML's facts of one GPU. What could not be read is null (and noted); types, active and scheduler are also null if
+    not requested, places if the GPU is not in mixed-size mode. `type_mig`: by type id, empty if the GPU has no MIG.
 
-    `silent` says why `active` could not be read; `fault`: what NVML says is wrong with the GPU itself.
+    `silent` says why `active` could not be read; `fault`: what NVML reports as wrong with the GPU itself.
     """
 
     uuid: Optional[str] = None
@@ -119,13 +119,13 @@ class _Reader:
         return None
 
     def gpu(self, requests: GpuQuery) -> NvmlGpu:
-        before = len(self._unknown.rows)
+        first = len(self._unknown.rows)
         handle = self.ask("nvml", self._nvml.nvmlDeviceGetHandleByPciBusId, requests.pci)
         if handle is None:
-            return NvmlGpu(silent=self._unknown.rows[before]["why"], fault=self._fault)
+            return NvmlGpu(silent=self._unknown.rows[first]["why"], fault=self._fault)
         memory = self.ask("framebuffer_mib", self._nvml.nvmlDeviceGetMemoryInfo, handle)
         mig, mode = self._modes(handle)
-        found = NvmlGpu(
+        gpu = NvmlGpu(
             uuid=text_of(self.ask("uuid", self._nvml.nvmlDeviceGetUUID, handle)),
             name=text_of(self.ask("name", self._nvml.nvmlDeviceGetName, handle)),
             framebuffer_mib=None if memory is None else int(memory.total) // MIB,
@@ -134,22 +134,22 @@ class _Reader:
             fabric=self._attempt("fabric", lambda: is_on_fabric(self._nvml, handle))[0],
         )
         if mig is not None:
-            ids = requests.listed.union(fact["id"] for fact in found.types or ())
+            ids = requests.listed.union(fact["id"] for fact in gpu.types or ())
             fact = read_mig(self._nvml, handle, mig, self._attempt)
-            found = found._replace(
+            gpu = gpu._replace(
                 mig=fact,
                 type_mig={number: self._type_mig(handle, number, fact["profiles"] or []) for number in sorted(ids)},
             )
         if requests.framework is None:
-            return found._replace(fault=self._fault)
+            return gpu._replace(fault=self._fault)
         scheduler = None
-        if found.mode != MIG:  # in which no scheduler shares the whole GPU (nvml.h: NOT_SUPPORTED)
+        if gpu.mode != MIG:  # in which no scheduler shares the whole GPU (nvml.h: NOT_SUPPORTED)
             scheduler, _ = self._attempt("scheduler", lambda: read_scheduler(self._nvml, handle))
         active, why = self._attempt("active", lambda: self._active(handle, requests))
         places = None
-        if found.mode == MIXED_SIZE:
+        if gpu.mode == MIXED_SIZE:
             places, _ = self._attempt("places", lambda: self._places(handle))
-        return found._replace(scheduler=scheduler, active=active, places=places, silent=why, fault=self._fault)
+        return gpu._replace(scheduler=scheduler, active=active, places=places, silent=why, fault=self._fault)
 
     def _modes(self, handle: Any) -> Tuple[Optional[Switch], Optional[Mode]]:
         """MIG's, null also where the GPU does not know it, and the GPU's."""
@@ -161,8 +161,8 @@ class _Reader:
 
     def _type_mig(self, handle: Any, type_id: int, profiles: Sequence[MigProfileFact]) -> TypeMig:
         what = "types[{}].mig_profile".format(type_id)
-        found, _ = self._attempt(what, lambda: read_type(self._nvml, handle, type_id, profiles))
-        return found or TypeMig(None, None)
+        type_mig, _ = self._attempt(what, lambda: read_type(self._nvml, handle, type_id, profiles))
+        return type_mig or TypeMig(None, None)
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:
         """What several calls give together; if any of them fails, null, with one row and the reason."""
@@ -189,19 +189,19 @@ class _Reader:
 
     def _places(self, handle: Any) -> List[PlacesFact]:
         """Raises NvmlFailed, and whatever the binding raises."""
-        found: List[PlacesFact] = []
+        places: List[PlacesFact] = []
         for type_id in sorted(map(int, ask(self._nvml, "nvmlDeviceGetCreatableVgpus", handle))):
             size, ids = self._places_of(handle, type_id)
-            found.append({"type_id": type_id, "size": size, "creatable": sorted(ids)})
-        return found
+            places.append({"type_id": type_id, "size": size, "creatable": sorted(ids)})
+        return places
 
     def _places_of(self, handle: Any, type_id: int) -> Tuple[int, List[int]]:
         """The list's second version, and its first from a driver before R565."""
         name = "nvmlDeviceGetVgpuTypeCreatablePlacements"
         try:
             answer = ask(self._nvml, name, handle, type_id, 2)
-        except NvmlFailed as failed:
-            if failed.code != self._nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+        except NvmlFailed as error:
+            if error.code != self._nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
                 raise
             answer = ask(self._nvml, name, handle, type_id, 1)
         size, ids = answer

@@ -1,11 +1,11 @@
 # ruff: noqa: N802 -- pynvml's names
-"""NVML's calls that this program makes: NVIDIA's own binding (pynvml, of nvidia-ml-py), and what is done otherwise here.
+"""The NVML calls of this program: NVIDIA's own binding (pynvml, of nvidia-ml-py), with a few corrections.
 
-Two of its calls are mended: nvmlVgpuInstanceGetFbUsage has room for the 64 bits that NVML writes (pynvml 13: 32), and
-nvmlVgpuInstanceGetVmID tells NVML its buffer's 80 bytes (pynvml 13: 128). What NVML lists is a list here: placements, GPU
-instances and compute instances, for which pynvml takes the memory. Source: nvml.h 13.
+Two of its calls are fixed: nvmlVgpuInstanceGetFbUsage has room for the 64 bits that NVML writes (pynvml 13: 32), and
+nvmlVgpuInstanceGetVmID passes its buffer's 80 bytes (pynvml 13: 128). What NVML lists is a list here: placements, GPU
+instances and compute instances, for which pynvml takes a buffer. Source: nvml.h 13.
 
-A host is sent only the part of pynvml that this program names, as a module beside this one (link/program/nvml_cut.py).
+A host gets only the part of pynvml that this program names, as a module beside this one (link/program/nvml_cut.py).
 """
 
 from ctypes import byref, c_uint, c_ulonglong, create_string_buffer
@@ -56,11 +56,11 @@ def nvmlGpuInstanceGetComputeInstances(instance: Any, profile_id: int) -> List[A
 def nvmlDeviceGetVgpuTypeCreatablePlacements(handle: Any, type_id: int, version: int) -> Tuple[int, List[int]]:
     """How many slots one vGPU takes, and the free ids. Version 2 of the list is from R565."""
     ids = (c_uint * _MOST_PLACES)()
-    found = pynvml.c_nvmlVgpuPlacementList_v2_t() if version == 2 else pynvml.c_nvmlVgpuPlacementList_v1_t()
-    found.version = pynvml.VgpuPlacementList_v2 if version == 2 else pynvml.VgpuPlacementList_v1
-    found.count, found.placementIds = _MOST_PLACES, ids
-    _call("nvmlDeviceGetVgpuTypeCreatablePlacements", handle, c_uint(type_id), byref(found))
-    return int(found.placementSize), list(ids[: min(int(found.count), _MOST_PLACES)])
+    placements = pynvml.c_nvmlVgpuPlacementList_v2_t() if version == 2 else pynvml.c_nvmlVgpuPlacementList_v1_t()
+    placements.version = pynvml.VgpuPlacementList_v2 if version == 2 else pynvml.VgpuPlacementList_v1
+    placements.count, placements.placementIds = _MOST_PLACES, ids
+    _call("nvmlDeviceGetVgpuTypeCreatablePlacements", handle, c_uint(type_id), byref(placements))
+    return int(placements.placementSize), list(ids[: min(int(placements.count), _MOST_PLACES)])
 
 
 def nvmlVgpuInstanceGetVmID(instance: int) -> Tuple[bytes, int]:

@@ -74,9 +74,9 @@ def _read_card(devices: int, address: str) -> Optional[Card]:
             return None
         vfs = {}
         for name in names:
-            found = _VIRTFN.fullmatch(name)
-            if found is not None:
-                vfs[int(found[1])] = link_name(name, function)
+            match = _VIRTFN.fullmatch(name)
+            if match is not None:
+                vfs[int(match[1])] = link_name(name, function)
         driver = link_name("driver", function) if "driver" in names else None
         device = read("device", function)
     return Card(
@@ -95,16 +95,16 @@ def read_information(root: Root, address: str) -> Information:
 
 
 def parse_information(text: str) -> Information:
-    """Read lines such as `Model:  NVIDIA A40` and `GPU UUID:  GPU-9f…`; the driver prints question marks for no UUID."""
-    found: Dict[str, str] = {}
+    """Read lines such as `Model:  NVIDIA A40` and `GPU UUID:  GPU-9f…`; for no UUID it has question marks."""
+    fields: Dict[str, str] = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
         if colon and value.strip():
-            found[key.strip()] = value.strip()
-    uuid = found.get("GPU UUID", "")
+            fields[key.strip()] = value.strip()
+    uuid = fields.get("GPU UUID", "")
     return Information(
         uuid="GPU-" + uuid[4:].lower()
         if re.fullmatch(r"GPU-[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", uuid)
         else None,
-        model=found.get("Model"),
+        model=fields.get("Model"),
     )

@@ -1,7 +1,7 @@
 """The host's processes according to /proc: which exist, in which state, and whether they are exiting.
 
-An exiting process has lost its memory (an empty command line) and its descriptors (an empty fd table) long before it is gone:
-in state D, a QEMU still has its vGPU for up to half a minute. Its first thread may be a zombie while others live. So a process
+An exiting process loses its memory (empty command line) and its descriptors (empty fd table) long before it is gone: a
+QEMU in state D keeps its vGPU for up to half a minute. Its first thread may be a zombie while others live, so a process
 counts as gone only once all its threads are (proc(5), states Z and X).
 """
 
@@ -17,7 +17,7 @@ _KERNEL = 0x00200000  # PF_KTHREAD
 
 
 class Process(NamedTuple):
-    """One process that is not gone. `start`: clock ticks since boot (field 22 of its stat); pid and start identify a process.
+    """A process that is not gone. Its pid and `start` (clock ticks since boot, field 22 of its stat) identify it.
 
     `ending`: it is in do_exit, or its first thread has ended. `table`: the listing of its descriptors, below /proc.
     """

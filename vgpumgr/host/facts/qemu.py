@@ -34,23 +34,23 @@ def read_command_line(proc: int, pid: int) -> List[str]:
 
 
 def qemu_owners(root: Root) -> FrozenSet[int]:
-    """The users that QEMU runs as: root, and whom libvirt runs it as here, by its folder and by the names that distributions give."""
-    found = {0}
+    """The users that QEMU runs as: root, the owner of libvirt's folder, and the names used by distributions."""
+    uids = {0}
     with suppress(OSError):
-        found.add(os.stat(root.path("/var/lib/libvirt/qemu")).st_uid)
+        uids.add(os.stat(root.path("/var/lib/libvirt/qemu")).st_uid)
     with suppress(OSError):
         for line in read_all(root.path("/etc/passwd")).decode("utf-8", "replace").splitlines():
             name, _, rest = line.partition(":")
             if name in _ACCOUNTS and rest.count(":") >= 2 and rest.split(":")[1].isdigit():
-                found.add(int(rest.split(":")[1]))
-    return frozenset(found)
+                uids.add(int(rest.split(":")[1]))
+    return frozenset(uids)
 
 
 def read_qemu(proc: int, process: Process, owners: FrozenSet[int]) -> Optional[QemuFact]:
     """The process as a VM's QEMU; None if it is not one.
 
-    Its own name and command line are anybody's: they count only for a process of these users, or in a machine of libvirt's, into
-    which nobody else can put a process.
+    Anybody can choose a process's name and command line: they count only for a process of `owners`, or in a libvirt
+    machine, into which nobody else can put a process.
     """
     vm, machine = Vm(None, None), None
     by_name = process.name.startswith(_NAMES)
@@ -98,18 +98,18 @@ def is_of(qemu: QemuFact, vm_uuid: str, vm_name: str) -> Optional[bool]:
 
 
 def is_machine_of(machine: str, vm_name: str) -> bool:
-    """Whether libvirt would give that VM's machine this name: letters, digits, single dots and dashes, cut at 64 characters."""
+    """Whether libvirt names that VM's machine so: letters, digits, single dots and dashes, cut at 64 characters."""
     prefix = _MACHINE.match(machine)
     if prefix is None:
         return False
-    kept: List[str] = []
+    characters: List[str] = []
     for character in vm_name:
         if character in ".-":
-            if kept and kept[-1] not in ".-":
-                kept.append(character)
+            if characters and characters[-1] not in ".-":
+                characters.append(character)
         elif character.isascii() and character.isalnum():
-            kept.append(character)
-    return (prefix[0] + "".join(kept))[:_MACHINE_CHARACTERS].rstrip(".-") == machine.rstrip(".-")
+            characters.append(character)
+    return (prefix[0] + "".join(characters))[:_MACHINE_CHARACTERS].rstrip(".-") == machine.rstrip(".-")
 
 
 def _read_machine(proc: int, pid: int) -> Optional[str]:
@@ -117,8 +117,8 @@ def _read_machine(proc: int, pid: int) -> Optional[str]:
         text = read_all("{}/cgroup".format(pid), proc).decode("utf-8", "replace")
     except OSError:
         return None
-    found = _GROUP.search(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), text))
-    return found[1] if found is not None else None
+    match = _GROUP.search(_ESCAPED.sub(lambda code: chr(int(code[1], 16)), text))
+    return match[1] if match is not None else None
 
 
 def parse_command_line(arguments: List[str]) -> Vm:

@@ -1,7 +1,7 @@
 """What may keep nvidia-smi from resetting a GPU: a process that has it open, persistence mode, NVLink.
 
-From nvidia-smi's manual page (595): before Ampere, and on NVSwitch systems where Fabric Manager does not run, all GPUs that
-NVLink connects must be reset in one command. Where nvidia-persistenced runs, persistence mode holds the GPU, too (NVSentinel, issue 1690).
+From nvidia-smi's manual page (595): before Ampere, and on NVSwitch systems without Fabric Manager, all GPUs that NVLink
+connects are reset in one command. nvidia-persistenced's persistence mode holds the GPU, too (NVSentinel, issue 1690).
 """
 
 import os
@@ -18,16 +18,16 @@ _LINKS = 36  # NVML_NVLINK_MAX_LINKS (nvml.h 13)
 
 def in_the_way(root: Root, load_nvml: Callable[[], Any], address: str) -> List[str]:
     """A sentence for each. They serve an explanation only: what cannot be read is left out."""
-    found = open_in(root, address)
+    lines = open_in(root, address)
     with suppress(NvmlFailed, OSError, ImportError), opened(load_nvml) as nvml:
         with suppress(NvmlFailed):
             if ask(nvml, "nvmlDeviceGetPersistenceMode", _handle(nvml, address)):
                 turn_off = "nvidia-smi -pm 0 -i {}".format(address)
-                found.append("persistence mode is on and may be what holds the GPU; `{}` turns it off".format(turn_off))
+                lines.append("persistence mode is on and may be what holds the GPU; `{}` turns it off".format(turn_off))
         peers = _peers(nvml, address, os.listdir(root.path(INFORMATION)))
         if peers:
-            found.append("NVLink connects the GPU to {}".format(", ".join(peers)))
-    return found
+            lines.append("NVLink connects the GPU to {}".format(", ".join(peers)))
+    return lines
 
 
 def _peers(nvml: Any, address: str, gpus: List[str]) -> List[str]:
@@ -38,13 +38,13 @@ def _peers(nvml: Any, address: str, gpus: List[str]) -> List[str]:
 
 def _ends(nvml: Any, address: str) -> Set[str]:
     """The PCI addresses to which the GPU's active links lead: of GPUs or of NVSwitches."""
-    handle, found = _handle(nvml, address), set()
+    handle, addresses = _handle(nvml, address), set()
     for link in range(_LINKS):
         # The board may have fewer links, and what is at a link's end may have no address.
         with suppress(NvmlFailed, ValueError):
             if ask(nvml, "nvmlDeviceGetNvLinkState", handle, link):
-                found.add(_sysfs_address(ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId))
-    return found
+                addresses.add(_sysfs_address(ask(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId))
+    return addresses
 
 
 def _handle(nvml: Any, address: str) -> Any:

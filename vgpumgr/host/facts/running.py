@@ -1,4 +1,4 @@
-"""The running vGPUs that NVML lists, and their types: the queries that `observe` and `sample` share, and which answers to trust."""
+"""The running vGPUs that NVML lists, and their types: the queries shared by `observe` and `sample`."""
 
 import re
 from contextlib import suppress
@@ -11,20 +11,20 @@ AGAIN_S = 0.2
 MIB = 1024 * 1024
 _VM_ID_IS_UUID = 1  # NVML_VGPU_VM_ID_UUID
 
-# INSUFFICIENT_SIZE: one appeared between pynvml's two calls (count, then list). INVALID_STATE and UNKNOWN: the resource
-# manager's NV_ERR_INVALID_STATE while a VM starts or stops, its counts not yet equal (open-gpu-kernel-modules 550 to 595,
-# vgpuconfigapi.c).
+# INSUFFICIENT_SIZE: a vGPU appeared between pynvml's two calls (count, then list). INVALID_STATE and UNKNOWN: the
+# resource manager's NV_ERR_INVALID_STATE while a VM starts or stops and its counts differ (open-gpu-kernel-modules 550
+# to 595, vgpuconfigapi.c).
 _PASSING = (7, 27, 999)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ZEROES = "00000000-0000-0000-0000-000000000000"
 
 
 def running_vgpus(nvml: Any, handle: Any, pause: Callable[[float], None]) -> List[int]:
-    """The instances on the GPU's active list. After a transient failure, NVML is queried once more. Raises NvmlFailed."""
+    """The instances on the GPU's active list. A transient failure is retried once. Raises NvmlFailed."""
     try:
         return _active(nvml, handle)
-    except NvmlFailed as failed:
-        if failed.code not in _PASSING:
+    except NvmlFailed as error:
+        if error.code not in _PASSING:
             raise
     pause(AGAIN_S)
     return _active(nvml, handle)
@@ -35,11 +35,11 @@ def _active(nvml: Any, handle: Any) -> List[int]:
 
 
 def mdev_uuid(nvml: Any, instance: int, framework: Optional[FrameworkName]) -> Optional[str]:
-    """The UUID of the mdev that a running vGPU is; null if it is not an mdev, or NVML does not report it.
+    """The UUID of a running vGPU's mdev; null if it is not an mdev, or NVML does not report the UUID.
 
-    It is only queried if vGPUs are mdevs, and only a real UUID counts. For a vGPU on a VF nvml.h names no error (NOT_SUPPORTED
-    is for hypervisors other than KVM), and the resource manager leaves the field zero (vgpuconfigapi.c, 550 to 595): so
-    expect success with zeroes, or with `N/A`, there.
+    NVML is only queried if vGPUs are mdevs, and only a real UUID counts. For a vGPU on a VF nvml.h names no error
+    (NOT_SUPPORTED is for hypervisors other than KVM), and the resource manager leaves the field zero (vgpuconfigapi.c,
+    550 to 595): so expect success with zeroes, or with `N/A`, there.
     """
     if framework not in (MDEV_PF, MDEV_VF):
         return None

@@ -1,8 +1,8 @@
 """What runs and how much it uses: one pass over NVML, without the rest of sysfs. Nothing here writes.
 
-Call it under the host's lock, like everything that opens NVML. From nvml.h: a vGPU is on NVML's list while a VM runs with
-it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the given time, in percent of the GPU. On a GPU in
-MIG mode it is not supported, nor is the whole GPU's utilization: a sample then has the framebuffer alone.
+The caller holds the host's lock, as for everything that opens NVML. From nvml.h: a vGPU is on NVML's list while a VM
+runs with it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the given time, in percent of the
+GPU. In MIG mode neither it nor the whole GPU's utilization is supported: a sample then has the framebuffer alone.
 """
 
 import os
@@ -178,13 +178,13 @@ class _Gpu:
         def read() -> Optional[int]:
             try:
                 return int(ask(nvml, function, *arguments))
-            except NvmlFailed as failed:
-                if failed.code != _NOT_SUPPORTED:
+            except NvmlFailed as error:
+                if error.code != _NOT_SUPPORTED:
                     raise
                 return None
 
-        found: Optional[int] = self._attempt(key, read)
-        return found
+        value: Optional[int] = self._attempt(key, read)
+        return value
 
     def _policy(self, nvml: Any, handle: Any) -> Optional[Policy]:
         scheduler = self._attempt("policy", lambda: read_scheduler(nvml, handle))
@@ -194,20 +194,20 @@ class _Gpu:
     def _used(
         self, nvml: Any, handle: Any, since_us: int, instances: Sequence[int], *, in_mig: bool
     ) -> Dict[int, UsedFact]:
-        """The samples by instance, without those that have no newer one; with MIG, if NVML has none, of nothing but now."""
+        """The samples by instance; without a newer one it is left out. With MIG, empty samples of this moment."""
 
         def newer() -> Any:
             try:
                 return _ask_in_mode(nvml, "nvmlDeviceGetVgpuUtilization", handle, since_us, in_mig=in_mig)
-            except NvmlFailed as failed:
-                if failed.code != _NO_NEWER:
+            except NvmlFailed as error:
+                if error.code != _NO_NEWER:
                     raise
                 return ()
 
-        found = self._attempt("vgpus.sm", newer)
-        if found is None and in_mig:
-            now: UsedFact = {**_NOTHING_USED, "at_us": time.time_ns() // 1000}
-            return dict.fromkeys(instances, now)
+        samples = self._attempt("vgpus.sm", newer)
+        if samples is None and in_mig:
+            reading: UsedFact = {**_NOTHING_USED, "at_us": time.time_ns() // 1000}
+            return dict.fromkeys(instances, reading)
         return {
             int(row.vgpuInstance): {
                 "at_us": int(row.timeStamp),
@@ -216,7 +216,7 @@ class _Gpu:
                 "encoder": _percent(row.encUtil.uiVal),
                 "decoder": _percent(row.decUtil.uiVal),
             }
-            for row in found or ()
+            for row in samples or ()
             if int(row.timeStamp) > since_us  # "only samples with timestamp greater than"; a 0 means none was taken
         }
 
@@ -253,20 +253,20 @@ def _ask_in_mode(nvml: Any, function: str, *arguments: Any, in_mig: bool) -> Any
     """One call; null if it is not supported because the GPU is in MIG mode. Raises NvmlFailed."""
     try:
         return ask(nvml, function, *arguments)
-    except NvmlFailed as failed:
-        if in_mig and failed.code == _NOT_SUPPORTED:
+    except NvmlFailed as error:
+        if in_mig and error.code == _NOT_SUPPORTED:
             return None
         raise
 
 
 def _percent(value: Any) -> Optional[int]:
-    """Percent; null for any other number: with MIG on, the driver says "not available" with one above 100 (a capture: N/A)."""
+    """Percent; null for a number above 100, which in MIG mode is the driver's "not available" (a capture: N/A)."""
     number = int(value)
     return number if number <= 100 else None
 
 
 def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card], unknown: Unknowns) -> None:
-    """Add to each running vGPU its VM's name, its process, and the VF whose /dev/vfio path it has open; NVML reports none."""
+    """Add what NVML does not report of a running vGPU: its VM's name, its process, and the VF that this has open."""
     running = [(fact, row) for fact in facts for row in fact["vgpus"] or []]
     if not running:
         return
@@ -310,8 +310,8 @@ def _vf_of(
 ) -> Tuple[Optional[int], Optional[str]]:
     """The one VF of this GPU that the VM has open; nulls if it has several, which NVML's rows do not distinguish."""
     opened_by_vm = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
-    found = [(index, address) for index, address in vfs.items() if opened_by_vm.intersection(_paths(root, address))]
-    return found[0] if len(found) == 1 else (None, None)
+    pairs = [(index, address) for index, address in vfs.items() if opened_by_vm.intersection(_paths(root, address))]
+    return pairs[0] if len(pairs) == 1 else (None, None)
 
 
 def _paths(root: Root, address: str) -> List[str]:

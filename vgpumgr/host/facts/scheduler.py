@@ -1,8 +1,8 @@
 """How a GPU's engines are shared among its vGPUs: NVML's scheduler calls, read and set.
 
-From nvml.h: the first calls have one state per GPU; those with `_v2` (drivers from r595) have one per engine, with round robin
-always adaptive. NVML returns 0 for a slice or a factor while nothing is scheduled. Only the graphics engine has a choice of
-policies: "for other engine types, it is BEST EFFORT policy", and a GPU may lack some of them.
+From nvml.h: the v1 calls have one state per GPU; those with `_v2` (drivers from r595) have one per engine, with round
+robin always adaptive. NVML returns 0 for a slice or a factor while nothing is scheduled. Only the graphics engine has a
+choice of policies: "for other engine types, it is BEST EFFORT policy", and a GPU may lack some of them.
 """
 
 from contextlib import contextmanager, suppress
@@ -22,9 +22,9 @@ from ..protocol.steps import SchedulerSetting
 GRAPHICS = "graphics"
 ENGINES: Dict[str, int] = {GRAPHICS: 1, "nvenc0": 3, "nvenc1": 2}  # NVML_VGPU_SCHEDULER_ENGINE_TYPE_*
 
-# No public text says how NVML answers for a video engine without a scheduler (expect INVALID_ARGUMENT and NOT_SUPPORTED; what
-# 580 to 595 say on L4, A16 or H100 is unknown). So only an error of the GPU itself is a failure there: GPU_IS_LOST,
-# RESET_REQUIRED, IN_USE.
+# No public text says how NVML answers for a video engine without a scheduler (expect INVALID_ARGUMENT and
+# NOT_SUPPORTED; the answers of 580 to 595 on L4, A16 or H100 are unknown). So only an error of the GPU itself is a
+# failure there: GPU_IS_LOST, RESET_REQUIRED, IN_USE.
 GPU_FAILED = (15, 16, 19)
 
 _POLICIES: Dict[int, Policy] = {1: BEST_EFFORT, 2: EQUAL_SHARE, 3: FIXED_SHARE}  # NVML_VGPU_SCHEDULER_POLICY_*
@@ -79,25 +79,25 @@ def read_scheduler(nvml: Any, handle: Any) -> SchedulerFact:
     return {"api": api, "caps": caps, "engines": engines}
 
 
-def _caps(said: Any) -> SchedulerCapsFact:
+def _caps(caps: Any) -> SchedulerCapsFact:
     return {
         # Unused array elements are zero, and a policy that only a later driver has is not named here.
-        "policies": [_POLICIES[number] for number in said.supportedSchedulers if number in _POLICIES],
-        "arr": bool(said.isArrModeSupported),
-        "min_time_slice_ns": int(said.minTimeslice),
-        "max_time_slice_ns": int(said.maxTimeslice),
-        "min_frequency_hz": int(said.minFrequencyForARR),
-        "max_frequency_hz": int(said.maxFrequencyForARR),
-        "min_averaging_factor": int(said.minAvgFactorForARR),
-        "max_averaging_factor": int(said.maxAvgFactorForARR),
+        "policies": [_POLICIES[number] for number in caps.supportedSchedulers if number in _POLICIES],
+        "arr": bool(caps.isArrModeSupported),
+        "min_time_slice_ns": int(caps.minTimeslice),
+        "max_time_slice_ns": int(caps.maxTimeslice),
+        "min_frequency_hz": int(caps.minFrequencyForARR),
+        "max_frequency_hz": int(caps.maxFrequencyForARR),
+        "min_averaging_factor": int(caps.minAvgFactorForARR),
+        "max_averaging_factor": int(caps.maxAvgFactorForARR),
     }
 
 
 def _engines(nvml: Any, handle: Any, *, arr_is_known: bool) -> Tuple[int, List[EngineSchedulerFact]]:
     try:
         graphics = _read_v2(nvml, handle, GRAPHICS)
-    except NvmlFailed as failed:
-        if failed.code != _FUNCTION_NOT_FOUND:
+    except NvmlFailed as error:
+        if error.code != _FUNCTION_NOT_FOUND:
             raise
         return 1, [_read_v1(nvml, handle, arr_is_known=arr_is_known)]
     facts = [graphics]
@@ -105,8 +105,8 @@ def _engines(nvml: Any, handle: Any, *, arr_is_known: bool) -> Tuple[int, List[E
         if engine != GRAPHICS:
             try:
                 facts.append(_read_v2(nvml, handle, engine))
-            except NvmlFailed as failed:
-                if failed.code in GPU_FAILED:
+            except NvmlFailed as error:
+                if error.code in GPU_FAILED:
                     raise
     return 2, facts
 
@@ -114,21 +114,21 @@ def _engines(nvml: Any, handle: Any, *, arr_is_known: bool) -> Tuple[int, List[E
 def _read_v2(nvml: Any, handle: Any, engine: str) -> EngineSchedulerFact:
     if not hasattr(nvml, _GET_V2):
         raise NvmlFailed(_GET_V2, _FUNCTION_NOT_FOUND, "the binding does not have it")
-    wanted = nvml.c_nvmlVgpuSchedulerStateInfo_v2_t()
-    wanted.engineId = ENGINES[engine]
-    said = ask(nvml, _GET_V2, handle, wanted)
-    return _fact(engine, said.schedulerPolicy, arr=True, factor=said.avgFactor, time_slice=said.timeslice)
+    query = nvml.c_nvmlVgpuSchedulerStateInfo_v2_t()
+    query.engineId = ENGINES[engine]
+    state = ask(nvml, _GET_V2, handle, query)
+    return _fact(engine, state.schedulerPolicy, arr=True, factor=state.avgFactor, time_slice=state.timeslice)
 
 
 def _read_v1(nvml: Any, handle: Any, *, arr_is_known: bool) -> EngineSchedulerFact:
-    said = ask(nvml, _GET, handle)
-    arr = {_ARR_DISABLE: False, _ARR_ENABLE: True}.get(said.arrMode)
+    state = ask(nvml, _GET, handle)
+    arr = {_ARR_DISABLE: False, _ARR_ENABLE: True}.get(state.arrMode)
     # Choose the half of the union: in the default mode, the one that the GPU supports.
     if arr if arr is not None else arr_is_known:
-        data = said.schedulerParams.vgpuSchedDataWithARR
-        return _fact(GRAPHICS, said.schedulerPolicy, arr=arr, factor=data.avgFactor, time_slice=data.timeslice)
-    plain = said.schedulerParams.vgpuSchedData
-    return _fact(GRAPHICS, said.schedulerPolicy, arr=arr, factor=0, time_slice=plain.timeslice)
+        data = state.schedulerParams.vgpuSchedDataWithARR
+        return _fact(GRAPHICS, state.schedulerPolicy, arr=arr, factor=data.avgFactor, time_slice=data.timeslice)
+    plain = state.schedulerParams.vgpuSchedData
+    return _fact(GRAPHICS, state.schedulerPolicy, arr=arr, factor=0, time_slice=plain.timeslice)
 
 
 def _fact(engine: str, policy: int, *, arr: Optional[bool], factor: int, time_slice: int) -> EngineSchedulerFact:

@@ -21,7 +21,7 @@ def mode_with(nvml: Any, handle: Any, mig: Optional[Switch]) -> Mode:
         return MIG
     try:
         return MIXED_SIZE if ask(nvml, "nvmlDeviceGetVgpuHeterogeneousMode", handle) else EQUAL_SIZE
-    except NvmlFailed as failed:
-        if failed.code in NOT_THERE:
+    except NvmlFailed as error:
+        if error.code in NOT_THERE:
             return EQUAL_SIZE
         raise

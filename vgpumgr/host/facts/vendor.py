@@ -32,7 +32,7 @@ def parse_creatable(text: str) -> Dict[int, str]:
 
 
 def read_current(function: int) -> int:
-    """The type id set on the VF (an open directory), 0 for none. Raises OSError, or ValueError if it is not a number."""
+    """The type id set on the VF (an open directory), 0 for none. Raises OSError, or ValueError if it is no number."""
     return int(read(CURRENT, function))
 
 

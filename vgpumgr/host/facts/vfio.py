@@ -1,9 +1,9 @@
-"""Who has a vGPU: the device nodes of a vGPU, the processes that have one of them open, and the QEMUs that exist.
+"""Who uses a vGPU: the device nodes of vGPUs, the processes that have one of them open, and the QEMUs that exist.
 
-A descriptor is judged by what it is, not by its name: anybody may have a file whose path ends in dev/vfio/86, and QEMU under
-libvirt opened its nodes in a private /dev. So a character device is identified by its number. In addition to VFIO's nodes
-there is the driver's, /dev/nvidia-vgpuN, which the vGPU plugin (nvidia-vgpu-mgr, one process per VM) has open from the start
-of its VM until some seconds after its end (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c).
+A descriptor is judged by its device number, not by its path: anybody may have a file whose path ends in dev/vfio/86,
+and QEMU under libvirt opened its nodes in a private /dev. In addition to VFIO's nodes there is the driver's,
+/dev/nvidia-vgpuN, which the vGPU plugin (nvidia-vgpu-mgr, one process per VM) has open from the start of its VM until
+some seconds after its end (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c).
 """
 
 import errno
@@ -69,7 +69,7 @@ def is_plugin(path: str) -> bool:
 
 
 def open_handles(root: Root) -> List[HandleFact]:
-    """Every open vGPU device node of every process, except VFIO's container. Raises Unreadable if a process hides its own."""
+    """Every process's open vGPU device nodes, except VFIO's container. Raises Unreadable if a process hides its own."""
     return look(root).handles
 
 
@@ -82,12 +82,12 @@ def look(root: Root) -> Users:
         with directory(root.path("/proc")) as proc:
             for process in live_processes(proc):
                 users.names.add(process.name)
-                found = _paths_of(proc, process, nodes)
-                paths = sorted(path for path in found if path)
+                descriptors = _paths_of(proc, process, nodes)
+                paths = sorted(path for path in descriptors if path)
                 if paths:
                     users.handles.extend(_facts(proc, process, paths))
                 # A live QEMU always has descriptors: this one lost its table after its flags were read.
-                qemu = read_qemu(proc, process if found else process._replace(ending=True), owners)
+                qemu = read_qemu(proc, process if descriptors else process._replace(ending=True), owners)
                 if qemu is not None:
                     users.qemus.append(qemu)
     except OSError as error:
@@ -107,9 +107,9 @@ class _Nodes:
         """The host's name of a descriptor's node; empty if it is not one. `text` is the descriptor's link text."""
         if self._known is None:
             self._known = self._read()
-        known = self._known.get(_identity(status))
-        if known is not None:
-            return known
+        path = self._known.get(_identity(status))
+        if path is not None:
+            return path
         # A node that is gone from /dev, or exists only in another /dev, is recognised by its driver.
         if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in self._majors:
             return _named_by(text)
@@ -117,7 +117,7 @@ class _Nodes:
 
     def _read(self) -> Dict[_Identity, str]:
         self._majors = _vgpu_majors(self._root)
-        known: Dict[_Identity, str] = {}
+        nodes: Dict[_Identity, str] = {}
         for folder in ("/dev/vfio", "/dev/vfio/devices", "/dev"):
             with suppress(OSError):
                 for name in names_in(self._root.path(folder)):
@@ -126,8 +126,8 @@ class _Nodes:
                         with suppress(OSError):
                             status = os.stat(self._root.path(path))
                             if not stat.S_ISDIR(status.st_mode):
-                                known[_identity(status)] = path
-        return known
+                                nodes[_identity(status)] = path
+        return nodes
 
 
 def _identity(status: os.stat_result) -> _Identity:

@@ -1,12 +1,12 @@
-"""Writes to /sys that were begun and have not returned: their GPU takes no more writes until they have.
+"""Writes to /sys that were begun and have not returned: until they do, their GPU takes no more writes.
 
-Removing an mdev that a process holds does not fail: the writer sleeps in the kernel (vfio_unregister_group_dev, state D),
-and not even SIGKILL ends it, until the holder releases the device, which disappears from /sys/bus/mdev at once (seen on 6.1
-and 6.12). A later run sees a place that only looks empty, and no holder. So the ledger has a record of each write *before* it
-begins. It goes to disk with the entry's `planned` or `leaving`, which costs nothing extra (only an evacuation, which changes no
-entry, writes the ledger for it), so it exists however this program ends, even if killed at any instant. It names the child
-that writes (writer.py), which outlives us if the write does not return. /proc decides: a record whose child has ended, or is
-of an earlier boot, no longer holds, is not reported, and is dropped with the next write of the ledger.
+Removing an mdev that a process holds does not fail: the writer sleeps in the kernel (vfio_unregister_group_dev, state
+D) and not even SIGKILL ends it, until the holder releases the device, which leaves /sys/bus/mdev at once (seen on 6.1
+and 6.12). A later run sees a place that only looks empty, and no holder. So the ledger has a record of each write
+*before* the write begins, which is there even if this program is killed at any instant. It costs no extra write to
+disk, as it goes there with the entry's `planned` or `leaving` (only an evacuation needs one). The record names the
+child that writes (writer.py), which outlives us if the write does not return. /proc decides: a record whose child has
+ended, or is of an earlier boot, is not reported, and the ledger's next write drops it.
 """
 
 import time
@@ -53,7 +53,7 @@ def is_alive(child: Child) -> bool:
 
 
 def holding(records: Sequence[Record], boot: str, alive: Callable[[Child], bool]) -> Tuple[Record, ...]:
-    """The records whose write is still under way. An empty `boot` is unreadable: then every record may be of this boot."""
+    """The records whose write is still under way. If `boot` is empty (unreadable), any record may be of this boot."""
     return tuple(
         record
         for record in records
@@ -100,7 +100,7 @@ def started(pid: int) -> Child:
 
 
 def open_ledger(root: Root, gpu_uuid: str, boot: str) -> Ledger:
-    """The ledger for a step on this GPU, without the records that no longer hold. Raises Refusal(BlockedWrite, LedgerBroken)."""
+    """The ledger for a step on this GPU, without expired records. Raises Refusal(BlockedWrite, LedgerBroken)."""
     ledger = read_ledger(root)
     ledger = ledger.with_blocked_writes(find_holding(ledger.blocked_writes, boot))
     for record in ledger.blocked_writes:

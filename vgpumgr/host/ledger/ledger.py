@@ -1,9 +1,9 @@
-"""The ledger: which vGPUs and GPU instances of this host are ours, which writes are under way, and where nothing new is placed.
+"""The ledger: this host's vGPUs and GPU instances of ours, the writes under way, and the cordons.
 
 It is written before the hardware is touched.
 
-An existing file that cannot be understood is never overwritten: it may be another version's, and it is the only record of
-ownership. Keys that this version does not know are kept.
+An existing file that cannot be understood is never overwritten: it may be another version's, and it is the only record
+of ownership. Keys that this version does not know are kept.
 """
 
 import errno
@@ -61,14 +61,13 @@ Record = Dict[str, Any]  # a BlockedWriteFact, likewise
 
 
 class Ledger(NamedTuple):
-    """The file's whole document; entries are in order of creation.
+    """The file's whole document, entries in order of creation. It may lack each of the lists below.
 
-    `blocked_writes`: the writes that began but were not seen to return, whether they still hold or not (blocked_write.py); the key may be
-    missing. `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500; the key may be missing. A
-    claim of one of them is older than the ledger; for any other claim without an entry, the ledger may have been lost.
-    `cordons`: at most one of the host and of each GPU; the key may be missing. `instances`: the GPU instances that are ours,
-    identified by GPU, profile and start; the key may be missing. `without_vfs`: the GPUs whose virtual functions this program took
-    away, in which boot; the key may be missing.
+    `blocked_writes`: the writes that began but were not seen to return, under way or not (blocked_write.py).
+    `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500. A claim of one of them is
+    older than the ledger; for any other claim without an entry, the ledger may have been lost.
+    `cordons`: at most one of the host and of each GPU. `instances`: our GPU instances, by GPU, profile and start.
+    `without_vfs`: the GPUs whose virtual functions this program removed, each with the boot.
     `on_disk`: False if there was no file to read.
     """
 
@@ -86,7 +85,7 @@ class Ledger(NamedTuple):
         return next((row for row in self.instances if instance_key(row) == instance_key(place)), None)
 
     def with_instance(self, entry: Record) -> "Ledger":
-        """The ledger with this entry of an instance in place of the one before. Keys that a later version added are kept."""
+        """The ledger with this instance entry in place of the earlier one. Keys of later versions are kept."""
         before = self.instance_of(entry)
         if before is None:
             return self._replace(instances=(*self.instances, entry))
@@ -123,7 +122,7 @@ class Ledger(NamedTuple):
         return self._replace(blocked_writes=records)
 
     def with_freed(self, key: Tuple[str, str, int], params: str = "") -> "Ledger":
-        """The ledger with this vGPU recorded as freed: the newest of all that were. `params`: what its successor keeps."""
+        """The ledger with this vGPU as the newest freed one. `params`: what its successor keeps."""
         vm_uuid, slot, generation = key
         row: Record = {"vm_uuid": vm_uuid, "slot": slot, "generation": generation}
         if params:
@@ -173,9 +172,9 @@ def read_ledger(root: Root) -> Ledger:
 
 
 class _LastSeen:
-    """The text that was read or written last with what it says, and the text of each of its rows.
+    """The text that was read or written last, its document, and the text of each row.
 
-    A step that finds the very same text on the disk need not check it again, and writes the rows that it leaves as they are.
+    If a step finds the same text on disk, it need not check it again, and reuses the text of unchanged rows.
     """
 
     whole: Tuple[bytes, Optional[Ledger]] = (b"", None)
@@ -184,8 +183,8 @@ class _LastSeen:
 
 def parse_ledger(text: bytes) -> Ledger:
     """Read and check the whole file. Raises Refusal(LedgerBroken) with the first error."""
-    known, ledger = _LastSeen.whole
-    if ledger is None or text != known:
+    last_text, ledger = _LastSeen.whole
+    if ledger is None or text != last_text:
         ledger = _parse(text)
         _LastSeen.whole = text, ledger
     return ledger
@@ -208,14 +207,14 @@ def _parse(text: bytes) -> Ledger:
     entries = document.get("entries")
     if not isinstance(entries, list):
         _broken("entries is not a list")
-    seen = set()
+    identities = set()
     for number, entry in enumerate(entries):
         problem = _problem(entry)
         if problem:
             _broken("entries[{}]: {}".format(number, problem))
-        if identity(entry) in seen:
+        if identity(entry) in identities:
             _broken("entries[{}]: the same vm, slot and generation a second time".format(number))
-        seen.add(identity(entry))
+        identities.add(identity(entry))
     return Ledger(
         document=document,
         entries=tuple(entries),
@@ -229,19 +228,19 @@ def _parse(text: bytes) -> Ledger:
 
 def _parse_instances(document: Dict[str, Any]) -> Tuple[Record, ...]:
     rows = _parse_rows(document, "instances", InstanceEntry)
-    seen = set()
+    keys = set()
     for number, row in enumerate(rows):
-        if instance_key(row) in seen:
+        if instance_key(row) in keys:
             _broken("instances[{}]: the same GPU, profile and start a second time".format(number))
-        seen.add(instance_key(row))
+        keys.add(instance_key(row))
     return rows
 
 
 def _other_version(version: int) -> str:
-    found = "its version is {}, but this vgpumgr knows {}".format(version, LEDGER_VERSION)
+    message = "its version is {}, but this vgpumgr knows {}".format(version, LEDGER_VERSION)
     if version > LEDGER_VERSION:
-        return found + ": use the vgpumgr that wrote it, or a newer one"
-    return found + ": detach what it names with the vgpumgr that wrote it, then move the file away"
+        return message + ": use the vgpumgr that wrote it, or a newer one"
+    return message + ": detach what it names with the vgpumgr that wrote it, then move the file away"
 
 
 def _parse_rows(document: Dict[str, Any], name: str, shape: type) -> Tuple[Record, ...]:
@@ -268,11 +267,11 @@ def _wrong_key(row: object, checks: Checks) -> str:
     """The first error in one row of the file; empty if there is none."""
     if not isinstance(row, dict):
         return "not an object"
-    for key, (check, wanted) in checks.items():
+    for key, (check, text) in checks.items():
         if key not in row:
             return "{} is missing".format(key)
         if not check(row[key]):
-            return "{} is not {}".format(key, wanted)
+            return "{} is not {}".format(key, text)
     if "state" in checks and row["state"] not in STATES:
         return "state is none of {}".format(", ".join(STATES))
     return ""
@@ -378,14 +377,14 @@ def _version_of(ledger: Ledger) -> int:
 
 
 def render(document: Dict[str, Any]) -> bytes:
-    """JSON with a line for each key, and for each row of a list. (With an indent, json does not use its encoder in C.)"""
+    """JSON with one line per key and per row of a list. (With an indent, json does not use its C encoder.)"""
     lines = []
-    known, rows = _LastSeen.rows, {}
+    cache, rows = _LastSeen.rows, {}
     for key, value in document.items():
         if isinstance(value, list) and value:
             for row in value:
-                seen = known.get(id(row))
-                rows[id(row)] = seen if seen is not None and seen[0] is row else (row, _dumps(row))
+                pair = cache.get(id(row))
+                rows[id(row)] = pair if pair is not None and pair[0] is row else (row, _dumps(row))
             text = "[\n  {}\n ]".format(",\n  ".join(rows[id(row)][1] for row in value))
         else:
             text = _dumps(value)
@@ -398,12 +397,12 @@ _dumps = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _check_owned(path: str) -> None:
-    """Raises Refusal(LedgerBroken) if a user other than ours (root) could have written it; OSError if it does not exist."""
-    found = os.stat(path)
-    if found.st_uid != os.geteuid():
-        _broken("{} belongs to the user with uid {}, not to root; check it, then chown it".format(path, found.st_uid))
-    if found.st_mode & 0o022:
-        mode = "{:04o}".format(found.st_mode & 0o7777)
+    """Raises Refusal(LedgerBroken) if a user other than ours (root) could have written it; OSError if it is missing."""
+    status = os.stat(path)
+    if status.st_uid != os.geteuid():
+        _broken("{} belongs to the user with uid {}, not to root; check it, then chown it".format(path, status.st_uid))
+    if status.st_mode & 0o022:
+        mode = "{:04o}".format(status.st_mode & 0o7777)
         _broken("{} has mode {}: users other than root can write there; check it, then chmod go-w".format(path, mode))
 
 

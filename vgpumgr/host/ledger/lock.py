@@ -101,12 +101,12 @@ class HostLock:
         # died long ago.
         until = self._clock() + wait_s
         while not _try(descriptor, how):
-            left = until - self._clock()
-            if left <= 0:
+            remaining_s = until - self._clock()
+            if remaining_s <= 0:
                 owner = find_owner(self._root, descriptor)
                 text = "the host's lock is held by {}".format(owner or "another run")
                 raise Refusal(LOCKED, text, owner=owner, **_open_to_others(descriptor))
-            if self._gone(min(TRY_EVERY_S, left)):
+            if self._gone(min(TRY_EVERY_S, remaining_s)):
                 raise PeerGone
 
 
@@ -156,7 +156,7 @@ def find_owner(root: Root, descriptor: int) -> Optional[str]:
 
 
 def _owner_in(folder: str, lock: os.stat_result) -> Optional[str]:
-    """The mark of a process, if it has this very directory open: the programs of other (simulated) hosts may be visible."""
+    """The mark of a process that has this very directory open: programs of other (simulated) hosts may be visible."""
     owner = None
     names = os.listdir(folder)
     for name in names:
@@ -166,7 +166,7 @@ def _owner_in(folder: str, lock: os.stat_result) -> Optional[str]:
     if owner is None:
         return None
     for name in names:
-        here = os.stat("{}/{}".format(folder, name))
-        if (here.st_dev, here.st_ino) == (lock.st_dev, lock.st_ino):
+        status = os.stat("{}/{}".format(folder, name))
+        if (status.st_dev, status.st_ino) == (lock.st_dev, lock.st_ino):
             return owner
     return None

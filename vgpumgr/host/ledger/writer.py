@@ -1,9 +1,9 @@
 """Writing to sysfs in a child with a deadline.
 
-A write that creates or removes a vGPU can block for as long as a guest runs (removing a held mdev sleeps in the kernel and
-takes no signals). Only the child blocks then; the program can still answer and release the lock. The child exists before
-the write begins, and waits for a go-ahead: so it can be recorded (blocked_write.py) before anything happens, and if the program is
-killed before it gives the go-ahead, nothing happens.
+A write that creates or removes a vGPU can block for as long as a guest runs (removing a held mdev sleeps in the kernel
+and takes no signals). Then only the child blocks; the program can still answer and release the lock. The child exists
+before the write and waits for a go-ahead: so it can be recorded first (blocked_write.py), and if the program is killed
+before the go-ahead, nothing happens.
 """
 
 import os
@@ -38,7 +38,7 @@ class Writing:
         self._said = said
 
     def run(self, deadline_s: float) -> Optional[str]:
-        """Write. Returns None if it was accepted, else the errno's name. Raises TimeoutError; it may still happen then."""
+        """Write. Returns None if it was accepted, else the errno's name. Raises TimeoutError: it may still happen."""
         self.returned = False
         os.write(self._go, _GO)
         word = _receive(self._said, deadline_s)
@@ -59,7 +59,7 @@ class Writer:
 
     @contextmanager
     def ready(self, path: str, text: bytes) -> Iterator[Writing]:
-        """A child that waits to write this. `run` starts it; otherwise it ends with the block. One that hangs is left behind."""
+        """A child that waits to write this. Without `run`, it ends with the block, or is left behind if it hangs."""
         self._reap()
         # We keep both ends of the go-ahead pipe: writing to one whose reader was killed would end us (SIGPIPE).
         hear, go = os.pipe2(os.O_CLOEXEC)
@@ -106,15 +106,15 @@ def _receive(descriptor: int, deadline_s: float) -> Optional[bytes]:
     poll.register(descriptor, select.POLLIN)
     until = time.monotonic() + deadline_s
     while True:
-        left = until - time.monotonic()
-        if poll.poll(max(0.0, left) * 1000):
+        remaining_s = until - time.monotonic()
+        if poll.poll(max(0.0, remaining_s) * 1000):
             return os.read(descriptor, 1)
-        if left <= 0:
+        if remaining_s <= 0:
             return None
 
 
 def keep_only(*kept: int) -> None:
-    """Close what the child must not keep open if it outlives the program: above all the lock, then the controller's channel."""
+    """Close what a child that outlives the program must not keep: above all the lock, and the controller's channel."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)

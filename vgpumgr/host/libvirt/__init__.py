@@ -1,1 +1,1 @@
-"""libvirt on this host: our few calls of its library, what is read of the domains, and what is changed in their definitions."""
+"""libvirt on this host: the library calls we make, what is read of domains, and changes of their definitions."""

@@ -1,11 +1,11 @@
-"""libvirt's calls that this program makes, over the host's libvirt.so.0.
+"""The libvirt calls of this program, over the host's libvirt.so.0.
 
-Every host that runs libvirt has that library, since its daemons and tools use it; a host need not have libvirt's Python
-package. tests/unit/host/libvirt/test_binding.py compares the constants and the calls' results with libvirt-python's, on
-libvirt's own test driver. The declarations are those of libvirt's headers (libvirt-domain.h, libvirt-host.h, virterror.h);
-the newest of these calls is virGetLastErrorCode, of libvirt 4.5 (the symbol's version in the library).
+Every host that runs libvirt has that library, since its daemons and tools use it; libvirt's Python package may be
+missing. tests/unit/host/libvirt/test_binding.py compares the constants and the calls' results with libvirt-python's, on
+libvirt's own test driver. The declarations are those of libvirt's headers (libvirt-domain.h, libvirt-host.h,
+virterror.h); the newest of these calls is virGetLastErrorCode, of libvirt 4.5 (the symbol's version in the library).
 
-A call cannot be interrupted and has no deadline. No document is dumped with VIR_DOMAIN_XML_SECURE, which adds passwords.
+Calls cannot be interrupted and have no deadline. No document is dumped with VIR_DOMAIN_XML_SECURE: it adds passwords.
 """
 
 from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_uint, c_ulong, c_void_p, create_string_buffer
@@ -100,12 +100,12 @@ class Library:
 
     def listing(self, name: str, of: int, flags: int) -> List[int]:
         """The objects that a call lists, for us to free. Raises LibvirtError."""
-        found = _POINTERS()
-        count = self.call(name, of, byref(found), flags)
+        array = _POINTERS()
+        count = self.call(name, of, byref(array), flags)
         try:
-            return [found[position] or 0 for position in range(count)]
+            return [array[position] or 0 for position in range(count)]
         finally:
-            self._free(found)
+            self._free(array)
 
 
 class Connection:

@@ -1,7 +1,7 @@
-"""Calls of libvirt, each with a deadline, over one connection, which is opened on first use and kept as long as it works.
+"""Calls of libvirt, each with a deadline, over one connection, which is opened on first use and kept while it works.
 
-A call of libvirt cannot be interrupted. So each runs in a thread of its own, beside the one that answers requests: it can be
-waited for with a deadline, and runs while /sys is read. One that hangs ends with this program.
+A call of libvirt cannot be interrupted. So each runs in a thread beside the one that answers requests: the wait for it
+has a deadline, and /sys is read meanwhile. A call that hangs ends with this program.
 """
 
 import signal
@@ -26,7 +26,7 @@ class Unavailable(Exception):
 
 
 class Turn:
-    """What the thread of a call and the one that waits for it agree upon: it is begun, or it is given up, in that order."""
+    """Agreed between a call's thread and its waiting one: the call is begun, or given up, whichever comes first."""
 
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()

@@ -1,4 +1,4 @@
-"""What libvirt knows about the host's domains: names, documents, and what could come back. It interprets no document."""
+"""What libvirt knows about the host's domains: names, documents, saved states. It interprets no document."""
 
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 
@@ -32,7 +32,7 @@ def failed(kind: LibvirtRefusal, message: str, code: int = 0) -> LibvirtFact:
 
 
 def begin_reading(client: Client, query: LibvirtQuery) -> Callable[[], LibvirtFact]:
-    """Start to read what is asked for. The result is a function that waits for the answer, as long as the query says."""
+    """Start to read what the query requests. The returned function waits for the answer, at most the query's time."""
     finish = client.begin(lambda connection, _turn: _answer(connection, query), query["wait_s"])
 
     def wait() -> LibvirtFact:
@@ -82,7 +82,7 @@ def _domains(connection: Connection, everything: Dict[str, Domain], only: Option
     domains = {uuid: domain for uuid, domain in everything.items() if only is None or uuid in only}
     if not domains:
         return []
-    transient, kept = _uuids(connection, LIST_TRANSIENT), _uuids(connection, LIST_MANAGED_SAVE)
+    transient, saves = _uuids(connection, LIST_TRANSIENT), _uuids(connection, LIST_MANAGED_SAVE)
     inactive = _documents(connection, (one for one in domains.values() if one.uuid not in transient), XML_INACTIVE)
     # Only now: a VM that was started in the meantime was started from the definition just read.
     active = _uuids(connection, LIST_ACTIVE)
@@ -93,29 +93,29 @@ def _domains(connection: Connection, everything: Dict[str, Domain], only: Option
             "uuid": uuid,
             "active": uuid in live,
             "persistent": uuid in inactive,
-            "managed_save": uuid in kept,
+            "managed_save": uuid in saves,
             "inactive_xml": inactive.get(uuid, _NOT_READ).xml,
             "live_xml": live.get(uuid, _NOT_READ).xml,
             "unreadable": inactive.get(uuid, _NOT_READ).unreadable or live.get(uuid, _NOT_READ).unreadable,
         }
         for uuid, domain in domains.items()
-        if not any(uuid in read and read[uuid].gone for read in (inactive, live))
+        if not any(uuid in documents and documents[uuid].gone for documents in (inactive, live))
     ]
 
 
 def _saved_states(connection: Connection, everything: Dict[str, Domain]) -> List[SavedFact]:
     """The managed-save image and snapshots of every domain that has any."""
-    kept, snapshotted = _uuids(connection, LIST_MANAGED_SAVE), _uuids(connection, LIST_HAS_SNAPSHOT)
-    read = (
-        _saved(connection, domain, kept=uuid in kept)
+    saves, snapshotted = _uuids(connection, LIST_MANAGED_SAVE), _uuids(connection, LIST_HAS_SNAPSHOT)
+    states = (
+        _saved(connection, domain, kept=uuid in saves)
         for uuid, domain in everything.items()
-        if uuid in kept or uuid in snapshotted
+        if uuid in saves or uuid in snapshotted
     )
-    return [one for one in read if one is not None]
+    return [one for one in states if one is not None]
 
 
 def _saved(connection: Connection, domain: Domain, *, kept: bool) -> Optional[SavedFact]:
-    found: SavedFact = {
+    fact: SavedFact = {
         "uuid": domain.uuid,
         "image_xml": None,
         "snapshots": [],
@@ -124,31 +124,31 @@ def _saved(connection: Connection, domain: Domain, *, kept: bool) -> Optional[Sa
     }
     if kept:
         try:
-            found["image_xml"] = domain.image_xml()
+            fact["image_xml"] = domain.image_xml()
         except LibvirtError as error:
             if error.code == NO_DOMAIN:
                 return None
-            found["image_unreadable"] = _reason(connection, error)
+            fact["image_unreadable"] = _reason(connection, error)
     try:
-        found["snapshots"] = [{"name": name, "xml": xml} for name, xml in domain.snapshots()]
+        fact["snapshots"] = [{"name": name, "xml": xml} for name, xml in domain.snapshots()]
     except LibvirtError as error:
         if error.code == NO_DOMAIN:
             return None
-        found["snapshots_unreadable"] = _reason(connection, error)
-    return found
+        fact["snapshots_unreadable"] = _reason(connection, error)
+    return fact
 
 
 def _listed(connection: Connection, flags: int) -> Dict[str, Domain]:
     """The domains that the flags select, ordered by name. The caller frees them."""
-    found = sorted(connection.domains(flags), key=lambda one: (one.name, one.uuid))
-    return {one.uuid: one for one in found}
+    domains = sorted(connection.domains(flags), key=lambda one: (one.name, one.uuid))
+    return {one.uuid: one for one in domains}
 
 
 def _uuids(connection: Connection, flags: int) -> "frozenset[str]":
-    found = connection.domains(flags)
-    for domain in found:
+    domains = connection.domains(flags)
+    for domain in domains:
         domain.free()
-    return frozenset(domain.uuid for domain in found)
+    return frozenset(domain.uuid for domain in domains)
 
 
 def _documents(connection: Connection, domains: Iterable[Domain], flags: int) -> Dict[str, _Document]:

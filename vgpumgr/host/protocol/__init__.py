@@ -1,7 +1,7 @@
 """The protocol between the controller and the host program: the one package that both sides import.
 
-The host program prints one greeting line, MAGIC followed by a JSON object (Hello); then each request is one JSON line on
-its stdin and each answer one JSON line on its stdout, in order. A request is {"id": n, "do": VERB, …}; an answer is
+The host program prints one greeting line, MAGIC followed by a JSON object (Hello); then each request is one JSON line
+on its stdin and each answer one JSON line on its stdout, in order. A request is {"id": n, "do": VERB, …}; an answer is
 {"id": n, "ok": {…}} or {"id": n, "err": {"kind": KIND, "message": text, …}}.
 
     do        fields                          ok
@@ -18,9 +18,9 @@ its stdin and each answer one JSON line on its stdout, in order. A request is {"
     uninstall                                 Installed, afterwards
     purge     check                           PurgeFact (without `check`, under the lock that `lock` took)
 
-`libvirt` is a LibvirtQuery or null: what is to be read of it, at the same time. What is changed in libvirt are steps of `execute`.
+`libvirt` is a LibvirtQuery, answered while the rest is read, or null. Changes in libvirt are steps of `execute`.
 
-`gpu` is always a GPU's PCI address, and `gpu_uuid` its UUID. Every key of every object is always present; an unknown value is
-null and has a row in Snapshot["unknown"] that says why.
+`gpu` is always a GPU's PCI address, and `gpu_uuid` its UUID. Every key of every object is always present; an unknown
+value is null and has a row in Snapshot["unknown"] that says why.
 Python 3.9: these files run on the hypervisor.
 """

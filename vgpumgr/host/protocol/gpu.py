@@ -4,7 +4,7 @@ from typing import Final, List, Literal, Optional, TypedDict
 
 from .mig import MigFact
 
-# what NVML may say of a GPU: it is gone from the bus, it needs a reset, or its driver is not loaded or of another version than NVML
+# NVML's verdict on a GPU: off the bus, needs a reset, or its driver is not loaded or of a version other than NVML's
 Fault = Literal["lost", "needs-reset", "no-driver"]
 NO_DRIVER: Final = "no-driver"
 
@@ -31,8 +31,8 @@ FIXED_SHARE: Final = "fixed-share"
 class TypeFact(TypedDict):
     """One vGPU type of one GPU. `name` is the driver's whole name, `max` per GPU in equal-size mode.
 
-    `mig_profile`: the id of the GPU instance profile that a MIG-backed type needs, null for a time-sliced one and where the GPU
-    knows no MIG. `max_per_instance`: how many vGPUs of it one GPU instance takes, as NVML has it from r575 on; null elsewhere.
+    `mig_profile`: the id of the GPU instance profile that a MIG-backed type needs; null for a time-sliced type or a GPU
+    without MIG. `max_per_instance`: how many of it one GPU instance takes (NVML from r575 on; null elsewhere).
     """
 
     id: int
@@ -44,7 +44,7 @@ class TypeFact(TypedDict):
 
 
 class CreatableFact(TypedDict):
-    """A type that a parent would take now; `available` is how many (mdev's available_instances; 1 on a vendor-vfio VF)."""
+    """A type that a parent would take now, `available` times (mdev's available_instances; 1 on a vendor-vfio VF)."""
 
     id: int
     available: int
@@ -67,9 +67,9 @@ class VgpuFact(TypedDict):
 class ParentFact(TypedDict):
     """A PCI function on which vGPUs are created: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one).
 
-    `vfio_dev`: whether the VF of a vendor-vfio GPU has its vfio-dev directory, by which libvirt knows that it can leave it
-    bound to nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer have it). `iommu_group`: whether that VF has an IOMMU group, by which
-    it is assigned to a VM, and `group` which. Null, all: not read, or the GPU's vGPUs are mdevs.
+    `vfio_dev`: whether a vendor-vfio GPU's VF has its vfio-dev directory, which tells libvirt to leave it bound to
+    nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer). `iommu_group`: whether that VF has an IOMMU group, by which it
+    is assigned to a VM; `group`: which. All three are null if not read, or if the GPU's vGPUs are mdevs.
     `creatable`: what it would take now, as the position in the GPU's `offers`.
     """
 
@@ -99,7 +99,7 @@ class SchedulerCapsFact(TypedDict):
 
 
 class EngineSchedulerFact(TypedDict):
-    """How one engine is shared now. Null: unknown, or (slice and factor) no vGPU is active, in which case NVML returns 0.
+    """How one engine is shared now. Null: unknown, or (slice and factor) no vGPU is active: then NVML returns 0.
 
     `engine` is graphics, nvenc0 or nvenc1; the v1 call has no engines, and its only row is graphics.
     """
@@ -112,7 +112,7 @@ class EngineSchedulerFact(TypedDict):
 
 
 class SchedulerFact(TypedDict):
-    """The run-time layer. `api` 1: nvmlDevice…SchedulerState; 2: …_v2 (from r595), per engine, round robin always adaptive."""
+    """The scheduler as set at run time. `api` 1: nvmlDevice…SchedulerState; 2: …_v2 (r595), by engine, arr always."""
 
     api: int
     caps: SchedulerCapsFact
@@ -120,7 +120,7 @@ class SchedulerFact(TypedDict):
 
 
 class PlacesFact(TypedDict):
-    """Where one more vGPU of a type can lie now: placement ids, of which it takes `size`, counted in GiB (NVML's slots)."""
+    """The placement ids where one more vGPU of a type can lie now; it takes `size` of them, of 1 GiB (NVML's slots)."""
 
     type_id: int
     size: int
@@ -130,10 +130,10 @@ class PlacesFact(TypedDict):
 class GpuFact(TypedDict):
     """A physical function. `framework` is null if it has neither mdev nor nvidia/ directories; `problem` says why.
 
-    `offers`: what its parents would take, each list once, since most of them are the same. `places`: where the types that the
-    GPU would take now can lie; null where it is not in mixed-size mode, or that could not be read. `mig`: null if the board or its
-    driver has no MIG, or that could not be read. `fault`: what NVML says is wrong with the GPU or its driver; null too where there is no
-    NVML to ask. `fabric`: whether NVML says that the GPU is on an NVSwitch fabric, as it can from Hopper on; null if it could not be asked.
+    `offers`: what its parents would take, each distinct list once. `places`: where the types of its offers can lie now;
+    null if unreadable or not in mixed-size mode. `mig`: null if unreadable or the board or its driver has no MIG.
+    `fault`: what NVML says is wrong with the GPU or its driver; null also without NVML. `fabric`: whether NVML says
+    that the GPU is on an NVSwitch fabric (from Hopper on); null if it could not be asked.
     """
 
     pci: str

@@ -15,8 +15,8 @@ class InstalledProgramFact(TypedDict):
 class InstallationFact(TypedDict):
     """What `host install` left here. `dispatcher`: the SHA-256 of its text below the first line, null if there is none.
 
-    `by_dispatcher`: that was how this program was started; `user`: who called sudo, null for root's own login. `problems`:
-    what was altered, or can be by others than root. `cordons` is the ledger's, null if it cannot be read.
+    `by_dispatcher`: whether it started this program; `user`: who called sudo, null for root's own login. `problems`:
+    what was altered, or can be by users other than root. `cordons` is the ledger's, null if it cannot be read.
     """
 
     by_dispatcher: bool

@@ -6,8 +6,8 @@ from .mig import MigPlace, OurInstance
 
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
 LEDGER_VERSION = 5
-# A ledger is written as the oldest version that says all of it, so that an older vgpumgr goes on with it. One that knows no GPU
-# instances would leave them behind, and one that knows no cordons would place vGPUs where nobody wants them: they have to refuse.
+# A ledger is written as the oldest version that can express it, so that an older vgpumgr can use it. One that knows no
+# GPU instances would leave them behind, one that knows no cordons would place vGPUs in spite of them: they must refuse.
 LEDGER_VERSION_WITHOUT_INSTANCES = 4
 LEDGER_VERSION_WITHOUT_CORDONS = 3
 
@@ -21,8 +21,8 @@ LEAVING: Final = "leaving"
 class OurVgpu(TypedDict):
     """A vGPU of ours: its owner, place and type. `uuid` is null if it is a VF with a type set.
 
-    `placement_id`: where it is meant to lie on a GPU in mixed-size mode, null elsewhere; VgpuFact says where it lies. `mig`: null
-    if it is not MIG-backed; the ledger's file leaves it out then.
+    `placement_id`: where it is meant to lie on a GPU in mixed-size mode, null elsewhere; VgpuFact says where it lies.
+    `mig`: null if it is not MIG-backed; then the ledger's file lacks the key.
     """
 
     vm_uuid: str
@@ -48,7 +48,7 @@ class LedgerEntry(OurVgpu):
 
 
 class InstanceEntry(OurInstance):
-    """Our ownership of it, written before the hardware is touched, and gone once `boot` is over. state: planned, made or leaving."""
+    """Our ownership, written before the hardware is touched, void after `boot`. state: planned, made or leaving."""
 
     boot: str
     state: EntryState
@@ -78,10 +78,10 @@ class CordonFact(CordonText):
 
 
 class BlockedWriteFact(TypedDict):
-    """A write to a file in /sys that was begun and has not returned: its GPU takes no more writes until it has.
+    """A write to a file in /sys that was begun and has not returned: until it does, its GPU takes no more writes.
 
-    `pid` and `start` (field 22 of /proc/PID/stat) identify the process that sleeps in it, `boot` the boot; `since` is when it
-    began (RFC 3339, UTC). `vfio` are the paths that a holder of the vGPU to be removed has open.
+    `pid` and `start` (field 22 of /proc/PID/stat) identify the process that sleeps in it, `boot` the boot; `since` is
+    when it began (RFC 3339, UTC). `vfio` are the paths that a holder of the vGPU to be removed has open.
     """
 
     gpu_uuid: str

@@ -4,9 +4,9 @@ from typing import List, Literal, Optional, TypedDict
 
 
 class LibvirtQuery(TypedDict):
-    """What to read of libvirt's domains. `only`: of which the documents are read (UUIDs), null for all.
+    """What to read of libvirt's domains. `only`: the UUIDs whose documents are read, null for all.
 
-    `saved`: the managed-save images and snapshots of all domains that have any. `wait_s` is the longest wait for all of it.
+    `saved`: whether to read the managed-save images and snapshots of all domains. `wait_s`: the longest wait for it.
     """
 
     names: bool
@@ -26,7 +26,7 @@ class NameFact(TypedDict):
 class DomainFact(TypedDict):
     """A domain's documents, dumped without VIR_DOMAIN_XML_SECURE.
 
-    `inactive_xml` is null for a transient domain, `live_xml` for one that is shut off. `unreadable` says why one of them
+    `inactive_xml` is null for a transient domain, `live_xml` for one that is shut off. `unreadable` says why a document
     could not be read.
     """
 
@@ -60,8 +60,8 @@ class SavedFact(TypedDict):
     snapshots_unreadable: Optional[str]
 
 
-# Why nothing could be read: the host has no usable libvirt library; the connection could not be opened; a call was refused;
-# no answer came in time.
+# Why nothing could be read: the host has no usable libvirt library; the connection could not be opened; a call was
+# refused; no answer came in time.
 LibvirtRefusal = Literal["missing", "closed", "refused", "silent"]
 
 
@@ -74,7 +74,7 @@ class LibvirtFailure(TypedDict):
 
 
 class LibvirtFact(TypedDict):
-    """What was asked for, each list in the order of names; null what was not. `version` is the host's libvirt: 9000000 is 9.0.0.
+    """The query's answer: lists sorted by name, null if not requested. `version`: libvirt's (9000000 is 9.0.0).
 
     Everything is null if `failure` says why nothing could be read.
     """

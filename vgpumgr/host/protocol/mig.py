@@ -6,7 +6,7 @@ from typing import List, Optional, TypedDict
 class MigProfileFact(TypedDict):
     """A GPU instance profile of a GPU in MIG mode: `id` as NVML has it, `name` 2g.10gb.
 
-    `slices`: compute slices; `size`: memory slices, which begin at one of `starts` (ascending); `max`: how many the GPU takes at once.
+    `slices`: compute slices; `size`: memory slices, the first of which is one of `starts` (ascending); `max`: per GPU.
     """
 
     id: int
@@ -44,7 +44,7 @@ class MigFact(TypedDict):
 
 
 class MigPlace(TypedDict):
-    """The GPU instance that a MIG-backed vGPU is meant to be in: its profile (name and id), and its first memory slice."""
+    """The GPU instance that a MIG-backed vGPU is meant to be in: its profile (name, id) and first memory slice."""
 
     profile: str
     profile_id: int

@@ -8,7 +8,7 @@ from .snapshot import UnknownFact
 
 
 class HolderFact(TypedDict):
-    """A process that runs a VM and has its vGPU open. `since_us`: its start, us since the epoch; null if that is unknown."""
+    """A process that runs a VM and has its vGPU open. `since_us`: its start, us since the epoch; null if unknown."""
 
     pid: int
     command: str
@@ -16,10 +16,10 @@ class HolderFact(TypedDict):
 
 
 class UsedFact(TypedDict):
-    """What a vGPU used: integer percentages of the whole GPU, over the time since `since` (nvmlDeviceGetVgpuUtilization).
+    """What a vGPU used: integer percentages of the whole GPU, since `since` (nvmlDeviceGetVgpuUtilization).
 
-    `at_us`: the sample's time, us since the epoch; null if there is no newer one, and then the four are null, too. With MIG, of which
-    NVML has no such samples, it is the time of this reading, and the four are null.
+    `at_us`: the sample's time, us since the epoch; it and the four are null if there is no newer one. With MIG, of
+    which NVML has no such samples, it is the time of this reading, and the four are null.
     """
 
     at_us: Optional[int]
@@ -30,7 +30,7 @@ class UsedFact(TypedDict):
 
 
 class VgpuSampleFact(UsedFact):
-    """A running vGPU: whose it is (as in ActiveFact; with the VF its index), its memory now, and the sample since `since`.
+    """A running vGPU: its VM (as in ActiveFact; also the VF's index), its memory now, and the sample since `since`.
 
     `holder`: null if no process of the VM could be found.
     """
@@ -47,11 +47,11 @@ class VgpuSampleFact(UsedFact):
 
 
 class GpuSampleFact(TypedDict):
-    """A physical function. `sm` and `memory`: percent of time in the driver's last period (nvmlDeviceGetUtilizationRates).
+    """A physical function. `sm` and `memory`: percent of the driver's last period (nvmlDeviceGetUtilizationRates).
 
-    `policy`: how the graphics engine is shared, null with MIG. `types`: those of its running vGPUs and of the ledger's entries. `made`:
-    how many vGPUs sysfs shows on it, running or not. `vgpus` null: it is unknown what runs. `temperature_c` (of the die) and
-    `power_mw` are null also on a board without that sensor, which is no failure.
+    `policy`: how the graphics engine is shared, null with MIG. `types`: those of running vGPUs and ledger entries.
+    `made`: how many vGPUs sysfs shows on it, running or not. `vgpus`: null if it is unknown what runs. `temperature_c`
+    (of the die) and `power_mw`: null also on a board without that sensor, which is no failure.
     """
 
     pci: str

@@ -5,7 +5,7 @@ from typing import TypedDict
 PROTOCOL = 7
 MAGIC = "VGPUMGR/1 "
 # After this long without a line from the lock's owner, the host program releases the lock and exits. It is longer than
-# libvirt's wait for a busy domain (30 s) and the time between two pings (8 s): what waits inside libvirtd has ended by then.
+# libvirt's wait for a busy domain (30 s) and the time between pings (8 s): what waits in libvirtd has ended by then.
 LEASE_S = 40.0
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LOCK_PATH = "/root"
@@ -23,7 +23,7 @@ IN_USE = "InUse"  # vm (its owner, or null), holders (one line each): nothing wa
 NOT_YET = "NotYet"  # vm, waits_for (one line each): nothing was written; what still has the vGPU ends by itself: retry
 SYSFS_REFUSED = "SysfsRefused"  # path (below /sys, or in /etc/modprobe.d), errno, read_back
 DEADLINE = "Deadline"  # path: the write had not returned in time; it may still happen
-BLOCKED_WRITE = "BlockedWrite"  # gpu (its PCI address), path, pid, since: an earlier write there has not returned; nothing was written
+BLOCKED_WRITE = "BlockedWrite"  # gpu (PCI address), path, pid, since: a write has not returned; nothing was written
 LEDGER_BROKEN = "LedgerBroken"  # path
 LEDGER_UNWRITABLE = (
     "LedgerUnwritable"  # path, errno; written: whether the step's own write to the hardware was done before

@@ -11,7 +11,7 @@ FabricManager = Literal["running", "stopped", "absent"]
 
 
 class HandleFact(TypedDict):
-    """A process that has a vGPU's device node open: a /dev/vfio path, or the driver's /dev/nvidia-vgpuN (the vGPU plugin).
+    """A process that has a vGPU's device node open: a /dev/vfio path, or /dev/nvidia-vgpuN (the driver's vGPU plugin).
 
     The VM's name and uuid are those of its command line; `start` is as in QemuFact.
     """
@@ -25,11 +25,11 @@ class HandleFact(TypedDict):
 
 
 class QemuFact(TypedDict):
-    """A QEMU that is not gone, whatever its state: one that is exiting (or has no descriptor at all) may still have its vGPU.
+    """A QEMU that is not gone, in any state: one that is exiting (or has no descriptors left) may still have its vGPU.
 
-    `start`: clock ticks since boot (field 22 of /proc/PID/stat), which together with the pid identifies the process; `state` is
-    from the same file. Its VM's name and uuid are those of its command line; if that is gone, `machine` is libvirt's name for it
-    (qemu-3-vm01), from its control group. All three null: its VM is unknown. `uid`: its user; null if that cannot be read.
+    `start`: clock ticks since boot (field 22 of /proc/PID/stat), which with the pid identifies the process; `state` is
+    from the same file. The VM's name and uuid are from its command line; if that is gone, `machine` is libvirt's name
+    (qemu-3-vm01), from its control group. All three null: its VM is unknown. `uid`: its user; null if unreadable.
     """
 
     pid: int
@@ -44,9 +44,9 @@ class QemuFact(TypedDict):
 
 
 class ActiveFact(TypedDict):
-    """One row of NVML's active list (running VMs only). `gpu` is the PCI address.
+    """One row of NVML's active list (running VMs only). `gpu` is the PCI address, `uuid` the mdev's.
 
-    `uuid` is the mdev's. NVML names no VF: `vf` is the one whose /dev/vfio path the VM has open, null if that is not one.
+    NVML names no VF: `vf` is the one whose /dev/vfio path the VM has open, null unless there is just one.
     """
 
     gpu: str
@@ -59,7 +59,7 @@ class ActiveFact(TypedDict):
 
 
 class ModprobeFact(TypedDict):
-    """The whole text of a file in /etc/modprobe.d with an `options nvidia` line, or of vgpumgr.conf, whatever it contains."""
+    """The whole text of a file in /etc/modprobe.d with an `options nvidia` line, or of any vgpumgr.conf."""
 
     path: str
     text: str
@@ -73,9 +73,9 @@ class ModuleFact(TypedDict):
 
 
 class FabricFact(TypedDict):
-    """The host's NVSwitches as PCI functions (from Blackwell on there are none), and what is known of Fabric Manager.
+    """The host's NVSwitches as PCI functions (from Blackwell on there are none), and Fabric Manager.
 
-    `mode`: FABRIC_MODE in its configuration: 0 bare metal, 1 shared NVSwitch, 2 vGPU; null where it has no configuration, or none that says so.
+    `mode`: FABRIC_MODE in its configuration: 0 bare metal, 1 shared NVSwitch, 2 vGPU; null if it is not set there.
     """
 
     switches: Optional[int]
@@ -92,13 +92,13 @@ class UnknownFact(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """Facts about one host, read afresh. `handles` or `active` null means that use is unknown, so everything is in use.
+    """Facts about one host, read afresh. If `handles` or `active` is null, use is unknown, so everything is in use.
 
     `qemus` is read with `handles`, and null with it.
-    `silent`: the GPUs (PCI address) for which just NVML does not report what runs there, and why; everything there is in use.
-    `ledger` and `blocked_writes` come from one file, and are null together. `ledger_file`: whether it exists, readable or not; if not,
-    `ledger` is empty, because we never created anything there or because the file was lost. `freed` is from that file, too:
-    the newest of what was freed; empty if `ledger` is null; so are `cordons` and `instances`. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
+    `silent`: the GPUs (PCI address) whose running vGPUs NVML does not report, and why; everything on them is in use.
+    `ledger`, `blocked_writes`, `freed` (the newest), `cordons` and `instances` are from one file; if it is unreadable,
+    the first two are null, the rest empty. `ledger_file`: whether it exists; if not, `ledger` is empty: we created
+    nothing there, or it was lost. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
     """
 
     protocol: int

@@ -37,11 +37,11 @@ class Step(OurVgpu):
     """One change of hardware and ledger: the entry's keys, and the state that must be found first.
 
     verb create_vgpu: expect "empty" (no vGPU there, no other entry) or "same" (a vGPU of this type and uuid is there
-    and must be entered as ours). Where `placement_id` is set, what was created is moved there, or the note says where it lies. verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the
-    entry is left). verb evacuate_vgpu: expect "present"; the vGPU is removed, but its entry, which must be `made`, stays as it is.
-    `param`: plugin parameters that it gets; `replaces`: the generation of the same slot, or its own, whose other ones it keeps.
-    `runs`: the VM runs without this vGPU. `listed`: when this was planned, NVML listed it as active although its VM was off: it
-    must have left that list.
+    and is to be entered as ours). A new vGPU is moved to `placement_id`, if set; the note says if it lies elsewhere.
+    verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the entry is left).
+    verb evacuate_vgpu: expect "present"; the vGPU is removed; its entry, which must be `made`, stays as it is.
+    `param`: plugin parameters that it gets; `replaces`: the generation of the slot, or its own, whose others it keeps.
+    `runs`: the VM runs without this vGPU. `listed`: at planning, NVML listed it with its VM off; it must be gone now.
     """
 
     verb: str
@@ -53,7 +53,7 @@ class Step(OurVgpu):
 
 
 class SchedulerSetting(TypedDict):
-    """The setting for NVML. Null: the driver's default. A time slice requires arr false; the other two, arr true or null."""
+    """The setting for NVML. Null: the driver's default. A time slice requires arr false; the others, true or null."""
 
     policy: Policy
     arr: Optional[bool]
@@ -73,7 +73,7 @@ class GpuStep(TypedDict):
 class SchedulerStep(GpuStep):
     """verb set_scheduler: every engine of the GPU gets the setting. `expect`: the policy of each engine, as read.
 
-    An engine that already has the wanted policy passes, too. Graphics must accept it; the answer's note names engines that do not.
+    An engine that already has the policy passes, too. Graphics must accept it; the note names engines that do not.
     """
 
     api: int
@@ -82,14 +82,14 @@ class SchedulerStep(GpuStep):
 
 
 class ModeStep(GpuStep):
-    """verb set_mode: mixed-size mode on or off. `expect`: the mode as read; a GPU that already has the wanted one passes, too."""
+    """verb set_mode: mixed-size mode on or off. `expect`: the mode as read; a GPU already in it passes, too."""
 
     mode: SizeMode
     expect: SizeMode
 
 
 class ModprobeStep(TypedDict):
-    """verb write_modprobe: the file /etc/modprobe.d/NAME.conf gets this text (null: it is removed); expect: its text before.
+    """verb write_modprobe: /etc/modprobe.d/NAME.conf gets this text (null: it is removed); expect: its text before.
 
     A file that already has the text passes, too. A symbolic link is refused (SysfsRefused, ELOOP).
     """
@@ -101,9 +101,9 @@ class ModprobeStep(TypedDict):
 
 
 class CordonStep(TypedDict):
-    """verb set_cordon: the ledger's cordon of a GPU, or (both null) of the host; cordon null: none. expect: the one before.
+    """verb set_cordon: the ledger's cordon of a GPU, or (both null) of the host; null: none. expect: the one before.
 
-    A ledger that already says so passes, too. The GPU need not be there: it may have been taken out.
+    A ledger that already says so passes, too. The GPU may have been taken out of the host.
     """
 
     verb: str
@@ -116,9 +116,9 @@ class CordonStep(TypedDict):
 class InstanceStep(OurInstance):
     """verbs create_instance, destroy_instance: a GPU instance of ours, and its entry.
 
-    create_instance: expect "empty" (nothing lies in its memory slices) or "same" (just this instance is there, and is entered as
-    ours). It gets one compute instance of its whole size. destroy_instance: expect "present" (it is there and ours) or "absent"
-    (at most its entry is left).
+    create_instance: expect "empty" (nothing lies in its memory slices) or "same" (just this instance is there, and is
+    to be entered as ours). It gets one compute instance of its whole size.
+    destroy_instance: expect "present" (it is there and ours) or "absent" (at most its entry is left).
     """
 
     verb: str
@@ -126,7 +126,7 @@ class InstanceStep(OurInstance):
 
 
 class MigModeStep(GpuStep):
-    """verb set_mig: MIG on or off, on a GPU without VFs and vGPUs. `expect`: as read; a GPU that is as wanted passes, too.
+    """verb set_mig: MIG on or off, on a GPU without VFs and vGPUs. `expect`: as read; a GPU already so passes, too.
 
     The answer's note says if the GPU's reset is needed before it takes effect.
     """
@@ -136,7 +136,7 @@ class MigModeStep(GpuStep):
 
 
 class VfsStep(GpuStep):
-    """verb set_vfs: the GPU's VFs made or removed by NVIDIA's sriov-manage. `expect`: whether there were any; as wanted passes, too."""
+    """verb set_vfs: sriov-manage creates or removes the GPU's VFs. `expect`: whether it had any. Already so passes."""
 
     on: bool
     expect: bool
@@ -147,9 +147,9 @@ class ResetStep(GpuStep):
 
 
 class MetadataStep(TypedDict):
-    """verb set_metadata: that element (without prefix and xmlns) of the namespace `uri` into the VM's persistent definition.
+    """verb set_metadata: the VM's persistent definition gets `xml` (without prefix and xmlns) in the namespace `uri`.
 
-    `xml` null removes it; it need not be there.
+    `xml` null removes the element, which need not be there.
     """
 
     verb: Literal["set_metadata"]

@@ -45,7 +45,7 @@ def refuse_vfs(root: Root, step: GpuStep) -> None:
 
 
 def refuse_foreign(root: Root, ledger: Ledger, gpu_uuid: str, gpu: OpenGpu) -> None:
-    """Raises Refusal(InUse) if the GPU has instances that are not ours: what is done to all of it would end them, too."""
+    """Raises Refusal(InUse) if the GPU has instances that are not ours: a change of the GPU would end them, too."""
     names = {profile["id"]: profile["name"] for profile in gpu.profiles}
     boot = boot_id(root, Unknowns())
     ours = {instance_key(row) for row in ledger.instances if row["boot"] == boot}

@@ -1,4 +1,4 @@
-"""The step set_cordon: the ledger says that nothing new is placed on the host, or on one of its GPUs, or no longer says so."""
+"""The step set_cordon: enter or remove a cordon in the ledger: nothing new is placed on a host or GPU with one."""
 
 from typing import Callable, Optional
 
@@ -12,11 +12,11 @@ from .hardware import changed
 def set_cordon(root: Root, step: CordonStep, at: Callable[[str], None]) -> None:
     """Write it. The caller holds the host's exclusive lock. Raises Refusal."""
     ledger = read_ledger(root)
-    there = ledger.cordon_of(step["gpu_uuid"])
-    if there == step["cordon"]:
+    cordon = ledger.cordon_of(step["gpu_uuid"])
+    if cordon == step["cordon"]:
         return
-    if there != step["expect"]:
-        raise changed(_in_words(step["expect"]), _in_words(there))
+    if cordon != step["expect"]:
+        raise changed(_in_words(step["expect"]), _in_words(cordon))
     at("ledger: cordon")
     write_ledger(root, ledger.with_cordon(step["gpu_uuid"], step["gpu"], step["cordon"]))
     at("ledger: written")

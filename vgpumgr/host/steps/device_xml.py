@@ -1,8 +1,8 @@
-"""What a step may put into a VM, or take out of it: a host device that is a vGPU, as templates/hostdev-*.xml.j2 write it.
+"""What a step may attach to a VM or detach: a host device that is a vGPU, as templates/hostdev-*.xml.j2 write it.
 
-Whoever may attach any device to a VM has the whole host: its disks are devices, too. So a device's XML must be exactly such a text, and
-what goes in has to be a vGPU of the ledger. What comes out may be named by a definition alone (a clone, a lost ledger), but if the host has
-it, it must be a vGPU: neither another vendor's device, nor a whole GPU.
+Anyone who may attach any device to a VM controls the whole host: its disks are devices, too. So a device's XML must be
+exactly such a text, and only a vGPU of the ledger is attached. A device to detach may be in a definition alone (a
+clone, a lost ledger), but if the host has it, it must be a vGPU: neither another vendor's device, nor a whole GPU.
 """
 
 import os
@@ -40,9 +40,9 @@ class Source(NamedTuple):
 def read_source(xml: str) -> Optional[Source]:
     """Null if it is any other text."""
     for text in _TEXTS:
-        found = text.fullmatch(xml)
-        if found is not None:
-            at = found.groupdict()
+        match = text.fullmatch(xml)
+        if match is not None:
+            at = match.groupdict()
             return (
                 Source(at["uuid"], None)
                 if "uuid" in at

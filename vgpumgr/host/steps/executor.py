@@ -1,7 +1,7 @@
 """Execute one step of any kind: read it, check it, pass it to the module that implements it.
 
-After a kill between any two of a step's points, running the same step again gives the same result. If the host is not as
-the step expects, nothing is written at all.
+If the program is killed between any two of a step's points, running the step again gives the same result. If the host
+is not as the step expects, nothing is written at all.
 """
 
 from typing import Any, Callable, Dict, Optional
@@ -72,14 +72,14 @@ class Executor:
     def execute(self, data: object, deadline_s: float) -> steps.Executed:
         """Carry out one step. Raises Refusal.
 
-        The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs, for calls of libvirt, and for
-        NVIDIA's own programs.
+        The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs, for calls of
+        libvirt, and for NVIDIA's own programs.
         """
         step = parse_step(data)
-        done = self._verbs.get(step["verb"], self._change_definition)(step, deadline_s)
-        if isinstance(done, SchedulerSet):
-            return {"note": done.note, "scheduler": done.found}
-        return {"note": done, "scheduler": None}
+        outcome = self._verbs.get(step["verb"], self._change_definition)(step, deadline_s)
+        if isinstance(outcome, SchedulerSet):
+            return {"note": outcome.note, "scheduler": outcome.found}
+        return {"note": outcome, "scheduler": None}
 
     def _change_definition(self, step: steps.DefinitionStep, deadline_s: float) -> None:
         if step["verb"] == steps.ATTACH_DEVICE or step["verb"] == steps.PLUG_DEVICE:

@@ -1,13 +1,13 @@
 """Whether anything can hold a vGPU that is to be removed: the check before the one write that can do harm.
 
-Since Linux 5.14, a write to an mdev's `remove` is never refused: if a process has the device, or the vGPU plugin of its VM has
-not ended, the VM's vGPU dies and the driver loses its place for good (NVIDIA's open kernel part 525.85.07, run on 5.15 over a
-stub: nv_vgpu_vfio_destroy answers EPERM or, after 250 x 20 ms, EBUSY, and the kernel ignores it). For some seconds nothing
-seems to have it: a QEMU that is exiting is in state D with an empty fd table for up to 30 s, and the plugin (nvidia-vgpu-mgr)
-ends after it.
+Since Linux 5.14, a write to an mdev's `remove` is never refused: if a process has the device, or the vGPU plugin of its
+VM has not ended, the VM's vGPU dies and the driver loses its place for good (NVIDIA's open kernel part 525.85.07, run
+on 5.15 over a stub: nv_vgpu_vfio_destroy answers EPERM or, after 250 x 20 ms, EBUSY, and the kernel ignores it). For
+some seconds nothing seems to have it: a QEMU that is exiting is in state D with an empty fd table for up to 30 s, and
+the plugin (nvidia-vgpu-mgr) ends after it.
 
-So there are two refusals. InUse: something has it, and only the user can change that. NotYet: what still has it ends by
-itself; nothing was written, and the same step must be retried.
+So there are two refusals. InUse: something has the vGPU, and only the user can change that. NotYet: what still has it
+ends by itself; nothing was written, and the same step must be retried.
 """
 
 import os
@@ -38,7 +38,7 @@ class Evidence(NamedTuple):
 
 
 class RemovalGuard:
-    """Refuses to remove a vGPU while anything can hold it. There is one per session: it remembers when it last saw a holder.
+    """Refuses to remove a vGPU while anything can hold it. One per session: it remembers when it last saw a holder.
 
     `clock` never goes back; `wall` is the host's time, like file times; `pause` sleeps.
     """
@@ -64,14 +64,14 @@ class RemovalGuard:
     def refuse(self, step: Step, found: VgpuFact) -> None:
         """Before anything is written. Raises Refusal(InUse, NotYet)."""
         self._refuse(step, self._look(step, found))
-        ended = self._ended(step)
-        who, since = self._since(step, ended)
+        end_time = self._ended(step)
+        who, since = self._since(step, end_time)
         if step["uuid"] is None:  # a VF's vGPU: the driver refuses, and nothing is lost
             return
         if since is not None and since < self._timing.settle_s:
             text = "{} ended {:.0f} s ago; {:g} s must pass first".format(who, since, self._timing.settle_s)
             raise _not_yet(step, [text])
-        if ended is None:
+        if end_time is None:
             self._pause(self._timing.recheck_s)
             self._refuse(step, self._look(step, found))
 
@@ -79,22 +79,22 @@ class RemovalGuard:
         """Check again, as late as possible: a VM may have been started since. Raises Refusal(InUse, NotYet)."""
         self._refuse(step, self._look(step, found))
 
-    def _refuse(self, step: Step, seen: Evidence) -> None:
-        if seen.lasting:
+    def _refuse(self, step: Step, evidence: Evidence) -> None:
+        if evidence.lasting:
             message = "{} ({} slot {}) is in use".format(place_of(step), step["vm_name"], step["slot"])
-            raise Refusal(IN_USE, message, vm=step["vm_name"], holders=seen.lasting)
-        if seen.passing:
+            raise Refusal(IN_USE, message, vm=step["vm_name"], holders=evidence.lasting)
+        if evidence.passing:
             self._seen = self._clock()
-            raise _not_yet(step, seen.passing)
+            raise _not_yet(step, evidence.passing)
 
-    def _look(self, step: Step, found: VgpuFact) -> Evidence:
-        if not found["vfio"]:
+    def _look(self, step: Step, vgpu: VgpuFact) -> Evidence:
+        if not vgpu["vfio"]:
             return Evidence(["cannot tell: its /dev/vfio paths cannot be read"], [])
         try:
             users = look(self._root)
         except Unreadable as error:
             return Evidence(["cannot tell: {}".format(error)], [])
-        lasting, passing = _holding(users, found["vfio"])
+        lasting, passing = _holding(users, vgpu["vfio"])
         passing += [line for line in _ending(users, step) if line not in passing]
         passing += self._lingering(users)
         if not lasting and not passing and step["listed"]:
@@ -102,15 +102,15 @@ class RemovalGuard:
         return Evidence(lasting, passing)
 
     def _lingering(self, users: Users) -> List[str]:
-        """Plugins, if there are more of them than vGPUs in use: one is left over, and may be of the last VM that had this vGPU.
+        """Plugins, if there are more than vGPUs in use: one is left over, maybe of the last VM that had this vGPU.
 
-        All of them are named: it is unknown which one is left over, and of which VM. Another VM may have had the vGPU since.
+        All are named: it is unknown which is left over, and of which VM. Another VM may have had the vGPU since.
         """
         plugins = [handle for handle in users.handles if is_plugin(handle["path"])]
         if not plugins:
             return []
-        started = held_since(users.handles, vgpu_paths(self._root))
-        if len(plugins) <= matched(plugins, started):
+        starts = held_since(users.handles, vgpu_paths(self._root))
+        if len(plugins) <= matched(plugins, starts):
             return []
         return [
             "the vGPU plugin of a VM that ended has {} open (pid {}, {})".format(
@@ -137,7 +137,7 @@ class RemovalGuard:
         ]
 
     def _ended(self, step: Step) -> Optional[float]:
-        """The latest time at which the VM ended, by the host's clock: the last write of libvirt's log for it. None: unknown."""
+        """When the VM ended at the latest, by the host's clock: libvirt's last write to its log. None: unknown."""
         name = step["vm_name"]
         if step["runs"] or "/" in name:
             return None
@@ -147,16 +147,16 @@ class RemovalGuard:
             return None
         return at if at <= self._wall() else None  # None: the clock was set back since
 
-    def _since(self, step: Step, ended: Optional[float]) -> Tuple[str, Optional[float]]:
+    def _since(self, step: Step, end_time: Optional[float]) -> Tuple[str, Optional[float]]:
         """The last of all possible holders of the vGPU to end, and how many seconds ago, as far as known.
 
         A holder seen during another step counts as well: it was unknown then, too, which vGPU it held.
         """
-        its = None if ended is None else self._wall() - ended
-        seen = None if self._seen is None else self._clock() - self._seen
-        if seen is None or (its is not None and its <= seen):
+        its = None if end_time is None else self._wall() - end_time
+        age_s = None if self._seen is None else self._clock() - self._seen
+        if age_s is None or (its is not None and its <= age_s):
             return step["vm_name"], its
-        return "what may have held it", seen
+        return "what may have held it", age_s
 
 
 def _names_one(row: ActiveFact) -> bool:
@@ -182,10 +182,10 @@ def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
 
 
 def _ending(users: Users, step: Step) -> List[str]:
-    """The QEMUs that may have the vGPU, with or without descriptors: any VM's while it is exiting, and always the step's VM's.
+    """The QEMUs that may have the vGPU, with or without descriptors: any that is exiting, and always the step's VM's.
 
-    Another VM may have got the vGPU (a copy of the definition), and an exiting QEMU no longer shows what it has. For one that
-    stays, the descriptors are enough if it is another VM's, or of a VM that is known to run without this vGPU.
+    Another VM may have got the vGPU (by a copied definition), and an exiting QEMU no longer shows what it has. For one
+    that is not exiting, descriptors are proof enough if it is another VM's, or of a VM known to run without this vGPU.
     """
     lines: List[str] = []
     for qemu in users.qemus:
@@ -212,21 +212,21 @@ def vgpu_paths(root: Root) -> List[List[str]]:
     cards = pci.find_cards(root, Unknowns())
     parents = {card.pci for card in cards} | {vf for card in cards for vf in card.vfs.values()}
     devices = ["{}/{}".format(mdev.BUS, each.uuid) for each in _mdevs(root) if each.parent in parents]
-    found: List[List[str]] = []
+    paths: List[List[str]] = []
     for device in devices:
         try:
-            with directory(root.path(device)) as opened:
-                found.append(device_paths(opened))
+            with directory(root.path(device)) as folder:
+                paths.append(device_paths(folder))
         except OSError:
             continue
     for vf in (vf for card in cards for vf in card.vfs.values()):
         try:
-            with directory(root.path("{}/{}".format(pci.DEVICES, vf))) as opened:
-                if vendor.read_current(opened) != 0:
-                    found.append(device_paths(opened))
+            with directory(root.path("{}/{}".format(pci.DEVICES, vf))) as folder:
+                if vendor.read_current(folder) != 0:
+                    paths.append(device_paths(folder))
         except (OSError, ValueError):
             continue
-    return found
+    return paths
 
 
 def _mdevs(root: Root) -> List[mdev.Mdev]:
@@ -249,9 +249,9 @@ def matched(plugins: Sequence[HandleFact], started: Sequence[int]) -> int:
     """
     nodes = [handle["pid"] for handle in plugins]
     begins = sorted(float("inf") if nodes.count(handle["pid"]) > 1 else float(handle["start"]) for handle in plugins)
-    left = sorted(started)
+    starts = sorted(started)
     count = 0
     for begin in begins:
-        if count < len(left) and left[count] <= begin:
+        if count < len(starts) and starts[count] <= begin:
             count += 1
     return count

@@ -66,14 +66,14 @@ def check_gpu(root: Root, gpu: str, pci: str) -> None:
 
     Raises Absent if nothing is there, or a card with another UUID; Refusal(Changed) if the card's UUID cannot be read.
     """
-    wanted = "{} at {}".format(gpu, pci)
+    location = "{} at {}".format(gpu, pci)
     if not os.path.isdir(root.path("{}/{}".format(DEVICES, pci))):
-        raise Absent(wanted, "no such GPU")
+        raise Absent(location, "no such GPU")
     uuid = _uuid_at(root, pci)
     if uuid is None:
-        raise changed(wanted, "a GPU whose UUID cannot be read")
+        raise changed(location, "a GPU whose UUID cannot be read")
     if uuid != gpu:
-        raise Absent(wanted, uuid)
+        raise Absent(location, uuid)
 
 
 def check_left_nothing(root: Root, step: Step) -> None:
@@ -91,7 +91,7 @@ def check_left_nothing(root: Root, step: Step) -> None:
 
 
 def check_gpu_nowhere(root: Root, gpu: str, but: str) -> None:
-    """Make sure that the GPU with this UUID is at no address `but` that one. Raises Refusal(Changed), also if that is unknown."""
+    """Raises Refusal(Changed) if the GPU with this UUID is at an address other than `but`, or if that is unknown."""
     try:
         addresses = optional_names(root.path(INFORMATION)) or ()
     except OSError as error:
@@ -177,8 +177,8 @@ class VendorHardware:
                 if type_id == 0:
                     return None
                 name = self._step["type_name"] if type_id == self._step["type_id"] else None
-                found = read_vendor_vgpu(function, type_id, name, Unknowns(), "")
-            return located(self._root, self._step, found)
+                vgpu = read_vendor_vgpu(function, type_id, name, Unknowns(), "")
+            return located(self._root, self._step, vgpu)
         except FileNotFoundError as error:
             raise Absent("a VF {} that takes a type".format(self._step["parent"]), "no such function") from error
 

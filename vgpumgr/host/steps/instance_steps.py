@@ -1,7 +1,7 @@
 """The steps create_instance and destroy_instance: GPU instances of ours, ledger first, hardware second, ledger last.
 
-An instance is found by its profile and start: its id is new at each creation. Only one that the ledger has is destroyed, and
-only while no vGPU is in it. NVML's calls return within seconds, so they have no deadline, as in mode_step.py.
+An instance is found by its profile and start, since its id is new at each creation. It is destroyed only if it is in
+the ledger and no vGPU is in it. NVML's calls return within seconds, so they have no deadline, as in mode_step.py.
 """
 
 from contextlib import suppress
@@ -24,7 +24,7 @@ _CREATE = "nvmlDeviceCreateGpuInstanceWithPlacement"
 
 
 class InstanceSteps:
-    """Creates and destroys GPU instances. The caller holds the host's exclusive lock; both methods may raise Refusal."""
+    """Creates and destroys GPU instances. The caller holds the host's exclusive lock; both methods raise Refusal."""
 
     def __init__(self, root: Root, load_nvml: Callable[[], Any], at: Callable[[str], None]) -> None:
         self._root = root
@@ -41,15 +41,15 @@ class InstanceSteps:
         with open_gpu(self._load_nvml, step["gpu"]) as gpu:
             _check_profile(gpu, step)
             ledger = _without_stale(ledger, step, gpu, boot)
-            there = _exactly(gpu, step)
+            instance = _exactly(gpu, step)
             if step["expect"] == SAME:
-                self._enter(ledger, step, boot, gpu, there)
+                self._enter(ledger, step, boot, gpu, instance)
                 return
-            blocking = overlapping(gpu.found, step["start"], step["size"])
-            if blocking is not None:
+            obstacle = overlapping(gpu.found, step["start"], step["size"])
+            if obstacle is not None:
                 raise changed(
                     "no GPU instance in slices {} to {}".format(step["start"], step["start"] + step["size"] - 1),
-                    in_words(blocking.fact, gpu.profiles),
+                    in_words(obstacle.fact, gpu.profiles),
                 )
             _check_reserved(ledger, step)
             self._at("looked")
@@ -59,9 +59,9 @@ class InstanceSteps:
         self._write_made(ledger, step, boot)
         self._at("made")
 
-    def _enter(self, ledger: Ledger, step: InstanceStep, boot: str, gpu: OpenGpu, there: Optional[Found]) -> None:
+    def _enter(self, ledger: Ledger, step: InstanceStep, boot: str, gpu: OpenGpu, instance: Optional[Found]) -> None:
         """Enter an existing instance as made; one whose creation was broken off gets its compute instance before."""
-        if there is None:
+        if instance is None:
             raise changed("{} at {} there already".format(step["profile"], step["start"]), "no such GPU instance")
         entry = ledger.instance_of(step)
         if entry is not None and entry["boot"] != boot:
@@ -70,8 +70,8 @@ class InstanceSteps:
             raise changed(
                 "no removal of {} at {} under way".format(step["profile"], step["start"]), "its entry is leaving"
             )
-        if entry is not None and entry["state"] == PLANNED and not find_computes(gpu.nvml, there.handle):
-            fill(gpu, there.handle)
+        if entry is not None and entry["state"] == PLANNED and not find_computes(gpu.nvml, instance.handle):
+            fill(gpu, instance.handle)
             self._at("compute")
         self._write_made(ledger, step, boot)
 
@@ -83,18 +83,18 @@ class InstanceSteps:
             self._at("instance")
             fill(gpu, handle)
             self._at("compute")
-            made = at_place(gpu.instances(), step["profile_id"], step["start"])
+            instance = at_place(gpu.instances(), step["profile_id"], step["start"])
         except NvmlFailed:
             self._undo(ledger, step, gpu, handle)
             raise
         self._at("read-back")
-        if made is None:
+        if instance is None:
             self._undo(ledger, step, gpu, handle)
             message = "{}: accepted, but without effect: no {} at {}".format(_CREATE, step["profile"], step["start"])
             raise Refusal(NVML_REFUSED, message, function=_CREATE, code=0)
 
     def _undo(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, handle: Any) -> None:
-        """Destroy what was created a moment ago. Its entry goes only if nothing is there: else the same step goes on from it."""
+        """Destroy what was created a moment ago. If anything is left, the entry stays, and the same step resumes."""
         with suppress(NvmlFailed):
             if handle is not None:
                 remove(gpu, handle)
@@ -115,26 +115,26 @@ class InstanceSteps:
             return
         with open_gpu(self._load_nvml, step["gpu"]) as gpu:
             ledger = _without_stale(ledger, step, gpu, boot)
-            there = _exactly(gpu, step)
+            instance = _exactly(gpu, step)
             if step["expect"] != PRESENT:
-                if there is not None:
+                if instance is not None:
                     raise changed(
-                        "no {} at {}".format(step["profile"], step["start"]), in_words(there.fact, gpu.profiles)
+                        "no {} at {}".format(step["profile"], step["start"]), in_words(instance.fact, gpu.profiles)
                     )
                 self._drop(ledger, entry)
                 return
-            if entry is None or there is None:
+            if entry is None or instance is None:
                 raise changed("{} at {}".format(step["profile"], step["start"]), "no such GPU instance")
             if entry["boot"] != boot:
                 raise changed(
                     "{} at {} made by vgpumgr".format(step["profile"], step["start"]),
                     "an entry of an earlier boot, which ended it: somebody else made this one",
                 )
-            self._refuse_used(gpu, there, step)
+            self._refuse_used(gpu, instance, step)
             self._at("looked")
             write_ledger(self._root, ledger.with_instance(_entry(step, boot, LEAVING)))
             self._at("leaving")
-            self._take_away(ledger, step, gpu, there)
+            self._take_away(ledger, step, gpu, instance)
         self._write_after(ledger.without_instances([entry]))
         self._at("out")
 
@@ -143,30 +143,30 @@ class InstanceSteps:
         if entry is not None:
             write_ledger(self._root, ledger.without_instances([entry]))
 
-    def _take_away(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, there: Found) -> None:
+    def _take_away(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, instance: Found) -> None:
         """Destroy it, and look whether it is gone. If it is not, it is as before, and so is its entry."""
-        filled = False
+        had_compute = False
         try:
             # As late as possible: another tool may have put a vGPU into it while the ledger was being written to disk.
-            self._refuse_used(gpu, there, step)
-            filled = bool(find_computes(gpu.nvml, there.handle))
-            remove(gpu, there.handle, self._at)
-            left = at_place(gpu.instances(), step["profile_id"], step["start"])
+            self._refuse_used(gpu, instance, step)
+            had_compute = bool(find_computes(gpu.nvml, instance.handle))
+            remove(gpu, instance.handle, self._at)
+            remnant = at_place(gpu.instances(), step["profile_id"], step["start"])
         except (NvmlFailed, Refusal):
             with suppress(NvmlFailed):
-                if filled and not find_computes(gpu.nvml, there.handle):
-                    fill(gpu, there.handle)
+                if had_compute and not find_computes(gpu.nvml, instance.handle):
+                    fill(gpu, instance.handle)
             write_ledger(self._root, ledger)
             raise
         self._at("read-back")
-        if left is not None:
+        if remnant is not None:
             write_ledger(self._root, ledger)
             name = "nvmlGpuInstanceDestroy"
-            message = "{}: accepted, but without effect: {}".format(name, in_words(left.fact, gpu.profiles))
+            message = "{}: accepted, but without effect: {}".format(name, in_words(remnant.fact, gpu.profiles))
             raise Refusal(NVML_REFUSED, message, function=name, code=0)
 
-    def _refuse_used(self, gpu: OpenGpu, there: Found, step: InstanceStep) -> None:
-        refuse_used(self._root, self._load_nvml, gpu, there.fact, step)
+    def _refuse_used(self, gpu: OpenGpu, instance: Found, step: InstanceStep) -> None:
+        refuse_used(self._root, self._load_nvml, gpu, instance.fact, step)
 
     def _open(self, step: InstanceStep) -> Tuple[Ledger, str]:
         boot = boot_id(self._root, Unknowns())
@@ -193,23 +193,23 @@ def _entry(step: InstanceStep, boot: str, state: EntryState) -> Record:
 
 
 def _without_stale(ledger: Ledger, step: InstanceStep, gpu: OpenGpu, boot: str) -> Ledger:
-    gone = stale(ledger, step["gpu_uuid"], gpu, boot)
-    return ledger.without_instances([row for row in gone if instance_key(row) != instance_key(step)])
+    rows = stale(ledger, step["gpu_uuid"], gpu, boot)
+    return ledger.without_instances([row for row in rows if instance_key(row) != instance_key(step)])
 
 
 def _check_profile(gpu: OpenGpu, step: InstanceStep) -> None:
     """The GPU must be in MIG mode, and know just this profile at this start."""
-    wanted = "a profile {profile} (id {profile_id}) of {size} memory slices that may begin at {start}".format(**step)
+    words = "a profile {profile} (id {profile_id}) of {size} memory slices that may begin at {start}".format(**step)
     if not gpu.enabled:
-        raise changed(wanted, "MIG is off")
+        raise changed(words, "MIG is off")
     for profile in gpu.profiles:
         if profile["id"] == step["profile_id"]:
             if (profile["name"], profile["size"]) == (step["profile"], step["size"]) and step["start"] in profile[
                 "starts"
             ]:
                 return
-            raise changed(wanted, "{name} of {size} at any of {starts}".format(**profile))
-    raise changed(wanted, "no profile of that id")
+            raise changed(words, "{name} of {size} at any of {starts}".format(**profile))
+    raise changed(words, "no profile of that id")
 
 
 def _exactly(gpu: OpenGpu, step: InstanceStep) -> Optional[Found]:
@@ -217,7 +217,7 @@ def _exactly(gpu: OpenGpu, step: InstanceStep) -> Optional[Found]:
 
 
 def _check_reserved(ledger: Ledger, step: InstanceStep) -> None:
-    """Raises Refusal(Changed) if another entry has these slices: a vGPU's instance that is to be made again, or one being made."""
+    """Raises Refusal(Changed) if another entry has these slices, even if its instance is only about to be created."""
     for row in ledger.instances:
         if row["gpu_uuid"] != step["gpu_uuid"] or instance_key(row) == instance_key(step):
             continue

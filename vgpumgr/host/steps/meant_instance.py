@@ -1,7 +1,7 @@
-"""The GPU instance that a MIG-backed vGPU is meant to be in: whether it can take it, and whether the driver put it there.
+"""The GPU instance that a MIG-backed vGPU is meant to be in: whether it has room, and whether the driver chose it.
 
 The driver chooses the instance of a new vGPU itself: the lowest id of those with the type's profile that have room
-(kernel_vgpu_mgr.c of the open modules, kvgpumgrGetSwizzId). So the choice is read back, and never left as it is if it is another one.
+(kernel_vgpu_mgr.c of the open modules, kvgpumgrGetSwizzId). So the choice is read back, and a wrong one is never kept.
 """
 
 from typing import Any, Callable, NamedTuple, Optional
@@ -34,31 +34,31 @@ class MeantInstances:
         self._load_nvml = load_nvml
 
     def find(self, ledger: Ledger, step: Step, *, room: bool) -> Optional[Meant]:
-        """The step's instance, which must exist and be ours, and with `room` take one more vGPU; null if it is not MIG-backed."""
+        """The step's instance, null if it is not MIG-backed. It must be ours and, with `room`, take one more vGPU."""
         place = step["mig"]
         if place is None:
             return None
         entry = ledger.instance_of({**place, "gpu_uuid": step["gpu_uuid"]})
         if entry is None or entry["state"] != MADE or entry["boot"] != boot_id(self._root, Unknowns()):
-            found = "no entry" if entry is None else "its entry is {state}, of boot {boot}".format(**entry)
-            raise changed("GPU instance {} made by vgpumgr in this boot".format(_words(place)), found)
+            state = "no entry" if entry is None else "its entry is {state}, of boot {boot}".format(**entry)
+            raise changed("GPU instance {} made by vgpumgr in this boot".format(_words(place)), state)
         with open_gpu(self._load_nvml, step["gpu"]) as gpu:
-            there = at_place(gpu.found, place["profile_id"], place["start"])
-            if there is None:
+            instance = at_place(gpu.found, place["profile_id"], place["start"])
+            if instance is None:
                 raise changed("GPU instance {}".format(_words(place)), "no such GPU instance")
-            meant = Meant(there.fact["id"], in_words(there.fact, gpu.profiles))
+            meant = Meant(instance.fact["id"], in_words(instance.fact, gpu.profiles))
             if room:
                 most = read_type(gpu.nvml, gpu.handle, step["type_id"], gpu.profiles).per_instance or 1
-                self._check_room(ledger, step, place, there, most)
+                self._check_room(ledger, step, place, instance, most)
         return meant
 
-    def _check_room(self, ledger: Ledger, step: Step, place: MigPlace, there: Found, most: int) -> None:
+    def _check_room(self, ledger: Ledger, step: Step, place: MigPlace, instance: Found, most: int) -> None:
         gpu, _ = look_at(self._root, self._load_nvml, step["gpu_uuid"], step["gpu"])
         inside = [
             vgpu["type_name"] or "a vGPU"
             for parent in gpu["parents"]
             for vgpu in parent["vgpus"]
-            if _may_be_in(there, parent, vgpu, ledger, step)
+            if _may_be_in(instance, parent, vgpu, ledger, step)
         ]
         if len(inside) >= most:
             raise changed("room in GPU instance {}".format(_words(place)), ", ".join(inside))
@@ -75,15 +75,15 @@ class MeantInstances:
         return changed("{} in GPU instance {}".format(step["type_name"], meant.name), "it in {}".format(name))
 
 
-def _may_be_in(there: Found, parent: ParentFact, vgpu: VgpuFact, ledger: Ledger, step: Step) -> bool:
-    """Whether a vGPU is in the instance. Where the driver does not say, the ledger does, and what it does not know may be in it."""
+def _may_be_in(instance: Found, parent: ParentFact, vgpu: VgpuFact, ledger: Ledger, step: Step) -> bool:
+    """Whether a vGPU may be in the instance: by the driver, else by the ledger; one that neither knows may be in it."""
     if vgpu["gpu_instance"] is not None:
-        return vgpu["gpu_instance"] == there.fact["id"]
+        return vgpu["gpu_instance"] == instance.fact["id"]
     for entry in ledger.entries:
         if _is_of(entry, parent, vgpu, step) and entry.get("mig") is not None:
             return (entry["mig"]["profile_id"], entry["mig"]["start"]) == (
-                there.fact["profile_id"],
-                there.fact["start"],
+                instance.fact["profile_id"],
+                instance.fact["start"],
             )
     return True
 

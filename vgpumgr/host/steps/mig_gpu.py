@@ -43,8 +43,8 @@ def open_gpu(load_nvml: Callable[[], Any], pci: str) -> Iterator[OpenGpu]:
             enabled = switch is not None and switch.enabled
             profiles = read_profiles(nvml, handle) if enabled else []
             yield OpenGpu(nvml, handle, enabled, profiles, find_instances(nvml, handle, profiles))
-    except NvmlFailed as failed:
-        raise nvml_refused(failed) from failed
+    except NvmlFailed as error:
+        raise nvml_refused(error) from error
 
 
 def nvml_refused(failed: NvmlFailed) -> Refusal:
@@ -76,12 +76,12 @@ def in_words(fact: MigInstanceFact, profiles: Sequence[MigProfileFact]) -> str:
 
 
 def stale(ledger: Ledger, gpu_uuid: str, gpu: OpenGpu, boot: str) -> List[Record]:
-    """The entries of this GPU's instances that are not there any more, and that no vGPU's entry names.
+    """The entries of this GPU's instances that no longer exist and that no vGPU's entry names.
 
-    A reboot ends all instances, and so do sriov-manage and a reset: one that is at the place of an earlier boot's is somebody
-    else's. What a vGPU's entry names is made again for it.
+    All instances end with a reboot, a reset and sriov-manage: one in the place of an earlier boot's is somebody else's.
+    An instance that a vGPU's entry names is created again for it.
     """
-    named = {
+    keys = {
         (entry["gpu_uuid"], entry["mig"]["profile"], entry["mig"]["start"])
         for entry in ledger.entries
         if has_place(entry)
@@ -91,7 +91,7 @@ def stale(ledger: Ledger, gpu_uuid: str, gpu: OpenGpu, boot: str) -> List[Record
         for row in ledger.instances
         if row["gpu_uuid"] == gpu_uuid
         and (row["boot"] != boot or at_place(gpu.found, row["profile_id"], row["start"]) is None)
-        and instance_key(row) not in named
+        and instance_key(row) not in keys
     ]
 
 
@@ -156,8 +156,8 @@ def running_in(gpu: OpenGpu, instance: MigInstanceFact, pci: str, snapshot: Snap
         who = row["vm_name"] or row["vm_uuid"] or "a VM"
         try:
             number = int(ask(gpu.nvml, "nvmlVgpuInstanceGetGpuInstanceId", row["instance"]))
-        except NvmlFailed as failed:
-            lines.append("cannot tell: it is unknown which GPU instance {} uses: {}".format(who, failed.text))
+        except NvmlFailed as error:
+            lines.append("cannot tell: it is unknown which GPU instance {} uses: {}".format(who, error.text))
             continue
         if number in (instance["id"], NO_INSTANCE):
             lines.append("{} runs on it".format(who))

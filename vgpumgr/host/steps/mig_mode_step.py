@@ -1,6 +1,6 @@
-"""The step set_mig: MIG mode on or off, on a GPU without virtual functions and vGPUs.
+"""The step set_mig: MIG mode on or off, on a GPU without virtual functions and vGPUs, as the driver requires.
 
-The driver takes it on such a GPU only. On some boards (A30, A100) it takes effect with the GPU's next reset, on others at once.
+On some boards (A30, A100) it takes effect with the GPU's next reset, on others at once.
 """
 
 from typing import Any, Callable, Optional
@@ -24,23 +24,23 @@ def set_mig(root: Root, load_nvml: Callable[[], Any], step: MigModeStep, at: Cal
     refuse_vgpus(root, load_nvml, step)
     refuse_vfs(root, step)
     with open_gpu(load_nvml, step["gpu"]) as gpu:
-        found = read_switch(gpu.nvml, gpu.handle)
-        if found is None:
+        switch = read_switch(gpu.nvml, gpu.handle)
+        if switch is None:
             raise changed("a GPU with MIG at {}".format(step["gpu"]), "one without")
-        if found.pending != step["on"]:
-            # A GPU that is in the wanted mode already, while the other one waits for a reset: setting it calls that off.
-            if found.enabled not in (step["expect"], step["on"]):
-                raise changed(_words(step["expect"]), _words(found.enabled))
+        if switch.pending != step["on"]:
+            # If the GPU is already in the wanted mode but the other one is pending a reset, setting it cancels that.
+            if switch.enabled not in (step["expect"], step["on"]):
+                raise changed(_words(step["expect"]), _words(switch.enabled))
             refuse_foreign(root, ledger, step["gpu_uuid"], gpu)
             at("looked")
             ask(gpu.nvml, _SET, gpu.handle, int(step["on"]))
             at("set")
-            found = read_switch(gpu.nvml, gpu.handle) or Switch(enabled=False, pending=False)
+            switch = read_switch(gpu.nvml, gpu.handle) or Switch(enabled=False, pending=False)
             at("read-back")
-    if found.pending != step["on"]:
-        message = "{}: accepted, but without effect: {}".format(_SET, _words(found.pending))
+    if switch.pending != step["on"]:
+        message = "{}: accepted, but without effect: {}".format(_SET, _words(switch.pending))
         raise Refusal(NVML_REFUSED, message, function=_SET, code=0)
-    if found.enabled != step["on"]:
+    if switch.enabled != step["on"]:
         return "{} takes effect with the next reset of GPU {}".format(_words(step["on"]), step["gpu"])
     return None
 

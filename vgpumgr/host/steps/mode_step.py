@@ -35,11 +35,11 @@ def set_mode(root: Root, load_nvml: Callable[[], Any], step: ModeStep, at: Calla
             use.refuse_open()
             ask(nvml, _SET, handle, int(step["mode"] == MIXED_SIZE))
             at("set")
-            found = MIXED_SIZE if ask(nvml, _GET, handle) else EQUAL_SIZE
+            mode = MIXED_SIZE if ask(nvml, _GET, handle) else EQUAL_SIZE
             at("read-back")
-    except NvmlFailed as failed:
-        message = "{}: {} (NVML {})".format(failed.function, failed.text, failed.code)
-        raise Refusal(NVML_REFUSED, message, function=failed.function, code=failed.code) from failed
-    if found != step["mode"]:
-        message = "{}: accepted, but without effect: {} mode".format(_SET, found)
+    except NvmlFailed as error:
+        message = "{}: {} (NVML {})".format(error.function, error.text, error.code)
+        raise Refusal(NVML_REFUSED, message, function=error.function, code=error.code) from error
+    if mode != step["mode"]:
+        message = "{}: accepted, but without effect: {} mode".format(_SET, mode)
         raise Refusal(NVML_REFUSED, message, function=_SET, code=0)

@@ -1,7 +1,7 @@
 """The step write_modprobe: one file of /etc/modprobe.d gets a text, completely or not at all.
 
-The text is written to a file next to it, which is then renamed: every reader, above all modprobe, finds the old file or the
-new one. A killed run's file has a name that modprobe does not read, and the next run of the step removes it.
+The text is written to a file next to it, which is then renamed: every reader, above all modprobe, finds the old file or
+the new one. A killed run leaves a file whose name modprobe does not read, and the step's next run removes it.
 """
 
 import errno
@@ -56,21 +56,21 @@ def _write(path: str, step: ModprobeStep, at: Callable[[str], None]) -> None:
     folder, aside, text = os.path.dirname(path), path + _ASIDE, step["text"]
     with suppress(FileNotFoundError):
         os.unlink(aside)
-    there = _read(path)
-    if there.text == text:  # a killed run may have left it: it may not have reached the disk yet
+    file = _read(path)
+    if file.text == text:  # a killed run may have left it: it may not have reached the disk yet
         sync_folder(folder)
         return
-    if there.text != step["expect"]:
-        raise _changed(step, there.text)
+    if file.text != step["expect"]:
+        raise _changed(step, file.text)
     if text is None:
         os.unlink(path)
     else:
-        _put_aside(aside, text, there)
+        _put_aside(aside, text, file)
         at("aside")
-        now = _read(path)
-        if now.text != step["expect"]:  # somebody edited it while ours went to the disk
+        latest = _read(path)
+        if latest.text != step["expect"]:  # somebody edited it while ours went to the disk
             os.unlink(aside)
-            raise _changed(step, now.text)
+            raise _changed(step, latest.text)
         os.rename(aside, path)
     at("in-place")
     sync_folder(folder)
@@ -95,13 +95,13 @@ def _read(path: str) -> _File:
         os.close(descriptor)
 
 
-def _put_aside(aside: str, text: str, there: _File) -> None:
+def _put_aside(aside: str, text: str, file: _File) -> None:
     """Write a durable file with the owner and mode of the one that it will replace."""
     descriptor = os.open(aside, _CREATE, 0o600)
     try:
         write_whole(descriptor, text.encode("utf-8"))
-        os.fchown(descriptor, there.uid, there.gid)
-        os.fchmod(descriptor, there.mode)
+        os.fchown(descriptor, file.uid, file.gid)
+        os.fchmod(descriptor, file.mode)
         os.fsync(descriptor)
     except BaseException:
         with suppress(OSError):
@@ -111,7 +111,7 @@ def _put_aside(aside: str, text: str, there: _File) -> None:
         os.close(descriptor)
 
 
-def _changed(step: ModprobeStep, found: Optional[str]) -> Refusal:
+def _changed(step: ModprobeStep, text: Optional[str]) -> Refusal:
     """The refusal, without the texts: they may be long, and belong to others."""
     expected = "no {}" if step["expect"] is None else "{} as it was read"
-    return changed(expected.format(step["path"]), "no such file" if found is None else "another text there")
+    return changed(expected.format(step["path"]), "no such file" if text is None else "another text there")

@@ -1,7 +1,7 @@
 """What a step may change in /etc/modprobe.d: how GPUs share their time (RmPVMRL), in the options of the nvidia module.
 
-The text of such a file can run any program as root when a module is loaded (`install`, modprobe.d(5)). Whoever may send steps to
-this program need not be allowed that. So both texts of a step are compared without these dwords: all else has to be the same.
+Such a file can run any program as root when a module is loaded (`install`, modprobe.d(5)), which not everyone who may
+send steps to this program is allowed to. So both texts of a step must be the same apart from these dwords.
 """
 
 import re
@@ -33,12 +33,12 @@ def why_not(path: str, before: Optional[str], after: Optional[str]) -> Optional[
 
 def _others(path: str, text: Optional[str]) -> List[str]:
     """The lines without what is ours: dwords, lines that have nothing else, and in our own file the comments."""
-    found = []
+    lines = []
     for line in _LINE_END.split(text or ""):
         is_options = _OPTIONS.match(line.replace("\\\n", ""))
         rest = _SEPARATORS.sub("", _ITEM.sub("", line)) if is_options else line
         if rest != _NOTHING and not (path == OURS and _COMMENT.fullmatch(line)):
-            found.append(rest)
-    while found and not found[-1]:
-        found.pop()
-    return found
+            lines.append(rest)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines

@@ -1,10 +1,10 @@
-"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like): asked for, and kept.
+"""A vGPU's plugin parameters (nvidia/vgpu_params: enable_uvm=1, frame_rate_limiter=0 and the like): requested and kept.
 
-The driver keeps them in memory for that one vGPU, and they are lost with it. The ledger keeps them for it, and for the vGPU that
-replaces it. While the vGPU's VM starts or stops, reading
-them blocks, takes no signals, and holds up all other vGPU work of the host. So a child with a deadline reads them, and only
-from a vGPU that nothing can hold (guard.py). A write stores all but its last byte, whatever that is, at most 1023 (NVIDIA's
-open kernel part 525.85.07, nvidia-vgpu-vfio.c: vgpu_params_show, vgpu_params_store).
+The driver keeps them in memory only as long as the vGPU exists, the ledger for the vGPU and its replacement. While the
+vGPU's VM starts or stops, reading them blocks, takes no signals, and holds up all other vGPU work of the host. So a
+child with a deadline reads them, and only from a vGPU that nothing can hold (guard.py). A write stores all but its last
+byte, whatever that is, at most 1023 (NVIDIA's open kernel part 525.85.07, nvidia-vgpu-vfio.c: vgpu_params_show,
+vgpu_params_store).
 """
 
 import errno
@@ -32,16 +32,16 @@ _PLACEMENT = "vgpu-placement-id"  # a place on one GPU, which means nothing on a
 
 
 class KeptParams:
-    """What is known of the parameters of this host's vGPUs: by the ledger, or by the driver of one that nothing holds."""
+    """The known parameters of this host's vGPUs: from the ledger, or from the driver if nothing holds the vGPU."""
 
     def __init__(self, root: Root, guard: RemovalGuard) -> None:
         self._root = root
         self._guard = guard
 
     def of_new(self, ledger: Ledger, step: Step) -> str:
-        """The parameters of a new vGPU: those in its entry, else those of the vGPU that it replaces, with what is asked for on top.
+        """The parameters of a new vGPU: its entry's, else those of the vGPU it replaces, overlaid by requested ones.
 
-        A freed one of its very name counts only where the step says so: a slot that was detached begins again at the same generation.
+        A freed vGPU of the same name counts only if the step says so: a detached slot restarts at the same generation.
         """
         of_entry = ledger._replace(freed=()).params_of(identity(step))
         return merged(of_entry or self._of_replaced(ledger, step), step["param"] or "")
@@ -50,17 +50,17 @@ class KeptParams:
         """The parameters of a vGPU that nothing holds. Raises Refusal if they cannot be read."""
         path = file_of(step, FILE)
         try:
-            found = read_params(self._root.path(path), step)
+            params = read_params(self._root.path(path), step)
         except OSError as error:
             message = "{}: {}; a vGPU is not moved if its parameters cannot be kept".format(path, reason(error))
             raise Refusal(
                 SYSFS_REFUSED, message, path=path, errno=errno_name(error.errno or 0), read_back=None
             ) from error
         unwritten = any(identity(each) == identity(step) and each.get(UNWRITTEN) for each in ledger.entries)
-        return merged(ledger.params_of(identity(step)), found) if unwritten else found
+        return merged(ledger.params_of(identity(step)), params) if unwritten else params
 
     def of_leaving(self, ledger: Ledger, step: Step) -> str:
-        """The parameters of a vGPU that is about to be removed for good; if the driver refuses to tell, those that the ledger knows."""
+        """The parameters of a vGPU that is about to be removed for good; the ledger's if the driver refuses."""
         try:
             return self.of_idle(ledger, step)
         except Refusal as refusal:
@@ -75,18 +75,18 @@ class KeptParams:
         if key == identity(step):
             return ledger.params_of(key)
         entry = next((each for each in ledger.entries if identity(each) == key), None)
-        replaced = None if entry is None else cast("Step", {**step, **facts_of([entry], LedgerEntry)[0]})
-        if replaced is None or not self._is_idle(replaced):
+        predecessor = None if entry is None else cast("Step", {**step, **facts_of([entry], LedgerEntry)[0]})
+        if predecessor is None or not self._is_idle(predecessor):
             return _elsewhere(ledger.params_of(key))
-        return _elsewhere(self.of_idle(ledger, replaced))
+        return _elsewhere(self.of_idle(ledger, predecessor))
 
     def _is_idle(self, step: Step) -> bool:
         """Whether a vGPU is there, and nothing can hold it: of any other one nothing is read."""
         try:
-            found = hardware_for(self._root, step).find()
-            if found is None or not is_what_step_means(found, step):
+            vgpu = hardware_for(self._root, step).find()
+            if vgpu is None or not is_what_step_means(vgpu, step):
                 return False
-            self._guard.refuse_by_now(step, found)
+            self._guard.refuse_by_now(step, vgpu)
         except (OSError, ValueError, Refusal):  # whoever removes it says so
             return False
         return True
@@ -161,9 +161,9 @@ def _receive(descriptor: int, until: float) -> Optional[bytes]:
     poll.register(descriptor, select.POLLIN)
     pieces = b""
     while True:
-        left = until - time.monotonic()
-        if not poll.poll(max(0.0, left) * 1000):
-            if left <= 0:
+        remaining_s = until - time.monotonic()
+        if not poll.poll(max(0.0, remaining_s) * 1000):
+            if remaining_s <= 0:
                 return None
             continue
         piece = os.read(descriptor, _MOST + 1)

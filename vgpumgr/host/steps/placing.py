@@ -1,8 +1,8 @@
 """Where a vGPU lies in its GPU's framebuffer, in mixed-size mode: nvidia/placement_id.
 
-A new vGPU lies at the first place that is free for its type. Writing another id moves it there: the driver takes the new place
-before it leaves the old one (kernel_vgpu_mgr.c, 595.45.04: kvgpumgrSetPlacementId). A driver that lacks the file or refuses the id
-decides itself where the vGPU lies, which is no failure.
+A new vGPU lies at the first place that is free for its type. Writing another id moves it there: the driver takes the
+new place before it leaves the old one (kernel_vgpu_mgr.c, 595.45.04: kvgpumgrSetPlacementId). If a driver lacks the
+file or refuses the id, it chooses the place itself, which is no failure.
 """
 
 from typing import Optional

@@ -1,4 +1,4 @@
-"""Reservations by the ledger's entries: whether a step can have the place that it wants, and whether it is ours already."""
+"""Reservations by the ledger's entries: whether a step can have its place, and whether the place is ours already."""
 
 from typing import Any, Tuple
 
@@ -23,7 +23,7 @@ def _same_place(entry: Entry, step: Step) -> bool:
 
 
 def superseded(entry: Entry, step: Step) -> bool:
-    """Whether the entry is an older generation of the same slot at the same place: one vGPU must not have two entries."""
+    """Whether the entry is an older generation of the same slot and place: one vGPU must not have two entries."""
     return (entry["vm_uuid"], entry["slot"]) == (step["vm_uuid"], step["slot"]) and _same_place(entry, step)
 
 
@@ -51,7 +51,7 @@ def check_ours(ledger: Ledger, step: Step) -> Entry:
 
 
 def _check_entry_for(entry: Entry, step: Step) -> None:
-    """Compare by the GPU's UUID, the VF's index and the type's name: addresses may change with a boot, and ids with a driver."""
+    """Compare GPU UUID, VF index and type name: addresses may change with a boot, and type ids with a driver."""
     mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_name"])
     if (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_name"]) != mine:
         raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))

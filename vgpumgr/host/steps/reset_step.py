@@ -1,4 +1,4 @@
-"""The step reset_gpu: a reset of one GPU, which has no virtual functions and no vGPUs. nvidia-smi refuses it while a process has it open."""
+"""The step reset_gpu: reset a GPU without VFs and vGPUs. nvidia-smi refuses it while a process has it open."""
 
 from typing import Any, Callable
 
@@ -22,7 +22,7 @@ def reset_gpu(
     with open_gpu(load_nvml, step["gpu"]) as gpu:
         refuse_foreign(root, ledger, step["gpu_uuid"], gpu)
     at("looked")
-    ended = run_tool(root, NVIDIA_SMI, ["--gpu-reset", "-i", step["gpu"]], deadline_s)
+    result = run_tool(root, NVIDIA_SMI, ["--gpu-reset", "-i", step["gpu"]], deadline_s)
     at("reset")
-    if ended.status:
-        raise ended.refusal("it failed with status {}".format(ended.status), in_the_way(root, load_nvml, step["gpu"]))
+    if result.status:
+        raise result.refusal("it failed with status {}".format(result.status), in_the_way(root, load_nvml, step["gpu"]))

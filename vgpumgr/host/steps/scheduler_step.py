@@ -1,7 +1,7 @@
 """The step set_scheduler: every engine of one GPU gets a policy, on a GPU that nothing uses.
 
-NVML accepts it "only when no VM is running". Graphics is the engine that counts: it is set last, so that until then the GPU
-shows that the step is unfinished, and the same step again finishes what a killed run began. A video engine that does not
+NVML accepts it "only when no VM is running". Graphics is the engine that counts: it is set last, so that until then the
+GPU shows that the step is unfinished, and the same step finishes what a killed run began. A video engine that does not
 accept the policy (nvml.h names only best effort for it) is noted, but is no failure.
 """
 
@@ -33,32 +33,32 @@ def set_scheduler(
     use = GpuUse(root, gpu, snapshot)
     use.refuse_running(snapshot)
     at("looked")
-    done: List[str] = []
+    engines: List[str] = []
     try:
         with opened(load_nvml) as nvml:
             handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", step["gpu"])
             _check_expected(read_scheduler(nvml, handle), step)
             # Graphics last; False sorts before True.
             for engine in sorted(step["expect"], key=lambda name: (name == GRAPHICS, name)):
-                use.refuse_open(_so_far(done))
+                use.refuse_open(_so_far(engines))
                 if _set_one(nvml, handle, engine, step):
-                    done.append(engine)
+                    engines.append(engine)
                 at("set-" + engine)
-            found = read_scheduler(nvml, handle)
+            scheduler = read_scheduler(nvml, handle)
             at("read-back")
-    except NvmlFailed as failed:
-        raise _refused(failed.function, failed.code, failed.text, done) from failed
-    return SchedulerSet(found, _check_taken(found, step, done))
+    except NvmlFailed as error:
+        raise _refused(error.function, error.code, error.text, engines) from error
+    return SchedulerSet(scheduler, _check_taken(scheduler, step, engines))
 
 
-def _check_expected(found: SchedulerFact, step: SchedulerStep) -> None:
+def _check_expected(scheduler: SchedulerFact, step: SchedulerStep) -> None:
     """Each engine must be as the step expects, or already as it wants: a killed run may have set it."""
-    if found["api"] != step["api"]:
-        raise changed("scheduler calls v{}".format(step["api"]), "v{}".format(found["api"]))
-    now = {engine["engine"]: engine["policy"] for engine in found["engines"]}
-    expect, wanted = step["expect"], step["setting"]["policy"]
-    if set(now) != set(expect) or any(now[engine] not in (wanted, expect[engine]) for engine in now):
-        raise changed(_words(expect), _words(now))
+    if scheduler["api"] != step["api"]:
+        raise changed("scheduler calls v{}".format(step["api"]), "v{}".format(scheduler["api"]))
+    policies = {engine["engine"]: engine["policy"] for engine in scheduler["engines"]}
+    expect, policy = step["expect"], step["setting"]["policy"]
+    if set(policies) != set(expect) or any(policies[engine] not in (policy, expect[engine]) for engine in policies):
+        raise changed(_words(expect), _words(policies))
 
 
 def _words(policies: Mapping[str, Optional[str]]) -> str:
@@ -72,27 +72,27 @@ def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
     """
     try:
         set_engine(nvml, handle, engine, step["setting"], api=step["api"])
-    except NvmlFailed as failed:
-        if engine == GRAPHICS or failed.code in GPU_FAILED:
+    except NvmlFailed as error:
+        if engine == GRAPHICS or error.code in GPU_FAILED:
             raise
         return False
     return True
 
 
-def _check_taken(found: SchedulerFact, step: SchedulerStep, done: List[str]) -> Optional[str]:
+def _check_taken(scheduler: SchedulerFact, step: SchedulerStep, engines: List[str]) -> Optional[str]:
     """Graphics must show the policy; other engines that do not are noted. Raises Refusal(NvmlRefused)."""
-    wanted = step["setting"]["policy"]
-    others = {engine["engine"]: engine["policy"] for engine in found["engines"] if engine["policy"] != wanted}
+    policy = step["setting"]["policy"]
+    others = {engine["engine"]: engine["policy"] for engine in scheduler["engines"] if engine["policy"] != policy}
     if GRAPHICS in others:
         text = "accepted, but without effect: {}".format(_words({GRAPHICS: others[GRAPHICS]}))
-        raise _refused("nvmlDeviceSetVgpuSchedulerState", 0, text, done)
+        raise _refused("nvmlDeviceSetVgpuSchedulerState", 0, text, engines)
     return "the driver keeps {}".format(_words(others)) if others else None
 
 
-def _refused(function: str, code: int, text: str, done: List[str]) -> Refusal:
-    message = "{}: {} (NVML {}){}".format(function, text, code, _so_far(done))
+def _refused(function: str, code: int, text: str, engines: List[str]) -> Refusal:
+    message = "{}: {} (NVML {}){}".format(function, text, code, _so_far(engines))
     return Refusal(NVML_REFUSED, message, function=function, code=code)
 
 
-def _so_far(done: List[str]) -> str:
-    return "; set before that: {}".format(", ".join(done)) if done else ""
+def _so_far(engines: List[str]) -> str:
+    return "; set before that: {}".format(", ".join(engines)) if engines else ""

@@ -34,7 +34,7 @@ _LONGEST = 1000  # characters of each text of a cordon
 
 
 def _is_document(value: object) -> bool:
-    """Whether C and UTF-8 take the whole text: to C it ends at the first zero byte, and JSON accepts half a surrogate pair."""
+    """Whether C and UTF-8 take the whole text: C ends it at a zero byte, and JSON accepts half a surrogate pair."""
     return isinstance(value, str) and "\0" not in value and not re.search("[\ud800-\udfff]", value)
 
 

@@ -1,8 +1,8 @@
 """The steps of vGPUs: ledger first, hardware second, read back third, ledger last.
 
-After a kill between any two of these, the file on disk says what may be on the hardware, and running the same step again
-gives the same result. Nothing is written at all if the host is not as the step expects, or if an earlier write to the same
-GPU has not returned (blocked_write.py). The first ledger write also says which process is about to write.
+If the program is killed between any two of these, the file says what may be on the hardware, and running the step again
+gives the same result. Nothing is written if the host is not as the step expects, or if an earlier write to the same GPU
+has not returned (blocked_write.py). The first ledger write also records the process that will write.
 """
 
 from contextlib import contextmanager
@@ -75,22 +75,22 @@ class VgpuSteps:
         self._at = at
 
     def create(self, step: Step, deadline_s: float) -> Optional[str]:
-        """Create the vGPU, or enter the existing one as ours; also re-create one that was evacuated, or lost in a reboot."""
+        """Create the vGPU, again if it was evacuated or lost in a reboot; or enter the existing one as ours."""
         ledger = self._open(step)
         try:
             check_place(self._root, step)
-            found = self._find(step)
+            vgpu = self._find(step)
         except Absent as absent:
             raise absent.refusal() from absent
         check_reservations(ledger, step)
         if step["expect"] == SAME:
-            if not is_what_step_means(found, step):
-                raise changed("{} there already".format(step["type_name"]), describe(found))
+            if not is_what_step_means(vgpu, step):
+                raise changed("{} there already".format(step["type_name"]), describe(vgpu))
             meant = self._instances.find(ledger, step, room=False)
-            self._refuse_elsewhere(ledger, step, found, meant, deadline_s)
-            return self._entered(ledger, step, found, deadline_s)
-        if found is not None:
-            raise changed("nothing on {}".format(step["parent"]), describe(found))
+            self._refuse_elsewhere(ledger, step, vgpu, meant, deadline_s)
+            return self._entered(ledger, step, vgpu, deadline_s)
+        if vgpu is not None:
+            raise changed("nothing on {}".format(step["parent"]), describe(vgpu))
         meant = self._instances.find(ledger, step, room=True)
         params = self._params.of_new(ledger, step)
         with self._begin(ledger, step, hardware_for(self._root, step).create()) as begun:
@@ -122,24 +122,24 @@ class VgpuSteps:
         return _joined(notes)
 
     def _refuse_elsewhere(
-        self, before: Ledger, step: Step, found: Optional[VgpuFact], meant: Optional[Meant], deadline_s: float
+        self, before: Ledger, step: Step, vgpu: Optional[VgpuFact], meant: Optional[Meant], deadline_s: float
     ) -> None:
         """Refuse if the driver put the vGPU into another GPU instance than the step's.
 
         What was just created, or whose creation was broken off, is removed again; the ledger is then as `before`.
         """
-        why = None if found is None else self._instances.why_elsewhere(step, meant, found)
-        if found is None or why is None:
+        why = None if vgpu is None else self._instances.why_elsewhere(step, meant, vgpu)
+        if vgpu is None or why is None:
             return
         ledger = self._open(step)
         if any(identity(each) == identity(step) and each["state"] == PLANNED for each in ledger.entries):
-            self._remove_again(before, ledger, step, found, deadline_s)
+            self._remove_again(before, ledger, step, vgpu, deadline_s)
         raise why
 
-    def _remove_again(self, before: Ledger, ledger: Ledger, step: Step, found: VgpuFact, deadline_s: float) -> None:
+    def _remove_again(self, before: Ledger, ledger: Ledger, step: Step, vgpu: VgpuFact, deadline_s: float) -> None:
         """Remove what this step created; the ledger is then as `before`."""
-        self._guard.refuse_by_now(step, found)
-        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
+        self._guard.refuse_by_now(step, vgpu)
+        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), vgpu) as begun:
             write_ledger(self._root, begun.ledger)
             self._at("elsewhere")
             outcome = self._write(step, begun, deadline_s)
@@ -148,26 +148,26 @@ class VgpuSteps:
         with _after_write():
             write_ledger(self._root, before)
 
-    def _entered(self, ledger: Ledger, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
-        """Enter an existing vGPU as made; one whose creation was broken off is moved to its place before, unless it may be in use."""
+    def _entered(self, ledger: Ledger, step: Step, vgpu: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
+        """Enter an existing vGPU as made. If its creation was interrupted, it is moved first, unless maybe in use."""
         notes: List[Optional[str]] = []
         params = ledger.params_of(identity(step))
-        if found is not None and any(
+        if vgpu is not None and any(
             identity(each) == identity(step) and each["state"] == PLANNED for each in ledger.entries
         ):
             try:
-                if elsewhere(step, found):
-                    self._guard.refuse_by_now(step, found)
-                notes.append(self._move(step, found, deadline_s))
+                if elsewhere(step, vgpu):
+                    self._guard.refuse_by_now(step, vgpu)
+                notes.append(self._move(step, vgpu, deadline_s))
             except Refusal as refusal:
-                notes.append(where_it_lies(step, found, refusal.message))
+                notes.append(where_it_lies(step, vgpu, refusal.message))
             return _joined([*notes, self._made(ledger, step, params, self._give(step, params, deadline_s))])
         self._enter(ledger, step, MADE, params)
         return None
 
-    def _move(self, step: Step, found: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
-        """Move what was created to the place that the step names. A note if it lies elsewhere then: the driver decides."""
-        if found is None or not elsewhere(step, found):
+    def _move(self, step: Step, vgpu: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
+        """Move a new vGPU to the step's place. Returns a note if it lies elsewhere then: the driver decides."""
+        if vgpu is None or not elsewhere(step, vgpu):
             return None
         with self._writer.ready(self._root.path(file_of(step, FILE)), place_text(step)) as writing:
             try:
@@ -175,7 +175,7 @@ class VgpuSteps:
             except TimeoutError:
                 refused = _NO_ANSWER
         self._at("moved")
-        now = self._find(step) or found
+        now = self._find(step) or vgpu
         return where_it_lies(step, now, refused or "accepted, but without effect") if elsewhere(step, now) else None
 
     def destroy(self, step: Step, deadline_s: float) -> Optional[str]:
@@ -184,25 +184,25 @@ class VgpuSteps:
         check_ours(ledger, step)
         try:
             check_place(self._root, step)
-            found = self._find(step)
+            vgpu = self._find(step)
         except Absent as absent:
             if step["expect"] == PRESENT:
                 raise absent.refusal() from absent
             check_left_nothing(self._root, step)
-            found = None
+            vgpu = None
         if step["expect"] != PRESENT:
-            if found is not None and (step["uuid"] is None or found["uuid"] == step["uuid"]):
-                raise changed("nothing on {}".format(step["parent"]), describe(found))
+            if vgpu is not None and (step["uuid"] is None or vgpu["uuid"] == step["uuid"]):
+                raise changed("nothing on {}".format(step["parent"]), describe(vgpu))
             self._take_out(ledger, step, ledger.params_of(identity(step)))
             return None
-        if found is None or not is_what_step_means(found, step):
-            raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(found))
-        self._guard.refuse(step, found)
+        if vgpu is None or not is_what_step_means(vgpu, step):
+            raise changed("{} on {}".format(step["type_name"], step["parent"]), describe(vgpu))
+        self._guard.refuse(step, vgpu)
         params = self._params.of_leaving(ledger, step)
-        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
+        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), vgpu) as begun:
             self._enter(begun.ledger, step, LEAVING, params)
             self._at("leaving")
-            self._refuse_held_by_now(step, found, ledger)
+            self._refuse_held_by_now(step, vgpu, ledger)
             outcome = self._write(step, begun, deadline_s)
         if outcome.found is not None:
             if is_what_step_means(outcome.found, step):
@@ -221,17 +221,17 @@ class VgpuSteps:
             raise changed("{} made".format(place_of(step)), "its entry is {}".format(entry["state"]))
         try:
             check_place(self._root, step)
-            found = self._find(step)
+            vgpu = self._find(step)
         except Absent as absent:
             raise absent.refusal() from absent
-        if found is None or not is_what_step_means(found, step):
-            raise changed(place_of(step), describe(found))
-        self._guard.refuse(step, found)
+        if vgpu is None or not is_what_step_means(vgpu, step):
+            raise changed(place_of(step), describe(vgpu))
+        self._guard.refuse(step, vgpu)
         before, ledger = ledger, self._with_params(ledger, step)
-        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), found) as begun:
+        with self._begin(ledger, step, hardware_for(self._root, step).destroy(), vgpu) as begun:
             write_ledger(self._root, begun.ledger)
             self._at("evacuating")
-            self._refuse_held_by_now(step, found, before)
+            self._refuse_held_by_now(step, vgpu, before)
             outcome = self._write(step, begun, deadline_s)
         if outcome.found is not None:
             write_ledger(self._root, before)
@@ -273,11 +273,11 @@ class VgpuSteps:
         return open_ledger(self._root, step["gpu_uuid"], boot_id(self._root, Unknowns()))
 
     @contextmanager
-    def _begin(self, ledger: Ledger, step: Step, write: Write, found: Optional[VgpuFact] = None) -> Iterator[_Begun]:
-        """A write that must begin only after the `ledger` given here is on disk. `found`: the vGPU that it removes."""
+    def _begin(self, ledger: Ledger, step: Step, write: Write, vgpu: Optional[VgpuFact] = None) -> Iterator[_Begun]:
+        """A write that must begin only after the `ledger` given here is on disk. `vgpu`: the one that it removes."""
         path, text = write
         with self._writer.ready(self._root.path(path), text) as writing:
-            vfio = found["vfio"] if found is not None else ()
+            vfio = vgpu["vfio"] if vgpu is not None else ()
             record = record_of(step, path, vfio, boot=self._boot(), child=started(writing.pid))
             yield _Begun(path, writing, ledger.with_blocked_writes((*ledger.blocked_writes, record)))
 
@@ -294,19 +294,19 @@ class VgpuSteps:
             raise Refusal(DEADLINE, message, path=path) from error
         self._at("written")
         try:
-            found = hardware_for(self._root, step).find()
+            vgpu = hardware_for(self._root, step).find()
         except Absent:
-            found = None
+            vgpu = None
         except (OSError, ValueError) as error:
             message = "{}: after the write ({}) the hardware cannot be read: {}".format(path, refused or "taken", error)
             raise Refusal(SYSFS_REFUSED, message, path=path, errno=refused or "EIO", read_back=None) from error
         self._at("read-back")
-        return _Outcome(refused=refused, found=found)
+        return _Outcome(refused=refused, found=vgpu)
 
-    def _refuse_held_by_now(self, step: Step, found: VgpuFact, before: Ledger) -> None:
+    def _refuse_held_by_now(self, step: Step, vgpu: VgpuFact, before: Ledger) -> None:
         """Check as late as possible: a VM may have been started while the ledger was being written to disk."""
         try:
-            self._guard.refuse_by_now(step, found)
+            self._guard.refuse_by_now(step, vgpu)
         except Refusal:
             write_ledger(self._root, before)
             raise
@@ -324,7 +324,7 @@ class VgpuSteps:
         entry = entry_of(step, boot=self._boot(), state=state)
         entries = []
         placed = False
-        known = ledger.without_freed(identity(step))
+        base = ledger.without_freed(identity(step))
         for each in ledger.entries:
             if identity(each) == identity(step):
                 entries.append(
@@ -332,27 +332,27 @@ class VgpuSteps:
                 )  # keys of a later version are kept
                 placed = True
             elif superseded(each, step):
-                known = known.with_freed(identity(each))
+                base = base.with_freed(identity(each))
             else:
                 entries.append(each)
         if not placed:
             entries.append(_with(entry, params, unwritten=unwritten))
-        write_ledger(self._root, known.with_entries(tuple(entries)))
+        write_ledger(self._root, base.with_entries(tuple(entries)))
 
     def _take_out(self, ledger: Ledger, step: Step, params: str = "") -> None:
-        left = tuple(each for each in ledger.entries if identity(each) != identity(step))
-        write_ledger(self._root, ledger.with_entries(left).with_freed(identity(step), params))
+        entries = tuple(each for each in ledger.entries if identity(each) != identity(step))
+        write_ledger(self._root, ledger.with_entries(entries).with_freed(identity(step), params))
 
 
 def _with(entry: Entry, params: str, *, unwritten: bool = False) -> Entry:
     """An entry with the vGPU's plugin parameters; `unwritten`: the driver does not have them."""
-    kept = {key: entry[key] for key in entry if key not in (PARAMS, UNWRITTEN)}
-    return {**kept, **({PARAMS: params} if params else {}), **({UNWRITTEN: True} if params and unwritten else {})}
+    fields = {key: entry[key] for key in entry if key not in (PARAMS, UNWRITTEN)}
+    return {**fields, **({PARAMS: params} if params else {}), **({UNWRITTEN: True} if params and unwritten else {})}
 
 
 @contextmanager
 def _after_write() -> Iterator[None]:
-    """If the ledger cannot be written after the hardware was, say so in the refusal: the next run continues from there."""
+    """If the ledger cannot be written after the hardware was, the refusal says so: the next run resumes there."""
     try:
         yield
     except Refusal as refusal:
@@ -378,9 +378,9 @@ def _joined(notes: Sequence[Optional[str]]) -> Optional[str]:
     return "; ".join(note for note in notes if note is not None) or None
 
 
-def _unread(step: Step, found: Optional[VgpuFact]) -> Optional[str]:
+def _unread(step: Step, vgpu: Optional[VgpuFact]) -> Optional[str]:
     """The note on a vGPU of which the driver does not say in which GPU instance it is."""
-    if step["mig"] is None or found is None or found["gpu_instance"] is not None:
+    if step["mig"] is None or vgpu is None or vgpu["gpu_instance"] is not None:
         return None
     return "{} of {} slot {}: the driver does not say which GPU instance it is in".format(
         step["type_name"], step["vm_name"], step["slot"]

@@ -35,12 +35,12 @@ class Ended(NamedTuple):
 def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: float) -> Ended:
     """Run it to its end. Raises Refusal: ToolRefused if it cannot be started, Deadline if it does not end in time.
 
-    One that does not end is left alone: it is in the middle of a change of the driver, which it alone can finish. It has neither the
-    lock nor the controller's channel.
+    One that does not end is left alone: it is in the middle of a change of the driver, which it alone can finish. It
+    has neither the lock nor the controller's channel.
     """
     command = shlex.join([program, *arguments])
     # A file in memory, not a pipe: one that outlives us must not end because nobody reads what it says.
-    said = os.memfd_create("tool", os.MFD_CLOEXEC)
+    output = os.memfd_create("tool", os.MFD_CLOEXEC)
     try:
         pid = os.posix_spawn(
             root.path(program),
@@ -48,8 +48,8 @@ def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: flo
             {**os.environ, "LC_ALL": "C"},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_DUP2, said, 1),
-                (os.POSIX_SPAWN_DUP2, said, 2),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
             ],
             setsid=True,
             setsigdef=[signal.SIGPIPE],
@@ -58,20 +58,20 @@ def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: flo
         if status is None:
             message = "{}: did not end in {:g} s (pid {}); it may still do its work".format(command, deadline_s, pid)
             raise Refusal(DEADLINE, message, path=program)
-        return Ended(command, status, os.pread(said, _MOST_BYTES, 0).decode("utf-8", "replace"))
+        return Ended(command, status, os.pread(output, _MOST_BYTES, 0).decode("utf-8", "replace"))
     except OSError as error:
         message = "{}: cannot be run: {}".format(command, reason(error))
         raise Refusal(TOOL_REFUSED, message, command=command, status=None, output="") from error
     finally:
-        os.close(said)
+        os.close(output)
 
 
 def _wait(pid: int, deadline_s: float) -> Optional[int]:
     """Its exit status (of one that a signal ended: minus its number); None if it does not end in time."""
     until = time.monotonic() + deadline_s
     while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
+        child, status = os.waitpid(pid, os.WNOHANG)
+        if child:
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
         if time.monotonic() >= until:
             return None

@@ -1,9 +1,9 @@
-"""The step set_vfs: a GPU's virtual functions, made or removed by NVIDIA's sriov-manage.
+"""The step set_vfs: NVIDIA's sriov-manage creates or removes a GPU's virtual functions.
 
-It rebinds the GPU to its driver, which ends every vGPU and GPU instance, mixed-size mode and a scheduler set at run time. Its exit
-status says nothing (0 although no function came, seen on hardware), so its work is verified by counting. Where something has
-the GPU open it says `Cannot obtain unbindLock`, which passes. That it took them away is in the ledger, so that facts.py asks NVML about
-such a GPU.
+It rebinds the GPU to its driver, which ends every vGPU, every GPU instance, mixed-size mode and a scheduler set at run
+time. Its exit status says nothing (0 although no function came, seen on hardware), so the functions are counted. While
+a process has the GPU open, it prints `Cannot obtain unbindLock`, which passes. A removal is entered in the ledger, so
+that facts.py queries NVML about such a GPU.
 """
 
 import time
@@ -40,11 +40,11 @@ def set_vfs(
 ) -> None:
     """Make or remove them. The caller holds the host's exclusive lock. Raises Refusal."""
     ledger = open_for(root, step)
-    there = vfs_on(root, step["gpu"]) > 0
-    if there == step["on"]:
+    has_vfs = vfs_on(root, step["gpu"]) > 0
+    if has_vfs == step["on"]:
         return
-    if there != step["expect"]:
-        raise changed(_words(step["expect"]), _words(there))
+    if has_vfs != step["expect"]:
+        raise changed(_words(step["expect"]), _words(has_vfs))
     refuse_vgpus(root, load_nvml, step)
     with open_gpu(load_nvml, step["gpu"]) as gpu:
         refuse_foreign(root, ledger, step["gpu_uuid"], gpu)
@@ -55,17 +55,17 @@ def set_vfs(
     at("noted")
     until = time.monotonic() + deadline_s
     arguments = ["-e" if step["on"] else "-d", step["gpu"]]
-    ended = run_tool(root, SRIOV_MANAGE, arguments, deadline_s)
+    result = run_tool(root, SRIOV_MANAGE, arguments, deadline_s)
     for _ in range(_TRIES - 1):
-        if _BUSY not in ended.output:
+        if _BUSY not in result.output:
             break
         pause(timing.unbind_s)
-        ended = run_tool(root, SRIOV_MANAGE, arguments, max(_LEAST_S, until - time.monotonic()))
+        result = run_tool(root, SRIOV_MANAGE, arguments, max(_LEAST_S, until - time.monotonic()))
     at("ran")
-    if step["on"] and ended.status == 0:
+    if step["on"] and result.status == 0:
         _await_functions(root, step, until, timing, pause)
     if (vfs_on(root, step["gpu"]) > 0) != step["on"]:
-        raise ended.refusal("without effect, {}".format(_words(not step["on"])), open_in(root, step["gpu"]))
+        raise result.refusal("without effect, {}".format(_words(not step["on"])), open_in(root, step["gpu"]))
     if step["on"]:
         if ledger.took_vfs(step["gpu_uuid"], boot):
             write_ledger(root, ledger.with_vfs_taken(step["gpu_uuid"], boot, taken=False))
@@ -74,7 +74,7 @@ def set_vfs(
 
 
 def _await_functions(root: Root, step: VfsStep, until: float, timing: Timing, pause: Callable[[float], None]) -> None:
-    """Wait for them: the tool may end before the kernel has made them (half a minute for 160, NVIDIA/gpu-operator #2002)."""
+    """Wait for the kernel: the tool may end before it has created them (30 s for 160, NVIDIA/gpu-operator #2002)."""
     for _ in range(round(timing.vfs_s / timing.offer_s)):
         if vfs_on(root, step["gpu"]) > 0 or time.monotonic() + timing.offer_s > until:
             return
