@@ -18,21 +18,21 @@ from benchmarks import measured
 
 def main(names: list[str]) -> int:
     """Run those, or all."""
-    found = sorted(file.stem for file in Path(__file__).parent.glob("*_cost.py"))
-    chosen = [name for name in found if not names or name.removesuffix("_cost") in names or name in names]
+    modules = sorted(file.stem for file in Path(__file__).parent.glob("*_cost.py"))
+    selection = [name for name in modules if not names or name.removesuffix("_cost") in names or name in names]
     print(measured.machine(), flush=True)
     rows: list[measured.Row] = []
     broken: list[str] = []
-    with tempfile.NamedTemporaryFile(prefix="vgpumgr-bench-rows.") as handed:
-        environ = measured.environment({measured.ROWS: handed.name})
-        for name in chosen:
+    with tempfile.NamedTemporaryFile(prefix="vgpumgr-bench-rows.") as table:
+        environ = measured.environment({measured.ROWS: table.name})
+        for name in selection:
             print(f"\n== {name}", flush=True)
             before = len(rows)
-            done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], env=environ, check=False)
-            lines = Path(handed.name).read_text(encoding="utf-8").splitlines()
+            process = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], env=environ, check=False)
+            lines = Path(table.name).read_text(encoding="utf-8").splitlines()
             rows = [measured.Row(**json.loads(line)) for line in lines]
             if len(rows) == before:
-                broken.append(f"{name} broke off with exit {done.returncode}: no numbers")
+                broken.append(f"{name} broke off with exit {process.returncode}: no numbers")
     print(f"\n== all\n{measured.machine()}\n{measured.render(rows)}", *broken, sep="\n")
     return 0 if not broken and all(row.met for row in rows) else 1
 

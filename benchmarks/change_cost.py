@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.change_cost [mdev-vf] [vendor-vfio]
 
-By hand: look where the type fits, make the vGPU, put it into the definition, look at the definition; and the same back. That
-remembers nothing, checks nothing and locks nothing. CPU is that of this side, without the hosts'.
+By hand: find where the type fits, create the vGPU, add it to the definition, read the definition; then the reverse.
+That records, checks and locks nothing. CPU is this side's, without the hosts'.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def by_hand(framework: str, type_id: str) -> Hand:
             "<address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/></source></hostdev>",
             remove=f"echo 0 > {folder}/current_vgpu_type",
         )
-    folder, made = f"/sys/class/mdev_bus/{VF}/mdev_supported_types/nvidia-{type_id}", str(uuid.uuid4())
+    folder, vgpu = f"/sys/class/mdev_bus/{VF}/mdev_supported_types/nvidia-{type_id}", str(uuid.uuid4())
     return Hand(
         look=f"cat {folder}/name {folder}/available_instances",
-        make=f"echo {made} > {folder}/create",
+        make=f"echo {vgpu} > {folder}/create",
         hostdev="<hostdev mode='subsystem' type='mdev' model='vfio-pci' managed='no'>"
-        f"<source><address uuid='{made}'/></source></hostdev>",
-        remove=f"echo 1 > /sys/bus/mdev/devices/{made}/remove",
+        f"<source><address uuid='{vgpu}'/></source></hostdev>",
+        remove=f"echo 1 > /sys/bus/mdev/devices/{vgpu}/remove",
     )
 
 
@@ -58,8 +58,8 @@ def type_of(running: lab.Lab, framework: str) -> str:
     """The type id of 4Q on that board."""
     if framework == "vendor-vfio":
         return running.ask(HOST, f"grep -e -4Q /sys/bus/pci/devices/{VF}/nvidia/creatable_vgpu_types").split()[0]
-    found = running.ask(HOST, f"grep -l -e -4Q /sys/class/mdev_bus/{VF}/mdev_supported_types/*/name")
-    return found.split("/")[-2].removeprefix("nvidia-")
+    lines = running.ask(HOST, f"grep -l -e -4Q /sys/class/mdev_bus/{VF}/mdev_supported_types/*/name")
+    return lines.split("/")[-2].removeprefix("nvidia-")
 
 
 def attach_by_hand(running: lab.Lab, hand: Hand) -> Iterator[Cost]:

@@ -2,12 +2,12 @@
 
     .venv/bin/python -m benchmarks.fleet_cost
 
-Lab hosts of two L40S with 32 VFs each and three VMs. Medians of seven, run in turn, CPU without the hosts'. What a host costs is the
-difference to a list of one host. Ansible runs one shell task with forks=20, pipelining and no fact gathering; it makes its
-connections anew, as it does where its last command was a minute ago. pyinfra runs the same as one `exec` with --parallel 20; `make bench`
-installs it in an environment of its own, and without that its rows are missing. `ssh HOST python3 -c pass` is the least that anything on
-that host could cost. The hosts are on this very machine: what they do to answer takes the same cores. It is told apart by bare ssh
-that give the same program the same question, and throw the answer away; and by bare ssh that print the facts with cat and virsh.
+Lab hosts of two L40S with 32 VFs each and three VMs. Medians of seven, run in turn, CPU without the hosts'. The cost of
+a host is the difference from a list of one host. Ansible runs one shell task (forks=20, pipelining, no fact gathering)
+over new connections, as it would a minute after its last command. pyinfra runs the same as one `exec` with --parallel
+20, from an environment that `make bench` installs; without it its rows are missing. `ssh HOST python3 -c pass` is the
+lower bound. The hosts share this machine's cores. Two rows of bare ssh show their part: one sends the same program the
+same question and drops the answer, one prints the facts with cat and virsh.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
         spec = Path(folder, "spec.yml")
         names = write_spec(spec, HOSTS, {"driver": 595, "framework": "vendor-vfio", "boards": ["L40S", "L40S"]})
-        asked = Path(folder, "asked")
-        asked.write_bytes(program_and_question())
+        question = Path(folder, "asked")
+        question.write_bytes(program_and_question())
         with lab.up(str(spec)) as running:
             running.vgpumgr("reconcile", "--yes")
             hosts = Path(folder, "hosts.py")
@@ -65,7 +65,7 @@ def main() -> int:
                     "one": partial(running.vgpumgr, "list", names[0]),
                     "pass": partial(at_once, running, PASS),
                     "facts": partial(at_once, running, FACTS),
-                    "program": partial(at_once, running, bootstrap.SERVE, asked),
+                    "program": partial(at_once, running, bootstrap.SERVE, question),
                     "ansible": partial(ansible, running),
                     **({"pyinfra": partial(pyinfra, running, hosts)} if PYINFRA.exists() else {}),
                 },

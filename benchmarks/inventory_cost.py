@@ -1,11 +1,11 @@
-"""What the inventory of a large fleet costs: read, and read and planned, without any host; beside `ansible-inventory --list`.
+"""What a large fleet's inventory costs: read, and read and planned without any host; beside `ansible-inventory --list`.
 
     .venv/bin/python -m benchmarks.inventory_cost
 
-10,000 hosts declare 40,000 VMs (large_inventory.py). Read is what every command does with it, in a fresh process; planned is each
-host by core alone, on a state that is there as values: two A40 with 32 VFs each, one host in fifty without any vGPU, the
-others as declared, as a nightly run finds a fleet. Making these values is not counted. Growth is the time for one host of 10,000 beside one of 1,000.
-Ansible reads the same files, with 1,000 hosts: it takes minutes for all, and more than in proportion.
+10,000 hosts declare 40,000 VMs (large_inventory.py). `Read` is what every command does with it, in a fresh process.
+`Planned` adds core's plan of each host, from a state in memory: two A40 with 32 VFs each, one host in fifty without a
+vGPU, the others as declared. Making that state is not counted. Growth is the time per host of 10,000 beside that of
+1,000. Ansible reads the same files with 1,000 hosts: all of them take it minutes, and more than in proportion.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def main() -> int:
 def _least(folder: Path) -> dict[str, float]:
     """Of several fresh processes, since others work here too."""
     argv = [sys.executable, "-m", "benchmarks.inventory_cost", str(folder)]
-    told = [subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True).stdout for _ in range(ROUNDS)]
-    found: list[dict[str, float]] = [json.loads(line) for line in told]
-    return min(found, key=lambda one: one["cpu"])
+    texts = [subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True).stdout for _ in range(ROUNDS)]
+    rows: list[dict[str, float]] = [json.loads(line) for line in texts]
+    return min(rows, key=lambda one: one["cpu"])
 
 
 def read_and_plan(folder: Path) -> dict[str, float]:
@@ -90,15 +90,15 @@ def read_and_plan(folder: Path) -> dict[str, float]:
     author = tasks.Author(by="bench@ctl1", at="2026-11-22T01:00:00Z")
     view_of = views(next(iter(inventory.hosts.values())), author)
     plan_s = 0.0
-    steps = changed = 0
+    steps = changes = 0
     for number, host in enumerate(inventory.hosts.values()):
         view = view_of(host, number % NEW_ONE_IN == 0)
         began = time.process_time()
         plan = host_plan.plan_host(view, host, author)
         plan_s += time.process_time() - began
         steps += len(plan.steps)
-        changed += plan.changed
-    assert changed == len(inventory.hosts) // NEW_ONE_IN, f"{changed} hosts would change: {steps} steps"
+        changes += plan.changed
+    assert changes == len(inventory.hosts) // NEW_ONE_IN, f"{changes} hosts would change: {steps} steps"
     return {"read": read_s, "plan": plan_s, "cpu": read_s + plan_s, "megabytes": peak_mb()}
 
 

@@ -2,9 +2,9 @@
 
     .venv/bin/python -m benchmarks.known_hosts_cost
 
-A command for one host reads the file and looks one name up; one for 1,000 hosts reads it once and looks each name up. CPU of this
-process, as the program does it, and of ssh-keygen, as a fresh process for each name; of its 1,000 only a hundredth is run. A hashed
-name has a salt of its own, so that each name is hashed with each line's.
+A command for one host reads the file and looks one name up; one for 1,000 hosts reads it once and looks each name up.
+CPU is this process's, and ssh-keygen's in a fresh process per name, of which only a hundredth of the 1,000 is run. A
+hashed name has its own salt, so each lookup hashes the name again for each line.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def _ours(file: Path, numbers: Sequence[int]) -> float:
     def look() -> None:
         file.touch()
         for number in numbers:
-            known = host_key.load_known_hosts(str(file)).find(_host(number))
-            assert [key.line for key in known.keys] == [number + 1]
+            keys = host_key.load_known_hosts(str(file)).find(_host(number))
+            assert [key.line for key in keys.keys] == [number + 1]
 
     return statistics.median(_cpu(look) for _ in range(ROUNDS if len(numbers) == 1 else 1))
 

@@ -43,7 +43,7 @@ def up(spec: str) -> Iterator[Lab]:
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
         place = Path(folder) / "lab"
         try:
-            printed = subprocess.run(
+            process = subprocess.run(
                 [PROGRAM, "lab", "up", "--dir", str(place), "--spec", spec],
                 capture_output=True,
                 text=True,
@@ -52,7 +52,7 @@ def up(spec: str) -> Iterator[Lab]:
             ).stdout
             exports = dict(
                 line.removeprefix("export ").partition("=")[::2]
-                for line in printed.splitlines()
+                for line in process.splitlines()
                 if line.startswith("export ")
             )
             yield Lab(Layout(folder=place), environment({name: value.strip("'\"") for name, value in exports.items()}))

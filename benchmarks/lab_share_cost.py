@@ -1,9 +1,9 @@
-"""How much of a look at a host is the lab's own: the host program's facts from the lab's /sys, and from a copy of it as plain files.
+"""The lab's own part of reading a host: the host program's facts from the lab's /sys, and from a plain copy of it.
 
     .venv/bin/python -m benchmarks.lab_share_cost
 
-The lab's /sys is a FUSE file system in Python, and its NVML asks the lab's supervisor for each number; a real host has neither. Both
-readings are one process of the host program on the lab's host, in turn, with NVML and without.
+The lab's /sys is a FUSE file system in Python, and its NVML asks the lab's supervisor for each number; a real host has
+neither. Each reading is one process of the host program on the lab's host, in turn, with NVML and without.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def main() -> int:
     rows = []
     for spec in SPECS:
         with lab.up(spec) as one:
-            found = _looked(one)
+            facts = _looked(one)
         for way, beside in (("", "lab"), (" without NVML", "lab, no NVML")):
-            files = found[beside.replace("lab", "files")]
+            files = facts[beside.replace("lab", "files")]
             rows.append(
-                measured.Row(f"a look at {spec}{way}: files, the lab's", files * 1000, "ms", peer=found[beside] * 1000)
+                measured.Row(f"a look at {spec}{way}: files, the lab's", files * 1000, "ms", peer=facts[beside] * 1000)
             )
     return measured.report(rows)
 
@@ -82,10 +82,10 @@ def _looked(one: lab.Lab) -> dict[str, float]:
             archive.add(file, arcname=f"vgpumgr/{file.relative_to(package)}", filter=_source)
     text = f"SOURCES, ROUNDS, PARENTS = {base64.b64encode(sources.getvalue()).decode()!r}, {ROUNDS}, 64\n{_PROGRAM}"
     argv = client.ssh_command(one.layout, fleet.read(one.layout).host(HOST), ["/usr/bin/python3 -I -S -"])
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    answer: dict[str, float] = json.loads(done.stdout)
+    process = subprocess.run(argv, input=text, capture_output=True, text=True, check=False, timeout=300)
+    if process.returncode:
+        raise SystemExit(process.stderr)
+    answer: dict[str, float] = json.loads(process.stdout)
     return answer
 
 

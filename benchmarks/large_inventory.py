@@ -1,7 +1,7 @@
-"""An inventory as large sites have it: groups of hosts by site and by rack, group_vars, and four VMs on each host; a quarter declares a GPU's
-scheduler.
+"""An inventory like a large site's: groups by site and by rack, group_vars, and four VMs on each host.
 
-Half of the sites declare their VMs in one file a host (host_vars), the others beside the host in the site's own file.
+A quarter of the hosts declares a GPU's scheduler. Half of the sites declare their VMs in one file per host (host_vars),
+the others beside the host in the site's own file.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def write(folder: Path, hosts: int) -> None:
     (folder / "group_vars/all.yml").write_text(_ALL, encoding="utf-8")
     (folder / "group_vars/hypervisors.yml").write_text(_HYPERVISORS, encoding="utf-8")
     for site, first in enumerate(range(0, hosts, HOSTS_OF_A_SITE)):
-        there = range(first, min(hosts, first + HOSTS_OF_A_SITE))
+        numbers = range(first, min(hosts, first + HOSTS_OF_A_SITE))
         name = f"site{site:03}"
         (folder / f"group_vars/{name}.yml").write_text(f"vgpumgr_site: {name}\nrack_door: 12{site}\n", encoding="utf-8")
-        text = "\n".join([*_site(folder, name, there, apart=site % 2 == 0), ""])
+        text = "\n".join([*_site(folder, name, numbers, apart=site % 2 == 0), ""])
         (folder / f"{name}.yml").write_text(text, encoding="utf-8")
 
 

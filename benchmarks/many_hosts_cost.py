@@ -2,10 +2,10 @@
 
     .venv/bin/python -m benchmarks.many_hosts_cost
 
-The lab's hosts are light ones (a T4, three VMs, one vGPU), since they share the machine with the controller; their real sshd,
-libvirtd and host program answer every time, under each name. What is open at once is read from /proc. The night is a reconcile
-that finds nothing to do: in the lab over SSH, in memory with all that is above it (memory_hosts.py), where the peer of 10,000
-hosts is 1,000: less than 1 is flat.
+The lab's hosts are small (a T4, three VMs, one vGPU), because they share the machine with the controller. Their real
+sshd, libvirtd and host program answer each time, under each name. What is open at once is read from /proc. The night is
+a reconcile that finds nothing to do: in the lab over SSH, in memory (memory_hosts.py) with everything above it. There
+10,000 hosts are compared with 1,000: less than 1 is flat.
 """
 
 from __future__ import annotations
@@ -102,17 +102,17 @@ def _names(running: lab.Lab, folder: Path) -> list[Row]:
     (folder / "hosts.yml").write_text(
         "\n".join(["hypervisors:", "  vars:", variables.rstrip(), "  hosts:", *lines, ""]), encoding="utf-8"
     )
-    found: list[Peaks] = []
+    peaks: list[Peaks] = []
 
     def begun(pid: int) -> None:
-        found.append(Peaks(pid))
-        found[0].start()
+        peaks.append(Peaks(pid))
+        peaks[0].start()
 
     cost = spent([PROGRAM, "-i", str(folder), "list"], running.environment, begun=begun)
     return [
         Row("list of 1,000 hosts: memory", cost.megabytes, "MB", most=MB),
-        Row("list of 1,000 hosts: threads at once", found[0].threads, ""),
-        Row("list of 1,000 hosts: open files at once", found[0].files, ""),
+        Row("list of 1,000 hosts: threads at once", peaks[0].threads, ""),
+        Row("list of 1,000 hosts: open files at once", peaks[0].files, ""),
         Row("list of 1,000 hosts: CPU for a host, the start with them", cost.cpu / NAMES * 1000, "ms", most=HOST_MS),
         Row("list of 1,000 hosts: wall, all on this machine", cost.wall, "s"),
     ]
@@ -136,8 +136,8 @@ def _in_memory() -> list[Row]:
 def _night(count: int) -> Cost:
     """In a fresh process."""
     argv = [sys.executable, "-m", "benchmarks.many_hosts_cost", str(count)]
-    done = subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True)
-    return Cost(*json.loads(done.stdout))
+    process = subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True)
+    return Cost(*json.loads(process.stdout))
 
 
 class Named(MemoryLink):
@@ -148,12 +148,12 @@ class Named(MemoryLink):
         self.host = name
 
     def observe(self, query: DomainQuery | None = None, *, wait_s: float) -> Observed:
-        found = super().observe(query, wait_s=wait_s)
-        return replace(found, snapshot=replace(found.snapshot, host=self.host))
+        answer = super().observe(query, wait_s=wait_s)
+        return replace(answer, snapshot=replace(answer.snapshot, host=self.host))
 
 
 def night(count: int) -> Cost:
-    """A reconcile of that many hosts in this process, which finds nothing to do. What the stand-ins take is left out."""
+    """A reconcile of that many hosts in this process that finds nothing to do, without the stand-ins' time."""
     pattern = MemoryHost("kvm00000", VMS, spent_by := Spent())
     one = inventory([pattern])
     made = reconcile(_context(pattern, one), ReconcileOptions(), _consent())
@@ -163,11 +163,11 @@ def night(count: int) -> Cost:
     collect_seldom()
     stood_in = spent_by.seconds
     began, began_cpu = time.perf_counter(), time.process_time()
-    found = reconcile(_context(pattern, fleet), ReconcileOptions(), _consent())
+    result = reconcile(_context(pattern, fleet), ReconcileOptions(), _consent())
     wall, cpu = time.perf_counter() - began, time.process_time() - began_cpu
-    assert not found.problems, found.problems[0]
-    assert not found.fleet.changed
-    assert len(found.hosts) == count
+    assert not result.problems, result.problems[0]
+    assert not result.fleet.changed
+    assert len(result.hosts) == count
     return Cost(wall, cpu - (spent_by.seconds - stood_in), peak_mb())
 
 

@@ -1,7 +1,7 @@
-"""What all benchmarks share: what a command cost, medians of things run in turn, and the rows of the table of `make bench`.
+"""What all benchmarks share: a command's cost, medians of works run in turn, and the rows of the table of `make bench`.
 
-A benchmark is a file NAME_cost.py whose main() measures and ends with `return measured.report(rows)`. On its own it prints its
-rows; under `python -m benchmarks` it also hands them on to the one table at the end.
+A benchmark is a file NAME_cost.py whose main() measures and ends with `return measured.report(rows)`. Alone it prints
+its rows; under `python -m benchmarks` it also passes them to the one table at the end.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def _number(value: float, unit: str) -> str:
 
 
 class Cost(NamedTuple):
-    """What a command took: seconds on the clock and of CPU, with its children on this side, and its largest resident memory.
+    """A command's cost: seconds on the clock, CPU seconds with its local children, and its largest resident memory.
 
-    Linux counts what the parent had resident when it forked as the child's, so a benchmark that measures memory is small itself.
+    Linux charges a child with what its parent had resident at the fork: a benchmark of memory must be small itself.
     """
 
     wall: float
@@ -82,10 +82,10 @@ class Cost(NamedTuple):
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's own and `more`, without what some containers set and by which nothing starts as it does on a real machine."""
-    found = os.environ | (more or {})
-    found.pop("PYTHONDONTWRITEBYTECODE", None)
-    return found
+    """This process's environment and `more`, without what some containers set and real machines do not have."""
+    environ = os.environ | (more or {})
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environ
 
 
 def spent(
@@ -117,14 +117,14 @@ def spent(
 
 
 def in_turn(works: Mapping[str, Callable[[], Cost]], rounds: int = ROUNDS) -> dict[str, Cost]:
-    """The medians of each work, done one after the other in each round; the first round reads files from the disk and is dropped."""
-    found: dict[str, list[Cost]] = {name: [] for name in works}
+    """Each work's medians, run in turn in each round; the first round reads files from the disk and is dropped."""
+    samples: dict[str, list[Cost]] = {name: [] for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
             cost = work()
             if number:
-                found[name].append(cost)
-    return {name: median(costs) for name, costs in found.items()}
+                samples[name].append(cost)
+    return {name: median(costs) for name, costs in samples.items()}
 
 
 def median(costs: Sequence[Cost]) -> Cost:

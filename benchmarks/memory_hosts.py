@@ -1,8 +1,8 @@
 """Hosts in this process's memory, for what many of them cost the controller: no SSH, no lab, no files.
 
-Below link/host.py everything is a stand-in: a step changes the host's facts as core.simulate foretells it, and libvirt is
-the model's, whose documents are XML text. So the controller's own work is real: reading documents, planning, threads, the journal.
-What the stand-ins take in their turn is counted beside it.
+Below link/host.py everything is a stand-in: a step changes the host's facts as core.simulate predicts, and libvirt is
+the model's, whose documents are XML text. The controller's own work is real: reading documents, planning, threads, the
+journal. The stand-ins' own time is counted beside it.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ class MemoryLink(Host):
 
     def domains(self, query: DomainQuery) -> LibvirtDump:
         with self._at.spent.on("domains"):
-            found = self._dump(query)
-            assert found is not None
-            return found
+            dump = self._dump(query)
+            assert dump is not None
+            return dump
 
     def ping(self, timeout_s: float | None = None) -> None:
         del timeout_s

@@ -1,9 +1,9 @@
-"""How much of what is asked is served, by each placement policy: VMs of several sizes come and go on A40s in equal-size mode.
+"""How much of the demand each placement policy serves: VMs of several sizes come and go on A40s in equal-size mode.
 
     .venv/bin/python -m benchmarks.placement_served [GPUS ...]
 
-Arrivals are a Poisson process and stays exponential; the load is the memory asked for at one time, beside what the GPUs have. Each
-cell is the mean of some seeds, in percent of the GiB that were asked for. The planner's own code decides; nothing is remembered.
+Arrivals are a Poisson process, stays are exponential; the load is the memory requested at one time, as a part of all.
+Each cell is the mean of some seeds, in percent of the requested GiB. The planner's own code decides.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ def served(gpus: int, mix: dict[int, int], load: float, policy: Placement, seed:
     mean = sum(size * weight for size, weight in mix.items()) / sum(weights)
     stay = load * gpus * GIB / mean  # with an arrival in each unit of time
     leaving: list[tuple[float, str, int]] = []
-    now, asked, got = 0.0, 0, 0
+    now, demand, supply = 0.0, 0, 0
     for number in range(ARRIVALS):
         now += dice.expovariate(1)
         while leaving and leaving[0][0] <= now:
-            _, pci, gone = heapq.heappop(leaving)
-            facts = _changed(facts, pci, without=str(gone))
+            _, pci, uuid = heapq.heappop(leaving)
+            facts = _changed(facts, pci, without=str(uuid))
         (size,) = dice.choices(sizes, weights)
         ends = now + dice.expovariate(1 / stay)
-        found = placement.place(facts, replace(builders.asking(f"{size}Q"), policy=policy))
+        choice = placement.place(facts, replace(builders.asking(f"{size}Q"), policy=policy))
         if number >= _NOT_COUNTED:
-            asked += size
-        if isinstance(found, placement.NoPlace):
+            demand += size
+        if isinstance(choice, placement.NoPlace):
             continue
-        got += size if number >= _NOT_COUNTED else 0
+        supply += size if number >= _NOT_COUNTED else 0
         vgpu = Vgpu(
-            parent=found.parent.pci,
+            parent=choice.parent.pci,
             vf_index=None,
             uuid=MdevUuid(str(number)),
-            type_id=found.type.id,
-            type_name=found.type.type_name,
+            type_id=choice.type.id,
+            type_name=choice.type.type_name,
             placement_id=None,
             vfio=(),
         )
-        facts = _changed(facts, found.gpu.pci, new=vgpu)
-        heapq.heappush(leaving, (ends, found.gpu.pci, number))
-    return got / asked
+        facts = _changed(facts, choice.gpu.pci, new=vgpu)
+        heapq.heappush(leaving, (ends, choice.gpu.pci, number))
+    return supply / demand
 
 
 def _changed(facts: HostSnapshot, pci: str, *, new: Vgpu | None = None, without: str = "") -> HostSnapshot:
@@ -77,8 +77,8 @@ def _changed(facts: HostSnapshot, pci: str, *, new: Vgpu | None = None, without:
 
 def _one(gpu: Gpu, new: Vgpu | None, without: str) -> Gpu:
     (parent,) = gpu.parents
-    kept = tuple(vgpu for vgpu in parent.vgpus if vgpu.uuid != without)
-    return simulate.with_creatable(replace(gpu, parents=(replace(parent, vgpus=(*kept, *((new,) if new else ()))),)))
+    vgpus = tuple(vgpu for vgpu in parent.vgpus if vgpu.uuid != without)
+    return simulate.with_creatable(replace(gpu, parents=(replace(parent, vgpus=(*vgpus, *((new,) if new else ()))),)))
 
 
 def main(counts: list[int]) -> int:

@@ -1,13 +1,13 @@
-"""What reconcile costs: 200 hosts of 10 declared VMs in this process's memory, and 100 declared VMs on one host of the lab.
+"""What reconcile costs: 200 hosts of 10 declared VMs in this process's memory, and 100 declared VMs on one lab host.
 
     .venv/bin/python -m benchmarks.reconcile_cost [memory] [plain] [lab]
 
-memory: a fresh process on one core; each VM gets its vGPU, the journal is real, SSH and the wire are not there, and the hosts are
-stand-ins (memory_hosts.py), whose own part is a row. Growth is the CPU for one host of 200 beside one of 50; the least of some runs,
-since others may work on the same machine.
-plain: one host of 4 GPUs x 32 VFs as plain files (the model's), where the real host program makes 100 vGPUs: its CPU for each of the
-last twenty steps beside each of the first twenty, without the child that writes.
-lab: 4 A40 with 32 VFs each, 100 VMs with a vGPU each over real SSH and libvirt, then again with nothing to do. What the host's supervisor takes meanwhile is the lab's own: /sys over FUSE, the driver, NVML.
+memory: a fresh process on one core; each VM gets its vGPU, with a real journal, without SSH, on stand-ins for hosts
+(memory_hosts.py), whose own part is a row. Growth is the CPU per host of 200 beside that of 50: the least of some runs.
+plain: one host of 4 GPUs x 32 VFs as plain files (the model's), where the real host program makes 100 vGPUs: its CPU
+per step, the last twenty beside the first twenty, without the child that writes.
+lab: 4 A40 with 32 VFs each, 100 VMs with a vGPU each over real SSH and libvirt, then again with nothing to do. The CPU
+of the host's supervisor is the lab's own: /sys over FUSE, the driver, NVML.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def main(parts: list[str]) -> int:
 
 def of_memory() -> list[Row]:
     """200 hosts in one process, and 50."""
-    found: dict[int, list[dict[str, float]]] = {FEW: [], MANY: []}
+    rows: dict[int, list[dict[str, float]]] = {FEW: [], MANY: []}
     for _ in range(ROUNDS):
-        for hosts, costs in found.items():
+        for hosts, costs in rows.items():
             costs.append(_apart("memory", str(hosts)))
-    few, many = (min(costs, key=lambda cost: cost["cpu"]) for costs in found.values())
+    few, many = (min(costs, key=lambda cost: cost["cpu"]) for costs in rows.values())
     what = f"reconcile {MANY} hosts x {VMS_OF_EACH} VMs in memory"
     return [
         Row(f"{what}: CPU on one core", many["cpu"], "s", most=MEMORY_S),
         Row(f"{what}: of it the stand-ins for the hosts", many["stand_ins"], "s"),
-        Row(f"{what}: memory", max(cost["megabytes"] for cost in found[MANY]), "MB", most=MEMORY_MB),
+        Row(f"{what}: memory", max(cost["megabytes"] for cost in rows[MANY]), "MB", most=MEMORY_MB),
         Row(
             f"{what}: a host of {MANY}, one of {FEW}",
             many["cpu"] / MANY * 1e3,
@@ -87,11 +87,11 @@ def in_memory(hosts: int) -> dict[str, float]:
     """What that takes in this process."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     spent = memory_hosts.Spent()
-    there = [memory_hosts.MemoryHost(f"kvm{number:04}", VMS_OF_EACH, spent) for number in range(hosts)]
-    at = {host.name: host for host in there}
+    machines = [memory_hosts.MemoryHost(f"kvm{number:04}", VMS_OF_EACH, spent) for number in range(hosts)]
+    at = {host.name: host for host in machines}
     with tempfile.TemporaryDirectory(prefix="vgpumgr-bench.") as folder:
         context = Context(
-            inventory=memory_hosts.inventory(there),
+            inventory=memory_hosts.inventory(machines),
             connect=lambda endpoint: memory_hosts.MemoryLink(at[endpoint.host]),
             catalogue=catalogue.parse(resources.catalogue_text()),
             by="bench@ctl1",
@@ -176,11 +176,11 @@ def of_lab() -> list[Row]:
             with lab.up(str(spec)) as running:
                 supervisor = fleet.read(running.layout).host(HOST).pid
                 running.vgpumgr("list")  # files come from the disk once
-                for name, found in costs.items():
+                for name, runs in costs.items():
                     before = _cpu_of(supervisor)
-                    found.append(running.vgpumgr("reconcile", "--yes"))
+                    runs.append(running.vgpumgr("reconcile", "--yes"))
                     own[name].append(_cpu_of(supervisor) - before)
-    first, again = (median(found) for found in costs.values())
+    first, again = (median(runs) for runs in costs.values())
     what = f"reconcile {VMS} VMs on 4 GPUs x 32 VFs, lab"
     return [
         Row(what, first.wall, "s", most=FIRST_S),
@@ -211,10 +211,10 @@ def _cpu_of(pid: int) -> float:
 def _apart(part: str, argument: str) -> dict[str, float]:
     """That part in a fresh process."""
     argv = [sys.executable, "-m", "benchmarks.reconcile_cost", part, argument]
-    told: dict[str, float] = json.loads(
+    answer: dict[str, float] = json.loads(
         subprocess.run(argv, env=environment(), stdout=subprocess.PIPE, check=True).stdout
     )
-    return told
+    return answer
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     .venv/bin/python -m benchmarks.round_trips_cost
 
-A proxy before the host's sshd holds each piece back for half the round trip, in either direction. An exchange is a change of
-direction, from the host to us, of the connection on which most happened; the time over a line of 150 ms says what they cost.
-TCP's own handshake is not among them, since a proxy accepts at once; nor is its slow start, as the pieces pass whole.
+A proxy before the host's sshd delays each piece by half the round trip, in either direction. An exchange is a change of
+direction, from the host to us, on the connection with the most of them; the time over a 150 ms line shows their cost.
+TCP's handshake is not counted, since a proxy accepts at once; nor is its slow start, as the pieces pass whole.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def redirect(inventory: Path, port: int) -> int:
     """Write that port into the inventory, and return the one that was there for HOST."""
     file = inventory / "hosts.yml"
     text = file.read_text(encoding="utf-8")
-    found = re.search(rf"({HOST}:\s+ansible_host: \S+\s+ansible_port: )(\d+)", text)
-    assert found is not None, text
-    file.write_text(text.replace(found[0], f"{found[1]}{port}"), encoding="utf-8")
-    return int(found[2])
+    match = re.search(rf"({HOST}:\s+ansible_host: \S+\s+ansible_port: )(\d+)", text)
+    assert match is not None, text
+    file.write_text(text.replace(match[0], f"{match[1]}{port}"), encoding="utf-8")
+    return int(match[2])
 
 
 def trust(known_hosts: Path, port: int, slow: int) -> None:
@@ -63,9 +63,9 @@ def main() -> int:
             redirect(layout.inventory, line.port)
             for number in range(ROUNDS + 1):
                 for command in COMMANDS:
-                    spent = running.vgpumgr(*command)
+                    cost = running.vgpumgr(*command)
                     if number:  # the first round reads files from the disk
-                        seconds.setdefault((command[0], delay), []).append(spent.wall)
+                        seconds.setdefault((command[0], delay), []).append(cost.wall)
                         exchanges.setdefault(command[0], []).append(line.exchanges)
         rows = []
         for verb, aim in AIMS.items():

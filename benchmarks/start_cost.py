@@ -1,10 +1,10 @@
-"""What starting costs: each command's --help, --version and `inventory check` of two hosts, beside `python -c "import click"`.
+"""What starting costs: each --help, --version and `inventory check` of two hosts, beside `python -c "import click"`.
 
     .venv/bin/python -m benchmarks.start_cost
 
-Medians of nine, run in turn. And what an attach imports: a process imports, one after the other, what a real attach in the lab had
-imported at its end, and tells its CPU. Not a test, because a loaded machine would fail it; tests/unit/cli/test_startup.py and
-tests/acceptance/test_imports.py hold what makes it so: the imports.
+Medians of nine, run in turn. For the imports of an attach, a process imports in turn what a real attach in the lab had
+imported at its end, and reports its CPU. It is no test, because a loaded machine would fail it; what keeps it low, the
+imports, is tested in tests/unit/cli/test_startup.py and tests/acceptance/test_imports.py.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def imports_of_an_attach() -> float:
     """The median of several processes, in seconds of CPU."""
     with lab.up("mdev-vf") as running:
         argv = [sys.executable, "-c", _TELL, *ATTACH]
-        told = subprocess.run(argv, env=running.environment, capture_output=True, text=True, check=True).stderr
-    names = told.splitlines()[-1]
+        text = subprocess.run(argv, env=running.environment, capture_output=True, text=True, check=True).stderr
+    names = text.splitlines()[-1]
     assert len(json.loads(names)) > 300, "the attach ended too early"
     return statistics.median(
         float(

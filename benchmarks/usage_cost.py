@@ -1,9 +1,9 @@
-"""What a day of samples costs: 500 VMs on 20 hosts, read every 10 s for 24 hours, beside the same samples as plain rows.
+"""What a day of samples costs: 500 VMs on 20 hosts, read every 10 s for 24 hours, beside the same samples as rows.
 
     .venv/bin/python -m benchmarks.usage_cost
 
-Both stores are made from the same made-up loads through the program's own interface and through sqlite3. Measured are the
-files' sizes, what one more round costs, and `vgpumgr usage --since 24h` in a fresh process; at the end most of the day is
+Both stores are filled from the same artificial loads, through the program's own interface and through sqlite3. Measured
+are the files' sizes, one more round, and `vgpumgr usage --since 24h` in a fresh process; at the end most of the day is
 pruned. Exit 1 where an answer takes longer than LIMIT_S or the file is larger than LIMIT_BYTES.
 """
 
@@ -64,19 +64,19 @@ def main() -> int:
         began = (int(time.time()) - HOURS * 3600) // EVERY_S * EVERY_S
         plain = sqlite3.connect(plain_path)
         plain.executescript(PLAIN)
-        taken = {"ours": 0.0, "plain": 0.0, "rows": 0.0}
+        sums = {"ours": 0.0, "plain": 0.0, "rows": 0.0}
         for batch in _batches(began):
             started = time.perf_counter()
             samples.add(batch, every_s=EVERY_S)
             samples.coarsen(before_us=int(batch[-1].at) * US - FINE_US)  # as `collect` does
-            taken["ours"] += time.perf_counter() - started
+            sums["ours"] += time.perf_counter() - started
             started = time.perf_counter()
             rows = [row for one in batch for row in _plain_rows(one)]
             plain.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             plain.commit()
-            taken["plain"] += time.perf_counter() - started
-            taken["rows"] += len(rows)
-        print(f"{taken['rows']:.0f} samples; stored in {taken['ours']:.1f} s, as plain rows in {taken['plain']:.1f} s")
+            sums["plain"] += time.perf_counter() - started
+            sums["rows"] += len(rows)
+        print(f"{sums['rows']:.0f} samples; stored in {sums['ours']:.1f} s, as plain rows in {sums['plain']:.1f} s")
         return _measure(samples, store, plain, plain_path, began)
 
 
@@ -148,19 +148,19 @@ class _Fleet:
 
     def _round(self, host: int, moment: int) -> Round:
         first = host * VMS_OF_A_HOST
-        measured = tuple(self._measured(number, moment * US) for number in range(first, first + VMS_OF_A_HOST))
+        samples = tuple(self._measured(number, moment * US) for number in range(first, first + VMS_OF_A_HOST))
         name = HostName(f"kvm{host + 1:02}")
         gpus = tuple(
             GpuReading(
                 pci=pci, uuid=None, name="NVIDIA A40", framebuffer_size_bytes=48 * GIB, framebuffer_used_bytes=9 * GIB,
-                sm=70, memory=20, policy="best-effort", vgpus=tuple(row.vgpu for row in measured if row.gpu == pci),
+                sm=70, memory=20, policy="best-effort", vgpus=tuple(row.vgpu for row in samples if row.gpu == pci),
             )
             for pci in GPUS
         )  # fmt: skip
         reading = HostReading(host=name, boot="b7", now_us=moment * US, driver="570.133.10", gpus=gpus, unknown=())
         cursor = GpuCursor(at_us=moment * US, instances=frozenset(range(VMS_OF_A_HOST)))
         return Round(
-            host=name, at=float(moment), seconds=0.4, reading=reading, measured=measured,
+            host=name, at=float(moment), seconds=0.4, reading=reading, measured=samples,
             cursor=Cursor(boot="b7", gpus=dict.fromkeys(GPUS, cursor)),
         )  # fmt: skip
 

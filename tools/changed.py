@@ -2,8 +2,8 @@
 
     python tools/changed.py [REVISION]        # since that commit; without one, what is not committed yet
 
-A changed test is one of them. What is far away is left to `make test`: a module that more than a few files of tests import (a value
-that everybody uses) is tried by those in its own folder.
+A changed test counts as well. A module that more than a few test files import (a value used everywhere) selects only
+the tests in its own folder; the rest is left to `make test`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def changed(revision: str) -> list[str]:
 
 def near(names: list[str], tests: dict[str, str]) -> list[str]:
     """The tests (path → source) to run for changed files."""
-    chosen: set[str] = set()
+    selection: set[str] = set()
     for name in names:
         if name in tests:
-            chosen.add(name)
+            selection.add(name)
         elif name.startswith("vgpumgr/"):
             module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
             package, _, last = module.rpartition(".")
@@ -39,8 +39,8 @@ def near(names: list[str], tests: dict[str, str]) -> list[str]:
             )
             users = {test for test, text in tests.items() if uses.search(text)}
             room = Path(UNIT, *module.split(".")[1:-1])
-            chosen |= users if len(users) <= _FEW else {test for test in users if Path(test).parent == room}
-    return sorted(chosen)
+            selection |= users if len(users) <= _FEW else {test for test in users if Path(test).parent == room}
+    return sorted(selection)
 
 
 def _git(*arguments: str) -> list[str]:

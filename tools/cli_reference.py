@@ -1,7 +1,7 @@
 """docs/cli.md, made from the commands themselves: `make docs` writes it, tests/docs compares it with the tree.
 
-Everything is read from click's objects and nothing from a printed --help, so that neither the width of a terminal nor the
-layout of a click version shows in it.
+It reads click's objects and no printed --help, so that neither a terminal's width nor the layout of a click version
+changes the result.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def page() -> str:
         lines.append(f"**{title}**\n")
         lines.append("\n".join(f"- [`{name}`](#{name}): {text}" for name, text in commands.items()) + "\n")
     common = [parameter for parameter in program.params if parameter.name in Settings.__dataclass_fields__]
-    alone = [parameter for parameter in program.params if parameter not in common]
-    lines += [_COMMON, *_options(common, heading=None), *_options(alone, heading="Of the program alone")]
+    own = [parameter for parameter in program.params if parameter not in common]
+    lines += [_COMMON, *_options(common, heading=None), *_options(own, heading="Of the program alone")]
     lines += [_EXIT, _exit_codes()]
     for name in (name for commands in families.values() for name in commands):
         command = program.get_command(context, name)
@@ -73,19 +73,19 @@ def _command(command: click.Command, path: Sequence[str], common: Sequence[click
         yield f"The options of every command stand before `{path[0]}` here.\n"
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=path[-1])
-        for below in command.list_commands(context):
-            child = command.get_command(context, below)
+        for child_name in command.list_commands(context):
+            child = command.get_command(context, child_name)
             assert child is not None
-            yield from _command(child, (*path, below), common)
+            yield from _command(child, (*path, child_name), common)
 
 
 def _own(command: click.Command, common: Sequence[click.Parameter]) -> list[click.Parameter]:
     """The parameters that say something else than the options of every command do."""
-    said = {(tuple(parameter.opts), getattr(parameter, "help", None)) for parameter in common}
+    texts = {(tuple(parameter.opts), getattr(parameter, "help", None)) for parameter in common}
     return [
         parameter
         for parameter in command.params
-        if (tuple(parameter.opts), getattr(parameter, "help", None)) not in said
+        if (tuple(parameter.opts), getattr(parameter, "help", None)) not in texts
         and not getattr(parameter, "hidden", False)
     ]
 
@@ -140,8 +140,8 @@ def _meaning(option: click.Option) -> str:
         notes.append(f"default: {option.default}")
     if option.multiple and option.callback is not once:
         notes.append("may be given several times")
-    told = f" ({', '.join(note for note in notes if note)})" if any(notes) else ""
-    return f"{told}: {_one_line(option.help)}" if option.help else told
+    text = f" ({', '.join(note for note in notes if note)})" if any(notes) else ""
+    return f"{text}: {_one_line(option.help)}" if option.help else text
 
 
 def _range(kind: click.IntRange | click.FloatRange) -> str:
@@ -175,9 +175,9 @@ def _exit_codes() -> str:
 
 def _tree(kind: type[errors.VgpumgrError]) -> Iterator[type[errors.VgpumgrError]]:
     yield kind
-    for below in kind.__subclasses__():
-        if below.__module__ == errors.__name__:
-            yield from _tree(below)
+    for child in kind.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from _tree(child)
 
 
 if __name__ == "__main__":

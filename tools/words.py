@@ -2,8 +2,8 @@
 
     python tools/words.py [FILE …]        # without files: everything that the list is about
 
-A line of the list is `scope | pattern | better`. `text` is what operators read: documents, templates, help, messages. `prose` is
-that, and docstrings and comments, too. `name` is a whole identifier of product code. A line that begins with `off` waits.
+A line of the list is `scope | pattern | better`. `text` is what operators read: documents, templates, help, messages.
+`prose` adds docstrings and comments. `name` is a whole identifier of product code. A line that begins with `off` waits.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Piece:
 
 def read_list(text: str) -> tuple[Word, ...]:
     """The words of a list. Raises ValueError for a line that is none."""
-    found = []
+    words = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith(("#", "off ")):
             continue
@@ -70,8 +70,8 @@ def read_list(text: str) -> tuple[Word, ...]:
             raise ValueError(f"words.txt:{number}: not `scope | pattern | better`: {line}")
         scope, pattern, better = parts
         flags = re.IGNORECASE if pattern == pattern.lower() and scope != "name" else 0
-        found.append(Word(scope=scope, pattern=re.compile(pattern, flags), better=better))
-    return tuple(found)
+        words.append(Word(scope=scope, pattern=re.compile(pattern, flags), better=better))
+    return tuple(words)
 
 
 def pieces(path: str, text: str) -> Iterator[Piece]:
@@ -108,11 +108,11 @@ class Checker:
 
     def check(self, path: str, text: str) -> list[str]:
         """One line for each word of the list in a file: where, what, and what to write."""
-        hits = [(line, shown, word) for piece in pieces(path, text) for line, shown, word in self._hits(piece)]
+        hits = [(line, term, word) for piece in pieces(path, text) for line, term, word in self._hits(piece)]
         return [
-            said
-            for _, said in sorted(
-                {(line, f"{path}:{line}: `{shown}`: write {word.better}") for line, shown, word in hits}
+            message
+            for _, message in sorted(
+                {(line, f"{path}:{line}: `{term}`: write {word.better}") for line, term, word in hits}
             )
         ]
 
@@ -142,23 +142,23 @@ def files() -> list[Path]:
 
 
 def main(named: list[str]) -> int:
-    """Print what was found; 1 where anything was. A file that had nothing is not read again until it or the list has changed."""
+    """Print each old word; 1 if there is one. A clean file is not read again until it or the list changes."""
     checker = Checker(read_list(LIST.read_text(encoding="utf-8")))
     rules = hashlib.sha256(LIST.read_bytes() + Path(__file__).read_bytes())
     clean = frozenset(CLEAN.read_text(encoding="utf-8").split()) if CLEAN.is_file() else frozenset()
-    found, kept = [], set()
+    findings, hashes = [], set()
     for path in [Path(name).resolve() for name in named] or files():
         name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
         key = rules.copy()
         key.update(f"{name}\0{text}".encode())
         lines = [] if key.hexdigest() in clean else checker.check(name, text)
-        found += lines
+        findings += lines
         if not lines:
-            kept.add(key.hexdigest())
+            hashes.add(key.hexdigest())
     CLEAN.parent.mkdir(exist_ok=True)
-    CLEAN.write_text("\n".join(sorted(clean | kept if named else kept)), encoding="utf-8")
-    sys.stdout.write("".join(f"{line}\n" for line in found))
-    return 1 if found else 0
+    CLEAN.write_text("\n".join(sorted(clean | hashes if named else hashes)), encoding="utf-8")
+    sys.stdout.write("".join(f"{line}\n" for line in findings))
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

@@ -46,13 +46,13 @@ def public_half(key: Path) -> str:
 
 def _sign(authority: Path, public: Path, principals: tuple[str, ...], *options: str) -> Path:
     names = ",".join(principals)
-    done = subprocess.run(
+    process = subprocess.run(
         ["ssh-keygen", "-q", "-s", str(authority), "-I", principals[0], "-n", names, *options, str(public)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise LabError(f"ssh-keygen ended with {done.returncode}", details=done.stderr.splitlines())
+    if process.returncode != 0:
+        raise LabError(f"ssh-keygen ended with {process.returncode}", details=process.stderr.splitlines())
     return public.with_name(f"{public.stem}-cert.pub")

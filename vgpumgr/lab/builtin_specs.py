@@ -1,7 +1,7 @@
 """The built-in specs, in the format of a spec file. They are part of the contract: change nothing that scripts rely on.
 
-Every VM is defined and shut off; vm01…vm30 are on kvm01, vm31…vm36 on the other hosts in turn, or on kvm01 if it is the only
-host. kvm01 has only boards with 4Q (4C in `mig`), and nothing foreign.
+Every VM is defined and shut off; vm01…vm30 are on kvm01, vm31…vm36 on the other hosts in turn, or on kvm01 if it is the
+only host. kvm01 has only boards with 4Q (4C in `mig`), and nothing foreign.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def ssh_command(layout: Layout, host: HostRecord, argv: Sequence[str] = ()) -> l
 
 
 def common_arguments(layout: Layout) -> str:
-    """The ssh arguments that the inventory gives both Ansible and vgpumgr (`ansible_ssh_common_args`, shell words): none of the user's own settings."""
+    """The inventory's ssh arguments for Ansible and vgpumgr (`ansible_ssh_common_args`), without a user's settings."""
     return f"-F none -o GlobalKnownHostsFile=/dev/null -o {shlex.quote(f'UserKnownHostsFile={quoted(layout.known_hosts)}')}"
 
 

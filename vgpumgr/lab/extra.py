@@ -1,4 +1,4 @@
-"""The command that installs what the lab needs of Python, from where vgpumgr itself was installed: no index need have it."""
+"""The command that installs the lab's Python packages, from where vgpumgr was installed; no index need have it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 
 
 def install_command() -> str:
-    """For the file or directory that pip noted (PEP 610, direct_url.json); else, or if that is gone, for a wheel in this directory."""
+    """For the file or directory in pip's record (PEP 610, direct_url.json); if that is gone, for a wheel here."""
     version, source = "", None
     try:
-        found = importlib.metadata.distribution("vgpumgr")
-        version, source = found.version, json.loads(found.read_text("direct_url.json") or "{}")
+        distribution = importlib.metadata.distribution("vgpumgr")
+        version, source = distribution.version, json.loads(distribution.read_text("direct_url.json") or "{}")
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
         pass
     url = urlsplit(source["url"]) if isinstance(source, dict) and isinstance(source.get("url"), str) else None

@@ -64,7 +64,7 @@ class _Starting:
 
 
 def up(layout: Layout, spec: str, *, pace: float = 1.0, tell: Callable[[str], None] = lambda _: None) -> LabRecord:
-    """Bring a lab up in a directory that has none; returns when every host answers. On failure everything is taken down.
+    """Bring a lab up in a directory without one; returns when every host answers. On failure everything is taken down.
 
     `pace`: see LabRecord.
     """
@@ -125,12 +125,12 @@ def status(layout: Layout) -> list[HostStatus]:
 def find_vm_host(layout: Layout, vm: str) -> HostRecord:
     """The host whose libvirt knows the VM. Raises UnknownVm, AmbiguousVm."""
     answers = {host: _ask_quietly(layout, host, "vms") for host in read(layout).hosts}
-    known = {host: answer["vms"] for host, answer in answers.items() if answer is not None}
-    found = [host for host, names in known.items() if vm in names]
-    if len(found) > 1:
-        raise AmbiguousVm(f"{vm} is on {' and '.join(host.name for host in found)}")
-    if not found:
-        near = nearest(vm, {name for names in known.values() for name in names})
+    names_by_host = {host: answer["vms"] for host, answer in answers.items() if answer is not None}
+    hosts = [host for host, names in names_by_host.items() if vm in names]
+    if len(hosts) > 1:
+        raise AmbiguousVm(f"{vm} is on {' and '.join(host.name for host in hosts)}")
+    if not hosts:
+        near = nearest(vm, {name for names in names_by_host.values() for name in names})
         raise UnknownVm(
             f"no host of the lab has a VM {vm!r}",
             hint=f"did you mean {near}?" if near else None,
@@ -139,11 +139,11 @@ def find_vm_host(layout: Layout, vm: str) -> HostRecord:
                 for host, answer in answers.items()
             ],
         )
-    return found[0]
+    return hosts[0]
 
 
 def environment(layout: Layout) -> dict[str, str]:
-    """The environment variables that point vgpumgr at this lab, and say at which pace its driver is imitated, if at another."""
+    """The environment variables that point vgpumgr at this lab and give its driver's pace, if it is not 1."""
     record = layout.read()
     pace = {"VGPUMGR_LAB_PACE": f"{record.pace:g}"} if record is not None and record.pace != 1 else {}
     return {
@@ -171,7 +171,7 @@ def _alone(layout: Layout) -> Iterator[None]:
 
 
 def _prepare(layout: Layout, new: LabRecord) -> None:
-    """Make the directory a lab's, marked by its record. Refuses it if a lab is up there or its contents are not ours to wipe."""
+    """Make the directory a lab's, marked by its record. Refuses if a lab is up or the contents are not a lab's."""
     record = layout.read()
     if record is not None:
         if any(is_running(host) for host in record.hosts):
@@ -202,13 +202,13 @@ def _cache_folder() -> Path:
 
 
 def _start(layout: Layout, spec: str, name: str, library: Path, answers: Path) -> _Starting:
-    """Start a supervisor with its own session and namespaces, reparented, and with only the pipe's end of our descriptors."""
+    """Start a reparented supervisor in its own session and namespaces; of our descriptors it gets only the pipe."""
     folder = layout.host(name)
     folder.mkdir(parents=True)
     reading, writing = os.pipe()
     arguments = (str(layout.folder), spec, name, str(library), str(answers), str(writing))
     with layout.log(name).open("ab") as log_file:
-        done = subprocess.run(
+        process = subprocess.run(
             [*_DETACHED, sys.executable, "-P", *("-m", "vgpumgr.lab.machine.host"), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log_file,
@@ -219,7 +219,7 @@ def _start(layout: Layout, spec: str, name: str, library: Path, answers: Path) -
             check=False,
         )
     os.close(writing)
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise LabError(f"{name}: the supervisor did not start", details=_log_end(layout, name))
     return _Starting(name=name, pipe=reading)
 
@@ -251,7 +251,7 @@ def _await_pids(layout: Layout, starting: list[_Starting]) -> LabRecord:
 def _await_hosts(
     layout: Layout, record: LabRecord, starting: list[_Starting], tell: Callable[[str], None]
 ) -> tuple[LabRecord, dict[str, str]]:
-    """Read each second line, which says that the host answers; return the record with ports, and the host keys by name."""
+    """Read each second line, which says that the host answers. Returns the record with ports, and host keys by name."""
     _listen(layout, starting, lines=2, timeout=_UP_S)
     answers = {host.name: _parse_word(layout, host) for host in starting}
     for name, answer in answers.items():
@@ -262,7 +262,7 @@ def _await_hosts(
 
 
 def _listen(layout: Layout, starting: list[_Starting], *, lines: int, timeout: float) -> None:
-    """Read until each host has sent that many lines. Raises LabError with the end of the log if one ends first or is late."""
+    """Read that many lines from each host. Raises LabError with the end of the log if one ends first or is late."""
     deadline = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for host in starting:
@@ -313,9 +313,9 @@ def _check_logins(layout: Layout, record: LabRecord) -> None:
     """Log in once to every host, as the lab's users will."""
 
     def check(host: HostRecord) -> None:
-        done = client.run(layout, host, ["true"], timeout=_LOGIN_S)
-        if done.returncode != 0:
-            raise LabError(f"{host.name}: no login over ssh", details=done.stderr.splitlines())
+        login = client.run(layout, host, ["true"], timeout=_LOGIN_S)
+        if login.returncode != 0:
+            raise LabError(f"{host.name}: no login over ssh", details=login.stderr.splitlines())
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(check, record.hosts))

@@ -4,9 +4,9 @@ D/                     0700
   lab.json             the record: hosts, the pid and start time of each supervisor, ports
   key, key.pub         the lab's own key pair; the only way in
   known_hosts          the hosts' keys
-  key-cert.pub, ca_hosts, ca_users   where the spec has `certificates`: the key's certificate, and what signs (with .pub)
+  key-cert.pub, ca_hosts, ca_users   where the spec has `certificates`: the key's, and the authorities (with .pub)
   inventory/           what VGPUMGR_INVENTORY names
-  store.db             what VGPUMGR_STORE names; samples.db and locks lie beside it (made by the program, not by the lab)
+  store.db             what VGPUMGR_STORE names; samples.db and locks lie beside it (made by the program)
   build/               the mock driver library
   hosts/NAME/          log, control (socket), writes.jsonl, disk (a mount point in the host's namespace only)
 """
@@ -38,7 +38,7 @@ OUR_FOLDERS = ("inventory", "hosts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRecord:
-    """One host. `started` is the supervisor's start in clock ticks since boot, which with the pid identifies the process."""
+    """One host. The supervisor is identified by its pid and `started`, its start in clock ticks since boot."""
 
     name: str
     pid: int

@@ -81,8 +81,8 @@ def _missing_rights() -> list[str]:
 def _missing_layout() -> list[str]:
     """A host's root is a copy-on-write view of the file system that holds /; it cannot see other file systems."""
     root = Path("/").stat().st_dev
-    apart = [name for name in ("/usr", "/etc", "/var", "/var/lib") if Path(name).stat().st_dev != root]
-    return [f"{name} on the same file system as /" for name in apart]
+    mounts = [name for name in ("/usr", "/etc", "/var", "/var/lib") if Path(name).stat().st_dev != root]
+    return [f"{name} on the same file system as /" for name in mounts]
 
 
 def _missing_modules() -> list[str]:

@@ -42,7 +42,7 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricSpec:
-    """An NVSwitch fabric that all GPUs of a host are on. `switches`: how many of them are PCI functions. `mode`: FABRIC_MODE."""
+    """An NVSwitch fabric of all GPUs of a host. `switches`: how many are PCI functions. `mode`: FABRIC_MODE."""
 
     switches: int = 0
     manager: FabricManager = "absent"
@@ -70,13 +70,13 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """A lab. `jumps` are its jump hosts, which the inventory does not manage. `certificates`: for whom there are some instead of keys, of CERTIFIED. `declared` is what its inventory declares: host → VM → slot → wish."""
+    """A lab."""
 
     name: str
     hosts: tuple[HostSpec, ...]
-    declared: Mapping[str, Mapping[str, Slots]] = field(default_factory=dict)
-    jumps: tuple[HostSpec, ...] = ()
-    certificates: tuple[str, ...] = ()
+    declared: Mapping[str, Mapping[str, Slots]] = field(default_factory=dict)  # by the inventory: host → VM → slot
+    jumps: tuple[HostSpec, ...] = ()  # jump hosts, which the inventory does not manage
+    certificates: tuple[str, ...] = ()  # which of CERTIFIED have certificates instead of keys
 
     @property
     def machines(self) -> tuple[HostSpec, ...]:
@@ -94,7 +94,7 @@ def lab_uuid(fleet: str, *parts: str) -> str:
 
 
 def host_state(host: HostSpec, *, boot_id: str) -> HostState:
-    """The driver's state on a freshly installed host, without vGPUs and instances; Driver.make_foreign() creates the foreign ones."""
+    """The driver's state on a new host, without vGPUs and instances; Driver.make_foreign() creates the foreign ones."""
     gpus: list[Gpu] = []
     group, vfio = 20, 0  # lower numbers belong to a machine's own devices, which the lab does not show
     for gpu in host.gpus:

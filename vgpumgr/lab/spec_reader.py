@@ -6,14 +6,14 @@
         framework: mdev-vf                   # mdev-vf or vendor-vfio; boards without SR-IOV are always mdev-pf
         numa: 0                              # for boards that do not set it; by default it follows from the bus
         boards: [A40, {board: A40, pci: "0000:81:00.0", numa: 1, framework: mdev-vf, vfs: 4}]
-                                             # or {board: A100, mode: mig, instances: [2g.10gb, {profile: 3g.20gb, start: 4}]}:
-                                             # in MIG mode, with instances that somebody else made;
+                                             # or {board: A100, mode: mig, instances: [2g.10gb, {profile: 3g.20gb,
+                                             # start: 4}]}: in MIG mode, with instances that somebody else made;
                                              # nvlink: true links those of the host's GPUs that have it
         vms: ["vm[01:30]", {name: db, machine: pc, memory_mib: 128}]
         foreign: [{gpu: 1, vf: 0, type: A40-4Q, vm: db}]         # gpu: index or address
-        scheduler_counts_idle: false         # the scheduler can be set while vGPUs exist, if no VM holds one (default: true)
-        fabric: {switches: 4, manager: running, mode: 2}         # NVSwitches (0 on Blackwell) that all GPUs are on; Fabric Manager is
-                                             # running, stopped or (default) absent, with that FABRIC_MODE (default: 0)
+        scheduler_counts_idle: false         # set a scheduler if no VM holds a vGPU; true (default): if none exists
+        fabric: {switches: 4, manager: running, mode: 2}         # NVSwitches (0 on Blackwell) of all GPUs; manager:
+                                             # running, stopped or absent (default); FABRIC_MODE (default: 0)
         via: jump01                          # or [jump01, jump02]: reached through these jump hosts
     jumps: [jump01]                          # machines with an sshd and nothing else
     declared: {kvm01: {vm01: {vgpu0: {profile: 4Q}}}}
@@ -126,9 +126,9 @@ def _certified(kinds: Any, where: str) -> tuple[str, ...]:
 
 
 def _via(host: Any, jumps: tuple[HostSpec, ...], where: str) -> tuple[str, ...]:
-    wanted = host.get("via", []) if isinstance(host, Mapping) else []
+    via = host.get("via", []) if isinstance(host, Mapping) else []
     names = [jump.name for jump in jumps]
-    chain = [wanted] if isinstance(wanted, str) else _list(wanted, f"{where}.via")
+    chain = [via] if isinstance(via, str) else _list(via, f"{where}.via")
     for one in chain:
         if one not in names:
             raise LabError(f"{where}.via: no jump host {one!r}", hint=f"jumps: [{', '.join((*names, str(one)))}]")
@@ -176,14 +176,14 @@ def _host(fleet_name: str, name: str, data: Any, where: str) -> HostSpec:
 def _fabric(data: Any, where: str) -> FabricSpec | None:
     if data is None:
         return None
-    said = _mapping(data, where, ("switches", "manager", "mode"))
-    manager = said.get("manager", "absent")
+    fields = _mapping(data, where, ("switches", "manager", "mode"))
+    manager = fields.get("manager", "absent")
     if manager not in get_args(FabricManager):
         raise LabError(f"{where}.manager: no state {manager!r}", hint=f"write {', '.join(get_args(FabricManager))}")
-    switches = _number(said.get("switches", 0), f"{where}.switches")
+    switches = _number(fields.get("switches", 0), f"{where}.switches")
     if switches > _MOST_SWITCHES:
         raise LabError(f"{where}.switches: {switches} NVSwitches", hint=f"write at most {_MOST_SWITCHES}")
-    return FabricSpec(switches=switches, manager=manager, mode=_number(said.get("mode", 0), f"{where}.mode"))
+    return FabricSpec(switches=switches, manager=manager, mode=_number(fields.get("mode", 0), f"{where}.mode"))
 
 
 def _try_foreign(spec: HostSpec, where: str) -> None:
@@ -253,14 +253,14 @@ def _gpus(fleet_name: str, host_name: str, host: Mapping[str, Any], framework: s
     return tuple(gpus)
 
 
-def _framework(wanted: Any, board: BoardSpec, stated: bool, where: str) -> str:
+def _framework(framework: Any, board: BoardSpec, stated: bool, where: str) -> str:
     """The framework of a board: mdev-pf without SR-IOV, otherwise the requested one if the board supports it."""
     valid = (MDEV_VF, VENDOR_VFIO) if board.vfs else (MDEV_PF,)
     if not board.vfs and not stated:
         return MDEV_PF
-    if wanted not in valid:
-        raise LabError(f"{where}: {board.code} cannot be {wanted!r}", hint=f"write framework: {' or '.join(valid)}")
-    return str(wanted)
+    if framework not in valid:
+        raise LabError(f"{where}: {board.code} cannot be {framework!r}", hint=f"write framework: {' or '.join(valid)}")
+    return str(framework)
 
 
 def _vfs(value: Any, board: BoardSpec, where: str) -> int:
@@ -282,7 +282,7 @@ def _is_mig(mode: Any, board: BoardSpec, where: str) -> bool:
 def _instances(items: Any, pci: str, board: BoardSpec | None, where: str) -> tuple[ForeignInstance, ...]:
     """`board` None: the GPU is not in MIG mode. Whether they fit beside each other is not looked at here."""
     names = {profile.name: profile for profile in board.mig.profiles} if board is not None and board.mig else {}
-    made: list[ForeignInstance] = []
+    instances: list[ForeignInstance] = []
     for index, item in enumerate(_list(items, where)):
         place = f"{where}[{index}]"
         data = _mapping({"profile": item} if isinstance(item, str) else item, place, ("profile", "start"))
@@ -297,8 +297,8 @@ def _instances(items: Any, pci: str, board: BoardSpec | None, where: str) -> tup
                 f"{place}.start: {profile.name} cannot begin at {start}",
                 hint=f"write one of: {' '.join(map(str, profile.starts))}",
             )
-        made.append(ForeignInstance(gpu=pci, profile=profile.name, start=start))
-    return tuple(made)
+        instances.append(ForeignInstance(gpu=pci, profile=profile.name, start=start))
+    return tuple(instances)
 
 
 def _vms(fleet_name: str, host_name: str, item: Any, where: str) -> Iterable[VmSpec]:
@@ -325,18 +325,18 @@ def _foreign(
     vms: tuple[VmSpec, ...],
 ) -> ForeignSpec:
     data = _mapping(item, where, ("gpu", "vf", "type", "uuid", "vm"))
-    wanted = data.get("gpu", 0)
+    gpu_key = data.get("gpu", 0)
     by_name = {str(index): gpu for index, gpu in enumerate(gpus)} | {gpu.pci: gpu for gpu in gpus}
-    gpu = by_name.get(str(wanted).lower())
+    gpu = by_name.get(str(gpu_key).lower())
     if gpu is None:
-        raise LabError(f"{where}.gpu: the host has no GPU {wanted!r}", hint="write one of: " + " ".join(by_name))
+        raise LabError(f"{where}.gpu: the host has no GPU {gpu_key!r}", hint="write one of: " + " ".join(by_name))
     vf: int | None = None
     if gpu.framework != MDEV_PF:
         vf = _number(data.get("vf", 0), f"{where}.vf")
         if vf >= gpu.board.vfs:
             raise LabError(f"{where}.vf: {gpu.board.code} has no VF {vf}", hint=f"write 0 to {gpu.board.vfs - 1}")
     vm = data.get("vm")
-    if vm is not None and vm not in {known.name for known in vms}:
+    if vm is not None and vm not in {one.name for one in vms}:
         raise LabError(f"{where}.vm: the host has no VM {vm!r}", hint="add it to the host's vms")
     made_up = lab_uuid(fleet_name, host_name, "foreign", gpu.pci, str(vf), str(vm))
     return ForeignSpec(
@@ -350,10 +350,10 @@ def _foreign(
 
 def _declared(data: Any, hosts: list[HostSpec], where: str) -> dict[str, dict[str, dict[str, dict[str, str]]]]:
     """Host → VM → slot → {"profile": …}; each name must be known, and the host must have each profile."""
-    known = {host.name: host for host in hosts}
+    by_name = {host.name: host for host in hosts}
     declared: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
-    for host_name, vms in _mapping(data or {}, where, tuple(known)).items():
-        host = known[host_name]
+    for host_name, vms in _mapping(data or {}, where, tuple(by_name)).items():
+        host = by_name[host_name]
         names = tuple(vm.name for vm in host.vms)
         for vm, slots in _mapping(vms, f"{where}.{host_name}", names).items():
             for slot, wish in _mapping(slots, f"{where}.{host_name}.{vm}", None).items():

@@ -12,54 +12,54 @@ def sound(spec, args):
 
     The latter by their place in the list: the name, and why. What is no list at all is the task's mistake, and stays.
     """
-    given = args.get("vms")
-    if not isinstance(given, list) or "vms" not in spec["argument_spec"]:
+    vms = args.get("vms")
+    if not isinstance(vms, list) or "vms" not in spec["argument_spec"]:
         return args, {}
     one = ArgumentSpecValidator({"vms": spec["argument_spec"]["vms"]})
     mistakes = {}
-    for at, entry in enumerate(given):
-        checked = one.validate({"vms": [entry]})
-        if checked.error_messages:
-            kind = "unsupported parameter: " if checked.unsupported_parameters else ""
-            mistakes[at] = (_label(entry, at), kind + checked.error_messages[-1].replace(" found in vms", ""))
-    return {**args, "vms": [entry for at, entry in enumerate(given) if at not in mistakes]}, mistakes
+    for at, entry in enumerate(vms):
+        result = one.validate({"vms": [entry]})
+        if result.error_messages:
+            kind = "unsupported parameter: " if result.unsupported_parameters else ""
+            mistakes[at] = (_label(entry, at), kind + result.error_messages[-1].replace(" found in vms", ""))
+    return {**args, "vms": [entry for at, entry in enumerate(vms) if at not in mistakes]}, mistakes
 
 
 def read(task, mistakes, wanted):
-    """What each entry requests, in the order of the list; for one that cannot be read, its result.
+    """Each entry's request, in the order of the list; the result for an entry that cannot be read.
 
-    `wanted`: from a task and an entry to its request. A slot that is named twice is refused for both: it is not known which is meant.
+    `wanted` makes a request from a task and an entry. Both entries of a slot named twice are refused.
     """
     from vgpumgr.errors import UsageError, VgpumgrError
 
     rows = iter(task["vms"] or [])
-    found = []
+    requests = []
     for at in range(len(task["vms"] or []) + len(mistakes)):
         if at in mistakes:
             name, why = mistakes[at]
             place = f"vms[{at}]"
-            found.append(_refused(name, task["slot"], UsageError(why if name == place else f"{place}: {why}")))
+            requests.append(_refused(name, task["slot"], UsageError(why if name == place else f"{place}: {why}")))
             continue
         entry = next(rows)
         try:
-            found.append(wanted(task, entry))
+            requests.append(wanted(task, entry))
         except VgpumgrError as error:
             slot = task["slot"] if entry["slot"] is None else entry["slot"]
-            found.append(_refused(_label(entry, at), slot, error))
-    return _each_once(found)
+            requests.append(_refused(_label(entry, at), slot, error))
+    return _each_once(requests)
 
 
-def _each_once(found):
+def _each_once(requests):
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.errors import UsageError
 
-    keys = [(row.vm, row.slot, row.on) for row in found if isinstance(row, SlotRequest)]
+    keys = [(row.vm, row.slot, row.on) for row in requests if isinstance(row, SlotRequest)]
     twice = {key for key in keys if keys.count(key) > 1}
     return [
         _refused(row.vm, row.slot, UsageError(f"{row.vm} slot {row.slot} is named twice", hint="name each slot once"))
         if isinstance(row, SlotRequest) and (row.vm, row.slot, row.on) in twice
         else row
-        for row in found
+        for row in requests
     ]
 
 

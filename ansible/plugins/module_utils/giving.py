@@ -17,13 +17,13 @@ def vgpu(run):
     from vgpumgr.documents import change as documents
 
     one = run.params["name"] is not None
-    asked = [_wanted(run.params, run.params)] if one else entries.read(run.params, run.mistakes, _wanted)
-    found = apply_requests(run.context(), [row for row in asked if isinstance(row, SlotRequest)], check=run.check)
-    run.warnings += [row.text for row in (*found.findings, *(row for slot in found.slots for row in slot.findings))]
-    served = iter(found.slots)
-    slots = [next(served) if isinstance(row, SlotRequest) else row for row in asked]
+    requests = [_wanted(run.params, run.params)] if one else entries.read(run.params, run.mistakes, _wanted)
+    answer = apply_requests(run.context(), [row for row in requests if isinstance(row, SlotRequest)], check=run.check)
+    run.warnings += [row.text for row in (*answer.findings, *(row for slot in answer.slots for row in slot.findings))]
+    results = iter(answer.slots)
+    slots = [next(results) if isinstance(row, SlotRequest) else row for row in requests]
     rows = [{**documents.row(slot), "msg": _told(slot)} for slot in slots]
-    result = dict(rows[0]) if one else {"changed": found.changed, "msg": _summary(slots, check=run.check), "vms": rows}
+    result = dict(rows[0]) if one else {"changed": answer.changed, "msg": _summary(slots, check=run.check), "vms": rows}
     result.pop("outcome", None)
     result["outcomes"] = list(dict.fromkeys(row["outcome"] for row in rows))
     result["failed"] = any(slot.error is not None for slot in slots)
@@ -64,13 +64,13 @@ def _asked(name, task, entry):
     from vgpumgr.errors import UsageError
 
     own = any(entry[key] is not None for key in asking.WAYS_TO_ASK)
-    given = {
+    options = {
         key: entry[key] if entry[key] is not None or (own and key in _OF_THE_WISH) else task[key]
         for key in (*asking.WAYS_TO_ASK, *asking.OF_AMOUNTS, "compute", "only", "prefer", "param")
     }
-    if all(given[key] is None for key in asking.WAYS_TO_ASK):
+    if all(options[key] is None for key in asking.WAYS_TO_ASK):
         raise UsageError(f"{name}: state present needs a profile or an amount", hint="for example profile: 4Q")
-    plain = {key: value if isinstance(value, bool) or value is None else str(value) for key, value in given.items()}
+    plain = {key: value if isinstance(value, bool) or value is None else str(value) for key, value in options.items()}
     return asking.read(plain, about=name, spelt=str)
 
 
@@ -83,26 +83,26 @@ def _told(slot):
         return error.text(slot.error)
     name = f"{slot.vm} slot {slot.request.slot}"
     if slot.row is None:
-        freed = {Outcome.DONE: f"{name} is now free", Outcome.WOULD_CHANGE: f"{name} would be freed"}
-        return freed.get(slot.outcome, f"{name} has no vGPU")
+        messages = {Outcome.DONE: f"{name} is now free", Outcome.WOULD_CHANGE: f"{name} would be freed"}
+        return messages.get(slot.outcome, f"{name} has no vGPU")
     where = f"{slot.row.type_name} on {slot.row.vf or slot.row.gpu} of {slot.host}"
-    given = {Outcome.DONE: f"{name} now has {where}", Outcome.WOULD_CHANGE: f"{name} would get {where}"}
-    return given.get(slot.outcome, f"{name} has {where}")
+    messages = {Outcome.DONE: f"{name} now has {where}", Outcome.WOULD_CHANGE: f"{name} would get {where}"}
+    return messages.get(slot.outcome, f"{name} has {where}")
 
 
 def _summary(slots, *, check):
     """For a list: how many slots changed, and what failed; details that several share are printed once, below them."""
     from vgpumgr.wording import joined, say
 
-    failed = [slot for slot in slots if slot.error is not None]
-    changed = sum(slot.changed for slot in slots)
+    failures = [slot for slot in slots if slot.error is not None]
+    changes = sum(slot.changed for slot in slots)
     did = "would change" if check else "changed"
-    if not failed:
-        return f"{changed or len(slots)} of {len(slots)} slots {did if changed else 'already as requested'}"
+    if not failures:
+        return f"{changes or len(slots)} of {len(slots)} slots {did if changes else 'already as requested'}"
     alike = {}
-    for slot in failed:
+    for slot in failures:
         alike.setdefault((slot.error.details, slot.error.hint), []).append(slot)
-    lines = [f"{len(failed)} of {len(slots)} slots failed, {changed} {did}"]
+    lines = [f"{len(failures)} of {len(slots)} slots failed, {changes} {did}"]
     for (details, hint), group in alike.items():
         lines += [say("{} {}: {}", slot.vm, slot.request.slot, slot.error.message) for slot in group]
         lines += [say("  {}", line) for line in details]
@@ -111,19 +111,19 @@ def _summary(slots, *, check):
 
 
 def _definitions(slots):
-    """The definition before and after, once for every VM that changes; and a line for each slot that failed and did not."""
+    """For each VM that changes, its definition before and after; and one line for each other slot that failed."""
     from vgpumgr.documents.vms import definition
 
-    pairs, left = {}, []
+    pairs, failures = {}, []
     for slot in slots:
         before, after = definition(slot.before), definition(slot.after)
         if slot.after is not None and (slot.changed or before != after):
             pairs.setdefault((slot.host, slot.vm), (before, after))
         elif slot.error is not None:
-            left.append(slot)
+            failures.append(slot)
     return [
         *(diff_of(f"{vm} on {host}", before, after) for (host, vm), (before, after) in pairs.items()),
-        *({"prepared": f"{slot.vm} slot {slot.request.slot}: {_left(slot)}\n"} for slot in left),
+        *({"prepared": f"{slot.vm} slot {slot.request.slot}: {_left(slot)}\n"} for slot in failures),
     ]
 
 

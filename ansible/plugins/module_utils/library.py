@@ -28,10 +28,10 @@ def why_not():
 
 def _numbers(version):
     """0.1.0.dev3 → (0, 1, 0)."""
-    found = []
+    numbers = []
     for part in version.split(".")[:3]:
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         if not digits:
             break
-        found.append(int(digits))
-    return tuple(found)
+        numbers.append(int(digits))
+    return tuple(numbers)

@@ -34,20 +34,20 @@ def vgpu_reconcile(run):
 
     with Recording(None if run.check else "reconcile", whole=not options.limit).begun() as recording:
         context = run.context()
-        found = use_case.reconcile(context, options, Consent(check=run.check, show=lambda _fleet: None, ask=ask))
-    run.warnings += [*filter(None, [recording.keep(found)]), *_warnings(found)]
-    if run.check and found.fleet.takes_away and not confirmed and found.guard is None:
-        taken = "; ".join(_taken(found.fleet))
-        run.warnings.append(f"this plan removes something ({taken}): without check mode it needs confirm: true")
-    changed = sum(unit.outcome.changed for host in found.hosts for unit in host.tasks)
+        answer = use_case.reconcile(context, options, Consent(check=run.check, show=lambda _fleet: None, ask=ask))
+    run.warnings += [*filter(None, [recording.keep(answer)]), *_warnings(answer)]
+    if run.check and answer.fleet.takes_away and not confirmed and answer.guard is None:
+        removals = "; ".join(_taken(answer.fleet))
+        run.warnings.append(f"this plan removes something ({removals}): without check mode it needs confirm: true")
+    changes = sum(unit.outcome.changed for host in answer.hosts for unit in host.tasks)
     result = {
-        **change.fleet(found),
-        "changed": bool(changed),
-        "failed": bool(found.problems),
-        "msg": _message(found, changed, check=run.check),
+        **change.fleet(answer),
+        "changed": bool(changes),
+        "failed": bool(answer.problems),
+        "msg": _message(answer, changes, check=run.check),
     }
     if run.diff:
-        result["diff"] = [_drift(plan) for plan in found.fleet.plans if plan.drift]
+        result["diff"] = [_drift(plan) for plan in answer.fleet.plans if plan.drift]
     return result
 
 
@@ -57,20 +57,20 @@ def _warnings(result):
     return [*map(str, result.fleet.findings), *(row.text for row in (*rows, *result.waiting, *result.findings))]
 
 
-def _message(result, changed, *, check):
+def _message(result, changes, *, check):
     """How many jobs changed, and what went wrong with each of the others."""
     from vgpumgr.documents.error import text
     from vgpumgr.wording import joined, say
 
     jobs, waiting = sum(len(host.tasks) for host in result.hosts), len(result.waiting)
-    if changed or result.problems:
-        first = f"{changed} of {jobs} jobs {'would change' if check else 'changed'}"
+    if changes or result.problems:
+        first = f"{changes} of {jobs} jobs {'would change' if check else 'changed'}"
     else:
         first = f"{jobs - waiting} of {jobs} jobs already in sync"
         first += f", {waiting} waiting for the end of a use" if waiting else ""
-    failed = [say("{}: {}: {}", host, unit.planned.task.subject, text(unit.error)) for host, unit in result.failed]
+    failures = [say("{}: {}: {}", host, unit.planned.task.subject, text(unit.error)) for host, unit in result.failed]
     errors = [error for _host, error in result.errors]
-    return joined("\n", [first, *failed, *map(text, [*errors, *filter(None, [result.guard])])])
+    return joined("\n", [first, *failures, *map(text, [*errors, *filter(None, [result.guard])])])
 
 
 def _taken(fleet):

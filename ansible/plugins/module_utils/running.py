@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a task's options to calls of vgpumgr.controller, and from the return values to a task's result. No text is parsed.
+"""Turns a task's options into calls of vgpumgr.controller, and return values into the task's result; parses no text.
 
 The caller checks library.why_not first. A refusal or an unreachable host is a failed result, never an exception.
 """
@@ -46,8 +46,8 @@ class Run:
         """The vgpumgr context for the inventory of this task."""
         from vgpumgr.controller import environment
 
-        named = [self.params["inventory"]] if self.params["inventory"] else self._given()
-        inventory = environment.load_inventory(named, self.params["group"])
+        paths = [self.params["inventory"]] if self.params["inventory"] else self._given()
+        inventory = environment.load_inventory(paths, self.params["group"])
         return environment.make_context(
             inventory,
             check=self.check,
@@ -59,8 +59,8 @@ class Run:
     def _given(self):
         """The inventories that Ansible was given, in its order; none if it was given none.
 
-        Raises UsageError for a kind that vgpumgr does not read (a script, a list of hosts). It does not fall back to the usual
-        places, since an inventory there can be another site's.
+        Raises UsageError for a kind that vgpumgr does not read (a script, a list of hosts). It does not fall back to
+        the usual places, because an inventory there can be another site's.
         """
         from vgpumgr.errors import UsageError
 
@@ -95,7 +95,7 @@ def caught(work, run):
 
 
 def _cleaned(value):
-    """The value with control characters escaped: text from a hypervisor must not move the cursor when Ansible prints it."""
+    """The value with control characters escaped: a hypervisor's text must not move Ansible's cursor."""
     from vgpumgr.cli.text.words import visible
 
     if isinstance(value, str):

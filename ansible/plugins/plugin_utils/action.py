@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every action plugin of the collection does: the module's work, in Ansible's own process instead of a module's."""
+"""What every action plugin of the collection does: the module's work, inside Ansible's own process."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class VgpumgrAction(ActionBase):
 
         On stderr, where Ansible tells the failure: on stdout a callback may be writing JSON.
         """
-        shown = CallbackBase()._get_diff([dict(one) for one in diff])
-        self._display.display(shown.rstrip("\n"), stderr=True)
+        text = CallbackBase()._get_diff([dict(one) for one in diff])
+        self._display.display(text.rstrip("\n"), stderr=True)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def vf_pci(gpu: Gpu, vf: int) -> str:
-    """The address of a VF: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …); the stride is 1."""
+    """A VF's address: its routing id is the PF's plus offset plus index (0000:41:00.4 … .7, 0000:41:01.0 …)."""
     domain, bus, rest = gpu.pci.split(":")
     device, function = rest.split(".")
     routing = (int(bus, 16) << 8 | int(device, 16) << 3 | int(function)) + gpu.board.vf_offset + vf

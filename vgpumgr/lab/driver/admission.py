@@ -1,11 +1,11 @@
 """What the driver admits, as pure functions over one GPU's state.
 
-Source: the driver's own rules in open-gpu-kernel-modules 595, kernel_vgpu_mgr.c: in equal-size mode after the first vGPU only
-types of the same framebuffer size stay creatable, whatever their series, until the type's maximum; in mixed-size mode those
-for which a supported place overlaps no vGPU, and a maximum does not count; at most 32 time-sliced vGPUs per GPU; one vGPU
-per VF. vGPUs that the driver has lost (model.Gpu.lost) count like existing ones.
+Source: the driver's own rules in open-gpu-kernel-modules 595, kernel_vgpu_mgr.c: in equal-size mode after the first
+vGPU only types of the same framebuffer size stay creatable, whatever their series, until the type's maximum; in
+mixed-size mode those with a supported place that overlaps no vGPU, without a maximum; at most 32 time-sliced vGPUs per
+GPU; one vGPU per VF. vGPUs that the driver has lost (model.Gpu.lost) count like existing ones.
 
-In MIG mode only MIG-backed types are admitted, each while an instance of its profile has room (mig.py), without it none of them.
+In MIG mode only MIG-backed types are admitted, if an instance of their profile has room (mig.py); otherwise none are.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ DRIVERS = {"535": "535.247.02", "550": "550.163.02", "570": "570.172.07", "580":
 
 FIRST_INVENTED_ID = 60000  # for types whose id no public source gives; real ids are below 2000 today
 
-# NVML's name of the board if it differs from the catalogue's, and the framebuffer in MiB that NVML reports if it differs from
-# the largest type's nominal size (ECC takes some on GDDR boards). From public nvidia-smi output.
+# NVML's name of the board, and the framebuffer in MiB that NVML reports, where they differ from the catalogue's name
+# and the largest type's nominal size (ECC takes some on GDDR boards). From public nvidia-smi output.
 _NVML = {
     "T4": ("Tesla T4", 15360),
     "A40": ("NVIDIA A40", 46068),
@@ -51,13 +51,13 @@ def _boards() -> dict[str, BoardSpec]:
     """Code → board. Types without a size or maximum are left out, and boards without any time-sliced type."""
     rows: dict[str, list[TypeSpec]] = {}
     facts: dict[str, tuple[str, int]] = {}
-    invented = FIRST_INVENTED_ID
+    next_id = FIRST_INVENTED_ID
     for row in csv.DictReader(catalogue_text().splitlines()):
         name = parse_type_name(row["type_name"])
         code = _SHORT_CODES.get(row["gpu"], name.board)
         facts.setdefault(code, (row["gpu"], _device_id(row)))
-        type_id = int(row["type_id_if_known"] or invented)
-        invented += not row["type_id_if_known"]  # every row counts, so that ids do not depend on the rows left out
+        type_id = int(row["type_id_if_known"] or next_id)
+        next_id += not row["type_id_if_known"]  # every row counts, so that ids do not depend on the rows left out
         size_mib = int(row["fb_mb"] or (name.nominal_mib if code in _SIZED_BY_NAME else 0))
         if size_mib and row["max_per_gpu"]:
             rows.setdefault(code, []).append(

@@ -1,7 +1,7 @@
 """The simulated vGPU driver of one host: what a write to /sys does, under one lock, with the kernel's errno.
 
-The driver's own errnos are those of NVIDIA's open kernel part of 525.85.07, run on 5.15 and 5.19; an errno that no public
-source shows is marked `likely`.
+The driver's own errnos are those of NVIDIA's open kernel part of 525.85.07, run on 5.15 and 5.19; an errno without a
+public source is marked `likely`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _wall_clock_us() -> int:
 class Driver:
     """Changes one HostState. Thread-safe; methods raise OSError as the kernel's write would.
 
-    `clock_us` gives the driver's time, in microseconds since the epoch; `plugin_wait_s` is how long it waits for a plugin.
+    `clock_us` gives the driver's time in microseconds since the epoch; the driver waits `plugin_wait_s` for a plugin.
     """
 
     def __init__(
@@ -103,17 +103,17 @@ class Driver:
 
     def gpu(self, pci: str) -> Gpu:
         """The GPU at that address. ENODEV if there is none."""
-        found = next((gpu for gpu in self._state.gpus if gpu.pci == pci), None)
-        if found is None:
+        gpu = next((gpu for gpu in self._state.gpus if gpu.pci == pci), None)
+        if gpu is None:
             raise os_error(errno.ENODEV)
-        return found
+        return gpu
 
     def parent(self, pci: str) -> tuple[Gpu, int | None]:
         """The GPU and VF index of a parent's address: (GPU, None) for a PF. ENODEV if there is none."""
-        found = self._parents.get(pci)
-        if found is None or (found[1] is not None and not found[0].vfs_on):
+        parent = self._parents.get(pci)
+        if parent is None or (parent[1] is not None and not parent[0].vfs_on):
             raise os_error(errno.ENODEV)
-        return found
+        return parent
 
     def find(self, key: str) -> tuple[Gpu, Vgpu] | None:
         """The vGPU of an mdev UUID or a VF's address, including one whose removal waits."""
@@ -131,7 +131,7 @@ class Driver:
         """A write of a UUID to mdev_supported_types/nvidia-ID/create.
 
         drivers/vfio/mdev (6.1): EINVAL unless the text is 36 characters of a UUID plus at most one more, of any kind;
-        EEXIST if it exists under any parent (including one whose removal still waits). Every refusal of the driver is EIO.
+        EEXIST if it exists under any parent, even with a removal that still waits. Every refusal of the driver is EIO.
         """
         name = _canonical(uuid)
         with self._changed:
@@ -148,13 +148,13 @@ class Driver:
         vfio_unregister_group_dev, seen on 6.1 and 6.12). The device disappears from /sys at once, and then:
         if a VM has it, the VM's vGPU is dead from then on; the write sleeps until the VM closes it, and succeeds;
         if only its plugin has it, the write waits some seconds for the plugin to end, and succeeds in any case.
-        In both cases the driver never deletes the vGPU, unless the plugin ended in time: the place is lost until a reboot.
+        In both cases the driver keeps the vGPU, unless the plugin ended in time: its place is lost until a reboot.
         """
         with self._changed:
-            found = self.find(uuid)
-            if found is None or found[1].uuid is None or found[1].leaving:
+            pair = self.find(uuid)
+            if pair is None or pair[1].uuid is None or pair[1].leaving:
                 raise os_error(errno.ENOENT)
-            gpu, vgpu = found
+            gpu, vgpu = pair
             vgpu.leaving = True
             vms.end_work(vgpu)
             self._note()
@@ -173,11 +173,11 @@ class Driver:
             self._note()
 
     def set_vf_type(self, pci: str, type_id: int) -> None:
-        """A write to a VF's nvidia/current_vgpu_type: 0 removes the vGPU; an id, of which the driver sees 32 bits, creates one.
+        """A write to a VF's nvidia/current_vgpu_type: 0 removes the vGPU; an id, truncated to 32 bits, creates one.
 
-        EPERM for 0 if there is no vGPU, for a type if there is one, and for both while a VM holds it; EBUSY for 0 if the plugin
-        of the stopped VM does not end within some seconds: then nothing is lost. Every other refusal is EIO, and the read-back
-        stays 0.
+        EPERM for 0 without a vGPU, for a type with one, and for both while a VM holds it. EBUSY for 0 if the plugin of
+        the stopped VM does not end within some seconds: nothing is lost then. Every other refusal is EIO, and the
+        read-back stays 0.
         """
         with self._changed:
             gpu, vf = self.parent(pci)
@@ -200,7 +200,7 @@ class Driver:
             self._note()
 
     def set_params(self, key: str, params: str) -> None:
-        """A write to nvidia/vgpu_params. E2BIG, ENXIO without a vGPU, EPERM while a VM holds it; an empty one does nothing.
+        """A write to nvidia/vgpu_params. E2BIG; ENXIO without a vGPU; EPERM while a VM holds it; no effect if empty.
 
         The driver drops the last byte, which should be a newline.
         """
@@ -210,28 +210,28 @@ class Driver:
         if len(data) > _PARAMS_BYTES:
             raise os_error(errno.E2BIG)
         with self._changed:
-            found = self.find(key)
-            if found is None:
+            pair = self.find(key)
+            if pair is None:
                 raise os_error(errno.ENXIO)
             self._pass()
-            self._wait(lambda: not found[1].exiting)
-            if found[1].holder_uuid is not None:
+            self._wait(lambda: not pair[1].exiting)
+            if pair[1].holder_uuid is not None:
                 raise os_error(errno.EPERM)
-            found[1].params = data[:-1].partition(b"\0")[0].decode("utf-8", "replace")
+            pair[1].params = data[:-1].partition(b"\0")[0].decode("utf-8", "replace")
 
     def set_placement(self, key: str, place: int) -> None:
         """A write to nvidia/placement_id. ENXIO without a vGPU; EPERM while a VM holds it (likely).
 
-        In mixed-size mode an id of the type's that overlaps nothing is taken; the vGPU's own place counts, because the driver
-        takes the new one before it leaves the old one (kvgpumgrSetPlacementId). Every other id is EIO (likely: the errno of all
-        the driver's refusals), and so is any in equal-size mode before Ada. From Ada on equal-size mode has ids, too; nobody
-        shows a write there, and it is EINVAL here (likely).
+        Mixed-size mode takes an id of the type's that overlaps nothing, not even the vGPU's own place, because the
+        driver takes the new place before the old one is free (kvgpumgrSetPlacementId). Every other id is EIO (likely:
+        the errno of all the driver's refusals), and so is any id in equal-size mode before Ada. From Ada on equal-size
+        mode has ids, too; no public source shows a write there, and it is EINVAL here (likely).
         """
         with self._changed:
-            found = self.find(key)
-            if found is None:
+            pair = self.find(key)
+            if pair is None:
                 raise os_error(errno.ENXIO)
-            gpu, vgpu = found
+            gpu, vgpu = pair
             self._pass()
             if vgpu.holder_uuid is not None:
                 raise os_error(errno.EPERM)
@@ -251,8 +251,8 @@ class Driver:
     def set_mixed(self, gpu_pci: str, *, mixed: bool) -> None:
         """What nvmlDeviceSetVgpuHeterogeneousMode does. EOPNOTSUPP, EBUSY (in use) and ENODEV represent its refusals.
 
-        Only boards with SR-IOV have the mode, and only while it is on. A vGPU that no VM has counts as use: the driver looks at
-        those that were created (device_ctrl.c, 595, under VFIO).
+        Only boards with SR-IOV have the mode, while SR-IOV is on. A vGPU without a VM counts as use: the driver looks
+        at those that were created (device_ctrl.c, 595, under VFIO).
         """
         with self._changed:
             gpu = self.gpu(gpu_pci)
@@ -264,7 +264,7 @@ class Driver:
             self._note()
 
     def tell(self, vgpu: Vgpu, text: Callable[[], str]) -> str:
-        """A read of vm_name or vgpu_params. While the vGPU's VM stops, it waits and blocks all other vGPU work of the host."""
+        """A read of vm_name or vgpu_params. While the vGPU's VM stops, it waits and blocks the host's vGPU work."""
         with self._changed:
             self._pass()
             self._stalls += 1
@@ -276,7 +276,7 @@ class Driver:
             return text()
 
     def set_scheduler(self, gpu_pci: str, order: scheduler.Order) -> None:
-        """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL represent its refusals, ENODEV no GPU."""
+        """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL are its refusals, ENODEV no GPU."""
         with self._changed:
             gpu = self.gpu(gpu_pci)
             counts_idle = self._state.scheduler_counts_idle
@@ -291,45 +291,43 @@ class Driver:
     # VMs and the host's life
 
     def hold(self, key: str, vm_uuid: str, vm_name: str) -> None:
-        """A VM opens the vGPU (an mdev UUID or a VF's address). ENOENT if there is none, EBUSY if another VM has it or the
+        """A VM opens the vGPU (mdev UUID or VF address). ENOENT if there is none, EBUSY if another VM has it or the
         plugin of the last VM does not end within some seconds.
         """
         with self._changed:
-            found = self.find(key)
-            if found is not None:
-                self._wait(lambda: not vms.is_ending(found[1]), self._plugin_wait_s)
+            pair = self.find(key)
+            if pair is not None:
+                self._wait(lambda: not vms.is_ending(pair[1]), self._plugin_wait_s)
             vms.start(self._state, key, vm_uuid, vm_name)
             self._note()
 
     def set_load(self, key: str, wants: Use, framebuffer_used: int) -> None:
-        """From now on the guest that holds the vGPU of this key wants that load and uses that many bytes. ENOENT if no VM
-        holds it.
-        """
+        """Set the guest's load on the vGPU and the bytes of framebuffer it uses. ENOENT if no VM holds the vGPU."""
         with self._changed:
-            found = self.find(key)
-            if found is None or not found[1].runs or found[1].leaving:
+            pair = self.find(key)
+            if pair is None or not pair[1].runs or pair[1].leaving:
                 raise os_error(errno.ENOENT)
-            found[1].wants, found[1].framebuffer_used = wants, framebuffer_used
+            pair[1].wants, pair[1].framebuffer_used = wants, framebuffer_used
             self._note()
 
     def release(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
         """The VM closes all vGPUs that it holds, and waiting removals go on. Returns their keys."""
         with self._changed:
-            held = vms.close(self._state, vm_uuid, plugin_stays=plugin_stays)
-            if held:
+            keys = vms.close(self._state, vm_uuid, plugin_stays=plugin_stays)
+            if keys:
                 self._note()
-            return held
+            return keys
 
     def begin_exit(self, vm_uuid: str, *, plugin_stays: bool = False) -> tuple[str, ...]:
         """The VM's QEMU was killed; it holds its vGPUs until release(). Returns their keys."""
         with self._changed:
-            held = vms.begin_exit(self._state, vm_uuid, plugin_stays=plugin_stays)
-            if held:
+            keys = vms.begin_exit(self._state, vm_uuid, plugin_stays=plugin_stays)
+            if keys:
                 self._note()
-            return held
+            return keys
 
     def await_exit(self, vm_uuid: str) -> None:
-        """The last close of a VM's QEMU: it returns when the driver has released all its vGPUs, at once if there are none."""
+        """The last close of a VM's QEMU: returns when the driver has released all its vGPUs, if it has any."""
         with self._changed:
             self._wait(
                 lambda: (
@@ -371,8 +369,8 @@ class Driver:
                     self._switch_vfs(gpu, on=True)
 
     def set_vfs(self, gpu_pci: str, *, on: bool) -> None:
-        """What `sriov-manage -e|-d` does with one card: EOPNOTSUPP without SR-IOV, EAGAIN where it cannot obtain the unbindLock,
-        EBUSY while a VM or a plugin has one of the card's vGPUs (likely). VFs that are as wished stay as they are.
+        """What `sriov-manage -e|-d` does with one card; VFs that are as requested stay. EOPNOTSUPP without SR-IOV,
+        EAGAIN without the unbindLock, EBUSY while a VM or a plugin has one of the card's vGPUs (likely).
         """
         with self._changed:
             gpu = self.gpu(gpu_pci)
@@ -394,8 +392,8 @@ class Driver:
             self._note()
 
     def reset(self, gpu_pci: str) -> None:
-        """What `nvidia-smi --gpu-reset` does: the pending MIG mode is the current one, and run-time settings and instances are
-        gone. EBUSY while the GPU has VFs or a vGPU.
+        """What `nvidia-smi --gpu-reset` does: the pending MIG mode becomes the current one; run-time settings and
+        instances are gone. EBUSY while the GPU has VFs or a vGPU.
         """
         with self._changed:
             gpu = self.gpu(gpu_pci)
@@ -434,8 +432,8 @@ class Driver:
     # the host's life
 
     def reboot(self, boot_id: str, upgrade: Upgrade = SAME) -> None:
-        """All vGPUs, holders, instances and run-time settings are gone, and lost places are free again. The VFs come back, as with
-        a site's boot unit that runs sriov-manage. MIG mode stays where a change of it needs a reset, and is off elsewhere.
+        """All vGPUs, holders, instances, run-time settings and lost places are gone. The VFs come back,
+        as if a boot unit ran sriov-manage. MIG mode stays on boards that change it by a reset, and is off on others.
         """
         with self._changed:
             self._state.boot_id = boot_id
@@ -455,9 +453,7 @@ class Driver:
             self._note()
 
     def reload(self) -> None:
-        """Reload the nvidia modules and run sriov-manage: every vGPU and instance is gone, and lost places are free again. EBUSY
-        while a vGPU is held.
-        """
+        """Reload nvidia, run sriov-manage: no vGPU, instance or lost place remains. EBUSY while a VM holds one."""
         with self._changed:
             if any(vgpu.holder_uuid is not None or vgpu.plugin for gpu in self._state.gpus for vgpu in gpu.vgpus):
                 raise os_error(errno.EBUSY)
@@ -480,14 +476,14 @@ class Driver:
     def make_foreign(self) -> None:
         """Create the spec's foreign instances and vGPUs; to be called once, at the first boot."""
         with self._changed:
-            for made in sorted(
-                self._state.foreign_instances, key=lambda made: made.start is None
+            for instance in sorted(
+                self._state.foreign_instances, key=lambda instance: instance.start is None
             ):  # named places first
-                gpu = self.gpu(made.gpu)
+                gpu = self.gpu(instance.gpu)
                 assert gpu.board.mig is not None
-                profile = gpu.board.mig.profile(made.profile)
-                serial = self.create_instance(made.gpu, profile.id, made.start)
-                self.create_compute(made.gpu, serial, mig.COMPUTE_PROFILES[profile.slices])
+                profile = gpu.board.mig.profile(instance.profile)
+                serial = self.create_instance(instance.gpu, profile.id, instance.start)
+                self.create_compute(instance.gpu, serial, mig.COMPUTE_PROFILES[profile.slices])
             for foreign in self._state.foreign:
                 gpu = self.gpu(foreign.gpu)
                 self._admit(gpu, foreign.vf, foreign.type_id, foreign.uuid)
@@ -532,12 +528,12 @@ class Driver:
 
     def _take_unbind_lock_fault(self) -> bool:
         """Whether the fault is set; one that is numbered counts down."""
-        found = next((name for name in self._state.faults if name.partition(":")[0] == UNBIND_LOCK), None)
-        if found is None:
+        fault = next((name for name in self._state.faults if name.partition(":")[0] == UNBIND_LOCK), None)
+        if fault is None:
             return False
-        _, _, times = found.partition(":")
+        _, _, times = fault.partition(":")
         if times:
-            self._state.faults.remove(found)
+            self._state.faults.remove(fault)
             if int(times) > 1:
                 self._state.faults.add(f"{UNBIND_LOCK}:{int(times) - 1}")
         return True
@@ -598,9 +594,9 @@ def _present(gpu: Gpu, vgpu: Vgpu) -> bool:
     return any(other is vgpu for other in gpu.vgpus)
 
 
-def _lowest_free(first: int, taken: Collection[int]) -> int:
+def _lowest_free(first: int, numbers: Collection[int]) -> int:
     """The lowest number that no other device of its kind has, as the kernel's ida gives it."""
-    return next(number for number in itertools.count(first) if number not in taken)
+    return next(number for number in itertools.count(first) if number not in numbers)
 
 
 def _canonical(text: str) -> str:

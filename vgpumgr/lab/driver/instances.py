@@ -1,7 +1,7 @@
 """What NVML's calls on MIG change, as functions over one GPU's state; Driver calls them under its lock.
 
-The errno stands for NVML's error: EOPNOTSUPP *not supported*, EINVAL *invalid argument*, ENOSPC *insufficient resources*, EBUSY
-*in use*. Source: nvml.h, which names these errors for each call; what is marked `likely` it leaves open.
+The errno stands for NVML's error: EOPNOTSUPP *not supported*, EINVAL *invalid argument*, ENOSPC *insufficient
+resources*, EBUSY *in use*. Source: nvml.h, which names these errors per call and leaves open what is `likely`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def set_mode(gpu: Gpu, *, on: bool) -> None:
     """NvmlDeviceSetMigMode. EBUSY while the GPU has VFs or a vGPU, as seen on hosts with MIG-backed vGPUs.
 
-    Where the board needs a reset, only the pending mode changes. Elsewhere both do, and the instances are gone (likely: the
-    driver resets the GPU by itself there).
+    Where the board needs a reset, only the pending mode changes. Elsewhere both modes change and the instances are gone
+    (likely: the driver resets the GPU by itself there).
     """
     if gpu.board.mig is None:
         raise os_error(errno.EOPNOTSUPP)
@@ -65,9 +65,7 @@ def destroy(gpu: Gpu, serial: int) -> None:
 
 
 def create_compute(gpu: Gpu, instance_serial: int, profile_id: int, *, serial: int) -> None:
-    """NvmlGpuInstanceCreateComputeInstance. EINVAL for an instance that is gone, EOPNOTSUPP for a profile that it does not have,
-    ENOSPC if there is no room.
-    """
+    """NvmlGpuInstanceCreateComputeInstance. EINVAL: no such instance; EOPNOTSUPP: no such profile; ENOSPC: no room."""
     instance = _find(gpu, instance_serial)
     slices = next((count for count, number in mig.COMPUTE_PROFILES.items() if number == profile_id), None)
     if slices is None or slices > instance.profile.slices:
@@ -99,7 +97,7 @@ def _check_mode(gpu: Gpu) -> None:
 
 def _find(gpu: Gpu, serial: int) -> GpuInstance:
     _check_mode(gpu)
-    found = next((instance for instance in gpu.instances if instance.serial == serial), None)
-    if found is None:
+    instance = next((instance for instance in gpu.instances if instance.serial == serial), None)
+    if instance is None:
         raise os_error(errno.EINVAL)
-    return found
+    return instance

@@ -1,4 +1,4 @@
-"""Numbers as the kernel reads them from a write to sysfs: kstrtou16() and kstrtoul() with base 0, kstrtol() with base 10 (lib/kstrtox.c)."""
+"""Numbers as the kernel reads them from sysfs: kstrtou16(), kstrtoul() (base 0), kstrtol() (base 10); lib/kstrtox.c."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def unsigned(text: str, bits: int) -> int:
 
     Raises OSError, EINVAL for every mistake, as the stores that read these do. Text after a NUL is ignored.
     """
-    seen = text.partition("\0")[0].removeprefix("+")
-    found = _DIGITS.match(seen)
-    if found is None or found.lastgroup is None:
+    word = text.partition("\0")[0].removeprefix("+")
+    match = _DIGITS.match(word)
+    if match is None or match.lastgroup is None:
         raise os_error(errno.EINVAL)
-    value = int(found[found.lastgroup], _BASES[found.lastgroup])
-    if value >> bits or seen[found.end() :] not in ("", "\n"):
+    value = int(match[match.lastgroup], _BASES[match.lastgroup])
+    if value >> bits or word[match.end() :] not in ("", "\n"):
         raise os_error(errno.EINVAL)
     return value
 
@@ -33,14 +33,14 @@ def signed_decimal(text: str) -> int:
 
     Raises OSError: ERANGE if it is too large, EINVAL if it is not a number.
     """
-    seen = text.partition("\0")[0]
-    found = _DECIMAL.match(seen)
-    if found is None:
+    word = text.partition("\0")[0]
+    match = _DECIMAL.match(word)
+    if match is None:
         raise os_error(errno.EINVAL)
-    value = int(found[0])
+    value = int(match[0])
     if abs(value) >> _WIDEST:
         raise os_error(errno.ERANGE)
-    if seen[found.end() :] not in ("", "\n"):
+    if word[match.end() :] not in ("", "\n"):
         raise os_error(errno.EINVAL)
     if not -(1 << _WIDEST - 1) <= value < 1 << _WIDEST - 1:
         raise os_error(errno.ERANGE)

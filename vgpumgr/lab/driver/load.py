@@ -1,7 +1,7 @@
-"""How much of its demand each vGPU of a GPU gets under the scheduler policy: pure functions; docs/load.md has the formulae.
+"""What each vGPU of a GPU gets of its demand under the scheduler policy: pure functions; docs/load.md has the formulae.
 
-Percentages are of the whole GPU, 0 to 100. Sources: the vGPU user guide (how the three policies share the graphics engine)
-and nvml.h (the encoders have their own policy). The lab's own choices are marked `chosen`.
+Percentages are of the whole GPU, 0 to 100. Sources: the vGPU user guide (how the three policies share the graphics
+engine) and nvml.h (the encoders have their own policy). The lab's own choices are marked `chosen`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Running:
 def share_out(policies: Mapping[Engine, Policy], running: Sequence[Running]) -> tuple[Use, ...]:
     """What each of a GPU's running vGPUs gets, in their order. `policies` has the engines that the board has.
 
-    Both encoder engines count as one, under NVENC 0's policy (chosen); a board without encoders gives none. The decoder has
-    no settable policy: best effort (chosen). A guest reads memory as fast as its work runs: its memory demand shrinks with
-    its part of the SMs, and the reduced demands are shared by best effort (chosen).
+    Both encoder engines count as one, under NVENC 0's policy (chosen); a board without encoders gives none. The decoder
+    has no settable policy: best effort (chosen). A guest reads memory as fast as its work runs: its memory demand
+    shrinks with its part of the SMs, and the reduced demands are shared by best effort (chosen).
     """
     if not running:
         return ()
     turns = max(len(running), *(one.max_instances for one in running))
     sm = share(policies[Engine.GRAPHICS], [one.wants.sm for one in running], turns)
-    memory = share(Policy.BEST_EFFORT, [_memory(one.wants, got) for one, got in zip(running, sm, strict=True)], turns)
+    memory = share(Policy.BEST_EFFORT, [_memory(one.wants, part) for one, part in zip(running, sm, strict=True)], turns)
     nvenc = policies.get(Engine.NVENC0)
     encoder = share(nvenc, [one.wants.encoder for one in running], turns) if nvenc else (0.0,) * len(running)
     decoder = share(Policy.BEST_EFFORT, [one.wants.decoder for one in running], turns)
@@ -47,10 +47,10 @@ def share_out(policies: Mapping[Engine, Policy], running: Sequence[Running]) -> 
 
 
 def share(policy: Policy, wants: Sequence[float], turns: int) -> tuple[float, ...]:
-    """One engine's parts. `turns` is the type's maximum per GPU, into which fixed share divides the GPU; at least len(wants).
+    """One engine's parts. Fixed share divides the GPU by `turns`, the type's maximum per GPU, at least len(wants).
 
-    In equal-size mode all vGPUs of a GPU have the same framebuffer size and so the same maximum (except for one oddity in a
-    board's catalogue, for which the largest counts).
+    In equal-size mode all vGPUs of a GPU have the same framebuffer size and so the same maximum (except for one oddity
+    in a board's catalogue, for which the largest counts).
     """
     match policy:
         case Policy.BEST_EFFORT:
@@ -62,14 +62,14 @@ def share(policy: Policy, wants: Sequence[float], turns: int) -> tuple[float, ..
 
 
 def _even(wants: Sequence[float]) -> tuple[float, ...]:
-    """Max-min fair: round robin among vGPUs with work; one that wants less than its part leaves the rest to the others."""
-    got = [0.0] * len(wants)
-    left = WHOLE
+    """Max-min fair: round robin among busy vGPUs; what one of them does not want of its part goes to the others."""
+    parts = [0.0] * len(wants)
+    rest = WHOLE
     smallest_first = sorted(range(len(wants)), key=wants.__getitem__)
     for place, index in enumerate(smallest_first):
-        got[index] = min(wants[index], left / (len(wants) - place))
-        left -= got[index]
-    return tuple(got)
+        parts[index] = min(wants[index], rest / (len(wants) - place))
+        rest -= parts[index]
+    return tuple(parts)
 
 
 def _memory(wants: Use, sm: float) -> float:

@@ -1,7 +1,7 @@
 """The recent use of each running vGPU, with the driver's own times: the source for NVML's utilization calls.
 
-A vGPU has a list of stretches, each with one constant use. NVML sees them through ticks: whole multiples of TICK_US since
-the epoch, as far back as BUFFER_US. A tick covers the time since the previous tick.
+A vGPU has a list of stretches, each with one constant use. NVML sees them through ticks: whole multiples of TICK_US
+since the epoch, as far back as BUFFER_US. A tick covers the time since the previous tick.
 """
 
 from __future__ import annotations

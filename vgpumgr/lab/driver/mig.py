@@ -1,7 +1,7 @@
 """GPU instances of one simulated GPU: where they may lie, which ids they get, and which one a new vGPU lives in.
 
-Sources: nvml.h (placements, errors, +me.all); kernel_vgpu_mgr.c of the open modules, 595.45.04 (kvgpumgrGetSwizzId: the
-instance of a vGPU; kvgpumgrGetCreatableVgpuTypes); kernel_mig_manager.c (kmigmgrGetInvalidSwizzIdMask: the ids). The product
+Sources: nvml.h (placements, errors, +me.all); open modules 595.45.04, kernel_vgpu_mgr.c (kvgpumgrGetSwizzId: a vGPU's
+instance; kvgpumgrGetCreatableVgpuTypes) and kernel_mig_manager.c (kmigmgrGetInvalidSwizzIdMask: the ids). The product
 has rules of its own for the same.
 """
 
@@ -36,8 +36,8 @@ def profile_of(gpu: Gpu, profile_id: int) -> InstanceProfile | None:
 
 def free_starts(gpu: Gpu, profile: InstanceProfile) -> tuple[int, ...]:
     """Where one more instance of this profile would overlap no other; none if the GPU has all that it takes."""
-    there = [instance.profile for instance in gpu.instances]
-    if sum(one.id == profile.id for one in there) >= profile.maximum or not _media_left(there, profile):
+    profiles = [instance.profile for instance in gpu.instances]
+    if sum(one.id == profile.id for one in profiles) >= profile.maximum or not _media_left(profiles, profile):
         return ()
     return tuple(
         start
@@ -46,9 +46,9 @@ def free_starts(gpu: Gpu, profile: InstanceProfile) -> tuple[int, ...]:
     )
 
 
-def _media_left(there: Sequence[InstanceProfile], profile: InstanceProfile) -> bool:
+def _media_left(profiles: Sequence[InstanceProfile], profile: InstanceProfile) -> bool:
     """nvml.h: an instance with all media engines prevents all profiles but those with none."""
-    takers = [one for one in there if not one.name.endswith(_NO_MEDIA)]
+    takers = [one for one in profiles if not one.name.endswith(_NO_MEDIA)]
     if profile.name.endswith(_NO_MEDIA):
         return True
     return not takers if profile.name.endswith(_ALL_MEDIA) else not any(one.name.endswith(_ALL_MEDIA) for one in takers)
@@ -74,10 +74,10 @@ def usual_start(gpu: Gpu, profile: InstanceProfile) -> int | None:
 def new_id(gpu: Gpu, profile: InstanceProfile, start: int, *, flip: bool) -> int:
     """The id of a new instance there.
 
-    Known (the driver's table of ids): 0 is the whole GPU, 1 and 2 its halves, 3 to 6 its quarters, 7 to 14 its eighths, as a
-    tree: 7 lies in 3, 3 in 1. Which branch stands for which half differs between GPUs (one public host has a 3g at 4:4 with
-    id 2 on one GPU and id 1 on the next), and no public source says by what rule. Here each free branch is turned round where
-    `flip` says so, and the driver says so where an instance would have the id again that it had last (chosen).
+    Known (the driver's table of ids): 0 is the whole GPU, 1 and 2 its halves, 3 to 6 its quarters, 7 to 14 its eighths,
+    as a tree: 7 lies in 3, 3 in 1. Which branch is which half differs between GPUs (a public host has a 3g at 4:4 with
+    id 2 on one GPU and id 1 on the next), and no public source has the rule. Here `flip` turns each free branch round,
+    and the driver flips where an instance would otherwise get the id that it had last (chosen).
     """
     leaf, leaves = _place(gpu, profile, start)
     low, width = 0, _leaves(gpu)
@@ -147,15 +147,13 @@ def on_instance(gpu: Gpu, instance: GpuInstance) -> list[Vgpu]:
 
 
 def room_in(gpu: Gpu, instance: GpuInstance, kind: TypeSpec) -> int:
-    """How many more vGPUs of that type the instance takes: none if its profile is another one, or a vGPU of another framebuffer
-    size is there.
-    """
-    there = on_instance(gpu, instance)
+    """How many more such vGPUs the instance takes: none of another profile or beside another framebuffer size."""
+    vgpus = on_instance(gpu, instance)
     if instance.profile.name != kind.profile or any(
-        vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in there
+        vgpu.type.framebuffer_mib != kind.framebuffer_mib for vgpu in vgpus
     ):
         return 0
-    return max(0, kind.per_instance - len(there))
+    return max(0, kind.per_instance - len(vgpus))
 
 
 def chosen(gpu: Gpu, kind: TypeSpec) -> GpuInstance | None:
@@ -176,12 +174,12 @@ def room(gpu: Gpu, kind: TypeSpec) -> int:
 
 
 def place_in(gpu: Gpu, instance: GpuInstance, kind: TypeSpec) -> int | None:
-    """The placement id of a new vGPU: its offset within the instance, only where vGPUs share one (kvgpumgrCreateRequestVgpu).
+    """A new vGPU's placement id: its offset within the instance, where vGPUs share one (kvgpumgrCreateRequestVgpu).
 
     The places are even parts of the instance, as on the whole GPU of these boards (likely).
     """
     if gpu.board.mig is None or not gpu.board.mig.shared:
         return None
-    taken = {vgpu.placement_id for vgpu in on_instance(gpu, instance)}
+    ids = {vgpu.placement_id for vgpu in on_instance(gpu, instance)}
     size = -(-kind.framebuffer_mib // 1024)
-    return next((size * index for index in range(kind.per_instance) if size * index not in taken), None)
+    return next((size * index for index in range(kind.per_instance) if size * index not in ids), None)

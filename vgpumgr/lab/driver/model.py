@@ -78,10 +78,10 @@ class TypeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceProfile:
-    """A GPU instance profile of a board: `id` as `nvidia-smi mig -lgip` has it, `number` as NVML_GPU_INSTANCE_PROFILE_*.
+    """A board's GPU instance profile: `id` as in `nvidia-smi mig -lgip`, `number` as in NVML_GPU_INSTANCE_PROFILE_*.
 
-    An instance has `slices` compute slices and `size` memory slices, the first of which is one of `starts`. A GPU has at most
-    `maximum` of them. `sms` is the number of its multiprocessors.
+    An instance has `slices` compute slices and `size` memory slices, the first of which is one of `starts`. A GPU has
+    at most `maximum` of them. `sms` is the number of its multiprocessors.
     """
 
     id: int
@@ -99,7 +99,7 @@ class InstanceProfile:
 class MigSpec:
     """What a board is in MIG mode. `width`: its memory slices.
 
-    `needs_reset`: the mode changes with a reset only, and survives a reboot. `shared`: several vGPUs may share an instance.
+    `needs_reset`: only a reset changes the mode, and it survives a reboot. `shared`: vGPUs may share an instance.
     """
 
     profiles: tuple[InstanceProfile, ...]
@@ -116,10 +116,10 @@ class MigSpec:
 class BoardSpec:
     """A board: `name` as in NVML and /proc (NVIDIA A40), `code` the first part of its type names (A40).
 
-    `vfs` is 0 without SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements`: whether the
-    driver reports placement ids in equal-size mode (from Ada on); `even_places`: places are even parts of the framebuffer in
-    both modes (from Blackwell on). A board without VFs has no mixed-size mode. `types` are the time-sliced ones, `mig_types`
-    the MIG-backed ones; `mig` is None on a board without MIG.
+    `vfs` is 0 without SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements`: the
+    driver reports placement ids in equal-size mode (from Ada on). `even_places`: places are even parts of the
+    framebuffer in both modes (from Blackwell on). A board without VFs has no mixed-size mode. `types` are the
+    time-sliced ones, `mig_types` the MIG-backed ones; `mig` is None on a board without MIG.
     """
 
     name: str
@@ -165,8 +165,8 @@ class Vgpu:
 
     `number` is that of its character device, /dev/nvidia-vgpuN.
 
-    `holder_*` are set while a (simulated) VM has it open; it is then on NVML's active list, unless that VM is `exiting`:
-    its QEMU has been killed and has not finished closing it. `plugin` is set while the vGPU's plugin, a process of
+    `holder_*` are set while a (simulated) VM has it open; it is then on NVML's active list, unless that VM is
+    `exiting`, its QEMU killed and still closing it. `plugin` is set while the vGPU's plugin, a process of
     nvidia-vgpu-mgr, has its character device open: while the VM runs, and then until the plugin ends.
     `leaving` is set while a removal waits for either of them: the vGPU is off the bus, but its place is not free.
     `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU recently gave it, oldest first; both
@@ -200,7 +200,7 @@ class Vgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeInstance:
-    """A compute instance: `start` is its first compute slice within its GPU instance, `serial` unlike any other's ever."""
+    """A compute instance: `start` is its first compute slice within its GPU instance; `serial` is never used again."""
 
     serial: int
     id: int
@@ -228,10 +228,10 @@ class GpuInstance:
 class Gpu:
     """A physical function. `vfs_on`: whether SR-IOV is enabled (always False on mdev-pf).
 
-    `schedulers` has the engines that the board has. `mixed`: mixed-size mode, which NVML calls heterogeneous. `mig_on`: MIG mode, `mig_pending` what it is after the next reset.
-    `lost` are vGPUs that the driver counts but no longer shows: they were removed while in use.
-    `links`: the GPUs at the other ends of its NVLinks. `fabric`: its state on an NVSwitch fabric, as NVML numbers them; 0: none.
-    IOMMU groups: the PF has `first_group`, VF n has first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
+    `schedulers` has the board's engines. `mixed`: mixed-size mode (NVML: heterogeneous). `mig_on`: MIG mode;
+    `mig_pending`: after a reset. `lost` are vGPUs that the driver counts but does not show: they were removed while in
+    use. `links`: the GPUs at the other ends of its NVLinks. `fabric`: its NVSwitch fabric state as in NVML; 0: none.
+    IOMMU groups: the PF has `first_group`, VF n first_group + 1 + n. `first_vfio` is VF 0's /dev/vfio/devices number.
     """
 
     pci: str
@@ -277,7 +277,7 @@ class ForeignSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignInstance:
-    """A GPU instance that another tool made, with one compute instance; the driver chooses the place where `start` is None."""
+    """Another tool's GPU instance, with one compute instance; the driver chooses the place where `start` is None."""
 
     gpu: str
     profile: str

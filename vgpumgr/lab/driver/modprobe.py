@@ -1,7 +1,7 @@
 """The options with which modprobe would load the nvidia module: the `options` lines of a host's /etc/modprobe.d.
 
-Files are read in the order of their names, lines in file order. A repeated parameter has its last value, as with any string
-parameter of the kernel. Source: modprobe.d(5), and lib/cmdline.c for the quotes.
+Files are read in the order of their names, lines in file order. The last value of a repeated parameter counts, as with
+any of the kernel's string parameters. Source: modprobe.d(5), and lib/cmdline.c for the quotes.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def read(folder: Path) -> ModuleOptions:
 
 def parse(texts: Iterable[str]) -> ModuleOptions:
     """The options from the files' texts, in order."""
-    given: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for text in texts:
         for line in text.replace("\\\n", "").splitlines():
             if line.lstrip().startswith("#"):
                 continue
             words = _WORD.findall(line)
             if words[:2] == ["options", "nvidia"]:
-                given.update(_parameter(word) for word in words[2:])
+                parameters.update(_parameter(word) for word in words[2:])
     return ModuleOptions(
-        registry_dwords=given.get("NVreg_RegistryDwords", ""),
-        registry_dwords_per_device=given.get("NVreg_RegistryDwordsPerDevice", ""),
+        registry_dwords=parameters.get("NVreg_RegistryDwords", ""),
+        registry_dwords_per_device=parameters.get("NVreg_RegistryDwordsPerDevice", ""),
     )
 
 

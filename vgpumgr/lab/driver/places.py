@@ -1,7 +1,7 @@
 """Where a vGPU may lie on a simulated GPU: the driver's placement ids, as its own source makes them.
 
-Source: kernel_vgpu_mgr.c of the open modules, 595.45.04 (kvgpumgrSetSupportedPlacementIds and what it calls). It is followed
-step by step here, recursion and all; the product computes the same ids another way, and a test compares the two.
+Source: kernel_vgpu_mgr.c of the open modules, 595.45.04 (kvgpumgrSetSupportedPlacementIds and what it calls), followed
+step by step, recursion and all. The product computes the same ids another way, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def supported(board: BoardSpec, kind: TypeSpec, *, mixed: bool) -> tuple[int, ..
     if board.even_places:
         return tuple(region * place // kind.max_instances for place in range(kind.max_instances))
     if mixed:
-        found: list[int] = []
-        _divide(board, kind, found, (0, region), 1, left=True)
-        return tuple(found)
+        starts: list[int] = []
+        _divide(board, kind, starts, (0, region), 1, left=True)
+        return tuple(starts)
     ids: list[int] = []
     for place in range(region // size):
         ids.append(place * size)
@@ -61,26 +61,26 @@ def free(gpu: Gpu, kind: TypeSpec) -> tuple[int, ...]:
 
 
 def _divide(
-    board: BoardSpec, kind: TypeSpec, found: list[int], bounds: tuple[int, int], partitions: int, *, left: bool
+    board: BoardSpec, kind: TypeSpec, starts: list[int], bounds: tuple[int, int], partitions: int, *, left: bool
 ) -> None:
     """_kvgpumgrSetHeterogeneousResources: one partition, then its two halves."""
     if partitions > _MAX_VGPUS // 2:
         return
     low, high = bounds
     first, last = low, high - slots(board, kind)
-    below = _previous_power(kind.max_instances)
+    power = _previous_power(kind.max_instances)
     at_start = at_end = False
     if partitions * 2 == kind.max_instances:
         at_start = at_end = True
-    elif (below < kind.max_instances and below == partitions) or partitions == kind.max_instances == 1:
+    elif (power < kind.max_instances and power == partitions) or partitions == kind.max_instances == 1:
         at_start, at_end = left, not left
     if at_start and _valid(board, kind, first):
-        found.append(first)
+        starts.append(first)
     if at_end and _valid(board, kind, last):
-        found.append(last)
+        starts.append(last)
     middle = (low + high) // 2
-    _divide(board, kind, found, (low, middle), partitions * 2, left=True)
-    _divide(board, kind, found, (middle, high), partitions * 2, left=False)
+    _divide(board, kind, starts, (low, middle), partitions * 2, left=True)
+    _divide(board, kind, starts, (middle, high), partitions * 2, left=False)
 
 
 def _valid(board: BoardSpec, kind: TypeSpec, place: int) -> bool:

@@ -111,15 +111,15 @@ def obey(gpu: Gpu, order: Order, *, branch: int, counts_idle: bool) -> dict[Engi
         raise Unsupported  # likely: NVIDIA's guide says that the two do not go together, and not what the driver answers
     if order.arr not in (ARR_DEFAULT, ARR_OFF, ARR_ON):
         raise Invalid  # likely
-    wanted = _scheduling(order, branch)
+    scheduling = _scheduling(order, branch)
     if order.engine is None:
-        return dict.fromkeys(gpu.schedulers, wanted)
+        return dict.fromkeys(gpu.schedulers, scheduling)
     if order.engine not in tuple(Engine):
         raise Invalid  # likely
     engine = Engine(order.engine)
     if engine not in gpu.schedulers:
         raise Unsupported  # likely
-    return {**gpu.schedulers, engine: wanted}
+    return {**gpu.schedulers, engine: scheduling}
 
 
 def _scheduling(order: Order, branch: int) -> Scheduling:
@@ -189,8 +189,8 @@ def loaded(gpu: Gpu, options: ModuleOptions, *, branch: int) -> dict[Engine, Sch
 def decode(word: int, *, branch: int) -> Scheduling:
     """RmPVMRL: bit 0 on, bit 1 ARR off, 7:4 policy, 21:12 frequency in Hz, 23:16 slice in ms, 31:24 averaging factor.
 
-    Frequency and slice overlap: frequency applies with ARR, slice without. A field beyond its range is clamped (likely);
-    from r595 on the ARR bit is ignored (likely, because the run-time switch is gone).
+    Frequency and slice overlap: frequency applies with ARR, slice without. A field beyond its range is clamped
+    (likely). From r595 on the ARR bit is ignored (likely, because the run-time switch is gone).
     """
     policy = {0: Policy.EQUAL_SHARE, 1: Policy.FIXED_SHARE}.get(word >> 4 & 0xF)
     if not word & 1 or policy is None:

@@ -1,4 +1,4 @@
-"""Another driver, or another kernel, at a host's next boot: what an upgrade changes beneath vGPUs that a ledger names."""
+"""Another driver or kernel at a host's next boot: what an upgrade changes beneath vGPUs in a ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """None: as before. `version`: the driver's. `framework`: of the boards with SR-IOV. `renumber`: each type has another one's id."""
+    """None: as before. `version`: the driver's. `framework`: of SR-IOV boards. `renumber`: types exchange ids."""
 
     version: str | None = None
     framework: str | None = None
@@ -29,7 +29,7 @@ SAME = Upgrade()
 
 
 def read_upgrade(told: Mapping[str, str], state: HostState) -> Upgrade:
-    """What `lab reboot` asks for: `driver`, a branch; `framework`; `renumber`. Raises UsageError if the host cannot have that."""
+    """What `lab reboot` requests: `driver` (a branch), `framework`, `renumber`. UsageError if it is impossible."""
     branch, framework = told.get("driver"), told.get("framework")
     if branch is not None and branch not in DRIVERS:
         raise UsageError(f"no driver {branch!r}", hint=f"give --driver {' or '.join(DRIVERS)}")
@@ -55,9 +55,9 @@ def install(state: HostState, upgrade: Upgrade) -> None:
 def _renumbered(board: BoardSpec) -> BoardSpec:
     """The board with the ids of its types exchanged in a circle: none keeps its own, and each is now another's."""
     ids = [kind.id for kind in board.all_types]
-    given = dict(zip(ids, [*ids[1:], *ids[:1]], strict=True))
+    new_ids = dict(zip(ids, [*ids[1:], *ids[:1]], strict=True))
 
     def anew(kinds: tuple[TypeSpec, ...]) -> tuple[TypeSpec, ...]:
-        return tuple(sorted((replace(kind, id=given[kind.id]) for kind in kinds), key=lambda kind: kind.id))
+        return tuple(sorted((replace(kind, id=new_ids[kind.id]) for kind in kinds), key=lambda kind: kind.id))
 
     return replace(board, types=anew(board.types), mig_types=anew(board.mig_types))

@@ -1,7 +1,7 @@
 """How VMs open and close vGPUs, as functions over one host's state; Driver calls them under its lock.
 
-A running VM has the vGPU open (`holder_*`), and so has its plugin, a process of nvidia-vgpu-mgr (`plugin`). When the VM stops,
-they end one after the other: first QEMU, which can take about 30 s to close it, then the plugin.
+A running VM has the vGPU open (`holder_*`), and so has its plugin, a process of nvidia-vgpu-mgr (`plugin`). When the VM
+stops, QEMU ends first, which can take about 30 s to close it, and then the plugin.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def is_ending(vgpu: Vgpu) -> bool:
 
 
 def start(state: HostState, key: str, vm_uuid: str, vm_name: str) -> None:
-    """A VM opens the vGPU. ENOENT if there is none, EBUSY if another VM has it or the last one has not finished closing it."""
-    found = find(state, key)
-    if found is None or found[1].leaving:
+    """A VM opens the vGPU. ENOENT if there is none, EBUSY if another VM has it or the last one is still closing it."""
+    pair = find(state, key)
+    if pair is None or pair[1].leaving:
         raise os_error(errno.ENOENT)
-    vgpu = found[1]
+    vgpu = pair[1]
     if vgpu.holder_uuid not in (None, vm_uuid) or is_ending(vgpu):
         raise os_error(errno.EBUSY)
     vgpu.holder_uuid, vgpu.holder_name, vgpu.plugin = vm_uuid, vm_name, True
@@ -51,12 +51,12 @@ def begin_exit(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> tuple[s
 
 def close(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> tuple[str, ...]:
     """The VM closes all its vGPUs; its plugins end with it, or stay. Returns the vGPUs' keys."""
-    held = []
+    keys = []
     for gpu, vgpu in _exit(state, vm_uuid, plugin_stays=plugin_stays):
         vgpu.holder_uuid = vgpu.holder_name = None
         vgpu.exiting = False
-        held.append(key_of(gpu, vgpu))
-    return tuple(held)
+        keys.append(key_of(gpu, vgpu))
+    return tuple(keys)
 
 
 def _exit(state: HostState, vm_uuid: str, *, plugin_stays: bool) -> Iterator[tuple[Gpu, Vgpu]]:

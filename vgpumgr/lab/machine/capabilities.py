@@ -1,7 +1,7 @@
 """QEMU's capabilities, as one host's libvirtd learned them, kept for the hosts that come after.
 
-To learn them libvirtd starts QEMU, which takes a third of the time in which a host comes up. It writes the answer to a file, with the
-times of QEMU's program and of its own library, and starts QEMU again where one of them has changed (tried with libvirt 9.0).
+To learn them libvirtd starts QEMU, which is a third of a host's start. It writes them to a file, with the times of
+QEMU's program and of its own library, and starts QEMU again where one of them has changed (tried with libvirt 9.0).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def give(root: HostRoot, kept: Path) -> None:
 
 
 def keep(root: HostRoot, kept: Path) -> None:
-    """Keep what the host's libvirtd has written. Whole files only: other hosts read and write there at the same time."""
+    """Keep what the host's libvirtd has written. Whole files only: other hosts read and write them at the same time."""
     for file in (root.path / _FOLDER).glob("*.xml"):
         answer, at = file.read_bytes(), kept / file.name
         if at.exists() and at.read_bytes() == answer:
             continue
         kept.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=kept, delete=False) as written:
-            written.write(answer)
-        Path(written.name).rename(at)
+        with tempfile.NamedTemporaryFile(dir=kept, delete=False) as copy:
+            copy.write(answer)
+        Path(copy.name).rename(at)

@@ -8,8 +8,8 @@ vms                                 {"vms": [names]}
 reboot    optional driver,          {}          returns when the host answers again; as vgpumgr.lab.driver.upgrade says
           framework, renumber
 start     vm                        {"devices": […]}; libvirt runs it with its vGPUs
-hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: only the driver knows of it and no process has
-                                    it open, as at the moment when a VM opens a device that is being written to
+hold      vm, and optional unseen   {"pid": n or null, "devices": […]}; unseen: only the driver knows it, no process
+                                    has it open, as when a VM opens a device that is being written to
 load      vm, and optional device,  {"loads": [LoadRecord of each selected vGPU]}; fields not given are 0
           sm, memory, encoder,
           decoder, framebuffer
@@ -17,7 +17,7 @@ release   vm                        {"ended": bool}
 fault     name                      {}
 reload                              {}          the nvidia modules were reloaded: no vGPU exists, and none is lost
 clear                               {}
-writes    since (optional)          {"writes": [WriteRecord from that revision on], "revision": the current number of writes}
+writes    since (optional)          {"writes": [WriteRecord from that revision on], "revision": the number of writes}
 shutdown                            {}          the host is off and its file systems are gone when the socket closes
 """
 
@@ -47,7 +47,7 @@ _KINDS: dict[str, type[VgpumgrError]] = {
 
 @contextlib.contextmanager
 def _address(folder: Path) -> Iterator[str]:
-    """A path to the socket of at most 108 bytes, even if the lab's path is longer: through a descriptor of its folder."""
+    """The socket's path in at most 108 bytes, through a descriptor of its folder: the lab's path can be longer."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET}"

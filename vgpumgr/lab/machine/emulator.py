@@ -1,8 +1,8 @@
 """What `lab start` gives libvirt as a VM's emulator: QEMU, with a harmless device in the place of each vGPU.
 
-The kernel under a lab has no VFIO, and a guest needs none to be seen as running. libvirt prepares the VM as it always does; then
-this opens each vGPU's /dev/vfio node, as QEMU would, puts a virtio-rng-pci with the same id and guest address where the vfio-pci
-device is, and becomes QEMU (tried with libvirt 9.0 and QEMU 7.2).
+The kernel under a lab has no VFIO, and a guest needs none to be seen as running. libvirt prepares the VM as always;
+then this opens each vGPU's /dev/vfio node, as QEMU would, puts a virtio-rng-pci with the same id and guest address in
+place of the vfio-pci device, and becomes QEMU (tried with libvirt 9.0 and QEMU 7.2).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _ENOUGH_KIB = 1024 * 1024
 
 
 def prepared(document: str) -> str:
-    """A VM's definition as `lab start` gives it to libvirt: with this emulator, and within the locked memory that this machine allows.
+    """A VM's definition as `lab start` gives it to libvirt: with this emulator, within this machine's locked memory.
 
-    libvirt sets the limit of locked memory to the VM's memory and 1 GiB, for which a container may lack CAP_SYS_RESOURCE.
+    libvirt limits locked memory to the VM's memory and 1 GiB, for which a container may lack CAP_SYS_RESOURCE.
     """
     domain = ET.fromstring(document)
     emulator = domain.find("./devices/emulator")

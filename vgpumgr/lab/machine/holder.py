@@ -3,10 +3,10 @@
 The kernel under a lab has no VFIO, so by default no guest can be started with a vGPU. What observers see is the same: a
 process with QEMU's name, the VM's name and UUID in its command line, and /dev/vfio/N open.
 
-It has one more file open, whose close waits while the VM counts as exiting (`lab fault HOST slow-exit:SECONDS`). A holder that
-is killed then looks like a QEMU that waits in its last close: a process frees its memory before it closes its files
-(do_exit() in kernel/exit.c), so /proc/PID/cmdline and /proc/PID/fd are empty, and only its name, flags and control group are
-left.
+It has one more file open, whose close waits while the VM counts as exiting (`lab fault HOST slow-exit:SECONDS`). A
+killed holder then looks like a QEMU that waits in its last close: a process frees its memory before it closes its files
+(do_exit() in kernel/exit.c), so /proc/PID/cmdline and /proc/PID/fd are empty, and only its name, flags and control
+group are left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FOLDER = "/run/lab-holders"
 _PCI_PARTS = ("domain", "bus", "slot", "function")
 _QEMU = "/usr/bin/qemu-system-x86_64"
 _BARE = ("-S", "-machine", "none", "-nodefaults", "-display", "none", "-monitor", "none", "-daemonize")
-# Opens every argument up to `--` and keeps it open across exec; `{name}<>` gives descriptors from 10 up without O_CLOEXEC.
+# Opens every argument up to `--` and keeps it open across exec: `{name}<>` opens from 10 up, without O_CLOEXEC.
 _OPEN_AND_EXEC = 'while [ "$1" != -- ]; do exec {held}<>"$1"; shift; done; shift; exec "$@"'
 
 
@@ -66,9 +66,9 @@ def start(machine: Machine, guest: Guest, nodes: Sequence[str]) -> int:
     if machine.alive(pid_file) is not None:
         raise LabError(f"{guest.name} is already held", hint=f"vgpumgr lab stop {guest.name}")
     machine.must(["mkdir", "-p", _FOLDER])
-    opened = [*(f"/dev/vfio/{node}" for node in nodes), f"/sys{GATE_PATH}/{guest.uuid}"]
+    paths = [*(f"/dev/vfio/{node}" for node in nodes), f"/sys{GATE_PATH}/{guest.uuid}"]
     identity = ["-name", f"guest={guest.name},debug-threads=on", "-uuid", guest.uuid]
-    machine.must(["bash", "-c", _OPEN_AND_EXEC, "hold", *opened, "--", _QEMU, *identity, *_BARE, "-pidfile", pid_file])
+    machine.must(["bash", "-c", _OPEN_AND_EXEC, "hold", *paths, "--", _QEMU, *identity, *_BARE, "-pidfile", pid_file])
     pid = machine.alive(pid_file)
     if pid is None:
         raise LabError(f"the holder of {guest.name} ended at once")

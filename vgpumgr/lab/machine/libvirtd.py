@@ -72,8 +72,8 @@ def stop(machine: Machine) -> None:
 def define(machine: Machine, documents: Iterable[str]) -> None:
     """Define these VMs. Raises LabError with libvirt's words if one of them cannot be defined.
 
-    The first definition may make libvirtd start QEMU to learn its capabilities. If that QEMU is killed, for want of memory perhaps,
-    only this definition fails: the next one starts QEMU again.
+    The first definition may make libvirtd start QEMU to learn its capabilities. If that QEMU is killed, for instance
+    for lack of memory, only this definition fails: the next one starts QEMU again.
     """
     with _connection(machine) as connection:
         for document in documents:
@@ -97,7 +97,7 @@ def inactive_xml(machine: Machine, name: str) -> str:
 
 
 def start_guest(machine: Machine, document: str) -> None:
-    """Start a VM, with its vGPUs, from its definition; that one stays as it is (virDomainCreateXML of a defined domain)."""
+    """Start a VM, with its vGPUs, from this document; its definition stays (virDomainCreateXML of a defined domain)."""
     with _connection(machine) as connection:
         connection.createXML(emulator.prepared(document))
 
@@ -121,13 +121,13 @@ def destroy(machine: Machine, name: str) -> bool:
 
 @contextlib.contextmanager
 def _connection(machine: Machine) -> Iterator[libvirt.virConnect]:
-    """A connection to the host's libvirtd, whose socket is reached through the host's root. Raises LabError with libvirt's words."""
+    """A connection to the host's libvirtd, by the socket in the host's root. Raises LabError with libvirt's words."""
     try:
         with contextlib.closing(libvirt.open(_URI.format(machine.first_process))) as connection:
             yield connection
     except libvirt.libvirtError as error:
-        said, *more = str(error).splitlines()
-        raise LabError(f"the host's libvirt: {said}", details=more) from error
+        reason, *more = str(error).splitlines()
+        raise LabError(f"the host's libvirt: {reason}", details=more) from error
 
 
 def domain_xml(vm: VmSpec, *, foreign: ForeignSpec | None = None) -> str:

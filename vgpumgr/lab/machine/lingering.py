@@ -32,13 +32,13 @@ _END_S = 10.0
 
 def parse_fault(name: str) -> tuple[str, float] | None:
     """(kind, seconds) of `slow-exit:SECONDS` and `slow-plugin:SECONDS`; None if it is neither."""
-    found = _FAULT.fullmatch(name)
-    return None if found is None else (found[1], float(found[2]))
+    match = _FAULT.fullmatch(name)
+    return None if match is None else (match[1], float(match[2]))
 
 
 def seconds(faults: Iterable[str], kind: str) -> float:
     """How long that kind of fault lasts; 0 if it is not set."""
-    return max((found[1] for name in faults if (found := parse_fault(name)) and found[0] == kind), default=0.0)
+    return max((fault[1] for name in faults if (fault := parse_fault(name)) and fault[0] == kind), default=0.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Lingering:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def stop(self, vm_uuid: str, vgpus: Sequence[Vgpu], *, exit_s: float, plugin_s: float) -> None:
-        """Kill the VM's holder and start its lingering phase, at whose end the driver learns that everything is gone."""
+        """Kill the VM's holder and start its lingering phase; at its end the driver learns that everything is gone."""
         numbers = [vgpu.number for vgpu in vgpus]
         if not plugin_s:
             plugin.stop(self.machine, numbers)

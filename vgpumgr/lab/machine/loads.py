@@ -1,4 +1,4 @@
-"""What `lab load` asks a host's driver for: a guest's load on the vGPUs that its VM holds, and what it gets of it now."""
+"""What `lab load` requests from a host's driver: a guest's load on its VM's vGPUs, and what it gets of that now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LoadRecord(TypedDict):
-    """One vGPU under load: percent of the whole GPU by engine, requested and received; its framebuffer in use, in bytes."""
+    """One vGPU's load: percent of the whole GPU by engine, requested and received; its used framebuffer in bytes."""
 
     vm: str
     device: str
@@ -32,24 +32,24 @@ class LoadRecord(TypedDict):
 def put(driver: Driver, guest: Guest, request: Mapping[str, str]) -> list[LoadRecord]:
     """Put the requested load on the vGPUs that the guest holds, or only on `device`; return what each gets now.
 
-    Fields not in the request are 0. Raises LabError, with nothing changed, if the guest holds nothing or not that device, if
-    the board has no encoder to load, or if more framebuffer is requested than the type has.
+    Fields not in the request are 0. Raises LabError, and changes nothing, if the guest holds nothing or not that
+    device, if the board has no encoder to load, or if more framebuffer is requested than the type has.
     """
     device = request.get("device", "").lower()
     wants = Use(**{field.name: float(request.get(field.name, 0)) for field in dataclasses.fields(Use)})
     framebuffer = int(request.get("framebuffer", 0))
     with driver.reading() as state:
-        held = {key_of(gpu, vgpu): (gpu, vgpu) for gpu, vgpu in _held(state) if vgpu.holder_uuid == guest.uuid}
-        if not held:
+        vgpus = {key_of(gpu, vgpu): (gpu, vgpu) for gpu, vgpu in _held(state) if vgpu.holder_uuid == guest.uuid}
+        if not vgpus:
             raise LabError(f"{guest.name} holds no vGPU to put a load on", hint=f"vgpumgr lab hold {guest.name}")
-        if device and device not in held:
-            raise LabError(f"{guest.name} holds no vGPU {device}", hint=f"write one of: {' '.join(held)}")
-        meant = {key: pair for key, pair in held.items() if not device or key == device}
-        for gpu, vgpu in meant.values():
+        if device and device not in vgpus:
+            raise LabError(f"{guest.name} holds no vGPU {device}", hint=f"write one of: {' '.join(vgpus)}")
+        targets = {key: pair for key, pair in vgpus.items() if not device or key == device}
+        for gpu, vgpu in targets.values():
             _check(gpu, vgpu, wants, framebuffer)
-        for key in meant:
+        for key in targets:
             driver.set_load(key, wants, framebuffer)
-        return [_record(gpu, vgpu) for gpu, vgpu in meant.values()]
+        return [_record(gpu, vgpu) for gpu, vgpu in targets.values()]
 
 
 def of_host(state: HostState) -> list[LoadRecord]:

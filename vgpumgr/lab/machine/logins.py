@@ -31,8 +31,8 @@ root ALL=(ALL:ALL) ALL
 def install(root: HostRoot, key: str) -> None:
     """The accounts on a host's fresh disk."""
     for name, (line, mode) in _ACCOUNTS.items():
-        there = Path("/", name).read_text(encoding="utf-8").splitlines()
-        others = [one for one in there if not one.startswith(f"{OPS}:")]
+        lines = Path("/", name).read_text(encoding="utf-8").splitlines()
+        others = [one for one in lines if not one.startswith(f"{OPS}:")]
         root.write(name, "\n".join((*others, line, "")), mode=mode)
     root.write("etc/sudoers", _SUDOERS, mode=0o440)
     root.write(f"etc/sudoers.d/{OPS}", f"{OPS} ALL=(ALL:ALL) NOPASSWD: ALL\n", mode=0o440)
@@ -44,9 +44,9 @@ def authorize(root: HostRoot, key: str, *, command: str | None = None) -> None:
 
     sshd reads this at each login, so open sessions do not change.
     """
-    forced = "" if command is None else f'command="{command}" '
+    prefix = "" if command is None else f'command="{command}" '
     for home, owner in _HOMES.values():
-        root.write(f"{home}/.ssh/authorized_keys", forced + key, mode=0o600)
+        root.write(f"{home}/.ssh/authorized_keys", prefix + key, mode=0o600)
         (root.path / home / ".ssh").chmod(0o700)
         for name in (home, f"{home}/.ssh", f"{home}/.ssh/authorized_keys"):
             os.chown(root.path / name, owner, owner, follow_symlinks=False)

@@ -1,9 +1,9 @@
 """The running part of a simulated host: a pid namespace with its own /proc, and how to start programs in it.
 
-The chain of processes: the supervisor's main thread starts `setpriv --pdeathsig KILL unshare --kill-child=KILL`, whose child
-is the host's first process. If the supervisor is killed, unshare gets a SIGKILL; if unshare is killed, the first process gets
-one; when that ends, the kernel kills everything in the host. So a SIGKILL anywhere in the chain leaves nothing behind.
-`pdeathsig` follows the *thread* that started it: power_on() must be called from a thread that lives as long as the host.
+The chain of processes: the supervisor's main thread starts `setpriv --pdeathsig KILL unshare --kill-child=KILL`, whose
+child is the host's first process. If the supervisor is killed, unshare gets a SIGKILL; if unshare is killed, the first
+process gets one; when that ends, the kernel kills everything in the host. So a SIGKILL in the chain leaves nothing
+behind. `pdeathsig` follows the *thread* that started it: call power_on() from a thread that lives as long as the host.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _RUN_S = 60.0
 _POLL_S = 0.01
 PROC_DRIVER = "sys/kernel/debug/nvlab/proc-driver"
 
-# Runs as the first process, in the directory that becomes /. Its pid in the supervisor's namespace is what /proc/self shows
-# before the host's own /proc is mounted; it is reported only once the root is the host's, because from then on programs are
-# started in that root. A host's root user must neither change the machine's sysctls nor trigger its reboot (sysrq).
+# Runs as the first process, in the directory that becomes /. It reads its pid in the supervisor's namespace from
+# /proc/self before it mounts the host's own /proc, and reports it once the root is the host's, where programs are
+# started from then on. A host's root user must neither change the machine's sysctls nor trigger its reboot (sysrq).
 # `--ignore-signal=CHLD` makes the kernel reap orphans: libvirtd waits 40 s for a dead QEMU that stays a zombie.
 _FIRST_PROCESS = f"""set -e
 read -r pid _ </proc/self/stat
@@ -118,12 +118,13 @@ class Machine:
 
     def must(self, argv: Sequence[str], *, extra: Mapping[str, str] | None = None) -> str:
         """Run a program in the host that must succeed; return its output."""
-        done = self.run(argv, extra=extra)
-        if done.returncode != 0:
+        process = self.run(argv, extra=extra)
+        if process.returncode != 0:
             raise LabError(
-                f"`{' '.join(argv)}` in the host ended with {done.returncode}", details=done.stderr.strip().splitlines()
+                f"`{' '.join(argv)}` in the host ended with {process.returncode}",
+                details=process.stderr.strip().splitlines(),
             )
-        return done.stdout
+        return process.stdout
 
     def alive(self, pid_file: str) -> int | None:
         """The pid (in the host) that a pid file of the host names, if that process is alive."""

@@ -1,4 +1,4 @@
-"""A vGPU's plugin: a process of nvidia-vgpu-mgr that has the vGPU's character device open while a VM runs, and a while longer.
+"""A vGPU's plugin: a process that has the vGPU's character device open while a VM runs, and for some time after.
 
 On a real host it is a child of the daemon, one for each vGPU: its name is nvidia-vgpu-mgr, its command line `vgpu`.
 """

@@ -130,8 +130,8 @@ class HostRoot:
     def device_nodes(self) -> set[str]:
         """The names below /dev that represent vGPUs: vfio/N, vfio/devices/vfioN and nvidia-vgpuN."""
         dev = self.path / "dev"
-        found = (*(dev / "vfio").rglob("*"), *dev.glob("nvidia-vgpu*"))
-        return {str(node.relative_to(dev)) for node in found if node.is_char_device()} - {"vfio/vfio"}
+        nodes = (*(dev / "vfio").rglob("*"), *dev.glob("nvidia-vgpu*"))
+        return {str(node.relative_to(dev)) for node in nodes if node.is_char_device()} - {"vfio/vfio"}
 
     def remove_node(self, name: str) -> None:
         (self.path / "dev" / name).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """What a lab host has as /usr/lib/nvidia/sriov-manage: it turns all virtual functions of a card on or off.
 
-A stand-in for NVIDIA's own: the same arguments, and the same words where the unbindLock is not to be had. It asks the driver
-(vgpumgr.lab.nvml.request), which does what the rebinding does: vGPUs, GPU instances and run-time settings of the card are gone.
-The exit status is 0 where the driver took it, whether or not the functions came (fault `no-vfs`), as seen of NVIDIA's.
+A stand-in for NVIDIA's: the same arguments, and the same words where the unbindLock cannot be obtained. It asks the
+driver (vgpumgr.lab.nvml.request) to do as the rebinding does: the card's vGPUs, GPU instances and run-time settings are
+gone. The exit status is 0 where the driver took it, whether or not the functions came (fault `no-vfs`), like NVIDIA's.
 """
 
 from __future__ import annotations

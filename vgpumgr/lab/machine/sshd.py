@@ -56,8 +56,8 @@ Subsystem sftp internal-sftp
 def reserve_port() -> socket.socket:
     """A free loopback port that stays ours while the socket is open, though it never listens.
 
-    SO_REUSEADDR on both sockets lets the host's sshd bind and listen on it; while sshd is down, a connect is refused, and
-    no other process gets the port.
+    SO_REUSEADDR on both sockets lets the host's sshd bind and listen on it; while sshd is down, a connect is refused
+    and no other process gets the port.
     """
     reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -81,15 +81,15 @@ def install(root: HostRoot, *, port: int, name: str, authorities: Authorities) -
 
 def make_key(file: Path) -> str:
     """A new ed25519 key pair without a passphrase (FILE and FILE.pub); return the public half."""
-    done = subprocess.run(
+    process = subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "vgpumgr-lab", "-f", str(file)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise LabError(f"ssh-keygen ended with {done.returncode}", details=done.stderr.splitlines())
+    if process.returncode != 0:
+        raise LabError(f"ssh-keygen ended with {process.returncode}", details=process.stderr.splitlines())
     return file.with_suffix(".pub").read_text(encoding="ascii").strip()
 
 

@@ -1,7 +1,7 @@
 """One host's supervisor: it builds the host, boots it, and carries out the `lab` commands.
 
-All of that happens on the main thread, one operation after the other. Other threads are the FUSE thread, which serves /sys,
-one that keeps the vGPUs' nodes in /dev in step with the driver, and one for each VM with lingering processes (lingering.py).
+The main thread does all of that, one operation after the other. Other threads are the FUSE thread, which serves /sys,
+one that keeps the vGPUs' nodes in /dev in step with the driver, and one per VM with lingering processes (lingering.py).
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Supervisor:
     def define_vms(self, *, answers: Path) -> None:
         """Define the VMs once, after the first boot; from then on the definitions are on the host's disk.
 
-        By then libvirtd has asked QEMU for its capabilities; its answer is kept in the folder `answers` for later hosts.
+        By then libvirtd has learned QEMU's capabilities; they are kept in the folder `answers` for later hosts.
         """
         foreign = {item.vm: item for item in self._spec.foreign if item.vm is not None}
         documents = [libvirtd.domain_xml(vm, foreign=foreign.get(vm.name)) for vm in self._spec.vms]
@@ -226,40 +226,40 @@ class Supervisor:
 
     def _hold(self, name: str, *, unseen: bool) -> dict[str, Any]:
         guest = self._guest(name)
-        found = self._vgpus(guest)
-        if not found:
+        vgpus = self._vgpus(guest)
+        if not vgpus:
             raise UsageError(f"{name} has no vGPU that it could hold", hint=f"vgpumgr attach {name} --profile …")
-        nodes = [node for gpu, vgpu in found.values() for node in vfio_nodes(gpu, vgpu)]
-        with self._taking(guest, found, "hold its vGPU"):
+        nodes = [node for gpu, vgpu in vgpus.values() for node in vfio_nodes(gpu, vgpu)]
+        with self._taking(guest, vgpus, "hold its vGPU"):
             pid = None if unseen else holder.start(self._machine, guest, nodes)
             if not unseen:
-                plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
-        return {"pid": pid, "devices": list(found), "nodes": [f"/dev/vfio/{node}" for node in nodes]}
+                plugin.start(self._machine, [vgpu.number for _, vgpu in vgpus.values()])
+        return {"pid": pid, "devices": list(vgpus), "nodes": [f"/dev/vfio/{node}" for node in nodes]}
 
     def _start(self, name: str) -> dict[str, Any]:
         guest = self._guest(name)
         if libvirtd.runs(self._machine, name) or holder.is_running(self._machine, guest.uuid):
             raise LabError(f"{name} already runs", hint=f"vgpumgr lab stop {name}")
-        found = self._vgpus(guest)
+        vgpus = self._vgpus(guest)
         document = libvirtd.inactive_xml(self._machine, name)
-        with self._taking(guest, found, "start"):
+        with self._taking(guest, vgpus, "start"):
             libvirtd.start_guest(self._machine, document)
-            plugin.start(self._machine, [vgpu.number for _, vgpu in found.values()])
-        return {"devices": list(found)}
+            plugin.start(self._machine, [vgpu.number for _, vgpu in vgpus.values()])
+        return {"devices": list(vgpus)}
 
     def _vgpus(self, guest: holder.Guest) -> dict[str, tuple[Gpu, Vgpu]]:
         """The vGPUs that its definition names, by device."""
-        found = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
-        lost = [device for device in guest.devices if device not in found]
+        vgpus = {device: vgpu for device in guest.devices if (vgpu := self._driver.find(device)) is not None}
+        lost = [device for device in guest.devices if device not in vgpus]
         if lost:
             raise LabError(f"{guest.name} cannot start: its definition names {', '.join(lost)}, which does not exist")
-        return found
+        return vgpus
 
     @contextlib.contextmanager
-    def _taking(self, guest: holder.Guest, found: Iterable[str], what: str) -> Iterator[None]:
+    def _taking(self, guest: holder.Guest, devices: Iterable[str], what: str) -> Iterator[None]:
         """The driver gives the guest these vGPUs, and takes them back if what follows fails."""
         try:
-            for device in found:
+            for device in devices:
                 self._driver.hold(device, guest.uuid, guest.name)
             self._sync_nodes()
             yield
@@ -274,19 +274,19 @@ class Supervisor:
         guest = self._guest(name)
         with self._driver.reading() as state:
             faults = frozenset(state.faults)
-            held = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.holder_uuid == guest.uuid]
+            vgpus = [vgpu for gpu in state.gpus for vgpu in gpu.vgpus if vgpu.holder_uuid == guest.uuid]
         has_holder = holder.is_running(self._machine, guest.uuid)
         destroyed = libvirtd.destroy(self._machine, name)
-        ended = (has_holder or (destroyed and bool(held))) and not any(vgpu.exiting for vgpu in held)
+        ended = (has_holder or (destroyed and bool(vgpus))) and not any(vgpu.exiting for vgpu in vgpus)
         if ended:
             self._lingering.stop(
                 guest.uuid,
-                held,
+                vgpus,
                 exit_s=lingering.seconds(faults, lingering.SLOW_EXIT),
                 plugin_s=lingering.seconds(faults, lingering.SLOW_PLUGIN),
             )
-        elif not any(vgpu.exiting for vgpu in held):  # a guest that ended without `lab stop`, perhaps
-            plugin.stop(self._machine, [vgpu.number for vgpu in held])
+        elif not any(vgpu.exiting for vgpu in vgpus):  # a guest that ended without `lab stop`, perhaps
+            plugin.stop(self._machine, [vgpu.number for vgpu in vgpus])
             self._driver.release(guest.uuid)
         return {"ended": ended or destroyed}
 
@@ -357,12 +357,12 @@ class Supervisor:
     def _sync_nodes(self) -> None:
         with self._driver.reading() as state:
             vgpus = [(gpu, vgpu) for gpu in state.gpus for vgpu in gpu.vgpus]
-            wanted = {f"vfio/{node}" for gpu, vgpu in vgpus for node in vfio_nodes(gpu, vgpu)}
-            wanted |= {plugin.node(vgpu.number) for _, vgpu in vgpus if vgpu.plugin}
+            nodes = {f"vfio/{node}" for gpu, vgpu in vgpus for node in vfio_nodes(gpu, vgpu)}
+            nodes |= {plugin.node(vgpu.number) for _, vgpu in vgpus if vgpu.plugin}
             present = self._root.device_nodes()
-            for node in wanted - present:
+            for node in nodes - present:
                 self._root.make_node(node)
-            for node in present - wanted:
+            for node in present - nodes:
                 self._root.remove_node(node)
 
 
@@ -375,5 +375,5 @@ def vfio_nodes(gpu: Gpu, vgpu: Vgpu) -> list[str]:
 
 
 def _say_pace(pace: float) -> tuple[str, str]:
-    """The file by which root of a host says that its driver is imitated at that pace, and what it says (vgpumgr/host/timing.py)."""
+    """The file that tells a host's root at which pace its driver is imitated, and its text (vgpumgr/host/timing.py)."""
     return "run/vgpumgr-rehearsal/pace", f"this host's GPU driver is imitated, at the pace {pace:g}\n"

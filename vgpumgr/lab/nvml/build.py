@@ -32,22 +32,22 @@ _COMPILE_S = 120
 
 
 def build(directory: Path, *, compiler: str = "cc", extra_flags: Sequence[str] = ()) -> Path:
-    """Compile the library below `directory` unless it is there already; return the path of libnvidia-ml.so.1 (alone in its folder).
+    """Compile the library below `directory` if it is missing; returns libnvidia-ml.so.1, which is alone in its folder.
 
     `extra_flags` is for sanitizers. Raises LabError naming what to install if the compiler or nvml.h is missing.
     """
-    found = shutil.which(compiler)
-    if found is None:
+    path = shutil.which(compiler)
+    if path is None:
         raise LabError(
             f"no C compiler {compiler!r}: the lab compiles a mock {LIBRARY}",
             hint="apt-get install gcc libc6-dev",
         )
     header = find_header()
     sources = sorted(_SOURCES.iterdir())
-    key = _key(found, (*sources, header), extra_flags)
+    key = _key(path, (*sources, header), extra_flags)
     library = directory / f"nvml-{key}" / LIBRARY
     if not library.exists():
-        _compile(found, [*_FLAGS, *extra_flags], sources, header, library)
+        _compile(path, [*_FLAGS, *extra_flags], sources, header, library)
     return library
 
 
@@ -85,13 +85,13 @@ def _compile(compiler: str, flags: Sequence[str], sources: Sequence[Path], heade
         # -isystem: warnings are errors in our code, not in NVIDIA's header.
         argv = [compiler, *flags, "-isystem", str(header.parent), "-o", str(product), *units]
         try:
-            done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_COMPILE_S)
+            process = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_COMPILE_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise LabError(f"the mock {LIBRARY} could not be compiled: {error}") from error
-        if done.returncode != 0:
+        if process.returncode != 0:
             raise LabError(
                 f"the mock {LIBRARY} does not compile with {compiler}",
                 hint="apt-get install gcc libc6-dev, and nvidia-nvml-dev of version 13 or later",
-                details=done.stderr.splitlines()[:20],
+                details=process.stderr.splitlines()[:20],
             )
         os.replace(product, library)  # noqa: PTH105 -- what happens is one rename(2)

@@ -1,4 +1,4 @@
-"""Changes that the mock libnvidia-ml.so.1 and the simulated nvidia-smi request from the driver: one line, written to STATE_PATH.
+"""Changes that the mock libnvidia-ml.so.1 and the simulated nvidia-smi request: one line, written to STATE_PATH.
 
     scheduler pci=0000:41:00.0 policy=2 arr=2 factor=33 frequency=480 slice=0               the v1 call
     scheduler pci=0000:41:00.0 engine=1 policy=2 factor=33 frequency=480                    the _v2 call
@@ -6,8 +6,8 @@
     mig pci=0000:41:00.0 on=1                                                               MIG mode on, or off
     reset pci=0000:41:00.0                                                                  nvidia-smi --gpu-reset
     vfs pci=0000:41:00.0 on=1                                                               sriov-manage -e, or -d
-    create-instance pci=0000:41:00.0 profile=14 start=2                                     no start: the driver's choice
-    create-compute pci=0000:41:00.0 instance=7 profile=1                                    in the GPU instance of that serial
+    create-instance pci=0000:41:00.0 profile=14 start=2                                     no start: driver's choice
+    create-compute pci=0000:41:00.0 instance=7 profile=1                                    in the serial's instance
     destroy-instance pci=0000:41:00.0 serial=7                                              and destroy-compute
 
 write(2) returns when it is done; its errno is the answer: EOPNOTSUPP and EINVAL are NVML's *not supported* and *invalid

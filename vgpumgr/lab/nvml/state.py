@@ -5,7 +5,7 @@ sysfs, NVML and nvidia-smi show the same state; this is its form for the last tw
 
     nvlab 1
     driver version=570.133.10 nvml=12.570.133.10 newest=1795300000500000 tick=500000
-    gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 util_sm=0 temperature=34 power=32000 …
+    gpu index=0 pci=0000:41:00.0 uuid=GPU-… name=NVIDIA%20A40 device=0x223510de fb_mib=49152 used_mib=0 power=32000 …
     type gpu=0 creatable=1 id=560 name=NVIDIA%20A40-4Q class=Quadro fb_mib=4096 max=12 …
     type gpu=1 creatable=0 id=475 name=GRID%20A100-2-10C … profile=14 per_instance=1
     profile gpu=1 number=1 id=14 name=2g.10gb slices=2 size=2 memory_mib=9856 max=3 left=1 sms=28 starts=0,2,4
@@ -19,22 +19,22 @@ sysfs, NVML and nvidia-smi show the same state; this is its form for the last tw
     fail function=nvmlDeviceGetName code=15 pci=0000:41:00.0
     end
 
-A `places` line has the placement ids of all types of that size and maximum: in each mode (`equal` from Ada on), and those that
-are free now in the GPU's own mode. A GPU without mixed-size mode has none, nor has one in MIG mode, or a driver before R550.
+A `places` line has the placement ids of all types of that size and maximum: in each mode (`equal` from Ada on), and
+those that are free now in the GPU's own mode. None without mixed-size mode, in MIG mode or before R550.
 
-A GPU with MIG has a `profile` line for each GPU instance profile; `left` is how many more instances of it there may be now. A
-compute instance names its GPU instance by its serial, which no other instance ever has; a vGPU names it by its id.
+A GPU with MIG has a `profile` line per GPU instance profile; `left` is how many more instances of it there may be now.
+A compute instance names its GPU instance by its serial, which no other instance ever has; a vGPU names it by its id.
 
-A `use` line is a stretch of time with a running vGPU's use in thousandths of a percent of the whole GPU; times are
-microseconds since the epoch, limited to what the driver's buffer holds (vgpumgr.lab.driver.meter). `newest` is the last tick,
-`tick` the time between ticks. Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's
-numbers. `links` are the addresses at the other ends of a GPU's NVLinks, in the order of the links, `fabric` is its state on an NVSwitch fabric. A GPU in MIG mode has neither use nor caps nor scheduler lines. vgpumgr.lab.nvml.request describes what can be written to
-the same file.
+A `use` line is a stretch of time with a running vGPU's use in thousandths of a percent of the whole GPU; times are in
+microseconds since the epoch, within the driver's buffer (lab.driver.meter). `newest` is the last tick, `tick` the time
+between ticks. Time slices are in ns, frequencies in Hz; engine, policy and a scheduler's arr are NVML's numbers.
+`links` are the addresses at the other ends of a GPU's NVLinks, in their order; `fabric` is its state on an NVSwitch
+fabric. A GPU in MIG mode has no use, caps or scheduler lines. lab.nvml.request has what can be written here.
 
-Blanks, `%`, control characters and non-ASCII characters are %-escaped; a missing key means *not supported* or *not known*.
-`end` is last, so that a reader can detect a torn read. Some values are the lab's own choice because no public source has them:
-the subsystem ids, `per_vm`, temperature and power, and that a GPU itself uses none of its memory. The whole framebuffer of all running vGPUs counts
-as used (`used_mib`), however much of it their guests use: the host reserves it when a VM starts.
+Blanks, `%`, control and non-ASCII characters are %-escaped; a missing key means *not supported* or *not known*. `end`
+is last, so that a reader can detect a torn read. Without a public source the lab chooses the subsystem ids, `per_vm`,
+temperature and power, and that a GPU itself uses none of its memory. The whole framebuffer of all running vGPUs counts
+as used (`used_mib`), whatever their guests use: the host reserves it when a VM starts.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def parse_fault(name: str) -> tuple[InjectedError, ...] | None:
     if name == "nvml-down":
         inits = ("nvmlInit_v2", "nvmlInitWithFlags")
         return tuple(InjectedError(function=function, code=_DRIVER_NOT_LOADED) for function in inits)
-    if found := re.fullmatch(rf"gpu-lost:({_PCI})", name):
-        return (InjectedError(function="*", code=_GPU_IS_LOST, pci=found[1]),)
-    if found := re.fullmatch(rf"nvml:(\*|\w+):(\d{{1,3}})(?::({_PCI}))?", name):
-        function = found[1] if found[1].startswith(("nvml", "*")) else f"nvml{found[1]}"
-        return (InjectedError(function=function, code=int(found[2]), pci=found[3]),)
+    if match := re.fullmatch(rf"gpu-lost:({_PCI})", name):
+        return (InjectedError(function="*", code=_GPU_IS_LOST, pci=match[1]),)
+    if match := re.fullmatch(rf"nvml:(\*|\w+):(\d{{1,3}})(?::({_PCI}))?", name):
+        function = match[1] if match[1].startswith(("nvml", "*")) else f"nvml{match[1]}"
+        return (InjectedError(function=function, code=int(match[2]), pci=match[3]),)
     return None
 
 
@@ -170,7 +170,7 @@ def _gpu_line(index: int, gpu: Gpu) -> str:
         sriov=int(on_vfs),
         mig=int(gpu.mig_on) if gpu.board.mig else None,
         mig_pending=int(gpu.mig_pending) if gpu.board.mig else None,
-        # Mixed-size mode exists only on SR-IOV boards (kernel_vgpu_mgr.c, 595); a T4 answers NOT_SUPPORTED. It is N/A with MIG.
+        # Mixed-size mode needs SR-IOV (kernel_vgpu_mgr.c, 595): a T4 answers NOT_SUPPORTED. It is N/A with MIG.
         hetero=int(gpu.mixed) if on_vfs and not gpu.mig_on else None,
         links=",".join(gpu.links) or None,
         fabric=gpu.fabric or None,
@@ -184,7 +184,7 @@ def _type_line(index: int, gpu: Gpu, kind: TypeSpec, *, creatable: bool) -> str:
 
 @cache
 def _type_fields(pci_device_id: int, kind: TypeSpec, profile_id: int | None) -> str:
-    """The constant fields of a type. Cached, because they are nearly all of the text, which is written at each NVML call."""
+    """A type's constant fields. Cached, because they are nearly all of the text, which is written at each NVML call."""
     heads, width, height, frames = kind.display
     return _fields(
         id=kind.id,
@@ -251,9 +251,9 @@ def _places_lines(index: int, gpu: Gpu) -> Iterator[str]:
 
 
 def _places(gpu: Gpu) -> tuple[str, ...]:
-    """The lines' fields. Kept for a GPU's state, because the text is written at each NVML call and vGPUs seldom change."""
-    there = tuple((vgpu.type.id, vgpu.placement_id) for vgpu in gpu.counted)
-    key = (gpu.board.code, gpu.mixed, there)
+    """The lines' fields, cached per state of the GPU: each NVML call writes the text, and vGPUs seldom change."""
+    occupancy = tuple((vgpu.type.id, vgpu.placement_id) for vgpu in gpu.counted)
+    key = (gpu.board.code, gpu.mixed, occupancy)
     if key not in _KEPT:
         if len(_KEPT) >= _MOST_KEPT:
             _KEPT.clear()
@@ -333,15 +333,15 @@ def _caps_line(index: int, branch: int) -> str:
 
 def _scheduler_lines(index: int, gpu: Gpu) -> Iterator[str]:
     for engine in gpu.schedulers:
-        now = scheduler.reading(gpu, engine)
+        reading = scheduler.reading(gpu, engine)
         yield _line(
             "scheduler",
             gpu=index,
             engine=int(engine),
-            policy=int(now.policy),
-            arr=now.arr,
-            factor=now.factor,
-            slice=now.time_slice_ns,
+            policy=int(reading.policy),
+            arr=reading.arr,
+            factor=reading.factor,
+            slice=reading.time_slice_ns,
         )
 
 

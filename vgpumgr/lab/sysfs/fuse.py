@@ -1,7 +1,7 @@
 """The tree as a file system. Only this module imports mfusepy.
 
-One operation costs about 55 µs, and a host with 64 VFs takes 0.3 s to read. Using /dev/fuse without libfuse was tried and takes
-a third of that, but those 280 lines are not worth maintaining when others maintain a library.
+One operation costs about 55 µs, and a host with 64 VFs takes 0.3 s to read. /dev/fuse without libfuse was tried and
+takes a third of that, but those 280 lines are not worth maintaining when others maintain a library.
 """
 
 # ruff: noqa: ARG002 -- mfusepy calls its operations with fixed arguments, needed or not
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from vgpumgr.lab.sysfs.tree import Tree
 
-# The kernel caches names for that long, but asks for everything about them (getattr, open, readlink, list) each time and gets
-# ENOENT for what is gone. Missing names are never cached (libfuse's default), so new ones are visible at once.
+# The kernel caches names for that long, but asks for everything about them (getattr, open, readlink, list) each time
+# and gets ENOENT for a lost one. Missing names are never cached (libfuse's default), so new ones are visible at once.
 _ENTRY_TIMEOUT_S = 3600
 _THREADS = 128  # each blocked removal keeps one
 _here = threading.local()
 
 
 class _Operations:
-    """mfusepy's callbacks: they take a path and raise OSError. The kernel refuses operations missing here with ENOSYS."""
+    """mfusepy's callbacks: they take a path and raise OSError. The kernel answers ENOSYS to operations missing here."""
 
     use_ns = True
 
@@ -84,8 +84,8 @@ class _Operations:
 def _stay() -> None:
     """Let Python keep its state of the libfuse thread that calls us until that thread ends.
 
-    Otherwise ctypes creates and destroys that state in every callback from a thread that Python did not start: a third of an
-    operation's cost.
+    Otherwise ctypes creates and destroys that state in every callback from a thread that Python did not start, which is
+    a third of an operation's cost.
     """
     if not hasattr(_here, "stays"):
         _here.stays = True
@@ -118,7 +118,7 @@ class _Gate:
 def mount(tree: Tree, mountpoint: str, *, ready: threading.Event | None = None) -> None:
     """Mount the tree and serve it until it is unmounted (`umount`, or the end of its mount namespace).
 
-    `ready` is set when the kernel first calls it. Raises RuntimeError if FUSE refuses (no /dev/fuse, no such directory).
+    `ready` is set at the kernel's first call. Raises RuntimeError if FUSE refuses (no /dev/fuse, no such directory).
     """
     mfusepy.FUSE(
         _Operations(tree, ready),

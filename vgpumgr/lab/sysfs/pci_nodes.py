@@ -118,11 +118,11 @@ def _config(device: int) -> bytes:
 
 def _write_numvfs(gpu: Gpu, text: str) -> None:
     """Real cards refuse this; sriov-manage is used instead. The kernel's own checks come first (drivers/pci/iov.c)."""
-    wanted = kstrto.unsigned(text, 16)
-    if wanted > gpu.board.vfs:
+    number = kstrto.unsigned(text, 16)
+    if number > gpu.board.vfs:
         raise os_error(errno.ERANGE)
-    if wanted == (gpu.board.vfs if gpu.vfs_on else 0):
+    if number == (gpu.board.vfs if gpu.vfs_on else 0):
         return
-    # The kernel's answer if the driver offers no sriov_configure. NVIDIA's does not: its own sriov-manage binds the card to
+    # The kernel's answer if the driver offers no sriov_configure. NVIDIA's does not: its sriov-manage binds the card to
     # pci-pf-stub for this.
     raise os_error(errno.ENOENT)

@@ -58,7 +58,7 @@ _EMPTY = (
 
 
 class WriteRecord(TypedDict):
-    """One attempted write: when it ended, its file, its data, and its result (the errno's name, or None for success)."""
+    """One attempted write: when it ended, its file, data and result (the errno's name, or None for success)."""
 
     t: float
     path: str
@@ -77,7 +77,7 @@ class _View:
 
 
 class Tree:
-    """Thread-safe. Every method raises OSError as the kernel would; a vanished path is ENOENT at once, ENODEV if it is open.
+    """Thread-safe. Every method raises OSError as the kernel would: ENOENT for a vanished path, ENODEV for an open one.
 
     `nvml_text` gives the contents of NVML_PATH; `nvml_request` carries out a line that is written to it.
     """
@@ -102,10 +102,10 @@ class Tree:
         view = self._view
         if view.revision != self._driver.revision:
             view = self._refresh()
-        found = view.moving.get(path) or view.fixed.get(path)
-        if found is None:
+        node = view.moving.get(path) or view.fixed.get(path)
+        if node is None:
             raise os_error(errno.ENOENT)
-        return found
+        return node
 
     def readdir(self, path: str) -> list[str]:
         node = self.node(path)
@@ -120,12 +120,12 @@ class Tree:
         return node.target
 
     def open(self, path: str, flags: int) -> None:
-        """The kernel's extra check (kernfs): even root may not read a file without a reader or write one without a writer."""
+        """The kernel's extra check (kernfs): even root cannot read without a reader or write without a writer."""
         node = self.node(path)
         if stat.S_ISDIR(node.mode):
             raise os_error(errno.EISDIR)
-        wanted = flags & os.O_ACCMODE
-        if (wanted != os.O_WRONLY and node.read is None) or (wanted != os.O_RDONLY and node.write is None):
+        mode = flags & os.O_ACCMODE
+        if (mode != os.O_WRONLY and node.read is None) or (mode != os.O_RDONLY and node.write is None):
             raise os_error(errno.EACCES)
 
     def read(self, path: str) -> bytes:

@@ -40,12 +40,12 @@ def show_summary(state: State, gpus: list[Row]) -> list[str]:
         "|" + "=" * 89 + "|",
     ]
     # A running vGPU shows as its vgpu process, type M+C+G, with all of its framebuffer.
-    held = [(gpu, vgpu) for gpu in gpus for vgpu in state.vgpus_of(gpu) if "vm_uuid" in vgpu]
-    for gpu, vgpu in held:
+    pairs = [(gpu, vgpu) for gpu in gpus for vgpu in state.vgpus_of(gpu) if "vm_uuid" in vgpu]
+    for gpu, vgpu in pairs:
         memory = state.type_of(vgpu)["fb_mib"] + "MiB"
         row = f" {gpu['index']:>4}   {vgpu.get('gpu_instance', 'N/A'):>3}  N/A {'N/A':>9}    M+C+G   vgpu"
         lines.append(f"|{row:<77}{memory:>11} |")
-    if not held:
+    if not pairs:
         lines.append("|  No running processes found".ljust(90) + "|")
     return [*lines, "+" + "-" * 89 + "+"]
 

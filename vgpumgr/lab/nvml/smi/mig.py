@@ -1,6 +1,6 @@
-"""MIG: the mode, and GPU and compute instances. The formats are those of public captures of A100, H100 and RTX PRO 6000.
+"""MIG mode, GPU and compute instances. The formats are those of public captures of A100, H100 and RTX PRO 6000.
 
-Without -i a command is for every GPU in MIG mode. A list that is empty ends the program with *Not Found*, as the real one does;
+Without -i a command is for every GPU in MIG mode. An empty list ends the program with *Not Found*, as in the real one;
 the wording of a mode that waits for a reset is the lab's own.
 """
 
@@ -77,27 +77,27 @@ def set_mode(value: str, state: State, gpus: list[Row]) -> list[str]:
     if value not in ("0", "1"):
         raise SmiError(f"Invalid value for option -mig: {value}", INVALID_ARGUMENT)
     word, of_pending = ("enable", "Enabled") if value == "1" else ("disable", "Disabled")
-    done: list[str] = []
+    lines: list[str] = []
     for gpu in gpus:
         code = state.failure("nvmlDeviceSetMigMode", gpu) or request(f"mig pci={gpu['pci']} on={value}")
         if code:
             why = f"Unable to {word} MIG Mode for GPU {bus_id(gpu)}: {ERRORS.get(code, 'Unknown Error')}"
-            raise SmiError("\n".join([*done, why, "Terminating early due to previous errors."]), code)
+            raise SmiError("\n".join([*lines, why, "Terminating early due to previous errors."]), code)
         now = next(row for row in read_state().gpus if row["index"] == gpu["index"])
         if now["mig"] == now["mig_pending"]:
-            done.append(f"{of_pending} MIG Mode for GPU {bus_id(gpu)}")
+            lines.append(f"{of_pending} MIG Mode for GPU {bus_id(gpu)}")
         else:
             why = ERRORS[RESET_REQUIRED]
-            done += [
+            lines += [
                 f"Warning: MIG mode is in pending {word} state for GPU {bus_id(gpu)}:{why}",
                 f"Reboot the system or try nvidia-smi --gpu-reset to make MIG mode effective on GPU {bus_id(gpu)}",
             ]
-    return [*done, "All done."]
+    return [*lines, "All done."]
 
 
 def reset(state: State, gpus: list[Row]) -> list[str]:
     """NVML has no such function; the name is only for the fault that makes it fail."""
-    done: list[str] = []
+    lines: list[str] = []
     for gpu in gpus:
         code = state.failure("nvmlGpuReset", gpu) or request(f"reset pci={gpu['pci']}")
         if code:
@@ -105,9 +105,9 @@ def reset(state: State, gpus: list[Row]) -> list[str]:
                 "The following GPUs could not be reset:",
                 f"  GPU {bus_id(gpu)}: {ERRORS.get(code, 'Unknown Error')}",
             ]
-            raise SmiError("\n".join([*done, *why, *([_IN_USE] if code == IN_USE else [])]), OTHER_ERROR)
-        done.append(f"GPU {bus_id(gpu)} was successfully reset.")
-    return [*done, "All done."]
+            raise SmiError("\n".join([*lines, *why, *([_IN_USE] if code == IN_USE else [])]), OTHER_ERROR)
+        lines.append(f"GPU {bus_id(gpu)} was successfully reset.")
+    return [*lines, "All done."]
 
 
 # lists
@@ -115,20 +115,20 @@ def reset(state: State, gpus: list[Row]) -> list[str]:
 
 def show_profiles(state: State, gpus: list[Row]) -> list[str]:
     """R580 lists them with MIG off, too."""
-    told = [gpu for gpu in gpus if gpu.get("mig") == "1" or state.branch >= _FIRST_PROFILES_WITHOUT_MIG]
-    rows = [(gpu, profile) for gpu in told for profile in state.profiles_of(gpu)]
+    candidates = [gpu for gpu in gpus if gpu.get("mig") == "1" or state.branch >= _FIRST_PROFILES_WITHOUT_MIG]
+    rows = [(gpu, profile) for gpu in candidates for profile in state.profiles_of(gpu)]
     if not rows:
-        raise SmiError("No MIG-supported devices found." if told else _NONE, NOT_FOUND)
+        raise SmiError("No MIG-supported devices found." if candidates else _NONE, NOT_FOUND)
     lines = _head(
         "GPU instance profiles:",
         "GPU   Name               ID    Instances   Memory     P2P    SM    DEC   ENC  ",
         "                               Free/Total   GiB              CE    JPEG  OFA  ",
     )
     for gpu, profile in rows:
-        left = profile["left"] if gpu["mig"] == "1" else profile["max"]
+        free = profile["left"] if gpu["mig"] == "1" else profile["max"]
         memory = f"{int(profile['memory_mib']) / 1024:.2f}"
         first = (
-            f"| {gpu['index']:>3}  {'MIG ' + profile['name']:<19}{profile['id']:>3}   {left:>3}/{profile['max']:<3}"
+            f"| {gpu['index']:>3}  {'MIG ' + profile['name']:<19}{profile['id']:>3}   {free:>3}/{profile['max']:<3}"
             f"     {memory:>6}      No    {profile['sms']:>3}     0     0   |"
         )
         second = f"|{profile['slices']:>64}     0     0   |"
@@ -198,35 +198,37 @@ def show_computes(state: State, gpus: list[Row]) -> list[str]:
 
 
 def create(wanted: str, state: State, gpus: list[Row], *, with_compute: bool) -> list[str]:
-    """`wanted` has ids or names of profiles, each with a start if one is named. What was made before a refusal stays."""
-    done: list[str] = []
+    """`wanted` has ids or names of profiles, each with an optional start. Instances made before a refusal stay."""
+    lines: list[str] = []
     for gpu in _in_mode(gpus):
         for word in wanted.split(","):
-            asked, _, start = word.partition(":")
-            profile = _asked_profile(state, gpu, asked)
+            name, _, start = word.partition(":")
+            profile = _asked_profile(state, gpu, name)
             line = f"create-instance pci={gpu['pci']} profile={profile['id']}" + (f" start={start}" if start else "")
             code = state.failure("nvmlDeviceCreateGpuInstance", gpu) or request(line)
             if code:
                 why = ERRORS.get(code, "Unknown Error")
-                on = f"Unable to create a GPU instance on GPU {gpu['index']:>2} using profile {asked}: {why}"
-                raise SmiError("\n".join([*done, on, f"Failed to create GPU instances: {why}"]), code)
-            made = max(read_state().instances_of(gpu), key=lambda row: int(row["serial"]))
+                on = f"Unable to create a GPU instance on GPU {gpu['index']:>2} using profile {name}: {why}"
+                raise SmiError("\n".join([*lines, on, f"Failed to create GPU instances: {why}"]), code)
+            instance = max(read_state().instances_of(gpu), key=lambda row: int(row["serial"]))
             using = f"using profile MIG {profile['name']}"
             on = f"on GPU {gpu['index']:>2}"
-            done.append(f"Successfully created GPU instance ID {made['id']:>2} {on} {using} (ID {profile['id']:>2})")
+            lines.append(
+                f"Successfully created GPU instance ID {instance['id']:>2} {on} {using} (ID {profile['id']:>2})"
+            )
             if with_compute:
                 number = _COMPUTE_PROFILES[profile["slices"]]
-                code = request(f"create-compute pci={gpu['pci']} instance={made['serial']} profile={number}")
+                code = request(f"create-compute pci={gpu['pci']} instance={instance['serial']} profile={number}")
                 if code:
                     why = ERRORS.get(code, "Unknown Error")
-                    raise SmiError("\n".join([*done, f"Failed to create compute instances: {why}"]), code)
-                inside = f"{on} GPU instance ID {made['id']:>2}"
-                done.append(f"Successfully created compute instance ID  0 {inside} {using} (ID {number:>2})")
-    return done
+                    raise SmiError("\n".join([*lines, f"Failed to create compute instances: {why}"]), code)
+                inside = f"{on} GPU instance ID {instance['id']:>2}"
+                lines.append(f"Successfully created compute instance ID  0 {inside} {using} (ID {number:>2})")
+    return lines
 
 
 def destroy(ids: str | None, state: State, gpus: list[Row]) -> list[str]:
-    done: list[str] = []
+    lines: list[str] = []
     for gpu in _in_mode(gpus):
         for instance in _named(_ordered(state, gpu), ids):
             code = state.failure("nvmlGpuInstanceDestroy", gpu) or request(
@@ -234,15 +236,15 @@ def destroy(ids: str | None, state: State, gpus: list[Row]) -> list[str]:
             )
             what = f"GPU instance ID {instance['id']:>2} from GPU {gpu['index']:>2}"
             if code:
-                raise _undestroyed(done, what, "GPU", code)
-            done.append(f"Successfully destroyed {what}")
-    if not done:
+                raise _undestroyed(lines, what, "GPU", code)
+            lines.append(f"Successfully destroyed {what}")
+    if not lines:
         raise _not_found("GPU")
-    return done
+    return lines
 
 
 def destroy_computes(instance_ids: str | None, ids: str | None, state: State, gpus: list[Row]) -> list[str]:
-    done: list[str] = []
+    lines: list[str] = []
     for gpu in _in_mode(gpus):
         for instance in _named(_ordered(state, gpu), instance_ids):
             for compute in _named(state.computes_of(instance), ids):
@@ -252,18 +254,18 @@ def destroy_computes(instance_ids: str | None, ids: str | None, state: State, gp
                 what = f"compute instance ID {compute['id']:>2} from GPU {gpu['index']:>2}"
                 what += f" GPU instance ID {instance['id']:>2}"
                 if code:
-                    raise _undestroyed(done, what, "compute", code)
-                done.append(f"Successfully destroyed {what}")
-    if not done:
+                    raise _undestroyed(lines, what, "compute", code)
+                lines.append(f"Successfully destroyed {what}")
+    if not lines:
         raise _not_found("compute")
-    return done
+    return lines
 
 
 def _in_mode(gpus: list[Row]) -> list[Row]:
-    found = [gpu for gpu in gpus if gpu.get("mig") == "1"]
-    if not found:
+    mig_gpus = [gpu for gpu in gpus if gpu.get("mig") == "1"]
+    if not mig_gpus:
         raise SmiError(_NONE, NOT_SUPPORTED)
-    return found
+    return mig_gpus
 
 
 def _ordered(state: State, gpu: Row) -> list[Row]:
@@ -282,11 +284,11 @@ def _compute_name(state: State, instance: Row, compute: Row) -> str:
     return part + _name(state, instance)
 
 
-def _asked_profile(state: State, gpu: Row, asked: str) -> Row:
+def _asked_profile(state: State, gpu: Row, name: str) -> Row:
     for profile in state.profiles_of(gpu):
-        if asked in (profile["id"], profile["name"]):
+        if name in (profile["id"], profile["name"]):
             return profile
-    raise SmiError(f"Invalid GPU instance profile: {asked}", INVALID_ARGUMENT)
+    raise SmiError(f"Invalid GPU instance profile: {name}", INVALID_ARGUMENT)
 
 
 def _named(rows: list[Row], ids: str | None) -> list[Row]:
@@ -297,10 +299,10 @@ def _not_found(kind: str) -> SmiError:
     return SmiError(f"No {kind} instances found: {ERRORS[NOT_FOUND]}", NOT_FOUND)
 
 
-def _undestroyed(done: list[str], what: str, kind: str, code: int) -> SmiError:
+def _undestroyed(lines: list[str], what: str, kind: str, code: int) -> SmiError:
     why = ERRORS.get(code, "Unknown Error")
     return SmiError(
-        "\n".join([*done, f"Unable to destroy {what}: {why}", f"Failed to destroy {kind} instances: {why}"]), code
+        "\n".join([*lines, f"Unable to destroy {what}: {why}", f"Failed to destroy {kind} instances: {why}"]), code
     )
 
 

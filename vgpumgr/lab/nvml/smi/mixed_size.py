@@ -21,13 +21,13 @@ def set_mode(value: str, state: State, gpus: list[Row]) -> list[str]:
         raise SmiError(f"ERROR: Option {OPTION} is not recognized. Please run 'nvidia-smi -h'.", INVALID_ARGUMENT)
     if value not in _STATES:
         raise SmiError(f"Invalid value for option {OPTION}: {value}", INVALID_ARGUMENT)
-    done: list[str] = []
+    lines: list[str] = []
     for gpu in gpus:
         code = state.failure("nvmlDeviceSetVgpuHeterogeneousMode", gpu) or request(f"mixed pci={gpu['pci']} on={value}")
         if code:
             why = ERRORS.get(code, "Unknown Error")
             raise SmiError(
-                "\n".join([*done, f"Unable to set vGPU heterogeneous mode for GPU {bus_id(gpu)}: {why}"]), code
+                "\n".join([*lines, f"Unable to set vGPU heterogeneous mode for GPU {bus_id(gpu)}: {why}"]), code
             )
-        done.append(f"{_STATES[value]} vGPU heterogeneous mode for GPU {bus_id(gpu)}.")
-    return done
+        lines.append(f"{_STATES[value]} vGPU heterogeneous mode for GPU {bus_id(gpu)}.")
+    return lines

@@ -1,7 +1,7 @@
 """vGPU schedulers: their state, what the driver would take, and setting one.
 
-The state is the graphics engine's. Slice and factor are printed while a vGPU is active; from R595 on there is no line for
-ARR, and no option to turn it off.
+The state is the graphics engine's. Slice and factor are printed while a vGPU is active; from R595 on there is no line
+for ARR, and no option to turn it off.
 """
 
 from __future__ import annotations
@@ -55,14 +55,16 @@ def set_state(wish: Mapping[str, str], state: State, gpus: list[Row]) -> list[st
         raise SmiError("ERROR: Option -a is not recognized. Please run 'nvidia-smi -h'.", INVALID_ARGUMENT)
     if wish["-p"] not in _POLICIES:
         raise SmiError(_BAD_POLICY, NOT_SUPPORTED)
-    done: list[str] = []
+    lines: list[str] = []
     for gpu in gpus:
         code = state.failure("nvmlDeviceSetVgpuSchedulerState", gpu) or _ask(wish, gpu)
         if code:
             why = ERRORS.get(code, "Unknown Error")
-            raise SmiError("\n".join([*done, f"Unable to set vGPU scheduler state for GPU {bus_id(gpu)}: {why}"]), code)
-        done.append(f"Set vGPU scheduler state for GPU {bus_id(gpu)}.")
-    return done
+            raise SmiError(
+                "\n".join([*lines, f"Unable to set vGPU scheduler state for GPU {bus_id(gpu)}: {why}"]), code
+            )
+        lines.append(f"Set vGPU scheduler state for GPU {bus_id(gpu)}.")
+    return lines
 
 
 def _ask(wish: Mapping[str, str], gpu: Row) -> int:
@@ -79,11 +81,11 @@ def show_state(state: State, gpus: list[Row]) -> list[str]:
     _known_from(state, _FIRST_GET, "-ss")
     lines: list[str] = []
     for gpu in gpus:
-        found = [row for row in state.schedulers if row["gpu"] == gpu["index"] and row["engine"] == _GRAPHICS]
-        code = state.failure("nvmlDeviceGetVgpuSchedulerState", gpu) or (0 if found else NOT_SUPPORTED)
+        states = [row for row in state.schedulers if row["gpu"] == gpu["index"] and row["engine"] == _GRAPHICS]
+        code = state.failure("nvmlDeviceGetVgpuSchedulerState", gpu) or (0 if states else NOT_SUPPORTED)
         if code:
             raise _unreadable("state", gpu, code)
-        now = found[0]
+        now = states[0]
         active = sum("vm_uuid" in vgpu for vgpu in state.vgpus_of(gpu))
         rows: list[tuple[str, str | None]] = [
             ("Active vGPUs", str(active)),
@@ -103,11 +105,11 @@ def show_caps(state: State, gpus: list[Row]) -> list[str]:
     _known_from(state, _FIRST_GET, "-sc")
     lines: list[str] = []
     for gpu in gpus:
-        found = [row for row in state.caps if row["gpu"] == gpu["index"]]
-        code = state.failure("nvmlDeviceGetVgpuSchedulerCapabilities", gpu) or (0 if found else NOT_SUPPORTED)
+        matches = [row for row in state.caps if row["gpu"] == gpu["index"]]
+        code = state.failure("nvmlDeviceGetVgpuSchedulerCapabilities", gpu) or (0 if matches else NOT_SUPPORTED)
         if code:
             raise _unreadable("capabilities", gpu, code)
-        caps = found[0]
+        caps = matches[0]
         first, *others = _POLICIES.values()
         policies = fields(state, 1, [("Supported Policies", first)])
         column = policies[0].index(first)

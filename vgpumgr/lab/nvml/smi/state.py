@@ -196,8 +196,8 @@ def is_gpu(gpu: Row, name: str) -> bool:
 
 def address_of(text: str) -> tuple[int, ...] | None:
     """Domain, bus, device, function; the domain can be missing or have eight digits. None if it is not an address."""
-    found = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", text.lower())
-    return tuple(int(part or "0", 16) for part in found.groups()) if found else None
+    match = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", text.lower())
+    return tuple(int(part or "0", 16) for part in match.groups()) if match else None
 
 
 def bus_id(gpu: Row) -> str:

@@ -20,7 +20,7 @@ def cut(text: str, width: int) -> str:
 
 
 def fields(state: State, depth: int, rows: list[tuple[str, str | None]]) -> list[str]:
-    """`Name   : value` with all colons in one column, which R580 moved to the right; a row without a value is a heading."""
+    """`Name   : value` with all colons in one column, further right from R580 on; a row without value is a heading."""
     column = 55 if state.branch >= 580 else 42
     lines = []
     for name, value in rows:

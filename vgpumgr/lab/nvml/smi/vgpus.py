@@ -10,8 +10,8 @@ from .utilization import gpu_util, vgpu_util
 def show_vgpus(state: State, gpus: list[Row]) -> list[str]:
     """The boxed table.
 
-    The real tool lists only *active* vGPUs, those that a running VM holds. The simulator also lists existing vGPUs that no
-    VM holds, as VM `N/A`: without a hypervisor's guests there would be little to see. `vgpu -q` and NVML list only the
+    The real tool lists only *active* vGPUs, those that a running VM holds. The simulator also lists vGPUs that no VM
+    holds, as VM `N/A`: without a hypervisor's guests there would be little to see. `vgpu -q` and NVML list only the
     active ones.
     """
     version = state.driver["version"]
