@@ -102,21 +102,29 @@ def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path 
             reader.findings.clear()
             most_s = most_s if asks else ansible.KEPT_ALONE
             listed, answered = _ask(reader, min(wheres), paths, folders, environ=environ, most_s=most_s, keep=keep)
+    group_vars, host_vars = _variables(reader, folders)
+    return Sources(
+        root=" and ".join(map(str, paths)),
+        files=tuple(listed),
+        group_vars=group_vars,
+        host_vars=host_vars,
+        problems=tuple(reader.problems),
+        findings=tuple(reader.findings),
+        answered=answered,
+    )
+
+
+def _variables(
+    reader: _Reader, folders: Sequence[Folder]
+) -> tuple[tuple[dict[str, tuple[SourceFile, ...]], ...], dict[str, tuple[SourceFile, ...]]]:
+    """The files of group_vars, for each folder by group; and those of host_vars of all folders by host."""
     group_vars: list[dict[str, tuple[SourceFile, ...]]] = []
     host_vars: dict[str, tuple[SourceFile, ...]] = {}
     for folder in folders:
         group_vars.append({name: tuple(map(reader.read, parts)) for name, parts in folder.group_vars.items()})
         for name, parts in folder.host_vars.items():
             host_vars[name] = (*host_vars.get(name, ()), *map(reader.read, parts))
-    return Sources(
-        root=" and ".join(map(str, paths)),
-        files=tuple(listed),
-        group_vars=tuple(group_vars),
-        host_vars=host_vars,
-        problems=tuple(reader.problems),
-        findings=tuple(reader.findings),
-        answered=answered,
-    )
+    return tuple(group_vars), host_vars
 
 
 def _ask(

@@ -111,12 +111,11 @@ def of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) 
 
 
 def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
-    """What a step that enters, finishes or frees a vGPU corrects."""
+    """What a step that enters or frees a vGPU corrects."""
     match step:
-        case steps.CreateVgpu() | steps.EnterVgpu():
-            half_made = ("planned", Cause.HALF_MADE)
-            found, cause = half_made if isinstance(step, steps.CreateVgpu) else ("not in the ledger", Cause.UNENTERED)
-            yield "vgpu", f"{step.vgpu.type_name} on {step.vgpu.parent}, in the ledger as made", found, cause
+        case steps.EnterVgpu():
+            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
+            yield "vgpu", f"{where}, in the ledger as made", "not in the ledger", Cause.UNENTERED
         case steps.DestroyVgpu():
             old = f"generation {step.vgpu.generation} on {step.vgpu.parent}"
             past = ownership.cannot_come_back(view.snapshot, step.vgpu)
@@ -126,13 +125,16 @@ def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
             return  # it corrects nothing that is a vGPU
 
 
+def _new_claim(plan: Plan, slot: Slot) -> Claim | None:
+    puts = (step.claim for step in plan.steps if isinstance(step, steps.PutClaim))
+    return next((claim for claim in puts if claim.slot == slot), None)
+
+
 def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan) -> Iterator[_Row]:
     claim = domain.claim(slot)
     entries = view.entries(domain.uuid, slot)
     served = claim if claim is not None and profiles.same_wish(claim.wish, wish) else None
-    new_claim = next(
-        (step.claim for step in plan.steps if isinstance(step, steps.PutClaim) and step.claim.slot == slot), None
-    )
+    new_claim = _new_claim(plan, slot)
     if served is not None and new_claim is not None and new_claim.conditions != served.conditions:
         yield "profile", new_claim.asked, served.asked, Cause.OTHER_WISH
         return
@@ -141,11 +143,14 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
     else:
         yield from _of_claim(served, plan)
     for step in plan.steps:
-        if isinstance(step, steps.CreateVgpu) and served is not None and step.expect != steps.SAME:
-            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
-            yield "vgpu", where, "none", why_gone(view, domain, entries, served)
-        elif served is not None or not isinstance(step, steps.CreateVgpu):
+        if not isinstance(step, steps.CreateVgpu):
             yield from _of_step(view, plan, step)
+        elif served is not None:
+            where = f"{step.vgpu.type_name} on {step.vgpu.parent}"
+            if step.expect == steps.SAME:
+                yield "vgpu", f"{where}, in the ledger as made", "planned", Cause.HALF_MADE
+            else:
+                yield "vgpu", where, "none", why_gone(view, domain, entries, served)
     if served is not None and served.state == claims.BOUND:
         is_outdated = any(ownership.cannot_come_back(view.snapshot, entry.vgpu) for entry in entries)
         yield from _of_hostdevs(served, plan, Cause.OTHER_DRIVER if is_outdated else Cause.MOVED)

@@ -142,6 +142,15 @@ def _keeping(vm: str, slot: Slot) -> str:
     return say("`{}` to free it anyway", command("detach", vm, slot=slot, options=("--keep-snapshots",)))
 
 
+def _detach_steps(
+    view: HostView, domain: Domain, slot: Slot, before: Sequence[plan_steps.Step]
+) -> list[plan_steps.DetachHostdev]:
+    """For each device in the definition that goes with the slot and that no step `before` removes."""
+    removed = {step.device for step in before if isinstance(step, plan_steps.DetachHostdev)}
+    devices = [one for one in domain.inactive if one not in removed and _goes_with(view, domain, slot, one)]
+    return [plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=one) for one in devices]
+
+
 def _free_slot(
     view: HostView,
     domain: Domain,
@@ -166,12 +175,7 @@ def _free_slot(
         current = replace(claim, state=claims.LEAVING, by=request.by, at=request.at)
         steps.append(plan_steps.PutClaim(vm=domain.uuid, vm_name=domain.name, claim=current, before=claim))
     steps += unplug_steps
-    hostdevs = {step.device for step in before if isinstance(step, plan_steps.DetachHostdev)}
-    steps += [
-        plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=device)
-        for device in domain.inactive
-        if device not in hostdevs and _goes_with(view, domain, slot, device)
-    ]
+    steps += _detach_steps(view, domain, slot, before)
     steps += destroy
     if current is not None:
         steps.append(plan_steps.DropClaim(vm=domain.uuid, vm_name=domain.name, before=current))

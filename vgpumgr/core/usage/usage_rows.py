@@ -137,6 +137,10 @@ def _now(host: LatestHost) -> dict[VgpuKey, list[VgpuReading]]:
     return by_key
 
 
+def _headroom(size: int | None, most: int | None) -> int | None:
+    return None if size is None or most is None else max(0, size - most)
+
+
 def _entitled(share: float | None, vgpu: VgpuReading | None) -> float | None:
     """What the samples say, else what the vGPU that runs now is promised."""
     if share is not None or vgpu is None or vgpu.entitled is None:
@@ -170,7 +174,7 @@ def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestH
         framebuffer_used_bytes=_sum([vgpu.framebuffer_used_bytes for vgpu in now]),
         framebuffer_max_bytes=most,
         framebuffer_size_bytes=size,
-        framebuffer_headroom_bytes=None if size is None or most is None else max(0, size - most),
+        framebuffer_headroom_bytes=_headroom(size, most),
         framebuffer_series=series.framebuffer_maxima(window.cells),
         last_us=total.last_us or None,
         off_since=off.since if off is not None and state == OFF else None,

@@ -10,7 +10,7 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 from ..files import Root, Unknowns, read_all
 from ..ledger import ledger
 from ..ledger.blocked_write import find_holding
-from ..protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO, GpuFact
+from ..protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO, GpuFact, TypeFact
 from ..protocol.ledger import BlockedWriteFact, CordonFact, FreedFact, InstanceEntry, LedgerEntry
 from ..protocol.session import PROTOCOL
 from ..protocol.snapshot import ActiveFact, HandleFact, Snapshot
@@ -50,12 +50,7 @@ def observe(
     rows = own_ledger or ledger.Ledger({}, ())
     cards = pci.find_cards(root, unknown)
     seen = _see(root, cards, unknown, only)
-    asked = [
-        each
-        for each in seen
-        if gpu.left_alone(root, each.card) is None
-        or (own_ledger is not None and own_ledger.took_vfs(each.information.uuid, boot))
-    ]
+    asked = [each for each in seen if _is_asked(root, each, own_ledger, boot)]
     report = read_nvml(load_nvml, [_wanted(each) for each in asked], unknown, pause)
     if report.failure is not None:
         unknown.add("nvml", report.failure)
@@ -79,15 +74,26 @@ def observe(
         "cordons": ledger.facts_of(rows.cordons, CordonFact),
         "instances": ledger.facts_of(rows.instances, InstanceEntry),
         "ledger_file": own_ledger is None or own_ledger.on_disk,
-        "blocked_writes": None
-        if own_ledger is None
-        else ledger.facts_of(find_holding(own_ledger.blocked_writes, boot), BlockedWriteFact),
+        "blocked_writes": _blocked_writes(own_ledger, boot),
         "modprobe": read_modprobe(root, unknown),
         "module": read_module(root, unknown),
         "vfio": has_vfio(root, unknown),
         "fabric": read_fabric(root, cards, None if users is None else users.names, unknown),
         "unknown": unknown.rows,
     }
+
+
+def _is_asked(root: Root, seen: _Seen, own_ledger: Optional[ledger.Ledger], boot: str) -> bool:
+    """Whether NVML is queried about the GPU."""
+    if gpu.left_alone(root, seen.card) is None:
+        return True
+    return own_ledger is not None and own_ledger.took_vfs(seen.information.uuid, boot)
+
+
+def _blocked_writes(own_ledger: Optional[ledger.Ledger], boot: str) -> Optional[List[BlockedWriteFact]]:
+    if own_ledger is None:
+        return None
+    return ledger.facts_of(find_holding(own_ledger.blocked_writes, boot), BlockedWriteFact)
 
 
 def _ledger(root: Root, unknown: Unknowns) -> Optional[ledger.Ledger]:
@@ -176,6 +182,19 @@ def _wanted(seen: _Seen) -> GpuQuery:
     return GpuQuery(pci=seen.card.pci, types=framework == VENDOR_VFIO, framework=framework, listed=type_ids)
 
 
+def _types(
+    root: Root, offer: gpu.Offer, nvml: NvmlGpu, ours: Sequence[LedgerEntry], unknown: Unknowns
+) -> List[TypeFact]:
+    """The GPU's types. Its vGPUs get the names of theirs and, in MIG mode, their places."""
+    types = gpu.unify_types(offer.types, nvml.types)
+    for fact in types:
+        fact["mig_profile"], fact["max_per_instance"] = nvml.type_mig.get(fact["id"], (None, None))
+    gpu.name_vgpus(offer.parents, {fact["id"]: fact for fact in types}, ours, unknown)
+    if nvml.mig is not None and nvml.mig["enabled"]:
+        gpu.locate_vgpus(root, offer.parents, unknown)
+    return types
+
+
 def _gpu_fact(
     root: Root, seen: _Seen, report: NvmlReport, entries: Sequence[LedgerEntry], unknown: Unknowns
 ) -> GpuFact:
@@ -195,20 +214,12 @@ def _gpu_fact(
     failure = report.failure
     if failure is None and card.pci not in report.gpus:
         failure = gpu.left_alone(root, card)
+    offers = seen.offer.framework is not None
     if failure is not None:
-        offers = seen.offer.framework is not None
         for key in ("mode", "mig", "framebuffer_mib", *(["scheduler"] if offers else [])):
             unknown.add(key, failure)
-    types = None
-    if seen.offer.framework is not None:
-        types = gpu.unify_types(seen.offer.types, nvml.types)
-        for fact in types:
-            fact["mig_profile"], fact["max_per_instance"] = nvml.type_mig.get(fact["id"], (None, None))
-        by_id = {fact["id"]: fact for fact in types}
-        ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
-        gpu.name_vgpus(seen.offer.parents, by_id, ours, unknown)
-        if nvml.mig is not None and nvml.mig["enabled"]:
-            gpu.locate_vgpus(root, seen.offer.parents, unknown)
+    ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
+    types = _types(root, seen.offer, nvml, ours, unknown) if offers else None
     return {
         "pci": card.pci,
         "uuid": uuid,

@@ -48,13 +48,7 @@ class GpuUse:
         """Check NVML's list, just read. Raises Refusal: InUse, or NotYet if it lists only VMs that have ended."""
         rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
         if rows and all(self._is_ending(row, snapshot) for row in rows):
-            names = [row["vm_name"] or row["vm_uuid"] or "?" for row in rows]
-            message = "GPU {} may still be in use by {}".format(self._pci, ", ".join(names))
-            lines = [
-                "NVML lists a vGPU there as active for VM {}, whose QEMU is gone or ending".format(name)
-                for name in names
-            ]
-            raise Refusal(NOT_YET, message, vm=names[0], waits_for=lines)
+            raise self._not_yet([row["vm_name"] or row["vm_uuid"] or "?" for row in rows])
         lines = ["{} runs on it".format(row["vm_name"] or row["vm_uuid"] or "a VM") for row in rows]
         why = snapshot["silent"].get(self._pci)
         if snapshot["active"] is None:
@@ -62,6 +56,11 @@ class GpuUse:
         if self._places and why is not None:
             lines.append("cannot tell what runs on it: {}".format(why))
         self._refuse([row["vm_name"] for row in rows], lines, "")
+
+    def _not_yet(self, names: List[str]) -> Refusal:
+        listed = "NVML lists a vGPU there as active for VM {}, whose QEMU is gone or ending"
+        message = "GPU {} may still be in use by {}".format(self._pci, ", ".join(names))
+        return Refusal(NOT_YET, message, vm=names[0], waits_for=[listed.format(name) for name in names])
 
     def _is_ending(self, row: ActiveFact, snapshot: Snapshot) -> bool:
         """Whether a row's VM has no QEMU that stays, and nothing of this GPU open: then only its plugin is left."""

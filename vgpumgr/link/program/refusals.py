@@ -66,19 +66,8 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             return InUse(
                 text or "the vGPU is in use", host=host, details=holders, hint=_let_go(holders, clean(err.get("vm")))
             )
-        case session.NOT_YET:
-            return StillEnding(
-                text or "the vGPU may still be held",
-                host=host,
-                details=_lines(err.get("waits_for")),
-                hint="nothing was written; once that has ended, run the same command again",
-            )
-        case session.BLOCKED_WRITE:
-            return BlockedWrite(
-                text or "an earlier write to this GPU has not returned",
-                host=host,
-                hint=say("`{}` shows what holds it, and what to do", Command("vgpumgr", "discover", host)),
-            )
+        case session.NOT_YET | session.BLOCKED_WRITE:
+            return _of_wait(host, kind, text, err)
         case session.SYSFS_REFUSED:
             likely = refusals.explain(path, errno_name, host)
             return SysfsRefused(
@@ -102,6 +91,21 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
             )
         case _:
             return _rare(host, clean(kind), text, path, errno_name)
+
+
+def _of_wait(host: HostName, kind: str, text: str, err: dict[str, Any]) -> VgpumgrError:
+    if kind == session.NOT_YET:
+        return StillEnding(
+            text or "the vGPU may still be held",
+            host=host,
+            details=_lines(err.get("waits_for")),
+            hint="nothing was written; once that has ended, run the same command again",
+        )
+    return BlockedWrite(
+        text or "an earlier write to this GPU has not returned",
+        host=host,
+        hint=say("`{}` shows what holds it, and what to do", Command("vgpumgr", "discover", host)),
+    )
 
 
 def _of_lock(host: HostName, kind: str, text: str, err: dict[str, Any]) -> VgpumgrError:

@@ -167,10 +167,9 @@ def _vgpus(
     rows = instances or ()
     entry_by_number = _join(rows, entries or ())
     others = [entry for entry in entries or () if entry not in entry_by_number.values()]
-    of_us = {entry.vgpu.vm for entry in others}
+    unclear = _unclear([row for row in rows if row.number not in entry_by_number], others)
     count = len(rows)
     readings: list[VgpuReading] = []
-    unclear = {row.vm_uuid for row in rows if row.number not in entry_by_number and row.is_unplaced} & of_us
     for instance in rows:
         entry = entry_by_number.get(instance.number)
         ours = entry is not None or (instance.is_unplaced and instance.vm_uuid in unclear)
@@ -183,6 +182,11 @@ def _vgpus(
         if entry.vgpu.vm not in unclear:
             readings.append(_idle(entry, state, _type_of(entry, vgpu_types), policy))
     return tuple(sorted(_unified(readings), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
+
+
+def _unclear(rows: Iterable[_Instance], entries: Iterable[LedgerEntry]) -> set[VmUuid | None]:
+    """The VMs that have instances without a place, and entries of which any may be theirs."""
+    return {row.vm_uuid for row in rows if row.is_unplaced} & {entry.vgpu.vm for entry in entries}
 
 
 def _type_of(entry: LedgerEntry, vgpu_types: Mapping[int, VgpuType]) -> VgpuType | None:
