@@ -8,10 +8,13 @@ Programs that tests and tools hold as text name modules of ours; a module that m
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from tests import sources
 from tests.sources import PRODUCT, ROOT
@@ -132,3 +135,44 @@ def test_what_a_program_in_a_text_imports_is_there() -> None:
             named_by.setdefault(name, []).append(str(file.relative_to(ROOT)))
     assert len(named_by) > 20
     assert {name: files for name, files in sorted(named_by.items()) if not is_there(name)} == {}
+
+
+MOST_BRANCHES = 15
+
+
+def _branches(function: ast.FunctionDef) -> int:
+    """Ways through a function: as mccabe counts them, and each comprehension, its conditions, `and`, `or` and `… if … else`, too."""
+    found, todo = 1, [*ast.iter_child_nodes(function)]
+    while todo:
+        match node := todo.pop():
+            case ast.FunctionDef() | ast.ClassDef():
+                continue
+            case ast.If() | ast.For() | ast.While() | ast.ExceptHandler() | ast.IfExp() | ast.Assert():
+                found += 1
+            case ast.comprehension(ifs=ifs):
+                found += 1 + len(ifs)
+            case ast.BoolOp(values=values):
+                found += len(values) - 1
+            case ast.match_case(pattern=pattern, guard=guard):
+                found += 0 if isinstance(pattern, ast.MatchAs) and pattern.pattern is None and guard is None else 1
+            case _:
+                pass
+        todo += ast.iter_child_nodes(node)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["vgpumgr", "ansible", "tools"])
+def test_no_function_has_more_ways_through_it_than_a_reader_keeps_in_mind(folder: str) -> None:
+    functions = [
+        (file, node)
+        for file in sources.files(folder)
+        for node in ast.walk(sources.tree(file))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert functions
+    many = [
+        f"{file}:{node.lineno} {node.name}: {_branches(node)}"
+        for file, node in functions
+        if _branches(node) > MOST_BRANCHES
+    ]
+    assert many == []

@@ -81,17 +81,21 @@ def _boards() -> frozenset[str]:
     return catalogue.parse(resources.catalogue_text()).boards
 
 
+def _common(roots: Sequence[Path]) -> Path:
+    return roots[0] if len(roots) == 1 else Path(os.path.commonpath([root.absolute() for root in roots]))
+
+
 def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path | None, *, asks: bool) -> Sources:
     """Read the files. With several inventories, a place is reported by its path from their common folder."""
     folders = [scan(path) for path in paths]
-    root = folders[0].root if len(folders) == 1 else Path(os.path.commonpath([one.root.absolute() for one in folders]))
+    root = _common([folder.root for folder in folders])
     scanned = [_below(root, folder, one) for folder in folders for one in folder.problems]
     reader = _Reader(root=root, problems=list(scanned))
     listed = [source for folder in folders for file in folder.files for source in reader.read_source(file)]
     unread = [_below(root, folder, one) for folder in folders for one in folder.for_ansible.values()]
     reader.problems += unread
-    wheres = [problem.where for problem in unread]
-    wheres += [plugin.where for source in listed if (plugin := plugin_of(source)) is not None]
+    plugins = [*filter(None, map(plugin_of, listed))]
+    wheres = [*(one.where for one in unread), *(one.where for one in plugins)]
     answered = None
     if wheres:
         from vgpumgr.inventory_files import ansible  # most inventories have none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import click
@@ -129,14 +130,13 @@ def _answer(
     )
     views = [host for host, _ in fleet.views]
     answers = core.answers(views, fleet.errors, questions)
-    checks = [(one, core.unknown_profile(one, views, context.catalogue)) for one in answers]
-    known = [one for one, error in checks if error is None]
-    findings = [finding for _, some in fleet.views for finding in some]
+    unknown = [core.unknown_profile(one, views, context.catalogue) for one in answers]
+    known = [one for one, error in zip(answers, unknown, strict=True) if error is None]
+    findings = [*itertools.chain.from_iterable(some for _, some in fleet.views)]
     if settings.for_people:
-        for number, answer in enumerate(known if views else ()):
-            if number:
-                output.echo()
-            _print_answer(settings, answer, documents.answers(fleet, [answer], findings, count), count)
+        printed = known if views else []
+        pages = [documents.answers(fleet, [one], findings, count) for one in printed]
+        _print_answers(settings, printed, pages, count)
     else:
         document = documents.answers(fleet, known, findings, count)
         places = _able(known, count or 1) if settings.output == "name" else views
@@ -144,7 +144,7 @@ def _answer(
             settings, ANSWERS, document, [row for row in ANSWERS.rows(document) if row["host"] in places]
         )
     short = [core.short_of(one, count) for one in known] if count else []
-    return output.end(settings, fleet, findings, [*filter(None, (error for _, error in checks)), *filter(None, short)])
+    return output.end(settings, fleet, findings, [*filter(None, unknown), *filter(None, short)])
 
 
 def _able(answers: Sequence[Answer], count: int) -> list[HostName]:
@@ -154,16 +154,21 @@ def _able(answers: Sequence[Answer], count: int) -> list[HostName]:
     return [host for one in answers for host, room in core.by_host(one).items() if core.fits(room, count)]
 
 
-def _print_answer(settings: Settings, answer: Answer, document: Mapping[str, object], count: int | None) -> None:
-    """For people: one question's rows, how many fit in all, and how `count` would be spread."""
+def _print_answers(
+    settings: Settings, answers: Sequence[Answer], pages: Sequence[Mapping[str, object]], count: int | None
+) -> None:
+    """For people: each question's rows, how many fit in all, and how `count` would be spread."""
     from vgpumgr.cli.text import capacity_text
     from vgpumgr.core.report import capacity as core
 
-    if answer.rows:
-        printing.print_rows(settings, ANSWERS, document)
-    output.echo(capacity_text.total(answer))
-    if count is not None and core.fits(answer.left, count) is not False:
-        output.echo(capacity_text.together(answer, count))
+    for number, (answer, document) in enumerate(zip(answers, pages, strict=True)):
+        if number:
+            output.echo()
+        if answer.rows:
+            printing.print_rows(settings, ANSWERS, document)
+        output.echo(capacity_text.total(answer))
+        if count is not None and core.fits(answer.left, count) is not False:
+            output.echo(capacity_text.together(answer, count))
 
 
 def _findings(facts: HostSnapshot) -> list[Finding]:

@@ -82,6 +82,10 @@ class _Box:
     def shown(self) -> tuple[str, str]:
         return (self.key, "") if self.key else self.texts
 
+    @property
+    def note(self) -> str:
+        return f"{self.key}: {' '.join(filter(None, self.texts))}"
+
     def fill(self, strokes: _Strokes) -> str:
         return " " if self.state is None else strokes.fills[self.state]
 
@@ -96,14 +100,13 @@ def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: 
     cell = max(_LEAST_SLICE, min(_WIDEST_SLICE, (width - 1) // slices))
     boxes = _boxes(slices, instances, cell)
     first, second = zip(*(box.shown for box in boxes), strict=True)
-    rows = [_row(strokes, texts, boxes) for texts in (first, second) if texts is first or any(texts)]
-    present = {box.state for box in boxes} - {State.PLANNED}
-    states = [state for state in State if state in present]
+    rows = [_row(strokes, first, boxes), *([_row(strokes, second, boxes)] if any(second) else [])]
+    states = sorted({box.state for box in boxes if box.state} - {State.PLANNED}, key=[*State].index)
     if states:
         rows.append(_row(strokes, [box.fill(strokes) * box.inner for box in boxes], boxes))
     numbers = "".join(f" {number}".ljust(cell) for number in range(slices)).rstrip()
     lines = [numbers, _edge(strokes, strokes.top, boxes), *rows, _edge(strokes, strokes.bottom, boxes)]
-    notes = [f"{box.key}: {' '.join(filter(None, box.texts))}" for box in boxes if box.key]
+    notes = [box.note for box in boxes if box.key]
     notes += ["   ".join(f"{strokes.fills[state]} {state}" for state in states)] if states else []
     return [*lines, *(line for note in notes for line in wrapped(note, width))]
 

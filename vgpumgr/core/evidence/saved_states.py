@@ -6,6 +6,7 @@ snapshot takes effect only if the user reverts to it: it blocks freeing what it 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -72,6 +73,12 @@ def concerned(view: HostView, devices: Collection[Device]) -> set[VmUuid]:
     return set(view.states.unreadable).union(*(view.states.naming(device) for device in devices))
 
 
+def _fate(saved: SavedStates, names_it: Callable[[Hostdev], bool]) -> str:
+    matches = [device for _, devices in saved.snapshots for device in devices if names_it(device)]
+    by_address = any(isinstance(device.source, Vf) for device in matches)
+    return _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
+
+
 def guard_snapshots(
     view: HostView,
     domain: Domain | GoneVm,
@@ -100,9 +107,7 @@ def guard_snapshots(
         whose = "" if uuid == domain.uuid else say(" of {}", owner)
         texts = []
         if snapshots:
-            matches = [device for _, devices in saved.snapshots for device in devices if names_it(uuid, device)]
-            by_address = any(isinstance(device.source, Vf) for device in matches)
-            fate = _AFTER_REVERT if by_address else "that name the freed vGPU and can no longer be started"
+            fate = _fate(saved, partial(names_it, uuid))
             texts.append(say("snapshots{} {}: {}", whose, fate, ", ".join(snapshots)))
         if saved.snapshots_problem is not None:
             effect = "one that names the freed vGPU can no longer be started"

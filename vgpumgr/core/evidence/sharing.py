@@ -159,6 +159,10 @@ def findings(view: HostView) -> tuple[Finding, ...]:
     return tuple(finding for device, group in by_device.items() for finding in _of_device(view, device, group))
 
 
+def _is_copy(namer: Namer) -> bool:
+    return namer.domain is not None and namer.domain.copied
+
+
 def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterator[Finding]:
     owner = _owner(view, device)
     if owner is None and len({namer.vm for namer in group}) > 1:
@@ -174,9 +178,7 @@ def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterat
     yield _finding(view, name, say("{}: its vGPU ({}) is also in {}; {}: {}", name, device.text, docs, fate, ways))
     by_vm: dict[VmUuid, list[Namer]] = {}
     for namer in others:
-        if (
-            namer.domain is None or not namer.domain.copied
-        ):  # a copy has its own finding, with the command that removes it
+        if not _is_copy(namer):  # it has its own finding, with the command that removes it
             by_vm.setdefault(namer.vm, []).append(namer)
     for vm, mine in by_vm.items():
         other, ways = view.vm_name(vm), ways_out(host, mine)

@@ -22,7 +22,7 @@ from vgpumgr.names import nearest, parse_host_name
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from vgpumgr.core.driver.asking import FgpuUnits, Placement
     from vgpumgr.core.inventory.groups import Host, Tree
@@ -90,11 +90,7 @@ def build_inventory(
         group_files.setdefault(name, {}).update(table)
     host_files = read_variable_files(sources.host_vars, report)
     ours, whose_hosts = whose.decide(tree, group_files, host_files, group, report)
-    for host in ours.values():
-        try:
-            parse_host_name(host.name)
-        except BadName as error:
-            report.problem(host.where, error.message, _NAME_IT)
+    _check_names(ours.values(), report)
     groups = tree.above({group for host in ours.values() for group in host.groups})
     for files in sources.group_vars:
         guard_not_empty(files, groups, report)
@@ -103,12 +99,7 @@ def build_inventory(
         _check_owners("group_vars", "group", group_files, tree.groups, report)
         _check_owners("host_vars", "host", host_files, tree.hosts, report)
         if not ours and not report.problems():
-            where = Location(file=sources.files[0].file if sources.files else ".", line=1)
-            if whose_hosts.group is None or not tree.hosts:
-                report.problem(where, "no host is declared", "for example hypervisors: {hosts: {kvm01: }}")
-            else:
-                text = f"the group {whose_hosts.group}, whose hosts are the hypervisors, has no host"
-                report.problem(where, text, "add them, or name another group")
+            _report_no_hosts(sources, tree, whose_hosts, report)
     precedence = Precedence(
         tree=tree, group_files=group_files, by_inventory=by_inventory, host_files=host_files, wanted=_wanted
     )
@@ -178,6 +169,39 @@ def _check_owners(
             report.problem(ours[0].where, f"{folder} has {name!r}, but there is no such {kind}", hint)
 
 
+def _unread(ours: Mapping[HostName, Host], precedence: Precedence) -> Iterator[tuple[str, Table]]:
+    """The variables of groups and hosts that reach no hypervisor, by the name of whose they are."""
+    tree = precedence.tree
+    groups = tree.above({group for host in ours.values() for group in host.groups})
+    for group in tree.groups.values():
+        if group.name not in groups:
+            yield from ((group.name, group.variables), (group.name, precedence.group_files.get(group.name, {})))
+    for host in tree.hosts.values():
+        if host.name not in ours:
+            yield from ((host.name, host.variables), (host.name, precedence.host_files.get(host.name, {})))
+
+
+def _first_of_ours(layer: Table) -> str | None:
+    return next((key for key in layer if key.startswith(PREFIX)), None)
+
+
+def _check_names(hosts: Iterable[Host], report: Report) -> None:
+    for host in hosts:
+        try:
+            parse_host_name(host.name)
+        except BadName as error:
+            report.problem(host.where, error.message, _NAME_IT)
+
+
+def _report_no_hosts(sources: Sources, tree: Tree, whose_hosts: Whose, report: Report) -> None:
+    where = Location(file=sources.files[0].file if sources.files else ".", line=1)
+    if whose_hosts.group is None or not tree.hosts:
+        report.problem(where, "no host is declared", "for example hypervisors: {hosts: {kvm01: }}")
+        return
+    text = f"the group {whose_hosts.group}, whose hosts are the hypervisors, has no host"
+    report.problem(where, text, "add them, or name another group")
+
+
 def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: Precedence, report: Report) -> None:
     """Report our variables that reach no hypervisor: they, too, would be lost silently.
 
@@ -186,16 +210,7 @@ def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: P
     tree = precedence.tree
     if len(ours) == len(tree.hosts) or not ours:
         return
-    groups = tree.above({group for host in ours.values() for group in host.groups})
-    layers: list[tuple[str, Table]] = []
-    for group in tree.groups.values():
-        if group.name not in groups:
-            layers += [(group.name, group.variables), (group.name, precedence.group_files.get(group.name, {}))]
-    for host in tree.hosts.values():
-        if host.name not in ours:
-            layers += [(host.name, host.variables), (host.name, precedence.host_files.get(host.name, {}))]
-    firsts = ((name, next((key for key in layer if key.startswith(PREFIX)), None), layer) for name, layer in layers)
-    strays = [(name, layer[key]) for name, key, layer in firsts if key is not None]
+    strays = [(name, layer[key]) for name, layer in _unread(ours, precedence) if (key := _first_of_ours(layer))]
     if whose_hosts.named_by not in {None, whose.VARIABLE}:
         if strays:
             names = whose.listed(dict.fromkeys(name for name, _ in strays))

@@ -92,6 +92,10 @@ class Choice:
     shown: Shown
 
 
+def _leaves_none(texts: Sequence[str], on: str | None) -> UnknownHost:
+    return UnknownHost(say("'{}' leaves no host", joined(" ", [*texts, Option("--on", on or "")])), hint=patterns.HINT)
+
+
 def choose(inventory: Inventory, texts: Sequence[str], on: str | None = None) -> Choice:
     """What the arguments mean, everything if there are none, limited to the hosts of `on`.
 
@@ -107,14 +111,14 @@ def choose(inventory: Inventory, texts: Sequence[str], on: str | None = None) ->
     host_adds, host_filters = _marked(of_hosts)
     adds, keeps, takes = (tuple(map(vm_pattern, part)) for part in patterns.in_order(of_vms))
     within = _both(inventory.chosen(host_filters), hosts_on)
-    whole = _both(inventory.chosen([*host_adds, *host_filters]), hosts_on) if host_adds else () if adds else within
+    whole = () if adds else within
+    if host_adds:
+        whole = _both(inventory.chosen([*host_adds, *host_filters]), hosts_on)
     hosts = whole
     if adds:
         hosts = within if host_adds or on is not None else _homes(inventory, adds, within)
     if not hosts:
-        raise UnknownHost(
-            say("'{}' leaves no host", joined(" ", [*texts, Option("--on", on or "")])), hint=patterns.HINT
-        )
+        raise _leaves_none(texts, on)
     if not of_vms:
         return _everything(hosts)
     return Choice(

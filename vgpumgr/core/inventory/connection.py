@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.inventory.located import Location, Member, Table, Value
     from vgpumgr.core.inventory.report import Report
-    from vgpumgr.core.model.endpoint import Setting
+    from vgpumgr.core.model.endpoint import JumpHost, Setting
     from vgpumgr.names import HostName
 
 # Each setting's names, weakest first: if Ansible finds several, the last one wins (its ssh plugin's list of variables).
@@ -99,6 +99,10 @@ class _Arguments(NamedTuple):
     ssh_config: str | None = None
     unread: tuple[tuple[Location, str], ...] = ()  # options of _INSTEAD
 
+    def jumps_of(self, user: str) -> tuple[JumpHost, ...]:
+        """The jump hosts; where one names no user, it is that of the host."""
+        return tuple(hop.of(user) for hop in self.jumps or ())
+
     def then(self, later: _Arguments) -> _Arguments:
         """What both say together: ssh takes the first mention, but of several -F the last."""
         return _Arguments(
@@ -132,12 +136,8 @@ class Connections:
         port = self._port(_last(variables, _PORT))
         user = self._user(_last(variables, _USER))
         key_file = self._key_file(_last(variables, _KEY))
-        become = None if user is None else self._becomes(user, variables)
-        arguments = _Arguments()
-        for name in _ARGS:
-            if name in variables:
-                arguments = arguments.then(self._from_arguments(name, variables[name].value))
-        self._check_unread(arguments.unread, variables)
+        become = self._becomes(user, variables) if user is not None else None
+        arguments = self._ssh_arguments(variables)
         if address is None or port is None or user is None or become is None:
             return None
         return Endpoint(
@@ -150,11 +150,19 @@ class Connections:
             known_hosts=arguments.known_hosts or posixpath.join(self.home, ".ssh/known_hosts"),
             site_known_hosts=arguments.site_known_hosts or SITE_KNOWN_HOSTS,
             agent=arguments.agent or USUAL_AGENT,
-            jumps=tuple(hop.of(user) for hop in arguments.jumps or ()),
+            jumps=arguments.jumps_of(user),
             may_become=become or bool(self._wants_sudo(variables)),
             ssh_config=arguments.ssh_config or USUAL_CONFIG,
             unsaid=_unsaid(variables, arguments),
         )
+
+    def _ssh_arguments(self, variables: Table) -> _Arguments:
+        arguments = _Arguments()
+        for name in _ARGS:
+            if name in variables:
+                arguments = arguments.then(self._from_arguments(name, variables[name].value))
+        self._check_unread(arguments.unread, variables)
+        return arguments
 
     def _said(self, member: Member, literal: templates.Host) -> Member:
         """The variable with its template replaced by the text it stands for, if the inventory itself says that text."""

@@ -58,6 +58,12 @@ class Answer:
     host_keys: tuple[str, ...] = ()
 
 
+def _guard_honoured(one: Callable[[str, str], str]) -> None:
+    for option, harmless, hint in _NOT_HONOURED:
+        if (value := one(option.lower(), harmless)) != harmless:
+            raise NotHonoured(f"{option} {value}", hint)
+
+
 def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], str]) -> Answer:
     """Read the output. `tokens`: the values of %d, %l and %u. Raises NotHonoured, and ValueError for other output."""
     lines: dict[str, list[str]] = {}
@@ -68,9 +74,7 @@ def parse(output: str, tokens: Mapping[str, str], expand_home: Callable[[str], s
     def one(keyword: str, default: str = "") -> str:
         return lines.get(keyword, [default])[0]
 
-    for option, harmless, hint in _NOT_HONOURED:
-        if (value := one(option.lower(), harmless)) != harmless:
-            raise NotHonoured(f"{option} {value}", hint)
+    _guard_honoured(one)
     address, user, port = one("hostname"), one("user"), int(one("port"))
     if not address or not user:
         raise ValueError("neither hostname nor user")

@@ -51,6 +51,11 @@ class Held:
     awaited: tuple[LedgerEntry, ...] = ()
 
     @property
+    def is_spare(self) -> bool:
+        """Whether it is ours to remove."""
+        return self.ours and self.is_idle
+
+    @property
     def piece(self) -> Piece:
         return Piece(profile=self.profile, start=self.instance.start)
 
@@ -176,14 +181,15 @@ def find_home(
     records = held(snapshot, gpu)
     pick = chosen_by_driver(gpu, vgpu_type)
     if pick is not None:
-        return _existing(snapshot, gpu, vgpu_type, next(one for one in records if one.instance == pick.instance), but)
+        (record,) = (one for one in records if one.instance == pick.instance)
+        return _existing(snapshot, gpu, vgpu_type, record, but)
     reserved = _reserved(snapshot, gpu, records, but)
-    spare = [one for one in records if one.ours and one.is_idle]
-    fixed = (*(one.piece for one in records if one not in spare), *reserved)
-    victims = mig.evict(profile, fixed, [one.piece for one in spare])
+    spare = [one.piece for one in records if one.is_spare]
+    fixed = (*(one.piece for one in records if not one.is_spare), *reserved)
+    victims = mig.evict(profile, fixed, spare)
     if victims is None:
         return Refusal(Cause.FULL, _in_the_way(profile, records, reserved))
-    stays = (*fixed, *(one.piece for one in spare if one.piece not in victims))
+    stays = (*fixed, *(piece for piece in spare if piece not in victims))
     start = _start(gpu.mig.profiles, profile, stays, before)
     removals = [removal(snapshot, gpu, piece) for piece in victims]
     creation = steps.CreateInstance(host=snapshot.host, instance=ours_at(gpu, profile, start), expect=steps.EMPTY)

@@ -18,7 +18,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
@@ -125,6 +125,11 @@ def _of_step(view: HostView, plan: Plan, step: steps.Step) -> Iterator[_Row]:
             return  # it corrects nothing that is a vGPU
 
 
+def _why_other_hostdevs(view: HostView, entries: Sequence[LedgerEntry]) -> Cause:
+    is_outdated = any(ownership.cannot_come_back(view.snapshot, entry.vgpu) for entry in entries)
+    return Cause.OTHER_DRIVER if is_outdated else Cause.MOVED
+
+
 def _new_claim(plan: Plan, slot: Slot) -> Claim | None:
     puts = (step.claim for step in plan.steps if isinstance(step, steps.PutClaim))
     return next((claim for claim in puts if claim.slot == slot), None)
@@ -152,8 +157,7 @@ def _of_slot(view: HostView, domain: Domain, slot: Slot, wish: Wish, plan: Plan)
             else:
                 yield "vgpu", where, "none", why_gone(view, domain, entries, served)
     if served is not None and served.state == claims.BOUND:
-        is_outdated = any(ownership.cannot_come_back(view.snapshot, entry.vgpu) for entry in entries)
-        yield from _of_hostdevs(served, plan, Cause.OTHER_DRIVER if is_outdated else Cause.MOVED)
+        yield from _of_hostdevs(served, plan, _why_other_hostdevs(view, entries))
 
 
 def _of_claim(claim: Claim, plan: Plan) -> Iterator[_Row]:

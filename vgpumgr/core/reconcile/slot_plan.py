@@ -100,6 +100,30 @@ def _kept(
     )
 
 
+def _declared_request(
+    view: HostView,
+    declared: HostDeclaration,
+    domain: Domain,
+    task: EnsureSlot,
+    author: tasks.Author,
+) -> AttachRequest:
+    assert task.declared is not None
+    slot_declared = task.declared
+    return AttachRequest(
+        vm=domain.uuid,
+        slot=task.slot,
+        wish=slot_declared.wish,
+        origin=claims.INVENTORY,
+        by=author.by,
+        at=author.at,
+        policy=slot_declared.policy or declared.policy,
+        gpus=gpu_choice.named(view.snapshot, slot_declared.gpu_id),
+        site=declared.site,
+        declared=declared.vms_from,
+        conditions=slot_declared.conditions,
+    )
+
+
 def _request(
     view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, author: tasks.Author
 ) -> AttachRequest:
@@ -107,19 +131,7 @@ def _request(
     if task.declared is None:
         assert claim is not None
         return request_of(domain, claim, policy=declared.policy)
-    request = AttachRequest(
-        vm=domain.uuid,
-        slot=task.slot,
-        wish=task.declared.wish,
-        origin=claims.INVENTORY,
-        by=author.by,
-        at=author.at,
-        policy=task.declared.policy or declared.policy,
-        gpus=gpu_choice.named(view.snapshot, task.declared.gpu_id),
-        site=declared.site,
-        declared=declared.vms_from,
-        conditions=task.declared.conditions,
-    )
+    request = _declared_request(view, declared, domain, task, author)
     if claim is not None and _is_ours_here(view, domain, claim) and tasks.is_of_other_site(declared, claim):
         return _of_other_site(view, declared, domain, claim, request)
     if claim is not None and claim.origin == claims.INVENTORY and domain.managed_save:

@@ -108,6 +108,10 @@ def _order(row: VgpuRow) -> tuple[str, bool, str, str, tuple[str, int, str], str
     return row.host, row.vm is None, row.vm or "", row.vm_uuid or "", slot, row.gpu or "", row.vf or row.uuid or ""
 
 
+def _profile(claim: Claim | None) -> str | None:
+    return claim.wish.profile.text if claim and isinstance(claim.wish, ByProfile) else None
+
+
 def _row(
     view: HostView,
     device: VgpuSpec | Binding | Vgpu,
@@ -122,7 +126,7 @@ def _row(
     address: str | None = None,
 ) -> VgpuRow:
     """One vGPU's row. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show it."""
-    vgpu_type = (gpu.types or {}).get(device.type_id) if gpu and device.type_id is not None else None
+    vgpu_type = gpu.type_of(device.type_id) if gpu else None
     address, board, framework = (gpu.pci, gpu.board, gpu.framework) if gpu else (address, None, None)
     place = gpu.mig_place_of(vgpu) if gpu and vgpu else None
     mig_profile, mig_start = (place.profile, place.start) if place else (None, None)
@@ -136,7 +140,7 @@ def _row(
         host=view.snapshot.host,
         gpu=address,
         board=board,
-        profile=claim.wish.profile.text if claim and isinstance(claim.wish, ByProfile) else None,
+        profile=_profile(claim),
         type_id=device.type_id,
         type_name=device.type_name,
         framework=framework,

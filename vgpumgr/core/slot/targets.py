@@ -186,8 +186,13 @@ def _guard_claim(view: HostView, domain: Domain, request: AttachRequest, claim: 
                 command("detach", domain.name, slot=request.slot),
             ),
         )
-    device = next((one for one in domain.inactive if one.slot == request.slot), None)
-    if device is not None and claim is None and not view.entries(domain.uuid, request.slot):
+    elif claim is None and not view.entries(domain.uuid, request.slot):
+        _guard_alias(domain, request.slot)
+
+
+def _guard_alias(domain: Domain, slot: Slot) -> None:
+    device = next((one for one in domain.inactive if one.slot == slot), None)
+    if device is not None:
         raise errors.ConflictingClaim(
             say("{} already has a device with the alias {}, but no claim of ours for it", domain.name, device.alias),
             hint=say("use another {}, or remove that device ({})", Option("--slot"), virsh("edit", domain.name)),
@@ -322,8 +327,12 @@ def _obstacle(view: HostView, ours: VgpuSpec, request: AttachRequest) -> errors.
             hint=say("free that virtual function, or {} places the vGPU elsewhere", _exchange(ours.vm_name, request)),
         )
     reason = takes.may_make_again(view.snapshot, gpu, ours)
-    if reason is None:
-        return None
+    return None if reason is None else _not_again(view, ours, request, gpu, reason)
+
+
+def _not_again(
+    view: HostView, ours: VgpuSpec, request: AttachRequest, gpu: Gpu, reason: Refusal
+) -> errors.VgpumgrError:
     type_name = profiles.read_type_name(ours.type_name)
     ask = ask_of(view, request, None)
     nowhere = all(isinstance(resolve.choices(one, ask), Refusal) for one in view.snapshot.gpus)

@@ -137,6 +137,11 @@ def _now(host: LatestHost) -> dict[VgpuKey, list[VgpuReading]]:
     return by_key
 
 
+def _used(mean: float | None, share: float | None) -> float | None:
+    """The part of its share that it used; `mean` is in percent of the GPU."""
+    return None if mean is None or not share else mean / 100 / share
+
+
 def _headroom(size: int | None, most: int | None) -> int | None:
     return None if size is None or most is None else max(0, size - most)
 
@@ -167,7 +172,7 @@ def _row(key: VgpuKey, series: Series, now: Sequence[VgpuReading], host: LatestH
         origin=newest.origin,
         state=state,
         entitled=_entitled(share, vgpu),
-        used_of_share=None if mean is None or not share else mean / 100 / share,
+        used_of_share=_used(mean, share),
         coverage=min(1.0, total.observed_us / window.length_us),
         samples=total.samples,
         engines={name: _engine(index, total, series, window) for index, name in enumerate(ENGINES)},

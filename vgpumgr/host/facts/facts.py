@@ -55,7 +55,7 @@ def observe(
     if report.failure is not None:
         unknown.add("nvml", report.failure)
     # Only of this boot: another driver may give their ids to other types.
-    current = [entry for entry in entries or [] if entry["boot"] == boot]
+    current = _of_boot(entries or [], boot)
     gpus = [_gpu_fact(root, each, report, current, unknown.of(each.card.pci)) for each in seen]
     users = _users(root, unknown)
     return {
@@ -81,6 +81,10 @@ def observe(
         "fabric": read_fabric(root, cards, None if users is None else users.names, unknown),
         "unknown": unknown.rows,
     }
+
+
+def _of_boot(entries: Sequence[LedgerEntry], boot: str) -> List[LedgerEntry]:
+    return [entry for entry in entries if entry["boot"] == boot]
 
 
 def _is_asked(root: Root, seen: _Seen, own_ledger: Optional[ledger.Ledger], boot: str) -> bool:
@@ -182,6 +186,10 @@ def _wanted(seen: _Seen) -> GpuQuery:
     return GpuQuery(pci=seen.card.pci, types=framework == VENDOR_VFIO, framework=framework, listed=type_ids)
 
 
+def _on(uuid: Optional[str], entries: Sequence[LedgerEntry]) -> List[LedgerEntry]:
+    return [entry for entry in entries if entry["gpu_uuid"] == uuid]
+
+
 def _types(
     root: Root, offer: gpu.Offer, nvml: NvmlGpu, ours: Sequence[LedgerEntry], unknown: Unknowns
 ) -> List[TypeFact]:
@@ -218,8 +226,7 @@ def _gpu_fact(
     if failure is not None:
         for key in ("mode", "mig", "framebuffer_mib", *(["scheduler"] if offers else [])):
             unknown.add(key, failure)
-    ours = [entry for entry in entries if entry["gpu_uuid"] == uuid]
-    types = _types(root, seen.offer, nvml, ours, unknown) if offers else None
+    types = _types(root, seen.offer, nvml, _on(uuid, entries), unknown) if offers else None
     return {
         "pci": card.pci,
         "uuid": uuid,

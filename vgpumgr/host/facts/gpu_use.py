@@ -36,6 +36,10 @@ def places_on(gpu: GpuFact, snapshot: Snapshot) -> List[Place]:
     ]
 
 
+def _name(row: ActiveFact) -> Optional[str]:
+    return row["vm_name"] or row["vm_uuid"]
+
+
 class GpuUse:
     """Refuses if the GPU is in use, or if that is unknown."""
 
@@ -48,14 +52,17 @@ class GpuUse:
         """Check NVML's list, just read. Raises Refusal: InUse, or NotYet if it lists only VMs that have ended."""
         rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
         if rows and all(self._is_ending(row, snapshot) for row in rows):
-            raise self._not_yet([row["vm_name"] or row["vm_uuid"] or "?" for row in rows])
-        lines = ["{} runs on it".format(row["vm_name"] or row["vm_uuid"] or "a VM") for row in rows]
-        why = snapshot["silent"].get(self._pci)
-        if snapshot["active"] is None:
-            why = "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == "active")
-        if self._places and why is not None:
+            raise self._not_yet([_name(row) or "?" for row in rows])
+        lines = ["{} runs on it".format(_name(row) or "a VM") for row in rows]
+        why = self._why_untold(snapshot) if self._places else None
+        if why is not None:
             lines.append("cannot tell what runs on it: {}".format(why))
         self._refuse([row["vm_name"] for row in rows], lines, "")
+
+    def _why_untold(self, snapshot: Snapshot) -> Optional[str]:
+        if snapshot["active"] is None:
+            return "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == "active")
+        return snapshot["silent"].get(self._pci)
 
     def _not_yet(self, names: List[str]) -> Refusal:
         listed = "NVML lists a vGPU there as active for VM {}, whose QEMU is gone or ending"

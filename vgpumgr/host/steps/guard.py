@@ -124,17 +124,8 @@ class RemovalGuard:
         snapshot = observe(self._root, self._load_nvml, only=[step["gpu_uuid"]])
         if snapshot["active"] is None or step["gpu"] in snapshot["silent"]:
             return ["cannot tell: NVML does not say whether it still lists it"]
-        return [
-            "NVML lists it as active for VM {}".format(row["vm_name"] or row["vm_uuid"] or "?")
-            for row in snapshot["active"]
-            if row["gpu"] == step["gpu"]
-            and (
-                (row["vm_uuid"] == step["vm_uuid"] and not (step["runs"] and _names_one(row)))
-                or (row["uuid"] is not None and row["uuid"] == step["uuid"])
-                or (step["uuid"] is None and row["vf"] == step["parent"])
-                or (row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None)  # may be any vGPU there
-            )
-        ]
+        rows = [row for row in snapshot["active"] if row["gpu"] == step["gpu"] and _may_be(row, step)]
+        return ["NVML lists it as active for VM {}".format(row["vm_name"] or row["vm_uuid"] or "?") for row in rows]
 
     def _ended(self, step: Step) -> Optional[float]:
         """When the VM ended at the latest, by the host's clock: libvirt's last write to its log. None: unknown."""
@@ -255,3 +246,14 @@ def matched(plugins: Sequence[HandleFact], started: Sequence[int]) -> int:
         if count < len(starts) and starts[count] <= begin:
             count += 1
     return count
+
+
+def _may_be(row: ActiveFact, step: Step) -> bool:
+    """Whether a row of the step's GPU may be its vGPU; one without any name may be any vGPU there."""
+    if row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None:
+        return True
+    if row["vm_uuid"] == step["vm_uuid"] and not (step["runs"] and _names_one(row)):
+        return True
+    if row["uuid"] is not None and row["uuid"] == step["uuid"]:
+        return True
+    return step["uuid"] is None and row["vf"] == step["parent"]

@@ -12,7 +12,7 @@ import functools
 import logging
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from vgpumgr.errors import AuthenticationFailed, HostDeadline, NotStarted, Unreachable
 from vgpumgr.lean_imports import lean_imports
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.deadlines import Deadline
+    from vgpumgr.link.ssh import user_certificate
     from vgpumgr.link.ssh.keys import Chosen
     from vgpumgr.link.ssh.known_hosts import Known
     from vgpumgr.link.ssh.wire import Wire
@@ -316,56 +317,70 @@ def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float)
             choice.agent_key.close()
 
 
+def _certificate(endpoint: Endpoint, path: Path, key: Any) -> user_certificate.Found | None:
+    """The key's certificate, and what is to be said of it; None if it has none."""
+    file = certificate_file(endpoint, path)
+    if file is None:
+        return None
+    from vgpumgr.link.ssh import user_certificate  # few sites have them
+
+    return user_certificate.find(endpoint, path, file, key.asbytes())
+
+
+def _login_late(endpoint: Endpoint, choice: Chosen, timeout_s: float) -> HostDeadline:
+    hint = "PAM or AuthorizedKeysCommand hangs there?"
+    if choice.agent_key is not None:
+        agent = "does the agent wait for a confirmation, or the key to be touched? {} gives it longer; or {}"
+        hint = say(agent, Option("--timeout"), hint)
+    what = say("no answer to the login as {} within {}", endpoint.user, humanize(timeout_s))
+    return HostDeadline(endpoint.host, "auth", what, hint=hint)
+
+
 def _offer(endpoint: Endpoint, transport: paramiko.Transport, choice: Chosen, timeout_s: float) -> None:
     """Log in with that key, and its certificate if it has one. Nothing else is tried."""
-    from paramiko import AuthenticationException, BadAuthenticationType
     from paramiko.pkey import PublicBlob
-    from paramiko.ssh_exception import PartialAuthentication
 
     path = choice.path
     key: Any = choice.agent_key or _load_key(endpoint, path)
     description = say("{} ({} {})", path, key.get_name(), compute_fingerprint(key.asbytes()))
-    certificate = None
-    if (file := certificate_file(endpoint, path)) is not None:
-        from vgpumgr.link.ssh import user_certificate  # few sites have them
-
-        certificate = user_certificate.find(endpoint, path, file, key.asbytes())
-        if certificate.certificate is not None:
-            key = copy.copy(key)
-            key.public_blob = PublicBlob(*certificate.certificate)
+    certificate = _certificate(endpoint, path, key)
+    if certificate is not None and certificate.certificate is not None:
+        key = copy.copy(key)
+        key.public_blob = PublicBlob(*certificate.certificate)
     event = threading.Event()
     start = now()
     transport.auth_publickey(endpoint.user, key, event=event)
     if not event.wait(timeout_s):
-        hint = "PAM or AuthorizedKeysCommand hangs there?"
-        if choice.agent_key is not None:
-            hint = say(
-                "does the agent wait for a confirmation, or the key to be touched? {} gives it longer; or {}",
-                Option("--timeout"),
-                hint,
-            )
-        what = say("no answer to the login as {} within {}", endpoint.user, humanize(timeout_s))
-        raise HostDeadline(endpoint.host, "auth", what, hint=hint)
+        raise _login_late(endpoint, choice, timeout_s)
     if transport.is_authenticated():
         return
+    offer = KeyOffered(path, description)
+    if certificate is not None:
+        offer = offer._replace(certificate=certificate.shown, remark=certificate.remark or "")
+    _refuse_login(endpoint, transport, choice, offer, now() - start)
+
+
+def _refuse_login(
+    endpoint: Endpoint, transport: paramiko.Transport, choice: Chosen, offer: KeyOffered, duration_s: float
+) -> NoReturn:
+    from paramiko import AuthenticationException, BadAuthenticationType
+    from paramiko.ssh_exception import PartialAuthentication
+
     error = transport.get_exception()
     if choice.agent_key is not None and choice.agent_key.failed is not None:
         raise AuthenticationFailed(
             endpoint.host,
             "auth",
-            say("{}: {}", *choice.agent_key.failed.args, description),
+            say("{}: {}", *choice.agent_key.failed.args, offer.shown),
             hint="was it confirmed, or touched? ssh-add -l lists what the agent has",
         ) from error
-    offer = KeyOffered(path, description)
-    if certificate is not None:
-        offer = offer._replace(certificate=certificate.shown, remark=certificate.remark or "")
     if isinstance(error, PartialAuthentication):
         raise login_refusals.more_wanted(endpoint, offer, error.allowed_types) from error
     if isinstance(error, BadAuthenticationType):
         raise login_refusals.no_keys(endpoint, error.allowed_types) from error
     if isinstance(error, AuthenticationException) or (error is None and transport.is_active()):
         raise login_refusals.not_taken(endpoint, offer) from error
-    duration = Own(f"{now() - start:.1f} s")
+    duration = Own(f"{duration_s:.1f} s")
     why = say("the connection was closed after {} ({})", duration, str(error or "") or "end of file")
     raise login_refusals.closed(endpoint, why, _banner(transport)) from error
 

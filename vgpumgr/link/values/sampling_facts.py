@@ -164,29 +164,37 @@ def _vgpus(
     policy: str | None,
 ) -> tuple[VgpuReading, ...]:
     """The vGPUs of one GPU that run, and those in the ledger that nothing runs on."""
-    rows = instances or ()
-    entry_by_number = _join(rows, entries or ())
-    others = [entry for entry in entries or () if entry not in entry_by_number.values()]
-    unclear = _unclear([row for row in rows if row.number not in entry_by_number], others)
+    rows, ours = instances or (), entries or ()
+    entry_by_number = _join(rows, ours)
+    others = [entry for entry in ours if entry not in entry_by_number.values()]
+    unclear = _unclear(rows, entry_by_number, others)
     count = len(rows)
     readings: list[VgpuReading] = []
     for instance in rows:
         entry = entry_by_number.get(instance.number)
-        ours = entry is not None or (instance.is_unplaced and instance.vm_uuid in unclear)
-        origin: Whose | None = OURS if ours else None if entries is None else FOREIGN
-        vgpu_type = vgpu_types.get(instance.type_id) if instance.type_id is not None else None
+        origin: Whose | None = None if entries is None else FOREIGN
+        if entry is not None or (instance.is_unplaced and instance.vm_uuid in unclear):
+            origin = OURS
+        vgpu_type = None if instance.type_id is None else vgpu_types.get(instance.type_id)
         share = entitled_share(vgpu_type, policy, count, runs=True)
         readings.append(_running(instance, entry, origin=origin, vgpu_type=vgpu_type, share=share))
     state: State = UNKNOWN if instances is None else OFF
     for entry in sorted(others, key=lambda entry: entry.vgpu.generation, reverse=True):
         if entry.vgpu.vm not in unclear:
             readings.append(_idle(entry, state, _type_of(entry, vgpu_types), policy))
-    return tuple(sorted(_unified(readings), key=lambda row: (row.vm or "", row.vm_uuid or "", row.slot or "")))
+    return tuple(sorted(_unified(readings), key=_by_vm))
 
 
-def _unclear(rows: Iterable[_Instance], entries: Iterable[LedgerEntry]) -> set[VmUuid | None]:
-    """The VMs that have instances without a place, and entries of which any may be theirs."""
-    return {row.vm_uuid for row in rows if row.is_unplaced} & {entry.vgpu.vm for entry in entries}
+def _by_vm(row: VgpuReading) -> tuple[str, str, str]:
+    return row.vm or "", row.vm_uuid or "", row.slot or ""
+
+
+def _unclear(
+    rows: Iterable[_Instance], entry_by_number: Mapping[int, LedgerEntry], others: Iterable[LedgerEntry]
+) -> set[VmUuid | None]:
+    """The VMs that have instances without a place or an entry, and `others` of which any may be theirs."""
+    unplaced = {row.vm_uuid for row in rows if row.is_unplaced and row.number not in entry_by_number}
+    return unplaced & {entry.vgpu.vm for entry in others}
 
 
 def _type_of(entry: LedgerEntry, vgpu_types: Mapping[int, VgpuType]) -> VgpuType | None:
