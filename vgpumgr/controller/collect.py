@@ -32,10 +32,12 @@ _UNSTORED = 60  # the number of rounds held in memory while they cannot be store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """`every_s` None: once. Samples are kept for `keep_s`, or for less if they take more than `max_bytes`.
+    """`every_s`: from one round to the next; None: one round.
+
+    Samples are kept for `keep_s`, or for less if they take more than `max_bytes`.
 
     `fleet`: all hosts of the inventory. The last readings of other hosts are deleted, otherwise a retired host would be
-    reported as missing forever; its samples stay as long as all others. None: only part of the inventory is read.
+    reported as missing forever; its samples stay as long as all others. `fleet` None: only a part of it is read.
     """
 
     every_s: float | None
@@ -52,7 +54,7 @@ class Listener(Protocol):
 
 
 def round_timeout_s(timing: Timing, every_s: float | None) -> float:
-    """How long a round waits for its slowest host: a dead host must not delay the others beyond the driver's memory."""
+    """How long a round waits for its slowest host: a dead host must not delay the others until drivers drop samples."""
     longest = timing.round_timeout_s
     return longest if every_s is None else min(longest, max(_LEAST_ROUND_TIMEOUT_S, 0.8 * every_s))
 

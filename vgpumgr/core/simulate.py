@@ -206,7 +206,7 @@ def _created(snapshot: HostSnapshot, step: steps.CreateVgpu) -> HostSnapshot:
 
 
 def _gpu_with(snapshot: HostSnapshot, spec: VgpuSpec) -> Gpu:
-    """The vGPU's GPU with it, found by UUID as in the host program: the address may be that of a removed card."""
+    """The GPU with the new vGPU. It is found by UUID, as in the host program: its address may be a removed card's."""
     gpu = snapshot.gpu_by_uuid(spec.gpu_uuid)
     parent = gpu.functions.find(spec.parent) if gpu else None
     if gpu is None or parent is None or not (parent.creatable or {}).get(spec.type_id):
@@ -262,7 +262,9 @@ def _evacuated(snapshot: HostSnapshot, step: steps.EvacuateVgpu) -> HostSnapshot
 
 
 def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
-    """Accepted even with idle vGPUs: if a driver refuses because of them, the result is the same (step.instead)."""
+    """The host with the new scheduler. Idle vGPUs may be there: if a driver refuses because of them, `step.instead` has
+    the same result.
+    """
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.scheduler is None or gpu.scheduler.policies != step.expect:
         raise ImpossibleStepError("the GPU's scheduler is not as the step expects")
@@ -274,7 +276,7 @@ def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
 
 
 def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
-    """With its vGPUs evacuated and re-created. If the driver does not need that, the result is the same."""
+    """The host with the GPU in its new mode, its vGPUs evacuated and re-created; without need of it, the same."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if gpu is None or gpu.mode != step.before:
         raise ImpossibleStepError("the GPU's mode is not as the step expects")
@@ -292,7 +294,10 @@ def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
 
 
 def _divided(snapshot: HostSnapshot, step: steps.MigStep) -> HostSnapshot:
-    """A GPU without virtual functions keeps its parents here, which take nothing; a real host shows none."""
+    """The host after a change of virtual functions or MIG mode.
+
+    A GPU without virtual functions keeps its parents here, which take nothing; a real host shows none.
+    """
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
     if not gpu or not gpu.mig:
         raise ImpossibleStepError("the GPU knows no MIG")
@@ -393,7 +398,7 @@ def _with_gpu(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Gpu, ...]:
 
 
 def with_creatable(gpu: Gpu) -> Gpu:
-    """The GPU with what each function would take, by its mode's rules.
+    """The GPU with the vGPU types that each of its functions takes now, by its mode's rules.
 
     Raises ImpossibleStepError for a GPU whose free places are unknown.
     """

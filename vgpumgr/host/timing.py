@@ -1,4 +1,4 @@
-"""How long the host program waits for the driver: as shipped, or on a rehearsal host by its imitated driver.
+"""How long the host program waits for the driver: the shipped times, scaled where a lab imitates the driver.
 
 The times decide whether a vGPU is lost (steps/guard.py), and the holder of the controller's key can send any request.
 So no request can change them, only root of this host, by a file with the pace of its imitated driver, which `vgpumgr
@@ -33,12 +33,12 @@ class Timing(NamedTuple):
     vfs_s: float = 60.0
 
     def at(self, pace: float) -> "Timing":
-        """Of a driver that is imitated at that pace."""
+        """These times, scaled for a driver that is imitated at that pace."""
         return Timing(*(pace * seconds for seconds in self))
 
 
 def of_host(root: Root) -> Timing:
-    """This host's: the shipped times, unless its root says that the driver is imitated. In doubt, the shipped ones."""
+    """The times on this host: scaled if root's file says that its driver is imitated; in doubt, as shipped."""
     try:
         pace = _pace(root)
     except (OSError, ValueError):
@@ -52,7 +52,7 @@ def text(pace: float) -> str:
 
 
 def _pace(root: Root) -> float:
-    """Raises OSError and ValueError: it is not there, not root's alone, or says something else."""
+    """The pace in root's file. Raises OSError or ValueError if it is absent, not root's alone, or malformed."""
     path = root.path(PACE)
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -77,6 +77,6 @@ def _pace(root: Root) -> float:
 
 
 def _check_alone(status: os.stat_result) -> None:
-    """That only the user of this program, who is root on a host, can have written it."""
+    """Raise ValueError if anyone but this program's user, who is root on a host, can have written it."""
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ValueError

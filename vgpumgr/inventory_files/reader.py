@@ -141,7 +141,7 @@ def _ask(
     most_s: float,
     keep: Path | None,
 ) -> tuple[list[SourceFile], str | None]:
-    """Ansible's answer for all sources, needed because of the one at `where`; and its time, as text."""
+    """Ansible's answer for all sources, which the one at `where` needs; and when it was given, as text."""
     from vgpumgr.inventory_files import ansible
 
     read = [path for one in folders for path in (*one.files, *one.for_ansible)]
@@ -228,7 +228,7 @@ class _Reader:
         return self._source(file, text, *read_yaml(text.removeprefix(_BOM), file, self.meanings))
 
     def _source(self, file: str, text: str, content: Value | None, problems: list[Problem]) -> SourceFile:
-        """A file as a source. Empty, or only comments: core's rules decide what that means."""
+        """A parsed file as a source. What an empty one means, or one of comments alone, is decided in core."""
         self.problems += problems
         if content is None and not problems:
             content = Value(where=Location(file, 1), data=None)
@@ -259,7 +259,7 @@ class _Reader:
 
 
 def _is_remark(text: str) -> bool:
-    """Whether the text has comments, none of which may be a disabled declaration of ours."""
+    """Whether the text has comments, and none that could be a declaration of ours that somebody commented out."""
     return any(line.lstrip().startswith(("#", ";")) for line in text.splitlines()) and "vgpumgr_" not in text
 
 

@@ -1,7 +1,8 @@
 """The journal: who changed what, when and why. History only: no decision reads it, and losing it loses nothing else.
 
 A run is *begun* before the first write to a host and *ended* afterwards; one that never ended was killed or still runs.
-No failure here stops a change: an unwritable journal is reported once (`warn`) and kept as `problem`, for a finding.
+No failure here stops a change: an unwritable journal is reported once (`warn`) and kept as `problem`, which
+becomes one of the command's findings.
 sqlite3 is not imported before the first line is written or read.
 """
 

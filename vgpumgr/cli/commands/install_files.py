@@ -1,4 +1,4 @@
-"""This machine's job files: `vgpumgr install` prints and writes them, `vgpumgr install remove` removes them."""
+"""This machine's cron and systemd files: `vgpumgr install` prints or writes them, `install remove` removes them."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def consent_to(
     kept: KeptPlan | None = None,
     given: bool = False,
 ) -> Consent[Shown]:
-    """The consent for any plan. `sentences`: the question, and why, if nobody can answer; None: no yes is needed."""
+    """The consent for any plan. `sentences`: the question, and the error if nobody can answer; None: none is asked."""
 
     def show(plan: Shown) -> None:
         if settings.for_people:
@@ -71,7 +71,7 @@ def consent_to(
 
 
 def confirm(settings: Settings, question: str, *, why: str, hint: str, after_no: str = "nothing was changed") -> None:
-    """Ask, unless --yes was given. `why` and `hint`: the error's without a terminal; `after_no`: the state after a no.
+    """Ask, unless --yes was given. `why` and `hint`: of the error without a terminal; `after_no`: the state then.
 
     Raises UsageError if there is no terminal, Declined if the answer is no.
     """

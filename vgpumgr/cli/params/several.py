@@ -47,7 +47,7 @@ def options(command: Command) -> Command:
 def only_one(vms: Sequence[str], file: str | None) -> str | None:
     """The VM, if one is named, and not by a range, a pattern or a file: then what the command prints is about one VM.
 
-    Raises UsageError if no VM is named at all, or a file as well.
+    Raises UsageError if neither VMs nor a file are named, or both.
     """
     if file is not None:
         if vms:
@@ -82,7 +82,7 @@ def names_of(vms: Sequence[str]) -> tuple[str, ...]:
 
 
 def are_wild(vms: Sequence[str]) -> bool:
-    """Whether one of the arguments means VMs that are there already, as opposed to names and ranges."""
+    """Whether one of the arguments selects among the VMs that exist (a pattern, for example) instead of naming VMs."""
     from vgpumgr.core.inventory import choice
 
     return any(map(choice.is_wild, choice.vm_words(vms)))

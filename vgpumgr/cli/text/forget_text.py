@@ -1,4 +1,4 @@
-"""forget for people."""
+"""What `vgpumgr forget` prints for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def lines(plan: ForgetPlan) -> Iterator[str]:
-    """What is known, by file."""
+    """The records that would be removed, by file."""
     for path in dict.fromkeys(trace.path for trace in plan.traces):
         yield str(path)
         for trace in plan.traces:

@@ -33,7 +33,7 @@ def stays(plan: PurgePlan) -> Iterator[str]:
 
 
 def question(plan: PurgePlan) -> tuple[str, str]:
-    """What is asked, and why: what goes, counted."""
+    """The question, and why it is asked; both count the vGPUs and files that would be removed."""
     numbers = ((sum(step.destroys for step in plan.work.steps), "vGPU"), (len(plan.files), "file"))
     what = " and ".join(words.counted(number, noun) for number, noun in numbers if number) or "all of it"
     return f"remove {what} of {plan.host}?", f"purge removes {what} of {plan.host}"

@@ -1,4 +1,4 @@
-"""A GPU's scheduler for people: the plan's lines, the last line."""
+"""What the scheduler's commands print for people: the plan's lines and the last line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def lines(planned: Planned[SchedulerPlan], *, diff: bool) -> Iterator[str]:
-    """The head and one line per step; with `diff` also the lines of the file that change."""
+    """The head and one line per step; with `diff` also the lines that change in the modprobe file."""
     return gpu_lines(planned, step_lines(planned.plan, diff=diff))
 
 
 def step_lines(plan: SchedulerPlan, *, diff: bool) -> Iterator[str]:
-    """One line per step; with `diff` also the lines of the file that change."""
+    """One line per step; with `diff` also the lines that change in the modprobe file."""
     for step in plan.steps:
         yield _line(step, plan)
         for evacuation in step.around if isinstance(step, steps.SetScheduler) else ():

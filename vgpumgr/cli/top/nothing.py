@@ -16,7 +16,10 @@ ATTACH = "`vgpumgr attach VM --profile 4Q` makes one"
 
 
 def told(rounds: Sequence[Round], rows: Sequence[Row], *, pattern: str = "", chosen: bool = False) -> list[str]:
-    """Sentences; none if no host was read. `rows`: all. `pattern`: the filter. `chosen`: only named VMs are meant."""
+    """The sentences to show; none if no host was read. `rows`: before the filter, which is `pattern`.
+
+    `chosen`: the user named VMs.
+    """
     readings = [one.reading for one in rounds if one.reading is not None]
     if not readings:
         return []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MissingProfiles:
-    """Classifies such refusals. Each profile is searched for once, however many VMs of a host request it."""
+    """Tells a lack of room from an unknown profile. Each profile is looked for once, however many VMs request it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -28,7 +28,7 @@ class MissingProfiles:
     def judge(
         self, host: HostDeclaration, profile: Profile, error: errors.ProfileNotHere
     ) -> errors.NoCapacity | errors.UnknownProfile:
-        """Whether a profile that the VM's host lacks exists anywhere: no capacity there (5), or an unknown name (2).
+        """The error for a profile that the VM's host lacks: NoCapacity if it exists elsewhere, else UnknownProfile.
 
         A name with its board is known when NVIDIA has such a type; a short one when any host of the inventory has it.
         """
@@ -53,7 +53,7 @@ class MissingProfiles:
         )
 
     def _look(self, host: HostDeclaration, profile: Profile) -> tuple[Outcome[bool], ...]:
-        """The other hosts that have the profile."""
+        """For each other host, whether it has the profile."""
 
         def has(declaration: HostDeclaration) -> bool:
             with open_session(self._context, declaration) as session:

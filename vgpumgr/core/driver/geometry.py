@@ -1,4 +1,6 @@
-"""Where vGPUs may lie in a GPU's framebuffer: placement ids and maxima of both modes, from the two sizes and the board.
+"""Where vGPUs may lie in a GPU's framebuffer: placement ids and maxima of both modes.
+
+They follow from the sizes of the region and of the type, and from the board.
 
 A placement id counts slots of one GiB from the start of the region, which is as large as the type that fills a GPU. A
 type takes one slot per GiB (`size`). Everything here follows from these facts:
@@ -13,8 +15,8 @@ type takes one slot per GiB (`size`). Everything here follows from these facts:
   down to sixteenths, each half rounded down. A type whose maximum is a power of two lies at both ends of each part that
   holds two of it. For any other type the next lower power of two is the number of parts, each with one place: at the
   start of a left half, the end of a right one. (_kvgpumgrSetHeterogeneousResources; user guide 17.0, A.3.1 to A.3.9.)
-* Denied places: a 1 GB type that keeps its whole GiB (32 on a 48 GB board: the host reserves nothing of it) would
-  overlap larger neighbours at some ids. (_kvgpumgrIsPlacementValid: two lists, without and with GSP.)
+* Denied places: a 1 GB type that keeps its whole GiB (as where 32 of them is the limit on a 48 GB board) would overlap
+  larger neighbours at some ids. (_kvgpumgrIsPlacementValid: two lists, without and with GSP.)
 * Blackwell: place j of a type is at region * j / maximum, rounded down, in both modes. A 2 GB type takes three slots of
   a 96 GB board. (_kvgpumgrSetHeterogeneousResources_GB100; the two functions after it.)
 
@@ -119,7 +121,7 @@ def _slots(kind: Generation, region: int, size: int) -> int:
 
 
 def _mixed(kind: Generation, region: int, size: int, maximum: int) -> Iterator[int]:
-    """A part of the region has a place at each end for a type of which it holds two, else a place at one end."""
+    """A type's placement ids: both ends of each part of the region that holds two of it, otherwise one end."""
     denied = _denied(kind, region, size, maximum)
     power = 1 << (maximum.bit_length() - 1)  # the largest power of two that is at most the maximum
     both = power == maximum > 1

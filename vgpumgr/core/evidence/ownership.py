@@ -106,7 +106,7 @@ def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]
 
 
 def _is_computed(domain: Domain, claim: Claim) -> bool:
-    """Whether an mdev's UUID is the one of that VM's slot; on a virtual function there is none to compare."""
+    """Whether an mdev's UUID is the one computed for that VM's slot; true of a virtual function, which has none."""
     device = claim.binding.device
     mine = names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation)
     return not isinstance(device, Mdev) or device == Mdev(mine)
@@ -115,7 +115,7 @@ def _is_computed(domain: Domain, claim: Claim) -> bool:
 def spec_of(
     domain: Domain, slot: Slot, gpu: Gpu, vgpu: Vgpu, *, generation: int, type_id: int, type_name: str
 ) -> VgpuSpec:
-    """An existing vGPU as the slot's. The GPU's UUID is known."""
+    """Describes an existing vGPU as the one of that slot. The GPU's UUID has to be known."""
     assert gpu.uuid is not None
     return VgpuSpec(
         vm=domain.uuid,
@@ -156,7 +156,7 @@ def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
 def cannot_come_back(facts: HostSnapshot, ours: VgpuSpec) -> bool:
     """Whether the driver or kernel has changed so that a missing vGPU of ours cannot be made as it was.
 
-    The kernel makes another kind of vGPU (with an mdev's UUID, or without), or its GPU is another board to the driver.
+    Its framework changed between mdev and vendor-vfio, or the driver takes its GPU for another board.
     """
     gpu = facts.gpu_by_uuid(ours.gpu_uuid)
     if gpu is None or gpu.framework is None or facts.vgpu_of(ours) is not None:
@@ -200,10 +200,11 @@ def has_nothing(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def lacks_entry(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether the ledger exists but lacks an entry for a claim without hardware: it was written by hand, or restored.
+    """Whether there is a ledger, but neither it nor the hardware has the vGPU of a bound claim.
 
-    Anyone who may edit the VM can write such a claim. It is only a request: nothing is made for it until an operator
-    asks here. Without a ledger, the claims are the only record of what existed.
+    Such a claim was written by hand, or restored; anyone who may edit the VM can write one. It is only a request:
+    nothing is made for it until an operator asks on this host. Without a ledger, the claims are the only record of
+    what existed.
     """
     return view.snapshot.ledger_file and has_nothing(view, domain, claim)
 
@@ -258,7 +259,7 @@ def is_proved(found: Standing) -> TypeGuard[Unentered]:
 
 
 def missing_ledger(view: HostView) -> tuple[Finding, ...]:
-    """The finding for a host without a ledger that bound claims name: one for all, with what can be entered again."""
+    """One finding if bound claims name a host whose ledger is missing; it lists what can be entered again."""
     if view.snapshot.ledger_file:
         return ()
     rows = [row for row in all_standings(view) if row[1].state == claims.BOUND]

@@ -18,9 +18,9 @@ _KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\n
 
 
 def render(user: str, key: str | None) -> tuple[str, ...]:
-    """The lines for sudoers and (as a comment) authorized_keys, each below its place. `key`: a public key's text.
+    """The lines for sudoers and, commented out, for authorized_keys; above each, a comment names its file.
 
-    Raises BadName, UsageError.
+    `key`: a public key's text. Raises BadName, UsageError.
     """
     if not _USER.fullmatch(user):
         raise BadName(

@@ -49,7 +49,7 @@ class Mig:
         return next((one for one in self.instances or () if (one.profile_id, one.start) == (profile_id, start)), None)
 
     def profile_behind(self, instance: Instance) -> InstanceProfile:
-        """The profile of an instance. An unlisted one still occupies its slices."""
+        """The profile of an instance; where the GPU lists none, one that stands for the instance's slices."""
         return self.profile_of(instance.profile_id) or InstanceProfile(
             id=instance.profile_id,
             name=f"profile {instance.profile_id}",

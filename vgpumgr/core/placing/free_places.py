@@ -107,7 +107,7 @@ def count(free: Mapping[int, Places], type_id: int) -> int:
 
 
 def computed(gpu: Gpu) -> Free | None:
-    """What is free by geometry, beside the vGPUs that the GPU has; None if anything that this takes is unknown."""
+    """The free places beside the GPU's vGPUs, by geometry; None if a placement id or a type's geometry is unknown."""
     stretches: list[tuple[int, int]] = []
     for vgpu in gpu.vgpus:
         shape = places.geometry_of(gpu, gpu.type_of(vgpu.type_id))

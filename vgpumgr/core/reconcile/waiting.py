@@ -1,4 +1,4 @@
-"""What has no room only because a declared mode or scheduler waits until its GPU is idle: it waits as well."""
+"""A slot without room waits, if it has room once a GPU is idle and gets its declared mode or scheduler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def instead(
     refused: errors.NoCapacity,
     served: Callable[[HostView], AnyPlan],
 ) -> errors.VgpumgrError:
-    """The refusal; as InUse, with what it waits for, if `served` can be planned once a GPU has its declared setting."""
+    """InUse, with what it waits for, if `served` fits once a GPU has its declared setting; else the refusal."""
     for gpu, what, setting in _settings(view, declared):
         try:
             setting(view)

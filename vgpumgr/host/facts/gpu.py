@@ -65,7 +65,7 @@ def find_framework(root: Root, card: Card) -> Framework:
 
 
 def _fwctl(root: Root, card: Card) -> Optional[str]:
-    """Why a GPU's vGPUs are not for us: its driver creates them by fwctl, whatever its VFs show. mlx5 uses it, too."""
+    """Why vgpumgr does not serve a GPU whose driver makes vGPUs by fwctl; None if it does not (mlx5 has fwctl, too)."""
     names = sorted(optional_names(root.path(_FWCTL)) or ())
     links = {name: os.path.realpath(root.path("{}/{}".format(_FWCTL, name))) for name in names}
     node = next((name for name, target in links.items() if "/{}/".format(card.pci) in target), None)
@@ -78,7 +78,7 @@ def _fwctl(root: Root, card: Card) -> Optional[str]:
 
 
 def left_alone(root: Root, card: Card) -> Optional[str]:
-    """Why NVML is not asked about a GPU, on which no vGPU can run then; null if it is."""
+    """Why NVML is not asked about a GPU, on which no vGPU can run as long as that is so; None if it is asked."""
     if card.driver != NVIDIA_DRIVER:
         return "NVIDIA's driver does not have the GPU: it is bound to {}".format(card.driver or "no driver")
     if awaits_vfs(root, card):

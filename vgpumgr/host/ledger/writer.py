@@ -59,7 +59,7 @@ class Writer:
 
     @contextmanager
     def ready(self, path: str, text: bytes) -> Iterator[Writing]:
-        """A child that waits to write this. Without `run`, it ends with the block, or is left behind if it hangs."""
+        """A child that waits to write this. It ends with the block, or is left behind if its write has not returned."""
         self._reap()
         # We keep both ends of the go-ahead pipe: writing to one whose reader was killed would end us (SIGPIPE).
         hear, go = os.pipe2(os.O_CLOEXEC)

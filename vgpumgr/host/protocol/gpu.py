@@ -99,7 +99,7 @@ class SchedulerCapsFact(TypedDict):
 
 
 class EngineSchedulerFact(TypedDict):
-    """How one engine is shared now. Null: unknown, or (slice and factor) no vGPU is active: then NVML returns 0.
+    """How one engine is shared now. Null means unknown; slice and factor are null, too, while no vGPU is active.
 
     `engine` is graphics, nvenc0 or nvenc1; the v1 call has no engines, and its only row is graphics.
     """
@@ -112,7 +112,11 @@ class EngineSchedulerFact(TypedDict):
 
 
 class SchedulerFact(TypedDict):
-    """The scheduler as set at run time. `api` 1: nvmlDevice…SchedulerState; 2: …_v2 (r595), by engine, arr always."""
+    """The scheduler as set at run time.
+
+    `api`: by which NVML call, 1 (nvmlDevice…SchedulerState) or 2 (…_v2, from r595: each engine for itself, always with
+    arr).
+    """
 
     api: int
     caps: SchedulerCapsFact
@@ -120,7 +124,7 @@ class SchedulerFact(TypedDict):
 
 
 class PlacesFact(TypedDict):
-    """The placement ids where one more vGPU of a type can lie now; it takes `size` of them, of 1 GiB (NVML's slots)."""
+    """The placement ids at which one more vGPU of a type can lie now. It takes `size` of NVML's slots of 1 GiB each."""
 
     type_id: int
     size: int

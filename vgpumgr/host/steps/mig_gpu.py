@@ -1,4 +1,4 @@
-"""A GPU in MIG mode, as steps see it: its instances, open in NVML, and whether anything is in them."""
+"""A GPU in MIG mode as steps need it: opened in NVML, with its instances, and whether a vGPU is in one of them."""
 
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -35,7 +35,7 @@ class OpenGpu(NamedTuple):
 
 @contextmanager
 def open_gpu(load_nvml: Callable[[], Any], pci: str) -> Iterator[OpenGpu]:
-    """NVML, open while the block runs. What it refuses there is Refusal(NvmlRefused)."""
+    """The GPU, with NVML open while the block runs. A call that NVML refuses there raises Refusal(NvmlRefused)."""
     try:
         with opened(load_nvml) as nvml:
             handle = ask(nvml, "nvmlDeviceGetHandleByPciBusId", pci)
@@ -78,7 +78,7 @@ def in_words(fact: MigInstanceFact, profiles: Sequence[MigProfileFact]) -> str:
 def stale(ledger: Ledger, gpu_uuid: str, gpu: OpenGpu, boot: str) -> List[Record]:
     """The entries of this GPU's instances that no longer exist and that no vGPU's entry names.
 
-    All instances end with a reboot, a reset and sriov-manage: one in the place of an earlier boot's is somebody else's.
+    No instance survives a reboot, a reset or sriov-manage: one in the place of an earlier boot's is not ours.
     An instance that a vGPU's entry names is created again for it.
     """
     keys = {
@@ -101,7 +101,7 @@ def has_place(entry: Entry) -> bool:
 
 
 def look_at(root: Root, load_nvml: Callable[[], Any], gpu_uuid: str, pci: str) -> Tuple[GpuFact, Snapshot]:
-    """The GPU's facts. Raises Refusal(Changed) if it is unknown what is on it: it has VFs that show nothing."""
+    """The GPU's facts, and the snapshot. Raises Refusal(Changed) if it is gone, or has VFs but no framework."""
     snapshot = observe(root, load_nvml, only=[gpu_uuid])
     for gpu in snapshot["gpus"]:
         if gpu["pci"] == pci:

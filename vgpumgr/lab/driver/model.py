@@ -99,7 +99,7 @@ class InstanceProfile:
 class MigSpec:
     """What a board is in MIG mode. `width`: its memory slices.
 
-    `needs_reset`: only a reset changes the mode, and it survives a reboot. `shared`: vGPUs may share an instance.
+    `needs_reset`: the mode changes with a reset only, and survives a reboot. `shared`: vGPUs may share an instance.
     """
 
     profiles: tuple[InstanceProfile, ...]
@@ -117,9 +117,9 @@ class BoardSpec:
     """A board: `name` as in NVML and /proc (NVIDIA A40), `code` the first part of its type names (A40).
 
     `vfs` is 0 without SR-IOV (pre-Ampere); the first VF is `vf_offset` functions after the card. `placements`: the
-    driver reports placement ids in equal-size mode (from Ada on). `even_places`: places are even parts of the
-    framebuffer in both modes (from Blackwell on). A board without VFs has no mixed-size mode. `types` are the
-    time-sliced ones, `mig_types` the MIG-backed ones; `mig` is None on a board without MIG.
+    driver reports placement ids in equal-size mode (from Ada on). `even_places`: the places divide the framebuffer into
+    equal parts, in equal-size and in mixed-size mode (from Blackwell on). A board without VFs has no mixed-size mode.
+    `types` are the time-sliced ones, `mig_types` the MIG-backed ones; `mig` is None on a board without MIG.
     """
 
     name: str
@@ -168,9 +168,9 @@ class Vgpu:
     `holder_*` are set while a (simulated) VM has it open; it is then on NVML's active list, unless that VM is
     `exiting`, its QEMU killed and still closing it. `plugin` is set while the vGPU's plugin, a process of
     nvidia-vgpu-mgr, has its character device open: while the VM runs, and then until the plugin ends.
-    `leaving` is set while a removal waits for either of them: the vGPU is off the bus, but its place is not free.
-    `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU recently gave it, oldest first; both
-    are empty while no VM runs on it. `gpu_instance` is the id of the GPU instance that it lives in, in MIG mode.
+    `leaving` is set while a removal waits for holder or plugin: the vGPU is off the bus, but its place is not free.
+    `wants` and `framebuffer_used` (bytes) are its guest's load, `had` what the GPU recently gave it, oldest first; all
+    three are empty while no VM runs on it. `gpu_instance` is the id of the GPU instance that it lives in, in MIG mode.
     """
 
     type: TypeSpec

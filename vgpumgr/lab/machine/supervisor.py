@@ -78,7 +78,7 @@ _NODES_POLL_S = 5.0
 
 
 class Supervisor:
-    """One host. `folder` is D/hosts/NAME. `pace`: at which its driver is imitated."""
+    """One host, in `folder` (the lab's hosts/NAME). `pace`: the factor by which its driver's waits are multiplied."""
 
     def __init__(self, spec: HostSpec, folder: Path, log_file: IO[bytes], *, pace: float = 1.0) -> None:
         self._spec = spec
@@ -375,5 +375,5 @@ def vfio_nodes(gpu: Gpu, vgpu: Vgpu) -> list[str]:
 
 
 def _say_pace(pace: float) -> tuple[str, str]:
-    """The file that tells a host's root at which pace its driver is imitated, and its text (vgpumgr/host/timing.py)."""
+    """The path and text of the file from which the host program has its driver's pace (vgpumgr/host/timing.py)."""
     return "run/vgpumgr-rehearsal/pace", f"this host's GPU driver is imitated, at the pace {pace:g}\n"

@@ -1,7 +1,7 @@
 """The host program's session: typed requests, one at a time, each with a deadline; and the lease on the host's lock.
 
-The lock dies with the host program, and nothing else changes the host: once a controller has lost the lock, nothing
-acts for it. A thread pings while nothing else is sent, so that a slow controller keeps the lock.
+The host program holds the lock, and it alone changes the host: when it ends, the lock is free and none of its changes
+goes on. A thread pings while nothing else is sent, so that a slow controller keeps the lock.
 """
 
 from __future__ import annotations
@@ -152,12 +152,12 @@ class Program:
             return self._hello
 
     def observe(self, *, wait_s: float, libvirt: LibvirtQuery | None = None) -> Observed:
-        """The host's facts, read under the shared lock, and meanwhile what is asked of libvirt."""
+        """The host's facts, read under the shared lock, with libvirt's answer to the query if there is one."""
         fields = {"wait_s": wait_s, "libvirt": libvirt}
         return self._checked("observe", fields, wait_s + self._longest(libvirt), Observed, "snapshot")
 
     def libvirt(self, libvirt: LibvirtQuery) -> LibvirtFact:
-        """What is asked of libvirt, without the host's lock."""
+        """Libvirt's answer to the query, read without the host's lock."""
         return self._checked("libvirt", {"libvirt": libvirt}, self._longest(libvirt), LibvirtFact, "libvirt")
 
     def sample(self, *, since: Mapping[str, int], wait_s: float) -> SampleReport:
@@ -166,7 +166,7 @@ class Program:
         return self._checked("sample", fields, wait_s + self._request_s, SampleReport, "sample")
 
     def lock(self, *, by: str, wait_s: float, libvirt: LibvirtQuery | None = None) -> Locked:
-        """Take the host's exclusive lock, until `unlock` or close, and read the facts. Busy names the lock's holder."""
+        """Take the host's exclusive lock, until `unlock` or close, and read the facts. Raises Busy."""
         fields = {"by": by, "wait_s": wait_s, "libvirt": libvirt}
         ok = self._request("lock", fields, wait_s + self._longest(libvirt))
         self._locked = True
@@ -190,12 +190,12 @@ class Program:
         return self._installed("installed", {})
 
     def install(self, dispatcher: str, programs: Sequence[bytes], *, pinned: bool) -> InstallationFact:
-        """Put that there; what is there afterwards."""
+        """Install the dispatcher and these programs on the host. Returns what is installed afterwards."""
         texts = [base64.b64encode(program).decode() for program in programs]
         return self._installed("install", {"dispatcher": dispatcher, "programs": texts, "pinned": pinned})
 
     def uninstall(self) -> InstallationFact:
-        """Remove it; what is there afterwards."""
+        """Remove what `host install` left there. Returns what is still installed."""
         return self._installed("uninstall", {})
 
     def purge(self, *, check: bool) -> PurgeFact:
@@ -254,7 +254,7 @@ class Program:
             raise self._broken from error
 
     def _greet(self) -> None:
-        """Wait for the greeting. Where something else is printed, half of the time is enough for it."""
+        """Wait for the greeting; once something else was printed, at most half of the time that is left."""
         deadline = self._starting
         while (hello := self._greeting.read()) is None:
             if self._greeting.is_drowned:

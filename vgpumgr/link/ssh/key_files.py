@@ -1,4 +1,4 @@
-"""What a key file is, without its passphrase: OpenSSH's format has the public key and encryption in the clear. Pure."""
+"""What a key file is, without its passphrase: OpenSSH stores public key and cipher name in the clear. Pure."""
 
 from __future__ import annotations
 

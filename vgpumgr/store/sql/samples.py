@@ -99,7 +99,7 @@ class Samples:
                 )
 
     def every_s(self) -> float | None:
-        """The interval of the last collector; None: once, or never."""
+        """The interval of the last collector; None if it ran only once, or none ever ran."""
         with file.reading(self.path, SCHEMA) as connection:
             return None if connection is None else scalar(connection, "SELECT every_s FROM collector")
 
@@ -153,7 +153,7 @@ class Samples:
 def _bounded(
     connection: sqlite3.Connection, folded: Mapping[VgpuKey, Mapping[int, Tally]]
 ) -> Mapping[VgpuKey, Mapping[int, Tally]]:
-    """At most as many vGPUs as a host can have: one that reports bogus ones must not displace the others' samples."""
+    """At most as many vGPUs as a host can have, so that one host's bogus ones displace no other host's samples."""
     counts: dict[str, int] = dict(connection.execute("SELECT host, count(*) FROM series GROUP BY host"))
     requests = Counter(key.host for key in folded)
     odd = {host for host, count in requests.items() if count > min(MAX_IN_ROUNDS, MAX_SERIES - counts.get(host, 0))}
@@ -207,7 +207,7 @@ def _put_hosts(connection: sqlite3.Connection, rounds: Sequence[Round]) -> None:
 
 
 def _put_off(connection: sqlite3.Connection, rounds: Sequence[Round], every_s: float | None) -> None:
-    """Store which vGPUs of each host are off since when."""
+    """Store which vGPUs of each host are off, and since when."""
     for host in dict.fromkeys(one.host for one in rounds):
         before = dict(map(tables.off_of, connection.execute(where(tables.SELECT_OFF, "host = ?"), (host,))))
         after = before
