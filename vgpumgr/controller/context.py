@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Slow(NamedTuple):
-    """A host that has run for that many seconds. `stage`: at what it is waited for (link/stages.py)."""
+    """A host that has been running for so many seconds. `stage`: where in its work we wait for it (link/stages.py)."""
 
     host: HostName
     seconds: float

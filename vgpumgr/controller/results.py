@@ -77,8 +77,8 @@ class Planned(Generic[PlanT]):
 class Consent(Generic[Shown]):
     """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError if the answer is no.
 
-    The plan is one host's, or those of a fleet. `check`: nothing may be changed anywhere. `kept`: only this plan may be
-    carried out. `given`: the answer is yes to whatever is shown, so nothing is read only to ask.
+    The plan is that of one host, or the plans of a fleet. `check`: nothing may be changed anywhere. `kept`: only this
+    plan may be carried out. `given`: the user has agreed to whatever is shown, so nothing is read only to ask.
     """
 
     check: bool
@@ -194,7 +194,7 @@ class HostInstallation:
 class HostFacts:
     """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer.
 
-    `shared`: what its VMs cannot have at once.
+    `shared`: findings about what several of its VMs cannot have at once.
     """
 
     snapshot: HostSnapshot
@@ -261,7 +261,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainResult:
-    """The result of drain. `rows`: the vGPUs still there. `error`: what is in the way or failed; None: nothing is."""
+    """The result of drain. `rows`: the vGPUs still there. `error`: what blocks the work or failed; None: nothing."""
 
     host: HostName
     gpu: PciAddress | None
@@ -275,7 +275,10 @@ class DrainResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeResult:
-    """The result of purge. `files`: removed, or to be removed. `errors`: why not all went; empty if it did."""
+    """The result of purge. `files`: those removed, or to be removed.
+
+    `errors`: why something could not be removed; empty if everything was.
+    """
 
     plan: PurgePlan
     files: tuple[str, ...]
@@ -286,7 +289,7 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetPlan:
-    """What the controller has stored about a VM or host, by file."""
+    """The records that the controller has stored about a VM or host, by file."""
 
     kind: Kind
     name: str

@@ -31,9 +31,10 @@ _WORKERS = 64
 
 
 class Sampler:
-    """Reads these hosts repeatedly; a context manager, which closes the connections.
+    """Reads these hosts repeatedly. It is a context manager that closes the connections at its end.
 
-    `cursors`: how far each host was read before. `round_timeout_s`: a round's wait for a host; None: the context's.
+    `cursors`: how far each host was read before. `round_timeout_s`: how long a round waits for a host; None: as long as
+    the context says.
     """
 
     def __init__(

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
 
 def virsh(verb: str, vm: str, *more: str) -> Command:
-    """`virsh managedsave-remove vm01`, quoted likewise; a VM whose name begins with a dash is named as `--domain=…`."""
+    """The virsh command, `virsh managedsave-remove vm01`, quoted as `command` does it.
+
+    A VM whose name begins with a dash is given as `--domain=…`.
+    """
     return Command("virsh", verb, f"--domain={vm}" if vm.startswith("-") else vm, *more)
 
 
 def in_words(options: Sequence[str]) -> Message:
-    """Words of a command line as a message has them, each option with its value."""
+    """The words of a command line for use in a message, each option with its value."""
     found: list[Option] = []
     for word in options:
         if word.startswith("--"):

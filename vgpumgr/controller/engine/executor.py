@@ -101,7 +101,7 @@ class Executor:
         self.session.context.progress(f"{self.session.declaration.name}: {line}")
 
     def write_claims_again(self, vm: VmUuid) -> None:
-        """The claims as last written: after a failed write, libvirt can have different ones in memory."""
+        """Write the claims again as last written: after a failed write, libvirt can have different ones in memory."""
         self._write(vm, self._document(vm))
 
     def take_back_hostdev(self, step: steps.AttachHostdev | steps.DetachHostdev) -> None:

@@ -60,8 +60,10 @@ class HostTimeout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch(Generic[Result]):
-    """What is called meanwhile, always in the thread of fan_out's caller: `ended` with each host's outcome as it comes,
-    `progress` whenever that may have changed, and about twice a second.
+    """Two functions that fan_out calls while the hosts run, always in its caller's thread.
+
+    `ended` gets each host's outcome as it comes. `progress` is called whenever the progress may have changed, and about
+    twice a second.
     """
 
     ended: Callable[[Outcome[Result]], None] = lambda _: None

@@ -85,7 +85,7 @@ class Session:
         return self.view_of(locked)
 
     def unlock(self, before: HostView, gpus: Sequence[str] = (), vms: Collection[VmUuid] = ()) -> HostView:
-        """Read the GPUs and the VMs that were changed again, then release the lock."""
+        """Read again the GPUs and the VMs that were changed, then release the lock. Returns `before` with these."""
         part = self.link.unlock(gpus, DomainQuery(only=vms) if vms else None)
         found = part.libvirt.domains if vms else ()
         return replace(
@@ -104,7 +104,10 @@ class Session:
         return view
 
     def view_of(self, observed: Observed) -> HostView:
-        """Raises HostError if libvirt did not answer."""
+        """The view of what was observed, with the settings of the host's declaration.
+
+        Raises HostError if libvirt did not answer.
+        """
         from vgpumgr.core.model import domain_xml
         from vgpumgr.core.model.view import HostView
 
@@ -155,7 +158,7 @@ def open_session_patiently(context: Context, declaration: HostDeclaration) -> Se
 def _open_session(context: Context, declaration: HostDeclaration, *, again: Collection[str]) -> Session:
     """Open a host; try once more if it failed at one of the stages in `again`.
 
-    Neither a stage that ran into its deadline is retried, since it has had its time, nor what the user has to fix.
+    A stage that ran into its deadline is not retried, since it has had its time. Nor is one that the user has to fix.
     """
     try:
         return Session(context=context, declaration=declaration, link=context.connect(declaration.endpoint))

@@ -10,9 +10,9 @@ Key = Literal["best-effort", "equal-share", "fixed-share", "mixed-size", "mig", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanism:
-    """`memory_wall`: whether a VM is kept out of another's framebuffer. `series`: of its types, each with its licence.
+    """One way to divide a GPU. `memory_wall`: whether a VM is kept out of another's framebuffer.
 
-    `live_migration` None: NVIDIA says nothing about it.
+    `series`: the series of its vGPU types, each with its licence. `live_migration` None: NVIDIA says nothing about it.
     """
 
     key: Key

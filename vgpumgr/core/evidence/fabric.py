@@ -35,7 +35,7 @@ def is_on_one(facts: HostSnapshot, gpu: Gpu) -> bool:
 
 
 def state(fabric: Fabric) -> str:
-    """Fabric Manager's, in words: `runs in vGPU mode (FABRIC_MODE=2)`."""
+    """Fabric Manager's state in words: `runs in vGPU mode (FABRIC_MODE=2)`."""
     if fabric.manager != "running":
         return {"stopped": "does not run", "absent": "is not installed"}.get(
             fabric.manager or "", "is in an unknown state"
@@ -45,7 +45,7 @@ def state(fabric: Fabric) -> str:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for a host whose GPUs are on a fabric while Fabric Manager is not known to run as vGPUs need it."""
+    """One finding for a host whose GPUs are on a fabric, unless Fabric Manager is known to run as vGPUs need it."""
     gpus = [gpu.pci for gpu in facts.gpus if gpu.framework is not None and is_on_one(facts, gpu)]
     if not gpus or (facts.fabric.manager == "running" and facts.fabric.mode == _FOR_VGPUS):
         return ()
@@ -62,7 +62,7 @@ def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
 
 
 def awaited(view: HostView, domain: Domain, target: VgpuSpec) -> Iterator[Finding]:
-    """What a slot's vGPU waits for, if that is a whole GPU on a fabric."""
+    """A finding if the slot's vGPU is a whole GPU on a fabric: CUDA has to wait until its partition is activated."""
     facts = view.snapshot
     gpu = facts.gpu_by_uuid(target.gpu_uuid)
     if gpu is None or not is_on_one(facts, gpu) or not _is_whole(gpu, target):
@@ -90,7 +90,7 @@ def awaited(view: HostView, domain: Domain, target: VgpuSpec) -> Iterator[Findin
 
 
 def _is_whole(gpu: Gpu, target: VgpuSpec) -> bool:
-    """Whether it is a type of the GPU's largest size, time-sliced; true if the size is unknown."""
+    """Whether the vGPU is time-sliced and has the largest size on its GPU; true if its size is unknown."""
     sizes = [one.size_mib for one in (gpu.types or {}).values() if one.size_mib is not None and one.mig_profile is None]
     size = gpu.size_of(target.type_id)
     return not target.mig and (size is None or size >= max(sizes, default=0))

@@ -47,7 +47,7 @@ def obstacles(view: HostView, domain: Domain, gpu: Gpu, parent: Parent | None) -
 
 
 def of_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> Iterator[Obstacle]:
-    """Those of them that no VM of the host gets round."""
+    """The obstacles that stop every VM of the host, whatever its definition."""
     on_vf = gpu.framework == VENDOR_VFIO
     yield from _host(view, gpu, on_vf=on_vf)
     if on_vf:
@@ -55,7 +55,9 @@ def of_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> Iterator[Obs
 
 
 def _host(view: HostView, gpu: Gpu, *, on_vf: bool) -> Iterator[Obstacle]:
-    """Libvirt asks for /dev/vfio/vfio before it starts a VM with any vGPU: qemuHostdevPrepareMediatedDevices and
+    """The obstacles of the host itself.
+
+    Libvirt asks for /dev/vfio/vfio before it starts a VM with any vGPU: qemuHostdevPrepareMediatedDevices and
     qemuHostdevHostSupportsPassthroughVFIO (qemu_hostdev.c); 9.0 refuses with code 67 (tried).
     """
     if view.snapshot.vfio is False and gpu.framework is not None:
@@ -72,7 +74,10 @@ def _host(view: HostView, gpu: Gpu, *, on_vf: bool) -> Iterator[Obstacle]:
 
 
 def _function(view: HostView, parent: Parent | None) -> Iterator[Obstacle]:
-    """A VF is assigned by its IOMMU group, which needs the IOMMU on (virPCIDeviceAddressGetIOMMUGroupNum, virpci.c)."""
+    """The obstacles of a VF, where the vGPU is one.
+
+    A VF is assigned by its IOMMU group, which needs the IOMMU on (virPCIDeviceAddressGetIOMMUGroupNum, virpci.c).
+    """
     if parent is None:
         return
     if parent.iommu_group is False:
@@ -107,9 +112,9 @@ def _locked_memory(domain: Domain) -> Iterator[Obstacle]:
 
 
 def little_room(domain: Domain) -> Iterator[Obstacle]:
-    """Why a VM that runs should get no vGPU now: what its <memtune> lets it lock is less than libvirt would.
+    """Why a running VM should get no vGPU now: its <memtune> lets it lock less memory than libvirt's default would.
 
-    At a start that is a doubt. A guest that is short of it while it runs loses its GPU, and what it computed on it.
+    When a VM starts, that is only a doubt. A guest that runs short of it loses its GPU, and what it computed on it.
     """
     guest = domain.live_guest
     if guest is None or guest.memory_kib is None or guest.hard_limit_kib is None:
@@ -155,7 +160,9 @@ def _small_limit(domain: Domain, memory_kib: int, hard_limit_kib: int) -> Iterat
 
 
 def _together(domain: Domain, slot: Slot, ours: TypeName) -> Iterator[str]:
-    """NVIDIA's vGPU User Guide, "Multiple vGPU Support": Q and C series only, and all of a VM's vGPUs of one board and
+    """Doubts about this vGPU beside the VM's other ones.
+
+    NVIDIA's vGPU User Guide, "Multiple vGPU Support": Q and C series only, and all of a VM's vGPUs of one board and
     series, in any sizes.
     """
     for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
@@ -175,5 +182,5 @@ def _raise_limit(domain: Domain, memory_kib: int) -> str:
 
 
 def version_text(number: int) -> str:
-    """9000000 → 9.0.0, as libvirt counts."""
+    """A libvirt version number as text: 9000000 becomes 9.0.0."""
     return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"

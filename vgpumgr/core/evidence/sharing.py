@@ -43,7 +43,10 @@ _SNAPSHOT = "snapshot"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namer:
-    """A document that names a device. `snapshot`: its name, if it is one. `domain`: None if the VM was not listed."""
+    """A document that names a device. `snapshot`: the snapshot's name, if the document is one.
+
+    `domain`: None if the VM was not listed.
+    """
 
     vm: VmUuid
     name: str
@@ -211,7 +214,7 @@ def passed_through(view: HostView) -> tuple[Finding, ...]:
 
 
 def in_one_group(view: HostView) -> tuple[Finding, ...]:
-    """One for each IOMMU group with vGPUs of several VMs: VFIO gives all of it to one VM at a time."""
+    """One finding for each IOMMU group with vGPUs of several VMs: VFIO gives the whole group to one VM at a time."""
     groups: dict[str, dict[VgpuSpec | None, PciAddress]] = {}
     for gpu in view.snapshot.gpus:
         for group, parents in gpu.functions.by_group.items():
@@ -240,7 +243,7 @@ def in_one_group(view: HostView) -> tuple[Finding, ...]:
 
 
 def of_hardware(view: HostView) -> tuple[Finding, ...]:
-    """What several VMs cannot have at once though no device is in two definitions."""
+    """Findings about what several VMs cannot have at once although no device is in two definitions."""
     return (*passed_through(view), *in_one_group(view))
 
 
@@ -260,7 +263,7 @@ def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
 
 
 def _is_shared(view: HostView, device: Device) -> bool:
-    """Whether several VMs name it, or one whose vGPU it is not."""
+    """Whether several VMs name the device, or one VM does while another owns it."""
     in_definitions, in_saved = view.vms.uuids_naming(device), view.states.naming(device)
     if not in_definitions and not in_saved:
         return False
@@ -269,7 +272,7 @@ def _is_shared(view: HostView, device: Device) -> bool:
 
 
 def _known(view: HostView) -> set[Device]:
-    """What can be a vGPU here: mdevs that exist, are in the ledger or claimed, and every VF that takes a type."""
+    """The devices that can be vGPUs here: mdevs that exist, are in the ledger or are claimed; VFs that take a type."""
     devices: set[Device] = {vgpu.device for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
     devices |= {entry.vgpu.device for entry in view.snapshot.entries}
     devices |= view.vms.claimed

@@ -62,13 +62,13 @@ def _is_whole(view: HostView, entry: LedgerEntry) -> bool:
 
 
 def enter(view: HostView, ours: Iterable[Ours]) -> tuple[plan_steps.Step, ...]:
-    """Steps that mark a killed run's entries as made if the hardware exists: only then can the vGPUs be moved."""
+    """Steps that mark a killed run's entries as made if the hardware exists. Until then the vGPUs cannot be moved."""
     planned_entries = (one.entry for one in ours if one.vgpu is not None and one.entry.state == PLANNED)
     return tuple(_create(view, plans.spec_of_entry(view, entry), plan_steps.SAME) for entry in planned_entries)
 
 
 def _create(view: HostView, vgpu: VgpuSpec, expect: Literal["empty", "same"]) -> plan_steps.CreateVgpu:
-    """`again` where it is made: the ledger has its entry already."""
+    """The step that re-creates a vGPU. With `expect` "empty" it is marked `again`: the ledger has its entry already."""
     host, runs = view.snapshot.host, views.runs_without(view, vgpu.vm)
     return plan_steps.CreateVgpu(host=host, vgpu=vgpu, expect=expect, again=expect == plan_steps.EMPTY, runs=runs)
 
@@ -171,7 +171,7 @@ def guard_idle(view: HostView, gpu: Gpu, ours: Sequence[Ours], what: str) -> Non
 
 
 def _using(view: HostView, names: tuple[str, ...]) -> str:
-    """`vm02, vm04 run`, where that is what uses it."""
+    """The users of a GPU in words: `vm02, vm04 run` if all are running VMs, else that their vGPUs are in use."""
     who, alone = joined(", ", names), len(names) == 1
     active_vms = {domain.name for domain in view.domains if domain.active}
     if active_vms.issuperset(names):

@@ -90,7 +90,10 @@ _HARMLESS = {
 
 
 class _Arguments(NamedTuple):
-    """What ssh arguments say; None: nothing. An empty `jumps` does say something: no jump hosts."""
+    """The settings that ssh arguments contain. None: the arguments do not set this one.
+
+    An empty `jumps` is a setting, too: no jump hosts.
+    """
 
     known_hosts: str | None = None
     site_known_hosts: str | None = None
@@ -100,11 +103,14 @@ class _Arguments(NamedTuple):
     unread: tuple[tuple[Location, str], ...] = ()  # options of _INSTEAD
 
     def jumps_of(self, user: str) -> tuple[JumpHost, ...]:
-        """The jump hosts; where one names no user, it is that of the host."""
+        """The jump hosts. A jump host without a user of its own gets `user`, the host's."""
         return tuple(hop.of(user) for hop in self.jumps or ())
 
     def then(self, later: _Arguments) -> _Arguments:
-        """What both say together: ssh takes the first mention, but of several -F the last."""
+        """These arguments and later ones together.
+
+        ssh takes the first mention of an option, but of several -F the last.
+        """
         return _Arguments(
             self.known_hosts or later.known_hosts,
             self.site_known_hosts or later.site_known_hosts,
@@ -165,7 +171,10 @@ class Connections:
         return arguments
 
     def _said(self, member: Member, literal: templates.Host) -> Member:
-        """The variable with its template replaced by the text it stands for, if the inventory itself says that text."""
+        """The variable with its template replaced by the text that the template stands for.
+
+        The variable stays as it is if the inventory itself does not give that text.
+        """
         value = member.value
         if not isinstance(value.data, str) or value.opaque is not None or "{{" not in value.data:
             return member
@@ -332,7 +341,10 @@ class Connections:
         return arguments
 
     def _with_option(self, args: _Arguments, name: str, option: str, quoted: str, value: Value) -> _Arguments:
-        """`args` with one more option. One of _INSTEAD is no problem yet: only some hosts may lack the variable."""
+        """`args` with one more option.
+
+        An option of _INSTEAD is only noted, not yet reported: only some hosts may lack the variable to use instead.
+        """
         argument, keyword = quoted.strip('"'), "-F" if option == "-F" else option.lower()
         match keyword:
             case "-F":
@@ -355,7 +367,7 @@ class Connections:
                 return args
 
     def _check_option(self, name: str, option: str, argument: str, value: Value) -> None:
-        """Report an option that is not read here, unless it sets what is done anyway."""
+        """Report an option that is not read here, unless it asks for what we do anyway."""
         keyword, setting = option.lower(), argument.lower()
         if keyword in _HARMLESS and setting in _HARMLESS[keyword]:
             return
@@ -415,7 +427,7 @@ class Connections:
 
 
 def _unsaid(variables: Table, arguments: _Arguments) -> frozenset[Setting]:
-    """What the inventory leaves to the user's ssh_config."""
+    """The settings that the inventory leaves to the user's ssh_config."""
     is_set: dict[Setting, bool] = {
         "port": _last(variables, _PORT) is not None,
         "user": _last(variables, _USER) is not None,

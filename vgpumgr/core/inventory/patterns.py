@@ -66,7 +66,7 @@ class Selection:
 
 
 def split(texts: Iterable[str]) -> tuple[str, ...]:
-    """The single patterns that the texts of a command line hold."""
+    """The single patterns in the texts of a command line."""
     words: list[str] = []
     for text in texts:
         parts = text.split(",") if "," in text else _PARTS.findall(text)

@@ -1,4 +1,4 @@
-"""What `ssh -G HOST` says, as far as it counts here: its output read, and put into an endpoint. Pure.
+"""Read the output of `ssh -G HOST`, as far as it matters here, and put it into an endpoint. Pure.
 
 The inventory's settings win. What ssh would obey and we do not is refused by name, never dropped: it may be all that
 keeps a connection from going to the wrong machine.
@@ -44,7 +44,7 @@ class NotHonoured(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The allow-list. None and empty: no file says so."""
+    """The settings that are taken from ssh's output, and no others. None or empty: no file sets this one."""
 
     address: str
     port: int
@@ -152,7 +152,10 @@ def apply(endpoint: Endpoint, answer: Answer, *, is_there: Callable[[str], bool]
 
 
 def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], bool]) -> JumpHost:
-    """The same for a jump host. Where no file says so either, its key, agent, user and known_hosts are the host's."""
+    """The jump host with what the inventory leaves open.
+
+    Where no ssh_config sets them either, its key, agent, user and known_hosts are those of the host.
+    """
     return replace(
         jump,
         address=answer.address,
@@ -169,5 +172,8 @@ def apply_to_jump(jump: JumpHost, answer: Answer, *, is_there: Callable[[str], b
 
 
 def _key_file(answer: Answer, is_there: Callable[[str], bool]) -> str | None:
-    """The first that exists: only one key is ever offered. If none exists, the first, for the error message."""
+    """The first key file that exists: only one key is ever offered.
+
+    If none exists, it is the first of all, for the error message.
+    """
     return next(filter(is_there, answer.key_files), answer.key_files[0] if answer.key_files else None)

@@ -95,7 +95,7 @@ def _marked(
 def _declared(
     tree: Tree, group_files: Mapping[str, Table], host_files: Mapping[str, Table], report: Report
 ) -> tuple[str, Member] | None:
-    """The group that the inventory names, and where. It is one for all hosts: it cannot differ for some."""
+    """The group that the inventory names as ours, and where. It is one for all hosts: some cannot have another."""
     groups = {name: (group.variables, group_files.get(name, {})) for name, group in tree.groups.items()}
     hosts = ((name, (host.variables, host_files.get(name, {}))) for name, host in tree.hosts.items())
     member: Member | None = None

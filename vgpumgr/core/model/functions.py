@@ -54,9 +54,10 @@ class Vgpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """The PF (vf_index None, many vGPUs) or a VF (at most one). `creatable`: type id → how many; None = unknown.
+    """A function of a GPU: the PF (vf_index None, many vGPUs) or a VF (at most one).
 
-    `vfio_dev` or `iommu_group` False: libvirt would not start a VM with this VF. None: unknown, or the vGPUs are mdevs.
+    `creatable`: how many more vGPUs of each type id it takes; None: unknown. `vfio_dev` or `iommu_group` False: libvirt
+    would not start a VM with this VF. None: unknown, or the vGPUs are mdevs.
     """
 
     pci: PciAddress

@@ -190,7 +190,7 @@ class Named(str):
 
 
 def ends(lines: Iterable[str]) -> bool:
-    """Whether all these holders are running VMs and processes, with which the use ends."""
+    """Whether all these holders are running VMs and processes: when they end, so does the use."""
     return not any(isinstance(line, Unread | Named) for line in lines)
 
 
@@ -230,7 +230,7 @@ def holders(
 
 
 def _in_images(view: HostView, device: Device) -> Iterator[str]:
-    """The managed-save images that have it, and those that cannot be read."""
+    """The managed-save images that have the device, and those that cannot be read."""
     uuids = {*view.states.naming(device), *view.states.unreadable}
     for uuid, states in view.states.items() if uuids else ():
         image = f"managed-save image of VM {view.vm_name(uuid)}"
@@ -259,7 +259,7 @@ def _with_users(
 
 
 def runs_without(view: HostView, vm: VmUuid) -> bool:
-    """Whether a VM runs; if nothing `lasting` holds its vGPU, it runs without it."""
+    """Whether the VM runs. If it does and nothing `lasting` holds its vGPU, it runs without that."""
     domain = view.domain(vm)
     return domain is not None and domain.active
 
@@ -285,7 +285,7 @@ def _runs_with(domain: Domain, device: Device) -> str | None:
 
 
 def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """The open handles: of processes that stay, and of processes that are exiting or about to release it."""
+    """Lines about open handles: of processes that stay; of processes that are exiting or about to release the vGPU."""
     snapshot = view.snapshot
     if snapshot.handles is None:
         return [Unread(f"cannot tell: open /dev/vfio handles: {why_unknown(snapshot, 'handles')}")], []
@@ -306,7 +306,7 @@ def _opened(view: HostView, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list
 
 
 def _listed(view: HostView, device: Device, vgpu: Vgpu, unplugging: VmUuid | None) -> tuple[list[str], list[str]]:
-    """NVML's active list: rows of VMs that run (or may run), and of VMs that are off or about to release it."""
+    """Lines about NVML's active list: of VMs that run or may run; of VMs that are off or about to release the vGPU."""
     snapshot = view.snapshot
     gpu = next((item for item in snapshot.gpus if vgpu in item.vgpus), None)
     why_silent = snapshot.why_silent(gpu.pci) if gpu else None
@@ -351,7 +351,7 @@ def _may_be(view: HostView, active: Active, vgpu: Vgpu) -> bool:
 
 
 def _held_for(view: HostView, handle: Handle, vgpu: Vgpu) -> Vgpu | None:
-    """The VM's own vGPU for which it has a shared node (an IOMMU group's) open; None if that may be this vGPU."""
+    """The vGPU for which the handle's VM has this shared node (an IOMMU group's) open. None if it may be for `vgpu`."""
     domain = None if handle.vm_uuid is None else view.domain(handle.vm_uuid)
     devices = set() if domain is None else {item.source for item in domain.mentioned}
     if not devices or vgpu.device in devices:
@@ -390,7 +390,7 @@ def holder_name(view: HostView, vgpu: Vgpu) -> str | None:
 
 
 def neighbours(view: HostView, ours: VgpuSpec) -> tuple[str, ...]:
-    """The VMs that have one of its paths open, but only for other functions of its IOMMU group."""
+    """The VMs that have a path of this vGPU open, but only for other functions of its IOMMU group."""
     vgpu = view.snapshot.vgpu_of(ours)
     handles = [handle for handle in view.snapshot.handles or () if vgpu is not None and handle.path in vgpu.vfio]
     if vgpu is None or any(_held_for(view, handle, vgpu) is None for handle in handles):

@@ -1,4 +1,4 @@
-"""What a GPU takes in its mode, how much more, and where in it. One interface, with a class for each mode."""
+"""What a GPU takes in its mode, how many more, and where. One interface, with a class for each mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Division(abc.ABC):
-    """A GPU in one mode, of which driver/modes.py says what the driver makes of it.
+    """The rules of a GPU's mode; driver/modes.py says what the driver makes of the mode.
 
     Unless a mode says otherwise, no type has a limit of its own, and nobody chooses where a vGPU lies.
     """
@@ -35,30 +35,30 @@ class Division(abc.ABC):
         """Why the GPU takes no more of a type, on any of its functions."""
 
     def refusal_on(self, snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:  # noqa: ARG002 -- as Mig
-        """Why a function that nobody has does not take the type, whose offers can be read."""
+        """Why a function does not take the type. For functions that nobody has, and whose offers can be read."""
         return _not_offered(there, parent, vgpu_type)
 
     @abc.abstractmethod
     def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
-        """How many more of a type it takes. `offered`: how many its functions would take."""
+        """How many more vGPUs of a type the GPU takes. `offered`: how many its functions would take."""
 
     def most(self, vgpu_type: VgpuType) -> int | None:  # noqa: ARG002 -- as EqualSize
-        """The limit of a type, where it is one of the GPU as a whole."""
+        """The most vGPUs of a type on the GPU as a whole; None if the mode sets no such limit."""
         return None
 
     def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:  # noqa: ARG002 -- as MixedSize
-        """Where in the framebuffer one more vGPU lies: `before` if that is free. None where nobody chooses."""
+        """The place in the framebuffer of one more vGPU: `before` if that is free. None where nobody chooses."""
         return None
 
     def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:  # noqa: ARG002 -- as Mig
-        """The GPU instance of one more vGPU: `before` if that is free. None without one."""
+        """The GPU instance for one more vGPU: `before` if that is free. None if there is none."""
         return None
 
     @abc.abstractmethod
     def again(self, snapshot: HostSnapshot, gpu: Gpu, ours: VgpuSpec) -> VgpuSpec:
         """A vGPU of ours whose hardware is gone, with the place at which it is re-created: its own, if that is free.
 
-        If it is not, another one: if possible, none that another missing vGPU comes back to.
+        If its own is taken, it gets another place: if possible, one to which no other missing vGPU comes back.
         """
 
     @abc.abstractmethod

@@ -33,9 +33,9 @@ _NEEDS_MIG = Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A wish with all that says what it means, and by which policy it is placed.
+    """A wish with all that is needed to interpret it, and the policy by which it is placed.
 
-    `before`: what it was granted already, which stands for fGPUs whatever the unit is now.
+    `before`: the earlier grant. It decides what a wish for fGPUs means, whatever the unit is now.
     """
 
     wish: Wish
@@ -47,10 +47,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A type that serves a wish. `grant` None: its size is unknown.
+    """A type that serves a wish. `grant` None: the type's size is unknown.
 
-    `waste`: how much it exceeds the wish, in what the guest sees if that was asked for; `excess`: the same in nominal
-    size, by which GPUs are compared.
+    `waste`: how much the type exceeds the wish, measured in what the guest sees if the wish asked for that.
+    `excess`: the same in nominal size, by which GPUs are compared.
     """
 
     type: VgpuType
@@ -61,7 +61,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Amount:
-    """What a wish for an amount means on one GPU: MiB, and if it is a share of the GPU, that share."""
+    """The amount that a wish means on one GPU, in MiB. `share`: the share of the GPU, if the wish asks for one."""
 
     mib: Fraction
     share: Fraction | None = None
@@ -111,7 +111,7 @@ def too_much_waste(choice: Choice, conditions: Conditions) -> Refusal | None:
 
 
 def grant_of(gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> Grant | None:
-    """What a type of a GPU is to a wish; None if that cannot be said: its size or the wish's unit is unknown."""
+    """The grant that a wish gets with a type of a GPU. None if the type's size or the wish's unit is unknown."""
     if not isinstance(ask.wish, profiles.ByMemory | profiles.ByShare | profiles.ByFgpu):
         return _grant(gpu, vgpu_type, None)
     goal = _asked(gpu, ask.wish, ask)
@@ -145,7 +145,7 @@ def serves_profile(snapshot: HostSnapshot, ours: VgpuSpec, profile: Profile) -> 
 
 
 def wanted(gpu: Gpu, ask: Ask) -> tuple[str, Fraction]:
-    """The series and size in MiB that a wish is about on a GPU, to find what is near it; 0 if that cannot be said."""
+    """The series and the size in MiB that a wish asks for on a GPU, to find types near it. Size 0: unknown."""
     match ask.wish:
         case profiles.ByProfile(profile=profile):
             name = profiles.parse_type_name(f"any-{profile.short}")
@@ -158,7 +158,7 @@ def wanted(gpu: Gpu, ask: Ask) -> tuple[str, Fraction]:
 
 
 def asked_mib(gpu: Gpu, wish: Amount, units: FgpuUnits) -> int | None:
-    """What an amount is on a GPU by these units, rounded up; None if that cannot be said."""
+    """The MiB that an amount means on a GPU with these fGPU units, rounded up; None if that cannot be said."""
     goal = _asked(gpu, wish, Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
     return None if isinstance(goal, Refusal) else math.ceil(goal.mib)
 
@@ -230,8 +230,9 @@ def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal
 
 
 def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]:
-    """Of MIG-backed types of one size, the one in the smaller instance. Old B series types come twice in one size; the
-    plain name goes first.
+    """The key that sorts types by size. Of MIG-backed types of one size, the one in the smaller instance comes first.
+
+    Old B series types come twice in one size; the one with the plain name comes first.
     """
     plain = choice.type.parsed is not None and not choice.type.parsed.suffix
     profile = instances.profile_of(gpu, choice.type)
@@ -285,12 +286,12 @@ def _choice(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount, *, usable: bool) -> Ch
 
 
 def _beyond(asked_mib: Fraction, mib: int) -> Fraction:
-    """The part of an amount that exceeds what was asked."""
+    """The part of the size `mib` that exceeds what was asked: 1/4 if 3 GiB were asked and the size is 4 GiB."""
     return max(Fraction(0), 1 - asked_mib / mib) if mib else Fraction(0)
 
 
 def _grant(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount | None, waste: Fraction = Fraction(0)) -> Grant | None:
-    """`asked` None: exactly this type."""
+    """The grant with a type; None if the type's size is unknown. `goal` None: exactly this type was asked for."""
     size = vgpu_type.size_mib
     if size is None:
         return None
@@ -313,13 +314,16 @@ def _served(gpu: Gpu) -> Iterable[VgpuType]:
 
 
 def _size(vgpu_type: VgpuType) -> int:
-    """By its name or as the host states it, whichever is more: a 94C has 96246 MiB, and is what 94 GiB ask for."""
+    """A type's size by its name or as the host states it, whichever is more.
+
+    A 94C has 96246 MiB, and must still serve a wish for 94 GiB.
+    """
     nominal = vgpu_type.parsed.nominal_mib if vgpu_type.parsed else 0
     return max(nominal, vgpu_type.size_mib or 0)
 
 
 def guest_mib(gpu: Gpu, vgpu_type: VgpuType) -> int | None:
-    """What a guest sees of a type at least; None if its size is unknown."""
+    """The least memory that a guest sees of a type; None if the type's size is unknown."""
     return None if vgpu_type.size_mib is None else _guest(gpu, vgpu_type)
 
 
@@ -329,5 +333,5 @@ def _guest(gpu: Gpu, vgpu_type: VgpuType) -> int:
 
 
 def memory(mib: Fraction | int) -> str:
-    """9.6 GiB, 512 MiB."""
+    """An amount of memory as text: `9.6 GiB`, `512 MiB`."""
     return f"{round(float(mib) / 1024, 2):g} GiB" if mib >= 1024 else f"{round(float(mib), 1):g} MiB"

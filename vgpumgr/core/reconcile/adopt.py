@@ -1,8 +1,9 @@
 """adopt: enter a VM's vGPU that is not in the ledger, so that it is ours from then on.
 
-Without names, adopt everything that claim, hardware and definition prove together (ownership.py), and make what claims
-without hardware or an entry ask for. By name, also adopt a foreign vGPU that only one VM's definition names, and one
-created at our place since the host's boot: the user vouches for it. Nothing is destroyed; running VMs keep running.
+Without names, adopt everything that claim, hardware and definition prove together (ownership.py). Claims that have
+neither hardware nor a ledger entry get the vGPUs that they ask for. By name, also adopt a foreign vGPU that only one
+VM's definition names, and one created at our place since the host's boot: the user vouches for it. Nothing is
+destroyed; running VMs keep running.
 """
 
 from __future__ import annotations
@@ -122,7 +123,10 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
 
 
 def _claimed(view: HostView, after: HostView, policy: Placement) -> Iterator[plans.Plan]:
-    """What claims without hardware or entry ask for: adopting a host confirms them. What cannot be made is left."""
+    """Plan the vGPUs of claims that have neither hardware nor a ledger entry: adopting a host confirms these claims.
+
+    A vGPU that cannot be made is left out.
+    """
     for domain in sorted(view.domains, key=lambda one: one.name):
         for claim in tasks.own_claims(view, domain):
             if ownership.has_nothing(view, domain, claim) and profiles.is_served(claim.wish):

@@ -1,7 +1,8 @@
-"""What stops a reconcile before its first write: too many vGPUs would be destroyed, or declarations look lost.
+"""Stop a reconcile before its first write if too many vGPUs would be destroyed, or if declarations look lost.
 
-A group lost from an inventory looks like the first; a file missing from a broken checkout looks like the second. Hosts
-hold few vGPUs and nobody can confirm at night, so a host that would lose everything declared for it always counts.
+An inventory that lost a group would destroy too many. A broken checkout that lacks a file looks as if declarations
+were lost. Hosts hold few vGPUs and nobody can confirm at night, so a host that would lose everything declared for it
+always counts.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ COUNTS_FROM = 10  # with fewer vGPUs a share says little
 
 
 def guard_destroys(plans: Sequence[HostPlan], *, confirmed: int | None) -> None:
-    """Refuse to destroy more than MAX_SHARE_PCT of our vGPUs, on one host or on all read; every declared vGPU of a
-    host; or what was declared by a part of the inventory that no longer decides about the host.
+    """Refuse a plan that destroys too much. Raises TooManyDestroys.
 
-    `confirmed`: the largest number that the user expects. Up to it all is allowed, so that a killed command can be
-    repeated, and one that is done has nothing more to do. Raises TooManyDestroys.
+    Too much is: more than MAX_SHARE_PCT of our vGPUs, on one host or on all hosts read; every declared vGPU of a host;
+    or what was declared by a part of the inventory that no longer decides about the host.
+
+    `confirmed`: the largest number that the user expects. Up to that number everything is allowed. So a killed command
+    can be repeated, and a command that is done has nothing more to do.
     """
     total = sum(plan.destroys for plan in plans)
     if confirmed is not None and confirmed < total:

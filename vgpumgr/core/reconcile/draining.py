@@ -60,7 +60,10 @@ def blocking(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
 
 
 def may_end(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
-    """What may stop blocking by itself: what somebody holds, or may hold. An idle vGPU with nowhere to go stays."""
+    """The blocking vGPUs that may stop blocking by themselves: those that somebody holds, or may hold.
+
+    An idle vGPU with nowhere to go is not among them.
+    """
     return tuple(row for row in blocking(found) if row.holder is not None or row.state == "unknown")
 
 
@@ -78,7 +81,7 @@ def _move(row: VgpuRow, gpu_uuid: GpuUuid) -> MoveSlot:
 
 
 def _may_move(view: HostView, row: VgpuRow) -> bool:
-    """Whether a vGPU is idle and its VM's claim says what to make elsewhere, as one that was never served does not."""
+    """Whether a vGPU is idle and its VM's claim says what to make elsewhere. A claim never served does not say that."""
     domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
     claim = domain.claim(row.slot) if domain is not None and not domain.copied and row.slot is not None else None
     if claim is None or row.holder is not None or claim.state == LEAVING:

@@ -42,10 +42,10 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confined:
-    """What a unit needs of its machine, which is all that it gets.
+    """What a systemd unit needs of its machine. The unit gets nothing else.
 
     `here`: the machine is itself a hypervisor, so the unit is not confined. `state` and `runtime` are folders that
-    systemd makes below /var/lib and /run; `writes` are others that it writes.
+    systemd makes below /var/lib and /run; `writes` are other folders that the unit writes.
     """
 
     here: bool = False
@@ -91,7 +91,10 @@ def cron_command(schedule: Schedule, *, mailto: str | None = None) -> str:
 
 
 def _mailing(command: str, mailto: str) -> str:
-    """The command for sh; where there is no sendmail, cron has the text, as without."""
+    """The command for sh, which mails what the job prints.
+
+    Where there is no sendmail, cron gets the text, as it would without `mailto`.
+    """
     head = "To: %s\\nSubject: vgpumgr on %s: %s\\nContent-Type: text/plain; charset=utf-8\\n\\n%s\\n"
     return (
         f'out="$({command} 2>&1)"; code=$?; [ -n "$out" ] || exit $code; '
@@ -107,7 +110,7 @@ def systemd_command(words: Iterable[str]) -> str:
 
 
 def seal(text: str) -> str:
-    """The text with a first line that shows any later change."""
+    """The text behind a new first line, by which any later change can be noticed."""
     return f"# sha256:{_digest(text)}\n{text}"
 
 

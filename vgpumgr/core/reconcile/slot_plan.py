@@ -171,7 +171,10 @@ def _conflict(
 def _of_other_site(
     view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, request: AttachRequest
 ) -> AttachRequest:
-    """If both sites want the same, it is kept intact and stays the other's. Raises ConflictingClaim if they do not."""
+    """The request that keeps the slot intact as the other site's, if both sites want the same.
+
+    Raises ConflictingClaim if they do not.
+    """
     if targets.serves(view, claim, request):
         return replace(request, site=claim.site, declared=claim.declared, conditions=claim.conditions)
     targets.guard_offered(view, domain, request)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def plan_together(view: HostView, declared: HostDeclaration, todo: Sequence[ServeSlot], author: Author) -> HostPlan:
     """The plan of all tasks, in the order in which they are to be done.
 
-    A refusal is its task's own. Of the orders tried, the first that refuses none, or else the fewest, counts.
+    A refusal concerns only its own task. Orders are tried until one has a place for every task. The order with the
+    fewest refusals counts, the first of several.
     """
     best: tuple[PlannedTask, ...] = ()
     for order in _orders(todo):

@@ -35,7 +35,10 @@ MEASURES: Final[tuple[profiles.Amount, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """What an amount is on a board, and the smallest type that has it. None: no unit, no such type, unknown sizes."""
+    """What an amount is on a board, and the smallest type that has it.
+
+    A field is None if there is no unit or no such type, or if sizes are unknown.
+    """
 
     asked: str
     mib: int | None
@@ -45,10 +48,10 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardUnits:
-    """One board. `unit`: one fGPU as the inventory has it, `2 per GPU` or `24G`; None if it has none for this board.
+    """One board with its unit. `unit`: one fGPU as the inventory defines it, `2 per GPU` or `24G`; None: not defined.
 
-    `hosts`: those with this board and unit; none for a board that is only in the inventory. `before`: other units in
-    which vGPUs here were requested, and for how many.
+    `hosts`: those with this board and unit; empty for a board that is only in the inventory. `before`: other units
+    under which vGPUs here were requested, each with how many vGPUs.
     """
 
     board: str
@@ -61,10 +64,11 @@ class BoardUnits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierUnit:
-    """A vGPU that was asked for in fGPUs when one was something else. It stays as it is.
+    """A vGPU that was requested in fGPUs when one fGPU was another size. It stays as it is.
 
-    `asked_mib` is what the wish was then, `now_mib` what it would be now, `now_type` the type for it. Both are None if
-    the inventory has no unit any more, `now_type` also if no type is that large.
+    `asked_mib` is what the wish meant then, `now_mib` what it would mean now, and `now_type` the type for that.
+    `now_mib` and `now_type` are None if the inventory no longer defines a unit. `now_type` is also None if no type is
+    that large.
     """
 
     host: HostName
@@ -82,7 +86,7 @@ class EarlierUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """Of one host, or of all together."""
+    """The boards and earlier units of one host, or of all hosts together."""
 
     boards: tuple[BoardUnits, ...]
     earlier: tuple[EarlierUnit, ...] = ()
@@ -146,7 +150,7 @@ def _meaning(gpu: Gpu, wish: profiles.Amount, units: FgpuUnits) -> Meaning:
 
 
 def _smallest(gpu: Gpu, wish: profiles.Amount, units: FgpuUnits) -> tuple[str, Grant] | None:
-    """The type that an empty GPU gives for a wish."""
+    """The type that an empty GPU gives for a wish, and the grant. None if no type serves it or sizes are unknown."""
     choices = resolve.choices(gpu, resolve.Ask(wish=wish, conditions=NO_CONDITIONS, units=units))
     if isinstance(choices, Refusal) or choices[0].grant is None:
         return None

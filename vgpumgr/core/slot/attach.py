@@ -50,7 +50,7 @@ EVEN_IF = Option("--even-if-it-will-not-start")
 def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing.
 
-    What a slot has goes last; where there is room for the new vGPU only without it, it goes first.
+    The slot's present vGPU is removed last. If there is room for the new one only without it, it is removed first.
     """
     try:
         return _plan_attach(view, request)
@@ -62,7 +62,10 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
 
 
 def _plan_in_place(view: HostView, request: AttachRequest) -> Plan | None:
-    """None if what the slot has cannot be removed or would leave no room. Raises if anything holds it."""
+    """The plan that first removes the slot's present vGPU, to make room. Raises if anything holds that vGPU.
+
+    None if the vGPU cannot be removed, or if there is no room even without it.
+    """
     first = in_place.leaving_steps(view, plans.find_domain(view, request.vm), request.slot)
     if not first or any(view.snapshot.blocked_write_on(step.written_gpu) for step in first):
         return None
@@ -117,7 +120,8 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.Step, ...]:
     """The steps that a claim's attach still needs for its vGPU, definition and claim; none if all is well.
 
-    Raises what that attach would raise. Older generations are left out, and so is what a saved image forbids for now.
+    Raises what that attach would raise. Older generations are left out, and so are steps that a saved image forbids for
+    now.
     """
     if not profiles.is_served(claim.wish):
         return ()
@@ -308,7 +312,7 @@ def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int
 
 
 def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.InstanceStep, ...]:
-    """What makes the GPU instance that a MIG-backed vGPU is to be in; nothing if it is there."""
+    """The steps that make the GPU instance for a MIG-backed vGPU; none if the instance is there."""
     gpu = view.snapshot.gpu_by_uuid(target.gpu_uuid)
     vgpu_type = gpu.type_of(target.type_id) if gpu is not None else None
     if gpu is None or vgpu_type is None or not target.mig:
@@ -345,7 +349,7 @@ def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuS
 
 
 def _grant(view: HostView, request: AttachRequest, target: VgpuSpec) -> Grant | None:
-    """What the wish comes to: what its claim says already, while the vGPU is of the same type."""
+    """The grant for the wish. If the slot's claim has the same wish and type, its grant is kept."""
     domain = plans.find_domain(view, request.vm)
     claim = domain.claim(request.slot)
     if (

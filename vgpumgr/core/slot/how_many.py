@@ -38,7 +38,7 @@ _NOBODY: Final = VmUuid("00000000-0000-0000-0000-000000000000")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """So many of a type."""
+    """That many vGPUs of one type."""
 
     type_name: str
     count: int
@@ -104,7 +104,7 @@ def _none(refusal: Refusal) -> int | None:
 
 
 def _shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMany | None:
-    """What attach refuses whatever the VM: a host without its ledger or its machine-id, a VM that could not start."""
+    """Why attach would refuse every VM: the host lacks its ledger or its machine-id, or no VM could start."""
     if view.snapshot.ledger is None:
         return HowMany(count=None, why=f"the ledger cannot be read: {views.why_unknown(view.snapshot, 'ledger')}")
     if view.snapshot.machine is None:
@@ -131,7 +131,7 @@ def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Candidate | Ref
 
 
 def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.Step, ...]:
-    """A vGPU as attach would make it, of a VM that there is not; in MIG mode its GPU instance first."""
+    """The steps that make a vGPU as attach would, for an imaginary VM; in MIG mode its GPU instance first."""
     gpu, parent, kind = candidate.gpu, candidate.parent, candidate.choice.type
     assert gpu.uuid is not None  # or there were no candidate
     mdev = gpu.framework != observed.VENDOR_VFIO

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPlan:
-    """`fingerprint` of what the plan read, its `steps` as in documents, and for messages `where` it was saved.
+    """A plan as it was saved. `fingerprint` is that of the state that the plan read.
 
-    `hosts` are the hosts that it is about.
+    `steps` are in the form for documents; `hosts` are the hosts concerned; `where` is the file's name, for messages.
     """
 
     where: str

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Why no GPU of a host takes what a slot asks for, with all that the question what would help needs."""
+    """Why no GPU of a host takes what a slot asks for. It holds all that is needed to work out what would help."""
 
     view: HostView
     domain: Domain
@@ -182,7 +182,7 @@ def dropped(
 
 
 def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines: list[str]) -> errors.Cordoned:
-    """The GPUs that could ever take it are all cordoned, or their host is."""
+    """The refusal if every GPU that could ever take the wish is cordoned, or their host is."""
     facts = view.snapshot
     first = next(gpu for gpu in facts.gpus if gpu.pci == verdict.reasons[0][0])
     cordon = facts.cordon_on(first.uuid)
@@ -207,7 +207,7 @@ def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines:
 
 
 def _what(ask: Ask) -> str:
-    """A wish as what no GPU can take: a 4 GiB vGPU; the size of a profile is by its name."""
+    """The wish in words, to follow "no GPU can take": `a 4 GiB vGPU`. A profile's size is taken from its name."""
     match ask.wish:
         case profiles.ByProfile(profile=profile) if ask.conditions == NO_CONDITIONS:
             mib = profiles.parse_type_name(f"any-{profile.short}").nominal_mib

@@ -34,13 +34,15 @@ class Replace(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRequest:
-    """The requested content of one VM's slot: a wish, or None. `vm`: a name or UUID; `on`: where to look for it.
+    """The requested content of one VM's slot. `vm`: a name or UUID; `on`: where to look for it.
 
-    For a wish: its `conditions`; `gpu_id`, a PCI address or GPU UUID, the only GPU allowed;
-    `even_if_it_will_not_start`, see AttachRequest; `count`, that many slots from vgpu0 on, all or none.
+    `wish` is what the slot is to get; None frees the slot. `live`: do it while the VM runs, too.
 
-    For freeing: `slot` None is the only one, or with `every` all; `keep_snapshots`, even if a snapshot names it.
-    `live`: while the VM runs, too.
+    With a wish: its `conditions`. `gpu_id`: the only GPU allowed, by its PCI address or
+    UUID. `even_if_it_will_not_start`: see AttachRequest. `count`: fill that many slots from vgpu0 on, all or none.
+
+    For freeing: `slot` None means the VM's only slot, or with `every` all its slots. `keep_snapshots`: free it even if
+    a snapshot names the vGPU.
     """
 
     vm: str
@@ -66,9 +68,10 @@ class SlotRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """`by`, `at`, `site`, `declared` and `conditions` go into the claim. `gpus` None means any GPU of the host.
+    """A request to give one slot of a VM a vGPU. `by`, `at`, `site`, `declared` and `conditions` go into the claim.
 
-    `even_if_it_will_not_start`: even if no VM of this host can start with the new vGPU. `live`: while the VM runs.
+    `gpus` None means any GPU of the host. `even_if_it_will_not_start`: create the vGPU even if no VM of this host can
+    start with it. `live`: attach it even while the VM runs.
     """
 
     vm: VmUuid
