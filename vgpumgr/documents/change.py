@@ -1,4 +1,7 @@
-"""plan-1.json and change-1.json: what would be done, or was. Also drain-1.json and purge-1.json, which have a plan."""
+"""The documents plan-1.json and change-1.json: what would be done, or what was done.
+
+drain-1.json and purge-1.json are made here too, because they have a plan.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def of_fleet(result: FleetResult) -> dict[str, object]:
 
 
 def fleet(result: FleetResult) -> dict[str, object]:
-    """The same without the schema's name, as Ansible returns it."""
+    """The document that `of_fleet` gives, without the schema's name, as Ansible returns it."""
     plans = result.fleet.plans
     guard = ((None, result.guard),) if result.guard else ()
     unread = dict([*common.fell_away(result.errors), *result.fleet.errors]).items()
@@ -94,7 +97,7 @@ def fleet(result: FleetResult) -> dict[str, object]:
 
 
 def _of_inventory(findings: Iterable[Finding]) -> list[dict[str, object]]:
-    """Findings of the operator's own files."""
+    """The rows for findings in the operator's own files."""
     return [{"kind": "inventory", "host": None, "vm": None, "slot": None, "text": str(one)} for one in findings]
 
 
@@ -112,7 +115,10 @@ def _task(host: str, result: TaskResult) -> dict[str, object]:
 
 
 def row(slot: SlotResult) -> dict[str, object]:
-    """A row of Ansible's module vgpu. `device`: the VF's PCI address, else the mdev's UUID. `error`: its class."""
+    """A row of Ansible's module vgpu.
+
+    `device`: the VF's PCI address, else the mdev's UUID. `error`: the name of the error's class.
+    """
     vgpu, wish = slot.row, slot.request.wish
     return {
         "vm": slot.vm,
@@ -165,7 +171,7 @@ def _vm(slot: SlotResult) -> dict[str, object]:
 
 
 def drain(result: DrainResult) -> dict[str, object]:
-    """What was in the way of work on a host or a GPU, and what was done about it."""
+    """The document of a drain: what was in the way of work on a host or a GPU, and what was done about it."""
     failed = [] if result.error is None else [(result.host, result.error)]
     outcomes = [result.outcome, *(error.outcome for _, error in failed)]
     return common.document(
@@ -187,7 +193,7 @@ def drain(result: DrainResult) -> dict[str, object]:
 
 
 def purge(result: PurgeResult) -> dict[str, object]:
-    """What a host loses when vgpumgr leaves it."""
+    """The document of a purge: what a host loses when vgpumgr leaves it."""
     plan, paths = result.plan, set(result.files)
     outcomes = {result.outcome, *(error.outcome for error in result.errors)}
     return common.document(

@@ -31,9 +31,9 @@ _MAX_DEPTH = 16
 
 @dataclass(slots=True, kw_only=True)
 class Folder:
-    """The files to read, in Ansible's order; variable files by the name of their host or group.
+    """The files to read, in Ansible's order. Variable files are listed by the name of their host or group.
 
-    `for_ansible`: those that only Ansible reads, each with the problem to report if Ansible is not asked.
+    `for_ansible`: the files that only Ansible reads, each with the problem to report if Ansible is not asked.
     """
 
     root: Path
@@ -127,7 +127,10 @@ def _add_source(path: Path, folder: Folder) -> None:
 
 
 def _scan_variables(directory: Path, by_name: dict[str, list[Path]], folder: Folder) -> None:
-    """host_vars or group_vars. Of NAME, NAME.yml and NAME.yaml, Ansible reads only the first that exists."""
+    """Find the variable files in host_vars or group_vars.
+
+    Of NAME, NAME.yml and NAME.yaml, Ansible reads only the first that exists.
+    """
     if not os.path.lexists(directory):
         return
     candidates: dict[str, list[tuple[int, Path]]] = {}

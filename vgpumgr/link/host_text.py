@@ -26,7 +26,7 @@ def lines(text: bytes | str) -> list[str]:
 
 
 def quote(said: Sequence[str]) -> list[str]:
-    """The first of such lines, as details of an error."""
+    """The first of a host's lines as details of an error, and how many more there are."""
     more = [f"and {len(said) - _MOST_LINES} more lines"] if len(said) > _MOST_LINES else []
     return [f"it says: {line}" for line in said[:_MOST_LINES]] + more
 

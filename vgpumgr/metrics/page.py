@@ -1,7 +1,7 @@
 """Families → the text that Prometheus reads. Only this module imports prometheus_client.
 
-A collector of current values without a registry. No series is remembered, so a removed one is absent from the next
-page; and nothing about this process (memory, file descriptors, garbage collection) is exported.
+The page comes from a collector of current values, without a registry. No series is remembered, so a removed one is
+absent from the next page. Nothing about this process (memory, file descriptors, garbage collection) is exported.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _TRY_EVERY_S = 0.05
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """A socket that listens at `path`, 0660, in a folder that is created (0750) if missing.
+    """Give a socket that listens at `path`, with mode 0660. The folder is created (0750) if it is missing.
 
     Raises ExportError if another process listens there, the socket cannot be created, or the path is something else.
     """

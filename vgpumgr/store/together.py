@@ -27,7 +27,7 @@ class _Waiting(Generic[Line]):
 
 
 class Together(Generic[Line]):
-    """`write_all` writes some lines, all or none of them. Raises StoreError."""
+    """Joins writes. `write_all` writes some lines, all or none of them; it raises StoreError if it fails."""
 
     def __init__(self, write_all: Callable[[Sequence[Line]], None]) -> None:
         self._write_all = write_all
@@ -36,7 +36,7 @@ class Together(Generic[Line]):
         self._waiting: list[_Waiting[Line]] = []
 
     def write(self, line: Line) -> None:
-        """Return when this or another thread has written it. Raises StoreError."""
+        """Return when this or another thread has written the line. Raises StoreError."""
         mine = _Waiting(line)
         with self._change:
             self._waiting.append(mine)

@@ -1,4 +1,4 @@
-"""capacity."""
+"""The command capacity: what still fits."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _ways() -> Sequence[str]:
 
 
 def _questions(context: Context, profiles: Sequence[str], asked: Mapping[str, str | bool | None]) -> list[Question]:
-    """Each profile as a wish of its own, or the one wish of the options."""
+    """Make a question of each profile, or one question of the options. Raises UsageError for both, or for a host."""
     from vgpumgr import errors
     from vgpumgr.core.report.capacity import Question
 
@@ -148,7 +148,7 @@ def _answer(
 
 
 def _able(answers: Sequence[Answer], count: int) -> list[HostName]:
-    """The hosts on which so many of one question fit."""
+    """The hosts on which `count` vGPUs of any one question fit."""
     from vgpumgr.core.report import capacity as core
 
     return [host for one in answers for host, room in core.by_host(one).items() if core.fits(room, count)]
@@ -157,7 +157,7 @@ def _able(answers: Sequence[Answer], count: int) -> list[HostName]:
 def _print_answers(
     settings: Settings, answers: Sequence[Answer], pages: Sequence[Mapping[str, object]], count: int | None
 ) -> None:
-    """For people: each question's rows, how many fit in all, and how `count` would be spread."""
+    """Print for people: each question's rows, how many fit in all, and how `count` would be spread."""
     from vgpumgr.cli.text import capacity_text
     from vgpumgr.core.report import capacity as core
 

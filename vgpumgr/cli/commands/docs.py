@@ -1,4 +1,7 @@
-"""docs and version: what comes with the program about itself. Both work without an inventory, and contact no host."""
+"""The commands docs and version: what the program says about itself.
+
+Both work without an inventory, and contact no host.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class _Since(click.ParamType[datetime.datetime]):
-    """`7d`, `12h`, `30m`, or a date with or without a time; without an offset, it is local time."""
+    """What --since takes: `7d`, `12h`, `30m`, or a date with or without a time. Without an offset, it is local time."""
 
     name = "since"
 
@@ -98,7 +98,7 @@ def history(settings: Settings, *, chosen: tuple[str, ...], limit: int, since: d
 
 
 def _chosen(settings: Settings, journal: Journal, texts: Sequence[str], question: Question) -> Sequence[JournalEntry]:
-    """The runs of these VMs and hosts. Raises UnknownName for a text that nothing is called by."""
+    """The runs of the VMs and hosts that the texts name. Raises UnknownName for a text that names none."""
     from vgpumgr.controller import environment
     from vgpumgr.store.sql.names import known
 

@@ -1,4 +1,4 @@
-"""host install, status, check, sudoers, uninstall; with host purge, of purge.py."""
+"""The commands host install, status, check, sudoers and uninstall. `host purge` joins them from purge.py."""
 
 from __future__ import annotations
 

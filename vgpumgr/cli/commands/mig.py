@@ -1,4 +1,4 @@
-"""mig show, mig fit, gc."""
+"""The commands mig show, mig fit and gc."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _bars(value: list[float | None] | None, _row: Row) -> str | None:
 
 
 def _since(value: str | None, row: Row) -> str | None:
-    """`6d ago`."""
+    """The age of a time: `6d ago`."""
     age = cells.age(value, row)
     return None if age is None else f"{age} ago"
 

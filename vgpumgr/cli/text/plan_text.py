@@ -36,7 +36,7 @@ def lines(planned: Planned[Plan], *, diff: bool) -> Iterator[str]:
 
 
 def adopt_lines(planned: Planned[AdoptPlan], *, diff: bool) -> Iterator[str]:
-    """The same for a plan about several VMs: each VM's steps follow its name."""
+    """The lines of a plan about several VMs: each VM's name and its steps; with `diff` also the XML."""
     plan, last = planned.plan, None
     for step in plan.steps:
         name = _whose(step)
@@ -110,7 +110,7 @@ def closing(result: ChangeResult[Plan], elapsed_s: float, undo: str | None) -> s
 
 
 def _bound_gpus(plan: Plan) -> Iterator[str]:
-    """What else would no longer fit, of each GPU that is empty now."""
+    """A sentence for each GPU that is empty now: from then on it would take only types of one size."""
     for part in plan.parts or (plan,):
         placed = part.placed
         if placed is not None and placed.is_first_of_its_size:
@@ -165,7 +165,7 @@ def _freed_line(step: steps.DestroyInstance, why: str) -> str:
 
 
 def instance_lines(plan: InstancePlan) -> Iterator[str]:
-    """One line per GPU instance that goes or comes."""
+    """One line per GPU instance that is created or destroyed."""
     for step in plan.steps:
         if isinstance(step, steps.CreateInstance):
             yield f"+ instance {slices(step)}"

@@ -1,4 +1,4 @@
-"""What could not be read of a host, for people: what has one reason is one line."""
+"""What could not be read of a host, for people. Facts with the same reason share a line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST = 400  # characters; the longest reason of ours has some 200
 def unread(snapshot: HostSnapshot) -> Iterator[str]:
     """A line for each GPU and reason: `? kvm02 0000:41:00.0 mode, scheduler: NVML: Driver Not Loaded`.
 
-    No host, whatever it answers, takes more than a screen of them: the others' lines are to be seen.
+    The lines of one host are limited, whatever it answers, so that those of the other hosts stay in sight.
     """
     reasons: dict[tuple[PciAddress | None, str], list[str]] = {}
     for one in snapshot.unknown:
@@ -36,7 +36,7 @@ def unread(snapshot: HostSnapshot) -> Iterator[str]:
 
 
 def _some(what: list[str]) -> str:
-    """All of them, or the first few of more than a GPU has facts."""
+    """The names of all the facts, or of the first few if there are more than a GPU has."""
     few = what if len(what) <= _MOST_FACTS else what[:_FIRST_FACTS]
     more = f" and {len(what) - len(few)} more" if what[len(few) :] else ""
     return ", ".join(map(_cut, few)) + more

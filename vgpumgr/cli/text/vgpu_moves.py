@@ -41,7 +41,7 @@ def move_line(step: steps.Step, plan: Sequence[steps.Step], *, maybe: bool = Fal
 
 
 def place_of(vgpu: VgpuSpec) -> str:
-    """Where it lies in its GPU, in mixed-size mode; continues a line about it."""
+    """Where the vGPU lies in its GPU, in mixed-size mode. The text continues a line about the vGPU."""
     return "" if vgpu.placement_id is None else f", {place_text(vgpu.placement_id)}"
 
 
@@ -50,5 +50,5 @@ def place_text(place: int | None) -> str:
 
 
 def vgpu_text(vgpu: VgpuSpec) -> str:
-    """`vm01 vgpu0: A40-4Q on 0000:41:00.4`."""
+    """The vGPU in words: `vm01 vgpu0: A40-4Q on 0000:41:00.4`."""
     return f"{vgpu.vm_name} {vgpu.slot}: {vgpu.type_name} on {vgpu.parent}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 host`, `3 hosts`."""
+    """A number with its noun: `1 host`, `3 hosts`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -16,10 +16,10 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same, but always on one line: for a cell or a name."""
+    """Escape like `visible`, and line breaks too, so that the text is always on one line: for a cell or a name."""
     return visible(text).replace("\n", "\\n")
 
 
 def folded(text: str) -> str:
-    """The same, with lines after the first indented by two spaces, so that none of a host's looks like ours."""
+    """Escape like `visible`, and indent lines after the first by two spaces: none of a host's then looks like ours."""
     return visible(text).replace("\n", "\n  ")

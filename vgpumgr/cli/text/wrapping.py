@@ -12,7 +12,7 @@ _HANG = 4
 
 
 def cell_width(text: str) -> int:
-    """The columns of a terminal that it takes: a wide character takes two, a combining one none."""
+    """How many columns of a terminal the text takes: a wide character takes two, a combining one none."""
     if text.isascii():
         return len(text)
     from wcwidth import wcswidth
@@ -21,7 +21,7 @@ def cell_width(text: str) -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text in parts no wider than that: between words where there are any, else anywhere."""
+    """The text in parts no wider than `width`. It is cut between words where there are any, else anywhere."""
     if cell_width(text) <= width:
         return [text]
     lines: list[str] = []
@@ -48,7 +48,10 @@ def _chunks(word: str, width: int) -> list[str]:
 
 
 def sentence(line: str, width: int | None) -> list[str]:
-    """Prose as terminal lines, later ones indented further; one with a command stays whole. `width` None: no limit."""
+    """Prose as lines for a terminal. Lines after the first are indented further; a line with a command stays whole.
+
+    `width` None: no limit.
+    """
     if width is None or cell_width(line) <= width or _COMMAND.search(line):
         return [line]
     indent = min(len(line) - len(line.lstrip(" ")), width // 3)

@@ -32,8 +32,9 @@ KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """`offset`: rows above the first one on the screen; `cursor`: rows above the selected one.
+    """What the screen shows, and how.
 
+    `offset`: rows above the first one on the screen; `cursor`: rows above the selected one.
     `typing`: typed text goes into the filter, `pattern`. `of_share`: plots are on the scale of the entitled share.
     `detail`: the vGPU that the whole screen is about. `help_top`: lines of the help above the screen.
     """
@@ -53,9 +54,10 @@ class View:
 
 
 def press(view: View, key: str, *, page: int, count: int, at: Key | None = None) -> View | None:
-    """The view after a key (keyboard.py names them); None: quit.
+    """The view after a key (keyboard.py names the keys); None: quit.
 
-    `page` rows (of the help: lines) fit on the screen, there are `count`, and `at` is the vGPU of the selected one.
+    `page` is how many rows fit on the screen, and `count` how many there are; in the help both count lines. `at` is the
+    vGPU of the selected row.
     """
     if view.help:
         return _scroll(view, key, page=page, count=count)
@@ -71,7 +73,7 @@ def press(view: View, key: str, *, page: int, count: int, at: Key | None = None)
 
 
 def _other_rows(view: View, key: str) -> View | None:
-    """The view after a key that puts other rows first."""
+    """The view after a key that changes which rows there are, or their order; None for every other key."""
     first = replace(view, offset=0, cursor=0)
     match key:
         case "s":
@@ -92,7 +94,7 @@ def _other_rows(view: View, key: str) -> View | None:
 
 
 def _other_look(view: View, key: str) -> View | None:
-    """The view after a key that shows the same rows otherwise, or something else in their place."""
+    """The view after a key that shows the same rows in another way, or the help instead; None for every other key."""
     match key:
         case "e":
             return replace(view, of_share=not view.of_share)
@@ -105,7 +107,7 @@ def _other_look(view: View, key: str) -> View | None:
 
 
 def _scroll(view: View, key: str, *, page: int, count: int) -> View:
-    """The help, further up or down; a key that does not scroll it closes it."""
+    """The view after a key while the help is shown. The key scrolls the help or else closes it."""
     last = max(0, count - page)
     top = _moved(min(view.help_top, last), key, page=page, count=last + 1) if last else None
     return replace(view, help="", help_top=0) if top is None else replace(view, help_top=top)
@@ -119,7 +121,7 @@ def _move(view: View, key: str, *, page: int, count: int) -> View:
 
 
 def _moved(at: int, key: str, *, page: int, count: int) -> int | None:
-    """Where one of so many is after a key that moves; None for every other key."""
+    """The position, of `count`, to which a key moves from `at`; None for a key that does not move."""
     match key:
         case "up" | "k":
             at -= 1
@@ -139,7 +141,7 @@ def _moved(at: int, key: str, *, page: int, count: int) -> int | None:
 
 
 def shown_from(offset: int, cursor: int, *, page: int, count: int) -> int:
-    """The rows above the screen: as many as before, if the selected row is on it then."""
+    """How many rows are above the screen. The number stays as it was if the selected row is on the screen then."""
     offset = max(0, min(offset, count - page))
     return max(cursor - page + 1, min(offset, cursor))
 

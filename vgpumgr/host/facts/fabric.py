@@ -1,6 +1,7 @@
 """NVSwitches and Fabric Manager, which activates the partition without which a guest with a whole GPU has no CUDA.
 
-The configuration file, its FABRIC_MODE and the program's name: Fabric Manager User Guide. Nothing here queries it.
+The configuration file, its FABRIC_MODE and the program's name are from the Fabric Manager User Guide. Nothing here
+queries Fabric Manager.
 """
 
 import re
@@ -24,7 +25,10 @@ _MODE = re.compile(r"\s*FABRIC_MODE\s*=\s*(\d{1,3})\s*")
 def read_fabric(
     root: Root, cards: Sequence[Card], processes: Optional[Collection[str]], unknown: Unknowns
 ) -> FabricFact:
-    """What is known without asking NVML. `processes`: the names of all; null if they could not be read."""
+    """What is known of the fabric without asking NVML.
+
+    `processes`: the names of all processes; null if they could not be read.
+    """
     gpus = {each.pci for each in cards}.union(*(each.vfs.values() for each in cards))
     return {
         "switches": _count_switches(root, gpus, unknown),
@@ -62,7 +66,7 @@ def _manager(root: Root, processes: Optional[Collection[str]], unknown: Unknowns
 
 
 def _mode(root: Root, unknown: Unknowns) -> Optional[int]:
-    """The last line that says so, as Fabric Manager takes it; null if there is no such file."""
+    """The mode in the last FABRIC_MODE line, as Fabric Manager takes it; null if the file or such a line is missing."""
     try:
         lines = read_all(root.path(CONFIGURATION)).decode("utf-8", "replace").splitlines()
     except (FileNotFoundError, NotADirectoryError):

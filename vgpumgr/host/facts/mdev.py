@@ -93,7 +93,7 @@ def _named(root: Root, names: List[str]) -> List[Mdev]:
 
 
 def _on_bus(bus: int, names: List[str]) -> List[Mdev]:
-    """Those of that name that are on the bus (an open directory), in order."""
+    """The mediated devices of those names that are on the bus (an open directory), in the order of their names."""
     mdevs = []
     for name in sorted(names):
         try:

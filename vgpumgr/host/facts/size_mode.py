@@ -8,13 +8,14 @@ from .scheduler import NvmlFailed, ask
 
 
 def read_mode(nvml: Any, handle: Any) -> Mode:
-    """Raises NvmlFailed."""
+    """Read the mode of the GPU. Raises NvmlFailed."""
     return mode_with(nvml, handle, read_switch(nvml, handle))
 
 
 def mode_with(nvml: Any, handle: Any, mig: Optional[Switch]) -> Mode:
-    """MIG takes precedence over mixed-size, which is then a setting of each GPU instance (nvml.h 13), not of the GPU.
+    """The mode of the GPU, whose MIG switch has been read already.
 
+    MIG takes precedence over mixed-size, which is then a setting of each GPU instance (nvml.h 13), not of the GPU.
     Raises NvmlFailed.
     """
     if mig is not None and mig.enabled:

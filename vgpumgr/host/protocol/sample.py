@@ -16,10 +16,11 @@ class HolderFact(TypedDict):
 
 
 class UsedFact(TypedDict):
-    """What a vGPU used: integer percentages of the whole GPU, since `since` (nvmlDeviceGetVgpuUtilization).
+    """What a vGPU used, in integer percentages of the whole GPU, since the `since` of the request.
 
-    `at_us`: the sample's time, us since the epoch; it and the four are null if there is no newer one. With MIG, of
-    which NVML has no such samples, it is the time of this reading, and the four are null.
+    The source is nvmlDeviceGetVgpuUtilization. `at_us`: the sample's time, us since the epoch. It and the four
+    percentages are null if there is no newer sample. With MIG, of which NVML has no such samples, `at_us` is the
+    time of this reading, and the four are null.
     """
 
     at_us: Optional[int]

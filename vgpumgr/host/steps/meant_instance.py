@@ -20,21 +20,27 @@ from .mig_gpu import at_place, in_words, look_at, open_gpu
 
 
 class Meant(NamedTuple):
-    """The instance of a step: its id now, and its name for messages."""
+    """The GPU instance that a step means: its id now, and its name for messages."""
 
     id: int
     name: str
 
 
 class MeantInstances:
-    """Finds and compares them. Every method may raise Refusal."""
+    """Finds the GPU instance that a step means, and compares it with the driver's choice.
+
+    Every method may raise Refusal.
+    """
 
     def __init__(self, root: Root, load_nvml: Callable[[], Any]) -> None:
         self._root = root
         self._load_nvml = load_nvml
 
     def find(self, ledger: Ledger, step: Step, *, room: bool) -> Optional[Meant]:
-        """The step's instance, null if it is not MIG-backed. It must be ours and, with `room`, take one more vGPU."""
+        """The step's instance; null if its vGPU is not MIG-backed.
+
+        The instance must be ours. With `room`, it must also take one more vGPU.
+        """
         place = step["mig"]
         if place is None:
             return None
@@ -64,7 +70,7 @@ class MeantInstances:
             raise changed("room in GPU instance {}".format(_words(place)), ", ".join(inside))
 
     def why_elsewhere(self, step: Step, meant: Optional[Meant], found: VgpuFact) -> Optional[Refusal]:
-        """The refusal if the driver put the vGPU into another instance; null if not, or that cannot be read."""
+        """The refusal if the driver put the vGPU into another instance; null if not, or if that cannot be read."""
         if meant is None or found["gpu_instance"] in (meant.id, None):
             return None
         name = "id {}".format(found["gpu_instance"])
@@ -76,7 +82,10 @@ class MeantInstances:
 
 
 def _may_be_in(instance: Found, parent: ParentFact, vgpu: VgpuFact, ledger: Ledger, step: Step) -> bool:
-    """Whether a vGPU may be in the instance: by the driver, else by the ledger; one that neither knows may be in it."""
+    """Whether a vGPU may be in the instance. The driver's word counts, and without it the ledger's.
+
+    A vGPU that neither knows may be in it.
+    """
     if vgpu["gpu_instance"] is not None:
         return vgpu["gpu_instance"] == instance.fact["id"]
     for entry in ledger.entries:

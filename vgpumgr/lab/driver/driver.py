@@ -175,9 +175,9 @@ class Driver:
     def set_vf_type(self, pci: str, type_id: int) -> None:
         """A write to a VF's nvidia/current_vgpu_type: 0 removes the vGPU; an id, truncated to 32 bits, creates one.
 
-        EPERM for 0 without a vGPU, for a type with one, and for both while a VM holds it. EBUSY for 0 if the plugin of
-        the stopped VM does not end within some seconds: nothing is lost then. Every other refusal is EIO, and the
-        read-back stays 0.
+        EPERM for 0 if the VF has no vGPU, for an id if it has one, and for both while a VM holds the vGPU.
+        EBUSY for 0 if the plugin of the stopped VM does not end within some seconds: nothing is lost then. Every other
+        refusal is EIO, and the read-back stays 0.
         """
         with self._changed:
             gpu, vf = self.parent(pci)
@@ -222,10 +222,10 @@ class Driver:
     def set_placement(self, key: str, place: int) -> None:
         """A write to nvidia/placement_id. ENXIO without a vGPU; EPERM while a VM holds it (likely).
 
-        Mixed-size mode takes an id of the type's that overlaps nothing, not even the vGPU's own place, because the
-        driver takes the new place before the old one is free (kvgpumgrSetPlacementId). Every other id is EIO (likely:
-        the errno of all the driver's refusals), and so is any id in equal-size mode before Ada. From Ada on equal-size
-        mode has ids, too; no public source shows a write there, and it is EINVAL here (likely).
+        Mixed-size mode takes one of the type's ids whose place overlaps nothing, not even the vGPU's own place, because
+        the driver takes the new place before the old one is free (kvgpumgrSetPlacementId). Every other id is EIO
+        (likely: the errno of all the driver's refusals), and so is any id in equal-size mode before Ada. From Ada on
+        equal-size mode has ids, too; no public source shows a write there, and it is EINVAL here (likely).
         """
         with self._changed:
             pair = self.find(key)
@@ -264,7 +264,10 @@ class Driver:
             self._note()
 
     def tell(self, vgpu: Vgpu, text: Callable[[], str]) -> str:
-        """A read of vm_name or vgpu_params. While the vGPU's VM stops, it waits and blocks the host's vGPU work."""
+        """A read of vm_name or vgpu_params.
+
+        While the vGPU's VM stops, the read waits and blocks the host's vGPU work.
+        """
         with self._changed:
             self._pass()
             self._stalls += 1
@@ -276,7 +279,10 @@ class Driver:
             return text()
 
     def set_scheduler(self, gpu_pci: str, order: scheduler.Order) -> None:
-        """What NVML's two calls that set a scheduler do. EOPNOTSUPP and EINVAL are its refusals, ENODEV no GPU."""
+        """What NVML's two calls that set a scheduler do.
+
+        EOPNOTSUPP and EINVAL represent NVML's refusals. ENODEV: there is no such GPU.
+        """
         with self._changed:
             gpu = self.gpu(gpu_pci)
             counts_idle = self._state.scheduler_counts_idle
@@ -327,7 +333,7 @@ class Driver:
             return keys
 
     def await_exit(self, vm_uuid: str) -> None:
-        """The last close of a VM's QEMU: returns when the driver has released all its vGPUs, if it has any."""
+        """The last close of a VM's QEMU. It returns when the driver has released all the VM's vGPUs, if any."""
         with self._changed:
             self._wait(
                 lambda: (
@@ -338,14 +344,14 @@ class Driver:
             )
 
     def end_plugin(self, vgpu: Vgpu) -> None:
-        """The plugin of a stopped VM ends, too."""
+        """End the plugin of a vGPU whose VM has stopped."""
         with self._changed:
             if vgpu.plugin and vgpu.holder_uuid is None:
                 vgpu.plugin = False
                 self._note()
 
     def set_fault(self, name: str, *, instead_of: str | None = None) -> None:
-        """Set a fault; faults that begin with `instead_of` end."""
+        """Set a fault, and end the faults that begin with `instead_of`."""
         with self._changed:
             if instead_of is not None:
                 self._state.faults.difference_update([old for old in self._state.faults if old.startswith(instead_of)])
@@ -353,7 +359,7 @@ class Driver:
             self._note()
 
     def clear_faults(self) -> None:
-        """All faults end; late VFs appear now."""
+        """End all faults. Late VFs appear now."""
         with self._changed:
             late = LATE_VFS in self._state.faults
             self._state.faults.clear()
@@ -501,7 +507,7 @@ class Driver:
     # inside the lock
 
     def _exchange(self, gpu: Gpu) -> None:
-        """Another card in the same slot reports another UUID; everything else is the same."""
+        """If the fault is set, exchange the card: another one in the slot has another UUID, all else is equal."""
         fault = f"{CARD_EXCHANGED}:{gpu.pci}"
         if fault in self._state.faults:
             self._state.faults.remove(fault)
@@ -512,7 +518,7 @@ class Driver:
         return self._next_serial - 1
 
     def _switch_vfs(self, gpu: Gpu, *, on: bool) -> None:
-        """sriov-manage unbinds the card: its vGPUs, instances and run-time settings go with that."""
+        """Switch the VFs. sriov-manage unbinds the card, so its vGPUs, instances and run-time settings are lost."""
         if gpu.vfs_on != on:
             gpu.vfs_on = on
             gpu.vgpus.clear()
@@ -521,13 +527,13 @@ class Driver:
             self._note()
 
     def _forget_settings(self, gpu: Gpu) -> None:
-        """What no reset, rebind or reboot leaves."""
+        """Forget the settings that survive no reset, rebind or reboot."""
         gpu.mixed = False
         gpu.instances.clear()
         self._load_scheduler(gpu)
 
     def _take_unbind_lock_fault(self) -> bool:
-        """Whether the fault is set; one that is numbered counts down."""
+        """Whether the unbindLock fault is set. If it has a number, this counts the number down."""
         fault = next((name for name in self._state.faults if name.partition(":")[0] == UNBIND_LOCK), None)
         if fault is None:
             return False
@@ -595,12 +601,15 @@ def _present(gpu: Gpu, vgpu: Vgpu) -> bool:
 
 
 def _lowest_free(first: int, numbers: Collection[int]) -> int:
-    """The lowest number that no other device of its kind has, as the kernel's ida gives it."""
+    """The lowest number, from `first` on, that no other device of its kind has, as the kernel's ida gives it."""
     return next(number for number in itertools.count(first) if number not in numbers)
 
 
 def _canonical(text: str) -> str:
-    """create_store() takes 36 characters that guid_parse() accepts, in either case, and ignores one more."""
+    """The UUID in lower case, as create_store() takes it. Raises OSError, EINVAL, for any other text.
+
+    create_store() takes 36 characters that guid_parse() accepts, in either case, and ignores one more.
+    """
     if len(text) not in (_UUID_LEN, _UUID_LEN + 1) or _UUID.match(text) is None:
         raise os_error(errno.EINVAL)
     return text[:_UUID_LEN].lower()

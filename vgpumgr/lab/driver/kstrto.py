@@ -16,7 +16,8 @@ _WIDEST = 64
 def unsigned(text: str, bits: int) -> int:
     """An unsigned number of `bits` bits: decimal, 0x or octal, optionally with a leading plus and one trailing newline.
 
-    Raises OSError, EINVAL for every mistake, as the stores that read these do. Text after a NUL is ignored.
+    Raises OSError, EINVAL for every mistake, as the kernel's store functions that read such numbers do.
+    Text after a NUL is ignored.
     """
     word = text.partition("\0")[0].removeprefix("+")
     match = _DIGITS.match(word)

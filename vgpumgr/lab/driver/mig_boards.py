@@ -33,7 +33,7 @@ _RTX_PRO_SMS = {1: 46, 2: 94, 4: 188}
 
 
 def mig_of(code: str, framebuffer_mib: int) -> MigSpec | None:
-    """A board's MIG mode; None if it has none. `framebuffer_mib` is its largest type's.
+    """A board's MIG mode; None if it has none. `framebuffer_mib` is the framebuffer of its largest type.
 
     Ampere boards need a reset to change the mode and keep it over a reboot; Hopper and later need none, and lose it
     (MIG user guide).

@@ -44,7 +44,10 @@ class Invalid(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """nvmlVgpuSchedulerCapabilities_t. Without ARR its four numbers are 0 (likely)."""
+    """What NVML says a scheduler can do (nvmlVgpuSchedulerCapabilities_t).
+
+    Without ARR (adaptive round robin) the four numbers of ARR are 0 (likely).
+    """
 
     arr: bool = False
     min_frequency_hz: int = 0
@@ -57,9 +60,9 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a caller of NVML asks for, unchanged. `engine` None: the v1 call, which concerns all engines.
+    """What a caller of NVML asks for, unchanged. If `engine` is None, it is the v1 call, which concerns all engines.
 
-    `arr` is one of NVML_VGPU_SCHEDULER_ARR_*; 0 in a number is the driver's default.
+    `arr` is one of NVML_VGPU_SCHEDULER_ARR_*. A number that is 0 asks for the driver's default.
     """
 
     policy: int
@@ -81,12 +84,12 @@ class Reading:
 
 
 def engines(board: BoardSpec) -> tuple[Engine, ...]:
-    """The scheduled engines of a board: according to the header, a GPU can have only some of them."""
+    """The engines of a board that are scheduled. According to nvml.h, a GPU can have only some of them."""
     return (Engine.GRAPHICS,) if _NO_NVENC.match(board.code) else tuple(Engine)
 
 
 def caps(branch: int) -> Caps:
-    """The values that a driver of that branch would take."""
+    """The capabilities of a driver of that branch: the values that it would take."""
     if branch < _FIRST_ARR:
         return Caps()
     return Caps(
@@ -187,8 +190,9 @@ def loaded(gpu: Gpu, options: ModuleOptions, *, branch: int) -> dict[Engine, Sch
 
 
 def decode(word: int, *, branch: int) -> Scheduling:
-    """RmPVMRL: bit 0 on, bit 1 ARR off, 7:4 policy, 21:12 frequency in Hz, 23:16 slice in ms, 31:24 averaging factor.
+    """Read RmPVMRL.
 
+    Its bits: 0 on, 1 ARR off, 7:4 policy, 21:12 frequency in Hz, 23:16 slice in ms, 31:24 averaging factor.
     Frequency and slice overlap: frequency applies with ARR, slice without. A field beyond its range is clamped
     (likely). From r595 on the ARR bit is ignored (likely, because the run-time switch is gone).
     """
@@ -201,7 +205,10 @@ def decode(word: int, *, branch: int) -> Scheduling:
 
 
 def registry_words(text: str) -> dict[str, int]:
-    """`RmPVMRL=0x01;Other=2` by name; the last one of a name counts, and values that are not numbers are left out."""
+    """Read `RmPVMRL=0x01;Other=2` into numbers by name.
+
+    The last number of a name counts. Values that are not numbers are left out.
+    """
     words = {}
     for part in text.split(";"):
         name, _, value = (piece.strip() for piece in part.partition("="))

@@ -1,6 +1,6 @@
 """Who can log in to a host: root, and `ops`, whom sudo lets do everything without a password, both with the lab's key.
 
-The accounts are the machine's own and this one more; only the host's copies of the files are written.
+The accounts are those of this machine, and `ops`. Only the host's copies of the files are written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ root ALL=(ALL:ALL) ALL
 
 
 def install(root: HostRoot, key: str) -> None:
-    """The accounts on a host's fresh disk."""
+    """Write the accounts to a host's fresh disk, with the key that may log in."""
     for name, (line, mode) in _ACCOUNTS.items():
         lines = Path("/", name).read_text(encoding="utf-8").splitlines()
         others = [one for one in lines if not one.startswith(f"{OPS}:")]

@@ -51,7 +51,10 @@ SERVE_BY_SUDO = f"env LC_ALL=C sudo -n -- {SERVE}"
 
 
 class Installable(NamedTuple):
-    """What `host install` installs: the dispatcher's text, the near and far hosts' programs; SHA-256 hashes in hex."""
+    """What `host install` installs: the dispatcher's text, and the programs for near and far hosts.
+
+    The hashes are SHA-256 in hex.
+    """
 
     dispatcher: str
     programs: tuple[bytes, ...]
@@ -74,7 +77,7 @@ def installable() -> Installable:
 
 
 def package(*, far: bool) -> bytes:
-    """The loader's input: a length line and that many bytes, the same for every host that is far, or near."""
+    """The loader's input: a length line and that many bytes. All far hosts get the same, and so do all near ones."""
     with _MAKING:
         packages = _packages()
     return packages.far if far else packages.near

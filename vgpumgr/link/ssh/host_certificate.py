@@ -28,13 +28,16 @@ _SHOWN = 100
 
 
 def authority(endpoint: Endpoint, certificate: bytes) -> tuple[str, bytes]:
-    """In words, and as a key: who has signed it, by its own account. HostKeyRefused if it is no certificate."""
+    """Who has signed the certificate, by its own account: in words, and as a key.
+
+    Raises HostKeyRefused if it is no certificate.
+    """
     key = certificates.wire(_read(endpoint, certificate).signature_key())
     return say("the authority of the host's certificate, {},", compute_fingerprint(key)), key
 
 
 def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -> None:
-    """Return if it vouches for that key of this host. HostKeyRefused otherwise."""
+    """Return if the certificate vouches for that key of this host. Raises HostKeyRefused otherwise."""
     signed_key = _read(endpoint, certificate)
     name = say("the host's certificate {}", Own(repr(_short(certificates.text(signed_key.key_id)))))
     signer = certificates.wire(signed_key.signature_key())
@@ -57,7 +60,7 @@ def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -
 
 
 def _reasons(endpoint: Endpoint, signed_key: SSHCertificate, key: bytes) -> Iterator[tuple[str, str]]:
-    """Why it does not hold, the weightiest first: what is so, and what to do."""
+    """Why the certificate does not hold, the weightiest reason first. Each is a pair: what is so, and what to do."""
     name = endpoint.address.lower()
     sign = (
         f"ssh-keygen -s CA -h -I {shlex.quote(name)} -n {shlex.quote(name)} -V +52w /etc/ssh/ssh_host_ed25519_key.pub"

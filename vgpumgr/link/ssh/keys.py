@@ -27,14 +27,20 @@ OWN = "create a separate key for vgpumgr: ssh-keygen -t ed25519 -N ''"
 
 
 class Chosen(NamedTuple):
-    """The key's file, and where an agent has to sign, its key there; otherwise the file has all."""
+    """The key to log in with.
+
+    `path` is the key's file. Where an agent has to sign, `agent_key` is its key there; otherwise the file has all.
+    """
 
     path: Path
     agent_key: AgentKey | None = None
 
 
 def choose(endpoint: Endpoint, timeout_s: float) -> Chosen:
-    """The named key, the first of DEFAULT_KEYS that exists, or an agent's only one. Raises AuthenticationFailed."""
+    """Choose the named key, the first of DEFAULT_KEYS that exists, or an agent's only key.
+
+    Raises AuthenticationFailed.
+    """
     path = _named(endpoint)
     if path is None:
         return _only_one(endpoint, timeout_s)
@@ -94,7 +100,7 @@ def _read_public(path: Path) -> bytes | None:
 
 
 def _from_agent(endpoint: Endpoint, path: Path, public: bytes | None, why: str, timeout_s: float) -> Chosen:
-    """The agent's key with that public half. `why` the file is not enough."""
+    """The agent's key whose public half is `public`. `why` says why the key's file is not enough."""
     from vgpumgr.link.ssh import agent as agents
 
     add = f"ssh-add {shlex.quote(str(path).removesuffix('.pub'))}, or {OWN}"
@@ -115,7 +121,7 @@ def _from_agent(endpoint: Endpoint, path: Path, public: bytes | None, why: str, 
 
 
 def _only_one(endpoint: Endpoint, timeout_s: float) -> Chosen:
-    """An agent's key where it has but one: a choice among several would be a guess, and each is an attempt."""
+    """An agent's key if it has only one: a choice among several would be a guess, and sshd counts each attempt."""
     from vgpumgr.link.ssh import agent as agents
 
     none = f"no key is named, and none of {', '.join(DEFAULT_KEYS)} exists"

@@ -44,7 +44,7 @@ class KnownKey:
 
     @property
     def where(self) -> str:
-        """FILE:LINE."""
+        """Where the key is, as FILE:LINE."""
         return f"{self.file}:{self.line}"
 
 
@@ -58,7 +58,7 @@ class Known:
     remarks: tuple[str, ...] = ()
 
     def __add__(self, other: Known) -> Known:
-        """As OpenSSH takes several files: what any of them says holds."""
+        """Join what two files have, as OpenSSH does: what any of them says holds."""
         return Known(
             keys=self.keys + other.keys,
             authorities=self.authorities + other.authorities,
@@ -201,7 +201,7 @@ def _line(number: int, raw: str) -> _Line:
 
 
 def _parts(raw: str) -> tuple[str | None, str, str]:
-    """A line's marker, its names, and the rest; a comment has its first word for a name."""
+    """A line's marker, its names, and the rest. Of a comment, the first word is taken for the names."""
     text = raw.replace("\t", " ").strip(" \r")
     marker = None
     if text.startswith("@"):

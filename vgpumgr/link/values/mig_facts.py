@@ -1,4 +1,7 @@
-"""MIG in a host's facts: a number of the wire's shape may lie outside any GPU; then no MIG fact is believed."""
+"""MIG in a host's facts.
+
+A number can have the shape that `wire` checks and still lie outside any GPU. Then no MIG fact of that GPU is believed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ parse_entry = declare(ledger.InstanceEntry, InstanceEntry, instance=declare(mig.
 
 
 def parse(row: MigFact | None) -> Mig | None:
-    """None if that cannot be (why_impossible)."""
+    """The MIG facts as a value; None if they cannot be true (why_impossible)."""
     return _parse_mig(row) if row is not None and why_impossible(row) is None else None
 
 
@@ -42,12 +45,12 @@ def _in_order(instances: Iterable[Instance]) -> tuple[Instance, ...]:
 
 
 def is_possible(row: ledger.InstanceEntry) -> bool:
-    """Whether there can be such an instance. One that is no instance is nothing that could be destroyed."""
+    """Whether such a GPU instance can exist. An entry for one that cannot names nothing that could be destroyed."""
     return _lies(row["start"], row["size"]) and _is_id(row["profile_id"])
 
 
 def why_impossible(row: MigFact) -> str | None:
-    """What in it cannot be, if anything; None if all can."""
+    """The first thing in the facts that cannot be true, in words; None if all can."""
     for profile in row["profiles"]:
         places = all(_lies(start, profile["size"]) for start in profile["starts"])
         if not (places and _is_id(profile["id"]) and 0 < profile["slices"] <= _MOST_SLICES and profile["max"] > 0):

@@ -92,7 +92,7 @@ def _gpu(row: GpuFact, catalogue: Catalogue | None) -> Gpu:
 
 
 def _parent(row: ParentFact, offers: Mapping[int | None, Mapping[int, int]]) -> functions.Parent:
-    """`creatable` is a position in the GPU's offers."""
+    """A parent function from its row, in which `creatable` is a position in the GPU's offers."""
     pci, vf_index = row["pci"], row["vf_index"]
     vgpus = [_parse_vgpu(one, parent=pci, vf_index=vf_index) for one in row["vgpus"]]
     vgpus.sort(key=lambda one: one.uuid or "")

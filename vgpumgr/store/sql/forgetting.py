@@ -23,7 +23,7 @@ _SERIES = {"vm": where("SELECT id FROM series", _VM), "host": where("SELECT id F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Rows of one kind in one file. `what` completes "14 …"."""
+    """How many rows of one kind a file has. `what` names the kind and follows the number: "14 runs in the history"."""
 
     path: Path
     what: str
@@ -32,7 +32,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """`table` with the condition for the rows; `since`: the file's first version that has the table."""
+    """A table that can have such rows. `condition` selects them; `since` is the file's first version with the table."""
 
     what: str
     table: str
@@ -57,7 +57,7 @@ def _samples(kind: Kind) -> tuple[_Place, ...]:
 
 
 def traces(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
-    """The stored rows by kind, without kinds that have none. `name` of a VM may be its UUID."""
+    """Count the stored rows by kind, without kinds that have none. `name` may be a VM's UUID."""
     rows: list[Trace] = []
     for path, schema, places in _files(store, samples, kind):
         with file.reading(path, schema) as connection:
@@ -66,7 +66,7 @@ def traces(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ..
 
 
 def forget(store: Path, samples: Path, kind: Kind, name: str) -> tuple[Trace, ...]:
-    """Delete the rows and return what was deleted: in each file all or nothing."""
+    """Delete the rows and return what was deleted. In each file, all of them are deleted or none."""
     rows: list[Trace] = []
     for path, schema, places in _files(store, samples, kind):
         if not path.exists():

@@ -1,6 +1,7 @@
-"""Keeps the samples small: old quarters merged into hours, expired data deleted, the file within its size limit.
+"""Keeps the samples small.
 
-If there is nothing to do it costs a few look-ups, so it can follow every round.
+Old quarters of an hour are merged into hours, expired data is deleted, and the file is kept within its size limit. If
+there is nothing to do it costs a few look-ups, so it can follow every round.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def prune(path: Path, *, before_us: int, max_bytes: int) -> int:
 
 
 def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
-    """Delete the last rounds and errors of all other hosts."""
+    """Delete the last rounds and errors of all hosts that are not in `fleet`."""
     with file.writing(path, SCHEMA) as connection:
         hosts = {name for (name,) in connection.execute("SELECT name FROM host")}
         for name in hosts.difference(fleet):
@@ -107,13 +108,13 @@ def forget_hosts_but(path: Path, fleet: Collection[str]) -> None:
 
 
 def _first(connection: sqlite3.Connection) -> int | None:
-    """The first quarter of an hour in the store."""
+    """The number of the earliest quarter of an hour in the store; None if the store has none."""
     number = scalar(connection, "SELECT min(id) FROM bucket")
     return None if number is None else number >> SERIES_BITS
 
 
 def _delete_fairly(connection: sqlite3.Connection, part: float) -> int:
-    """Delete the oldest buckets until that part of all is left; return the number deleted.
+    """Delete the oldest buckets until the fraction `part` of all is left; return the number deleted.
 
     Hosts with most buckets lose first, until all have the same number: one host's vGPUs, even bogus ones, must not cost
     the others their history. Buckets of a host whose clock was years ahead do not make the others' look old.
@@ -127,7 +128,10 @@ def _delete_fairly(connection: sqlite3.Connection, part: float) -> int:
 
 
 def _level(counts: Sequence[int], total: int) -> int:
-    """The limit for each host at which all together have `total`; those below it keep theirs. `counts`: sorted."""
+    """How many buckets each host may keep if all hosts together may have `total`.
+
+    Hosts with fewer buckets keep all of theirs. `counts` is sorted.
+    """
     for place, count in enumerate(counts):
         share = total // (len(counts) - place)
         if share < count:
@@ -157,7 +161,7 @@ def _forget_empty(connection: sqlite3.Connection) -> int:
 
 
 def _forget(connection: sqlite3.Connection, before_us: int) -> None:
-    """Delete the series and hosts not seen since then, whether age or the limit removed their buckets."""
+    """Delete the series and hosts not seen since that time, whether age or the limit removed their buckets."""
     with file.begun(connection):
         connection.execute(_FORGET_SERIES, (before_us,))
         if connection.execute("DELETE FROM host WHERE at < ?", (before_us / 1e6,)).rowcount:

@@ -29,7 +29,7 @@ _MEANINGS = {
 
 
 def request(line: str) -> int:
-    """Write it and wait; return NVML's error number, 0 for success."""
+    """Write the line and wait for the driver; return NVML's error number, 0 for success."""
     try:
         descriptor = os.open(state_path(), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
