@@ -1,4 +1,4 @@
-"""Imports libraries without slow modules that they pull in and that we do not need."""
+"""Imports libraries without the slow modules that they would import and that we do not need."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _importing = threading.Lock()
 
 @contextmanager
 def lean_imports(*missing: str) -> Iterator[None]:
-    """Within it, importlib.metadata, which imports email, is a stand-in, and the modules `missing` do not exist.
+    """While this context lasts, a stand-in replaces importlib.metadata, and the modules `missing` cannot be imported.
 
-    Libraries ask importlib.metadata only for their own version. To the import system, None in sys.modules means that
-    there is no such module. Modules that are already imported stay.
+    The real importlib.metadata imports email; libraries ask it only for their own version. To the import system, None
+    in sys.modules means that there is no such module. Modules that are already imported stay.
     """
     with _importing:
         substitutes: dict[str, ModuleType | None] = {
@@ -36,7 +36,7 @@ def lean_imports(*missing: str) -> Iterator[None]:
 
 
 class _NoVersions(ModuleType):
-    """What libraries use of importlib.metadata while they are imported."""
+    """The stand-in: the part of importlib.metadata that libraries use while they are imported."""
 
     PackageNotFoundError = ModuleNotFoundError
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """Seconds per stage of reaching a host. `program`: its start, and each request beyond the request's own wait."""
+    """The limit in seconds for each stage of reaching a host.
+
+    `program`: for the start of the host program, and for each request, in addition to the request's own wait.
+    """
 
     dns: float = 5
     tcp: float = 10
@@ -24,7 +27,7 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds. `within` is what --timeout does with them, and `at` what a lab with a pace does."""
+    """All waits, in seconds. `within` applies --timeout to them, and `at` the pace of a lab."""
 
     deadlines: Deadlines = field(default_factory=Deadlines)
     """For each stage of reaching a host."""
@@ -65,8 +68,10 @@ class Timing:
     """Between two checks of the hosts' progress."""
 
     def within(self, timeout: float | None) -> Timing:
-        """With --timeout, which replaces the limits, shorter or longer, of all stages and of the waits for a busy host
-        and for a stopped VM. None: unchanged.
+        """Return these times with `timeout` (--timeout) applied; None changes nothing.
+
+        It replaces the limits of all stages, and of the waits for a busy host and for a stopped VM, whether it is
+        shorter or longer.
         """
         if timeout is None:
             return self
@@ -74,7 +79,7 @@ class Timing:
         return replace(self, deadlines=every, lock_wait_s=timeout, ending_s=timeout, busy_s=timeout)
 
     def at(self, pace: float) -> Timing:
-        """For a lab whose driver is simulated at that pace: it polls more often, and the limits stay."""
+        """Return these times for a lab whose driver is simulated at that pace: polls are more frequent, limits stay."""
         return replace(
             self,
             reconnect_s=(pace * self.reconnect_s[0], pace * self.reconnect_s[1]),

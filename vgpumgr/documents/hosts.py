@@ -1,4 +1,4 @@
-"""What was read of hosts and their GPUs: discover, cordons, host, mode, mig_show and scheduler."""
+"""What was read of hosts and their GPUs: the documents discover, cordons, host, mode, mig_show and scheduler."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _host(view: HostFacts) -> dict[str, object]:
 
 
 def _fabric(facts: HostSnapshot) -> dict[str, object] | None:
-    """Null where no GPU is on an NVSwitch fabric."""
+    """The host's NVSwitch fabric, its state and the GPUs on it. Null if no GPU is on one."""
     gpus = [gpu.pci for gpu in facts.gpus if fabric.is_on_one(facts, gpu)]
     if not gpus:
         return None
@@ -84,7 +84,7 @@ def _instances(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
 
 
 def cordons(fleet: Fleet[HostCordons]) -> dict[str, object]:
-    """The hosts and GPUs that get no new vGPU."""
+    """The document of the hosts and GPUs that are cordoned: they get no new vGPU."""
     rows = [
         {"host": host.host, "gpu": one.gpu, "cordon": common.cordon(one)}
         for host in fleet.views
@@ -116,25 +116,25 @@ def modes(fleet: Fleet[ModeHost]) -> dict[str, object]:
 
 
 def mode(row: ModeRow) -> dict[str, object]:
-    """One GPU, also as part of the document of `mode set`, without the host, which the document names once."""
+    """The row for one GPU, without its host, which the document names once. `mode set` has this row as well."""
     return {key: value for key, value in common.plain(row).items() if key != "host"}
 
 
 def mig_show(fleet: Fleet[HostInstances]) -> dict[str, object]:
-    """The GPU instances of the GPUs in MIG mode."""
+    """The document of the GPU instances of the GPUs in MIG mode."""
     hosts = [{"name": host.host, "gpus": common.plain(host.gpus)} for host in fleet.views]
     return common.of_fleet("vgpumgr.mig_show/1", fleet, {"hosts": hosts})
 
 
 def schedulers(fleet: Fleet[SchedulerHost]) -> dict[str, object]:
-    """How GPUs share their time."""
+    """The document that says how vGPUs share the time of each GPU."""
     findings = [finding for host in fleet.views for finding in host.findings]
     hosts = [{"name": host.host, "gpus": [scheduler(row) for row in host.rows]} for host in fleet.views]
     return common.of_fleet("vgpumgr.scheduler/1", fleet, {"hosts": hosts}, found=findings)
 
 
 def scheduler(row: SchedulerRow) -> dict[str, object]:
-    """One GPU, also as part of the document of `scheduler set`, without the host, which the document names once."""
+    """The row for one GPU, without its host, which the document names once. `scheduler set` has this row as well."""
     wish = row.declared
     document = {
         **common.plain(row),

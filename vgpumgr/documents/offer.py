@@ -1,4 +1,4 @@
-"""What the hosts' GPUs offer: profiles, units and explain."""
+"""What the hosts' GPUs offer: the documents of `profiles`, `units` and `explain`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MEASURES = ("fgpu", "tenth", "4g")  # core/report/units.py's, in their order
 
 
 def profiles(fleet: Fleet[View], rows: Iterable[dict[str, object]]) -> dict[str, object]:
-    """The profiles that each GPU has. `rows` are those that `profile` makes."""
+    """The document of the profiles that each GPU has. Each of `rows` comes from `profile`."""
     return common.of_fleet("vgpumgr.profiles/1", fleet, {"profiles": [*rows]})
 
 
 def profile(host: str, gpu: Gpu, kind: VgpuType, left: int | None) -> dict[str, object]:
-    """One type on one GPU. `left`: how many of it fit now, None if that is unknown."""
+    """The row for one vGPU type on one GPU. `left`: how many vGPUs of that type fit now, None if that is unknown."""
     return {
         **common.pick(kind, profile="short", type_name="type_name"),
         "host": host,
@@ -36,13 +36,13 @@ def profile(host: str, gpu: Gpu, kind: VgpuType, left: int | None) -> dict[str, 
 
 
 def units(fleet: Fleet[Units], found: Units) -> dict[str, object]:
-    """What the units of amounts mean on each board."""
+    """The document that says what each unit, in which an amount can be requested, means on each board."""
     boards = [_units(board) for board in found.boards]
     return common.of_fleet("vgpumgr.units/1", fleet, {"boards": boards, "vgpus": common.plain(found.earlier)})
 
 
 def _units(board: BoardUnits) -> dict[str, object]:
-    """`means` has its three measures once more, as a list."""
+    """The row for one board. Each of its three measures has a key of its own; `means` lists all three once more."""
     return {
         **common.pick(board, "board", "framebuffer_mib", "unit"),
         **{
@@ -55,7 +55,10 @@ def _units(board: BoardUnits) -> dict[str, object]:
 
 
 def explain(fleet: Fleet[HostAnswer], requested: str, compared: Iterable[Compared] | None) -> dict[str, object]:
-    """What each GPU has for a wish, and why; and how the mechanisms compare: None if that was not requested."""
+    """The document that says what each GPU has for the wish `requested`, and why.
+
+    `compared`: how the mechanisms compare; None if that was not requested.
+    """
     return common.of_fleet(
         "vgpumgr.explain/1",
         fleet,

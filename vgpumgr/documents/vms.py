@@ -1,4 +1,7 @@
-"""VMs and their vGPUs: list, show, render and restarts; and the definitions in the diff of Ansible's module vgpu."""
+"""VMs and their vGPUs: the documents of `list`, `show`, `render` and `restarts`.
+
+The VM definitions in the diff of Ansible's module vgpu are made here as well.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def show(report: VmReport) -> dict[str, object]:
 
 
 def vm(host: str, domain: Domain, rows: Iterable[VgpuRow]) -> dict[str, object]:
-    """A VM with its claims and vGPUs."""
+    """One VM with its claims and vGPUs, as the document of `show` has it."""
     return {
         **common.pick(domain, "name", "uuid"),
         "host": host,
@@ -59,7 +62,10 @@ def _claim(claim: Claim) -> dict[str, object]:
 
 
 def definition(domain: Domain | None) -> dict[str, object]:
-    """A VM's definition as far as vGPUs are concerned, without empty values, and without who wrote it and when."""
+    """The part of a VM's definition that concerns vGPUs.
+
+    Empty values are left out, and so is who wrote a claim, and when.
+    """
     if domain is None:
         return {"claims": {}, "hostdevs": []}
     return {
@@ -79,13 +85,19 @@ def _hostdev(device: Hostdev) -> dict[str, object]:
 
 
 def render(name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: str | None = None) -> dict[str, object]:
-    """The hostdev XML of a VM's claims. `validated_by`: the version of the libvirt that accepts all of it."""
+    """The document with the hostdev XML of a VM's claims.
+
+    `validated_by`: the version of the libvirt that accepts all of it.
+    """
     rows = [{"slot": slot, "xml": xml} for slot, xml in hostdevs]
     return common.document("vgpumgr.render/1", {"vm": name, "validated_by": validated_by, "hostdevs": rows})
 
 
 def restarts(fleet: Fleet[View], rows: Iterable[Waiting]) -> dict[str, object]:
-    """VMs whose next start changes their vGPUs, or for whose end a change waits. `device`: mdev UUID or VF address."""
+    """The document of the VMs whose vGPUs change at their next start, or once they end.
+
+    `device` in it is an mdev's UUID or a VF's address.
+    """
     vms = [
         {
             **common.pick(row, "vm", "vm_uuid", "host"),

@@ -1,6 +1,8 @@
-"""Builds located values from a parser's events: shares aliases, bounds depth and size, detects duplicate keys.
+"""Builds values, each with its place in the file, from a parser's events.
 
-It depends on no YAML library. reader.py feeds it.
+An alias shares the value of its anchor. Depth and size are limited, and keys given twice are detected.
+
+This module depends on no YAML library. reader.py feeds the events to it.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class _Open:
 
 @dataclass(slots=True, kw_only=True)
 class ValueBuilder:
-    """One document. `root` is set at its last event."""
+    """Builds the value of one document, `root`, which is set at the document's last event."""
 
     root: Value | None = None
     problems: list[Problem] = field(default_factory=list)
@@ -50,7 +52,7 @@ class ValueBuilder:
     _anchors: dict[str, tuple[Value, int] | None] = field(default_factory=dict)  # None while it is still open
 
     def scalar(self, value: Value, *, anchor: str | None, merge: bool) -> None:
-        """A scalar. `merge`: it is a plain `<<`, which as a key merges other mappings."""
+        """Take a scalar. `merge`: the scalar is a plain `<<`, which as a key merges other mappings."""
         if anchor is not None:
             self._anchors[anchor] = (value, 1)
         if merge:
@@ -58,7 +60,7 @@ class ValueBuilder:
         self._add(value, 1)
 
     def open(self, where: Location, *, mapping: bool, anchor: str | None, opaque: str | None) -> None:
-        """A mapping or a list begins."""
+        """Begin a mapping or a list. Raises CannotGoOnError if it is nested too deeply."""
         if len(self._stack) >= MAX_DEPTH:
             raise CannotGoOnError(where, f"nested deeper than {MAX_DEPTH} levels")
         if anchor is not None:
@@ -66,7 +68,7 @@ class ValueBuilder:
         self._stack.append(_Open(where, anchor, opaque, {} if mapping else None, []))
 
     def close(self) -> None:
-        """The innermost mapping or list ends."""
+        """End the innermost mapping or list."""
         top = self._stack.pop()
         for source in top.merged:
             self._merge(top.members, source)
@@ -77,7 +79,7 @@ class ValueBuilder:
         self._add(value, top.size)
 
     def alias(self, where: Location, name: str) -> None:
-        """`*name`: the anchor's value again."""
+        """Take the alias `*name`: the anchor's value once more. Raises CannotGoOnError if it has none."""
         if name not in self._anchors:
             raise CannotGoOnError(where, f"*{name} names no anchor above it")
         entry = self._anchors[name]
@@ -109,7 +111,7 @@ class ValueBuilder:
                 self._set_odd(top, members, key, value)
 
     def _set_odd(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
-        """A key that merges, has a tag, or was given before."""
+        """Set a member whose key is unusual: one that merges, has a tag, or was given before."""
         if key.opaque == _MERGE:
             sources = value.data if isinstance(value.data, tuple) else (value,)
             top.merged = sources + top.merged  # as in PyYAML: a later << wins, and in a list the earlier
@@ -127,7 +129,7 @@ class ValueBuilder:
         return value
 
     def _merge(self, members: dict[str, Member] | None, source: Value) -> None:
-        """`<<: *other`: the other's members, except those that this mapping has itself."""
+        """Carry out `<<: *other`: add the other mapping's members, except those that this mapping has itself."""
         if members is None or not isinstance(source.data, dict):
             self.problem(source.where, "<< merges only mappings", "name an anchor: <<: *NAME")
             return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ssh_command(layout: Layout, host: HostRecord, argv: Sequence[str] = ()) -> list[str]:
-    """The command line; ssh joins `argv` with blanks, as it always does."""
+    """The ssh command line that runs `argv` on the host, or a shell. As always, ssh joins `argv` with blanks."""
     if host.port is None:
         raise LabError(f"{host.name} has not come up yet")
     options = {
@@ -41,7 +41,7 @@ def common_arguments(layout: Layout) -> str:
 
 
 def quoted(path: Path) -> str:
-    """A path quoted for an ssh option, which takes several separated by blanks."""
+    """A path quoted for an ssh option that takes several paths, separated by blanks."""
     text = str(path).replace("%", "%%")
     return f'"{text}"' if " " in text else text
 

@@ -1,4 +1,7 @@
-"""The command that installs the lab's Python packages, from where vgpumgr was installed; no index need have it."""
+"""The command that installs the lab's Python packages.
+
+It takes vgpumgr from where it was installed before, so no package index need have it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from urllib.parse import unquote, urlsplit
 
 
 def install_command() -> str:
-    """For the file or directory in pip's record (PEP 610, direct_url.json); if that is gone, for a wheel here."""
+    """Return the command. It names the file or directory in pip's record (PEP 610, direct_url.json).
+
+    If that is gone, it names a wheel in the working directory.
+    """
     version, source = "", None
     try:
         distribution = importlib.metadata.distribution("vgpumgr")

@@ -48,7 +48,7 @@ class HostRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabRecord:
-    """A lab. `pace`: at which the hosts' driver is imitated; with 0.1 it waits for a tenth of the time."""
+    """A lab. `pace` scales how long the imitated driver takes: with 0.1 it waits for a tenth of the real time."""
 
     spec: str
     hosts: tuple[HostRecord, ...]
@@ -123,7 +123,7 @@ class Layout:
         beside.rename(self.record)
 
     def in_the_way(self) -> list[str]:
-        """The entries in the directory whose names a lab would use, and wipe."""
+        """The entries of the directory that a lab would overwrite or remove, since they have names that it uses."""
         return [name for name in (*OUR_FOLDERS, *OURS) if (self.folder / name).exists()]
 
     def wipe(self, *, keep_folder: bool = False) -> None:

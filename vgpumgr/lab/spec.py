@@ -27,7 +27,7 @@ Slots: TypeAlias = "Mapping[str, Mapping[str, str]]"
 class GpuSpec:
     """One physical function of a host, at its address. `mig`: it starts in MIG mode, with these instances.
 
-    `nvlink`: it is linked with the host's other GPUs that have it.
+    `nvlink`: it is linked with those of the host's other GPUs that have `nvlink` set, too.
     """
 
     pci: str
@@ -53,7 +53,7 @@ class FabricSpec:
 class HostSpec:
     """One simulated host. `scheduler_counts_idle`: as in HostState. `via`: the jump hosts on the way to it.
 
-    `is_jump`: it is such a jump host, a machine with an sshd and nothing else.
+    `is_jump`: whether it is itself a jump host, a machine with an sshd and nothing else.
     """
 
     name: str
@@ -70,7 +70,7 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSpec:
-    """A lab."""
+    """A whole lab: its machines, and what its inventory declares."""
 
     name: str
     hosts: tuple[HostSpec, ...]
@@ -80,11 +80,11 @@ class FleetSpec:
 
     @property
     def machines(self) -> tuple[HostSpec, ...]:
-        """All that are started."""
+        """All machines that the lab starts: the jump hosts, then the hosts."""
         return (*self.jumps, *self.hosts)
 
     def host(self, name: str) -> HostSpec:
-        """The machine of that name, which the spec has."""
+        """The machine of that name. The spec must have it."""
         return next(host for host in self.machines if host.name == name)
 
 
@@ -131,7 +131,10 @@ def host_state(host: HostSpec, *, boot_id: str) -> HostState:
 
 
 def _fabric_state(fabric: FabricSpec | None) -> int:
-    """NVML_GPU_FABRIC_STATE_*: not supported, not started, or completed by Fabric Manager."""
+    """The fabric's state as an NVML_GPU_FABRIC_STATE_*.
+
+    It is not supported, not started, or completed by Fabric Manager.
+    """
     if fabric is None:
         return 0
     return 3 if fabric.manager == "running" else 1

@@ -56,7 +56,7 @@ _FIRST_VENDOR_VFIO = 580  # the branch from which the lab uses vendor-vfio if th
 
 
 def load_spec(name_or_path: str) -> FleetSpec:
-    """A built-in spec by name, or a YAML file. Raises LabError, which says what is wrong, where, and what to write."""
+    """Load a built-in spec by name, or a YAML file. Raises LabError, which says what is wrong, where, and the fix."""
     data = builtin_specs.BUILTIN.get(name_or_path)
     if data is not None:
         return fleet(name_or_path, data, f"built-in spec {name_or_path}")
@@ -88,7 +88,7 @@ def read_file(path: str) -> FleetSpec:
 
 
 def fleet(name: str, data: Any, where: str) -> FleetSpec:
-    """A spec from data. `where` names the source in errors."""
+    """Make a spec from plain data. `where` names the source of the data in errors."""
     top = _mapping(data, where, ("hosts", "declared", "jumps", "certificates"))
     jumps = _jumps(name, top.get("jumps", []), f"{where}: jumps")
     hosts = []
@@ -187,7 +187,7 @@ def _fabric(data: Any, where: str) -> FabricSpec | None:
 
 
 def _try_foreign(spec: HostSpec, where: str) -> None:
-    """Have a driver make the foreign instances and vGPUs, as the lab's will."""
+    """Try whether a driver can make the foreign GPU instances and vGPUs, as the lab's will have to. Raises LabError."""
     try:
         Driver(host_state(spec, boot_id="")).make_foreign()
     except OSError as error:
@@ -280,7 +280,10 @@ def _is_mig(mode: Any, board: BoardSpec, where: str) -> bool:
 
 
 def _instances(items: Any, pci: str, board: BoardSpec | None, where: str) -> tuple[ForeignInstance, ...]:
-    """`board` None: the GPU is not in MIG mode. Whether they fit beside each other is not looked at here."""
+    """The foreign GPU instances that `items` describe. `board` is None if the GPU is not in MIG mode.
+
+    Whether the instances fit beside each other is not checked here.
+    """
     names = {profile.name: profile for profile in board.mig.profiles} if board is not None and board.mig else {}
     instances: list[ForeignInstance] = []
     for index, item in enumerate(_list(items, where)):
@@ -349,7 +352,10 @@ def _foreign(
 
 
 def _declared(data: Any, hosts: list[HostSpec], where: str) -> dict[str, dict[str, dict[str, dict[str, str]]]]:
-    """Host → VM → slot → {"profile": …}; each name must be known, and the host must have each profile."""
+    """What the inventory declares, as host → VM → slot → {"profile": …}.
+
+    Each name must be known, and the host must have each profile.
+    """
     by_name = {host.name: host for host in hosts}
     declared: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for host_name, vms in _mapping(data or {}, where, tuple(by_name)).items():

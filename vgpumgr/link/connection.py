@@ -1,4 +1,7 @@
-"""A host: one connection, which carries the host program. It is over SSH, unless the host is the controller itself."""
+"""Connects to a host and starts the host program there.
+
+The connection is over SSH, unless the host is the controller itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HostLink(Host):
-    """An open link."""
+    """A host to which there is a connection, with the host program running on it."""
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ def _local(endpoint: Endpoint) -> ThisMachine:
 
 
 def _resolved(endpoint: Endpoint, limits: Deadlines) -> Endpoint:
-    """With what the user's own ssh_config says of it, if there is one that says anything."""
+    """Return the endpoint with what the user's own ssh_config says of it, if that file says anything at all."""
     if config_files.find(endpoint.ssh_config).said is None:
         return endpoint
     from vgpumgr.link.ssh import config  # few sites have one

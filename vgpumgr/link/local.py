@@ -31,7 +31,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class LocalCommand:
-    """A child of this process: bytes in, bytes out, the tail of its stderr, its exit status."""
+    """A command that runs as a child of this process. The caller can write to it, read its output and end it."""
 
     def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, errors: socket.socket) -> None:
         self._process = process
@@ -43,7 +43,7 @@ class LocalCommand:
         errors.setblocking(False)
 
     def send(self, data: bytes, deadline: Deadline | None = None) -> None:
-        """Send all of it. ConnectionError if the command no longer reads, TimeoutError at the deadline."""
+        """Send all of `data`. Raises ConnectionError if the command no longer reads, TimeoutError at the deadline."""
         with self._using:
             if self._closed:
                 raise ConnectionError("the command's input is closed")
@@ -51,19 +51,22 @@ class LocalCommand:
             self._channel.sendall(data)
 
     def receive(self, deadline: Deadline | None = None) -> bytes:
-        """Some bytes; b"" at the end of the output. TimeoutError at the deadline; None waits without limit."""
+        """Wait for output and return some of it, b"" at its end.
+
+        Raises TimeoutError at the deadline; without a deadline it waits as long as it takes.
+        """
         with self._using:
             return b"" if self._closed else self._receive(deadline)
 
     def stderr(self) -> str:
-        """The tail of its stderr so far."""
+        """Return the tail of what the command has written to stderr so far."""
         with self._using:
             if not self._closed:
                 self._drain_stderr()
         return bytes(self._said).decode(errors="replace").strip()
 
     def exit_status(self, timeout_s: float) -> int | None:
-        """Its exit status, or None if it did not end in that time or was killed by a signal."""
+        """Return the exit status, or None if the command did not end within `timeout_s` or was killed by a signal."""
         try:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -71,7 +74,7 @@ class LocalCommand:
         return status if status >= 0 else None
 
     def end(self) -> None:
-        """Close its input and output, which ends it; it is killed if it goes on all the same. Never blocks."""
+        """Close the command's input and output, which ends it; kill it if it goes on all the same. Never blocks."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         # At the very end of the process there are no new threads (RuntimeError); the kernel then closes the sockets.
@@ -107,7 +110,7 @@ class LocalCommand:
                 return b""
 
     def _drain_stderr(self) -> bool:
-        """Keep what there is. False at its end."""
+        """Read what stderr has now, and keep its tail. Returns False once stderr has ended."""
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while more := self._errors.recv(65536):
                 self._said += more
@@ -142,7 +145,7 @@ class ThisMachine:
         return not self._closed
 
     def find_silent(self) -> str | None:
-        """There is no jump host."""
+        """Return None always: no jump host is used that could fall silent."""
         return None
 
     def run(self, command: str, *, stage: str, timeout_s: float) -> LocalCommand:  # noqa: ARG002 -- as over SSH
@@ -185,6 +188,6 @@ def _name(uid: int) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """What a login would have. PATH is ours and the usual places of a system's programs."""
+    """Return the environment that a login would have. PATH is ours, then the usual folders of a system's programs."""
     path = ":".join(filter(None, (os.environ.get("PATH"), _PATH)))
     return {"PATH": path, "HOME": "/", "LANG": "C.UTF-8"}

@@ -17,8 +17,8 @@ class Intent:
     """What a run is about to do to one host.
 
     `verb`: attach, detach, reconcile or scheduler. `why`: the wish or the cause, in words. `vm`: its name; `vm_uuid`
-    finds the VM after it was renamed. `gpu`: PCI address; like `slot`, None if there are several. `steps`: the plan's,
-    as `-o json` prints them.
+    finds the VM after it was renamed. `gpu`: its PCI address; it is None, like `slot`, if there are
+    several. `steps`: the steps of the plan, as `-o json` prints them.
     """
 
     verb: str
@@ -33,7 +33,7 @@ class Intent:
 
 @dataclass(slots=True, kw_only=True)
 class Begin:
-    """A run that begins. It has its number once it is written."""
+    """A run that begins. `number` is None until the run is written to the journal."""
 
     intent: Intent
     by: str
@@ -43,7 +43,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How the run of that number ended; as JournalEntry has it."""
+    """How the run with this `number` ended. The fields mean the same as in JournalEntry."""
 
     number: int
     at: str
@@ -56,8 +56,8 @@ class End:
 class JournalEntry:
     """A line of the journal. `at` and `ended_at` are RFC 3339 in UTC, `by` is user@controller.
 
-    `outcome`: done, interrupted, or the error's own (failed, refused, busy …); None if the run never ended. `error` is
-    the error's class, `message` its text.
+    `outcome`: done, interrupted, or the outcome of the error (failed, refused, busy …); None if the run never ended.
+    `error` is the error's class, `message` its text.
     """
 
     id: int
@@ -74,7 +74,8 @@ class JournalEntry:
 class Question:
     """Which runs to select: at most `limit`, begun at `since` or later. A field that is None restricts nothing.
 
-    `name`: a host's, or one that a VM ever had; that VM's runs under other names are included. `vm_uuid`: a VM's.
+    `name`: the name of a host, or one that a VM ever had; that VM's runs under other names are included. `vm_uuid`: the
+    UUID of a VM.
     """
 
     limit: int

@@ -18,9 +18,10 @@ SAMPLES = "samples.db"
 
 
 def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
-    """$VGPUMGR_STORE; otherwise /var/lib/vgpumgr for root, $XDG_STATE_HOME/vgpumgr (~/.local/state) for other users.
+    """The path of the journal: $VGPUMGR_STORE, if it is set. Otherwise it is in /var/lib/vgpumgr for root, and in
+    $XDG_STATE_HOME/vgpumgr for other users, where $XDG_STATE_HOME is ~/.local/state by default.
 
-    Absolute if the environment's value is: a relative VGPUMGR_STORE is relative to the working directory.
+    The path is absolute, unless the variable's value is not: a relative one is relative to the working directory.
     """
     value = environ.get(VARIABLE)
     if value:
@@ -33,17 +34,17 @@ def store_path(environ: Mapping[str, str], *, root: bool, home: Path) -> Path:
 
 
 def samples_beside(store: Path) -> Path:
-    """Where the samples are, given the journal's path."""
+    """The path of the file with the samples, given the path of the journal."""
     return store.with_name(SAMPLES)
 
 
 def uri(path: Path, mode: str) -> str:
-    """SQLite's URI of the file, which must exist; see sqlite.org/uri.html."""
+    """The URI with which SQLite opens a file that exists; see sqlite.org/uri.html."""
     return f"file:{quote(str(path.absolute()))}?mode={mode}"
 
 
 def reading_uri(path: Path) -> str:
-    """The URI for a reader (which also sets `PRAGMA query_only`).
+    """The URI with which a reader opens the file. The reader also sets `PRAGMA query_only`.
 
     A WAL database has two companion files while it is open. A reader without write permission leaves them behind. On a
     read-only disk there cannot be any, but then nobody writes either.

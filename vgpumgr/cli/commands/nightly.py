@@ -158,7 +158,7 @@ def export(settings: Settings, *, write: bool, listen: str | None, user: str, fo
 
 
 def _unit(template: str, words: Sequence[str], confined: Confined, **values: object) -> str:
-    """The service that runs the command."""
+    """The text of the systemd service that runs the command, made from that template."""
     from vgpumgr import templates
     from vgpumgr.core.reconcile import nightly
 
@@ -166,7 +166,10 @@ def _unit(template: str, words: Sequence[str], confined: Confined, **values: obj
 
 
 def _confined(settings: Settings, user: str) -> Confined:
-    """What that user's unit writes: its store's folder. Only what the inventory names now counts as this machine."""
+    """What that user's unit may write: the folder of the store.
+
+    `here` says whether this machine is one of the hosts; only what the inventory names now counts.
+    """
     from vgpumgr.controller import environment
     from vgpumgr.core.reconcile.nightly import Confined
     from vgpumgr.store.place import VARIABLE
@@ -236,7 +239,7 @@ def _job(settings: Settings, *, plan_only: bool, at: str, jitter: int, user: str
 
 
 def _words(settings: Settings, *command: str) -> tuple[str, ...]:
-    """The command with absolute paths only, since neither cron nor systemd starts it in the current directory."""
+    """The command line with absolute paths only, since neither cron nor systemd starts it in the current directory."""
     from vgpumgr.controller import environment
     from vgpumgr.inventory_files.ansible import VARIABLE as ASK_ANSIBLE
     from vgpumgr.store.place import VARIABLE
@@ -263,7 +266,7 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
 
 
 def _program() -> tuple[str, ...]:
-    """This very program: the script next to the running interpreter, not the one that PATH finds at night."""
+    """The words that start this very program: the script next to this interpreter, not one that PATH finds at night."""
     script = Path(sys.executable).with_name("vgpumgr")
     return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
 
@@ -279,7 +282,10 @@ def _finish(settings: Settings, job: str, texts: Sequence[str], folder: Path | N
 
 
 def _next(job: str, folder: Path | None) -> str:
-    """What makes cron or systemd run what was written. Of a directory that the user named, they may know nothing."""
+    """The remark that says what makes cron or systemd run the files that were written.
+
+    If the user named the directory, cron and systemd may know nothing of it.
+    """
     if job == "cron":
         return f"next: put it into {CRON_DIR}, where cron reads it" if folder else "cron reads it within a minute"
     put = f"put the units into {UNIT_DIR}, then " if folder is not None else ""
@@ -287,7 +293,10 @@ def _next(job: str, folder: Path | None) -> str:
 
 
 def _guard_lab(settings: Settings) -> None:
-    """Raises UsageError for a lab's variables, which may still be set in this shell: its hosts end with the lab."""
+    """Refuse to install a job for a lab's hosts, which end with the lab.
+
+    The lab's variables may still be set in this shell. Raises UsageError if the inventory is a lab's.
+    """
     from vgpumgr.controller import environment
 
     for path in environment.inventory_paths(settings.inventory):

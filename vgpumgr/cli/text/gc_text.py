@@ -1,4 +1,4 @@
-"""gc for people: the plan's lines, the last line."""
+"""The output of `gc` for people: the lines of the plan, and the last line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lines(fleet: FleetPlan) -> Iterator[str]:
-    """Each host with something to give back, and one line per instance that goes."""
+    """One line for each host that has GPU instances to remove, and below it one line for each of these instances."""
     for host in fleet.plans:
         if host.changed:
             yield host.host
@@ -28,7 +28,7 @@ def lines(fleet: FleetPlan) -> Iterator[str]:
 
 
 def closing(result: FleetResult, elapsed_s: float) -> Iterator[str]:
-    """The last line; there is none if no host could be read."""
+    """The last line, which says how it went. There is none if no host could be read."""
     fleet = result.fleet
     if not fleet.plans:
         return

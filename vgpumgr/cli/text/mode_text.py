@@ -1,4 +1,4 @@
-"""A GPU's mode for people: the plan's lines, the last line."""
+"""The output of `mode set` for people: the lines of the plan, and the last line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def lines(planned: Planned[ModePlan]) -> Iterator[str]:
-    """The head and one line per step."""
+    """The lines of the plan: a heading, then one line for each step."""
     return gpu_lines(planned, step_lines(planned.plan))
 
 
 def step_lines(plan: ModePlan) -> Iterator[str]:
-    """One line per step."""
+    """One line for each step of the plan. In a plan that concerns MIG mode some steps have none."""
     if modes.of(plan.mode).mig_backed or any(isinstance(step, steps.MigStep) for step in plan.steps):
         yield from (line for step in plan.steps if (line := _mig_line(step)) is not None)
         return
@@ -39,7 +39,10 @@ def step_lines(plan: ModePlan) -> Iterator[str]:
 
 
 def _mig_line(step: steps.Step) -> str | None:
-    """A step that turns MIG on or off; None for the claim's and definition's steps, which the vGPU's line covers."""
+    """The line for one step of a plan that concerns MIG mode.
+
+    None for steps that change claims and definitions: the line for the vGPU covers them.
+    """
     match step:
         case steps.SetVfs():
             return "+ VFs      by sriov-manage" if step.on else "- VFs      by sriov-manage, until the mode is set"
@@ -61,7 +64,7 @@ def _mig_line(step: steps.Step) -> str | None:
 
 
 def closing(result: ModeResult, elapsed_s: float) -> str:
-    """The last line."""
+    """The last line, which says how it went."""
     plan = result.planned.plan
     mode = f"{modes.of(plan.mode).words} mode"
     match result.outcome:

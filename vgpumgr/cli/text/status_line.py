@@ -35,7 +35,7 @@ _WIPE = "\r\x1b[K"
 
 
 class StatusLine:
-    """Safe to use from several threads: hosts report while the caller waits for them."""
+    """The line itself. It is safe to use from several threads: hosts report while the caller waits for them."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -43,7 +43,7 @@ class StatusLine:
         self._due: float | None = None
 
     def show(self, progress: Progress) -> None:
-        """Show how far it is, but not too often, and nothing once all hosts have ended."""
+        """Show the progress, but not too often. Once all hosts have ended, show nothing."""
         with self._turn:
             moment = time.monotonic()
             if progress.ended == progress.hosts:
@@ -58,7 +58,7 @@ class StatusLine:
                 _write(_WIPE + text(progress, _columns() - 1))
 
     def wipe(self) -> None:
-        """Make room for something else."""
+        """Remove the line, to make room for other output."""
         with self._turn:
             self._wipe()
 
@@ -74,7 +74,10 @@ def is_possible() -> bool:
 
 
 def text(progress: Progress, width: int) -> str:
-    """`12 of 20 hosts read; slow: kvm05 (login, 9 s) and 1 more`, as many as fit; or `48 of 160 steps done`."""
+    """The text of the line: `12 of 20 hosts read; slow: kvm05 (login, 9 s) and 1 more`, or `48 of 160 steps done`.
+
+    It names as many slow hosts as fit into `width`.
+    """
     if progress.steps is not None:
         progress_text = f"{progress.steps.done} of {counted(progress.steps.planned, 'step')} done"
     elif progress.hosts == 1 and progress.slow:

@@ -19,7 +19,7 @@ Group = Literal["", "host", "gpu"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """One host.
+    """The totals of one host.
 
     `error`: why it was not read, None if it was. `silent`: why its reading is incomplete. `sm`: the mean over its GPUs,
     in percent; bytes and numbers are sums. `others` counts GPUs that NVIDIA's driver lacks (passed through).
@@ -90,9 +90,10 @@ def arranged(
     pattern: str = "",
     hide_off: bool = False,
 ) -> list[Row]:
-    """The rows whose VM, slot, host, GPU or type contains `pattern`, so ordered; ties by name, unknown last.
+    """The rows whose VM, slot, host, GPU or type contains each word of `pattern`, sorted by the key `sort`.
 
-    `group`: the rows of a host, or of a GPU, together, and so ordered among themselves.
+    Rows with equal values are sorted by name; rows whose value is unknown come last. `group` keeps the rows of a host,
+    or of a GPU, together, sorted in the same way among themselves.
     """
     measure, words = SORTS[sort], pattern.casefold().split()
     matches = [row for row in found if not (hide_off and row.off) and _matches(row, words)]

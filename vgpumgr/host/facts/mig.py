@@ -22,14 +22,18 @@ _PREFIX = "MIG "  # of NVML's names of profiles
 
 
 class Switch(NamedTuple):
-    """MIG mode, now and after the next reset."""
+    """Whether MIG mode is on now (`enabled`), and whether it will be after the next reset (`pending`)."""
 
     enabled: bool
     pending: bool
 
 
 class TypeMig(NamedTuple):
-    """What a vGPU type needs: a profile's id (null: the type is time-sliced), and how many vGPUs one instance takes."""
+    """What a vGPU type needs of MIG.
+
+    `profile`: the id of a GPU instance profile, null if the type is time-sliced. `per_instance`: how many vGPUs of the
+    type one such instance takes.
+    """
 
     profile: Optional[int]
     per_instance: Optional[int]
@@ -48,7 +52,7 @@ class ComputeProfile(NamedTuple):
 
 
 def read_switch(nvml: Any, handle: Any) -> Optional[Switch]:
-    """MIG mode; null on a board or driver without MIG. Raises NvmlFailed."""
+    """Read the GPU's MIG mode; null on a board or driver without MIG. Raises NvmlFailed."""
     try:
         current, pending = ask(nvml, "nvmlDeviceGetMigMode", handle)
     except NvmlFailed as error:
@@ -59,7 +63,7 @@ def read_switch(nvml: Any, handle: Any) -> Optional[Switch]:
 
 
 def read_profiles(nvml: Any, handle: Any) -> List[MigProfileFact]:
-    """The board's profiles, by id. Raises NvmlFailed."""
+    """Read the board's GPU instance profiles, sorted by id. Raises NvmlFailed."""
     profiles: List[MigProfileFact] = []
     for number in range(_PROFILES):
         try:
@@ -87,7 +91,10 @@ def read_profiles(nvml: Any, handle: Any) -> List[MigProfileFact]:
 
 
 def find_instances(nvml: Any, handle: Any, profiles: List[MigProfileFact]) -> List[Found]:
-    """The GPU instances of these profiles by start, without their count of compute instances. Raises NvmlFailed."""
+    """Find the GPU instances of these profiles, sorted by where they start. Raises NvmlFailed.
+
+    Their compute instances are not counted yet: `compute` is null.
+    """
     instances = []
     for profile in profiles:
         for instance in ask(nvml, "nvmlDeviceGetGpuInstances", handle, profile["id"]):
@@ -104,7 +111,7 @@ def find_instances(nvml: Any, handle: Any, profiles: List[MigProfileFact]) -> Li
 
 
 def compute_profiles(nvml: Any, instance: Any) -> List[ComputeProfile]:
-    """What compute instances a GPU instance can have, each id once. Raises NvmlFailed."""
+    """Read the profiles of the compute instances that a GPU instance can have, each id once. Raises NvmlFailed."""
     profiles = {}
     for number in range(_COMPUTE_PROFILES):
         try:
@@ -127,9 +134,10 @@ def find_computes(nvml: Any, instance: Any) -> List[Any]:
 
 
 def read_type(nvml: Any, handle: Any, type_id: int, profiles: Sequence[MigProfileFact]) -> TypeMig:
-    """What a type needs on a GPU that supports MIG and has these profiles. Raises NvmlFailed.
+    """Read what a vGPU type needs of MIG, on a GPU that has these profiles. Raises NvmlFailed.
 
-    Drivers before R575 do not report how many an instance takes: then it is the GPU's maximum divided by its instances.
+    Drivers before R575 do not report how many vGPUs one instance takes. Then the number is the maximum of vGPUs on the
+    GPU, divided by the maximum of such instances.
     """
     profile = _optional(lambda: ask(nvml, "nvmlVgpuTypeGetGpuInstanceProfileId", type_id))
     if profile is None or profile == NO_ID:
@@ -154,7 +162,10 @@ def _optional(read: Callable[[], Any]) -> Optional[int]:
 def read_mig(
     nvml: Any, handle: Any, switch: Switch, attempt: Callable[[str, Callable[[], Any]], Tuple[Any, Optional[str]]]
 ) -> MigFact:
-    """How the GPU is divided. `attempt` notes what could not be read, and gives null for it, as nvml.py's does."""
+    """Read how the GPU is divided.
+
+    `attempt` calls a function. If something could not be read, it notes that and gives null, as nvml.py's does.
+    """
     fact: MigFact = {"enabled": switch.enabled, "pending": switch.pending, "profiles": [], "instances": []}
     if not switch.enabled:
         return fact

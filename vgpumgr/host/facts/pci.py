@@ -16,7 +16,10 @@ _VIRTFN = re.compile(r"virtfn(\d+)")
 
 
 class Card(NamedTuple):
-    """A physical function. `names` are the entries of its directory, `vfs` the addresses of its virtual functions."""
+    """A GPU's physical function.
+
+    `names` are the entries of its directory, `vfs` the addresses of its virtual functions.
+    """
 
     pci: str
     pci_id: str
@@ -89,13 +92,16 @@ def _read_card(devices: int, address: str) -> Optional[Card]:
 
 
 def read_information(root: Root, address: str) -> Information:
-    """The identity of the GPU at this address. Raises OSError, also if the driver does not have it."""
+    """The identity of the GPU at this address. Raises OSError, also if the driver does not have this GPU."""
     text = read_all(root.path("{}/{}/information".format(INFORMATION, address))).decode("utf-8", "replace")
     return parse_information(text)
 
 
 def parse_information(text: str) -> Information:
-    """Read lines such as `Model:  NVIDIA A40` and `GPU UUID:  GPU-9f…`; for no UUID it has question marks."""
+    """Parse lines such as `Model:  NVIDIA A40` and `GPU UUID:  GPU-9f…`.
+
+    The driver writes question marks for a UUID that it does not know.
+    """
     fields: Dict[str, str] = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")

@@ -20,7 +20,7 @@ _ZEROES = "00000000-0000-0000-0000-000000000000"
 
 
 def running_vgpus(nvml: Any, handle: Any, pause: Callable[[float], None]) -> List[int]:
-    """The instances on the GPU's active list. A transient failure is retried once. Raises NvmlFailed."""
+    """NVML's handles of the vGPUs that run on the GPU. A transient failure is retried once. Raises NvmlFailed."""
     try:
         return _active(nvml, handle)
     except NvmlFailed as error:
@@ -49,13 +49,13 @@ def mdev_uuid(nvml: Any, instance: int, framework: Optional[FrameworkName]) -> O
 
 
 def parse_uuid(value: Any) -> Optional[str]:
-    """A UUID in lower case; null for zeroes and for anything else."""
+    """A UUID in lower case; null if it has only zeroes, or if the value is not a UUID."""
     text = (text_of(value) or "").strip().lower()
     return text if _UUID.fullmatch(text) and text != _ZEROES else None
 
 
 def text_of(value: Any) -> Optional[str]:
-    """Older bindings give bytes."""
+    """NVML's answer as text; null for null. Older bindings give bytes."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return None if value is None else str(value)
@@ -67,7 +67,10 @@ def vm_uuid_of(vm: Any) -> Optional[str]:
 
 
 def type_fact(handle: Any, type_id: int, what: str, query: Callable[..., Any]) -> Optional[TypeFact]:
-    """A vGPU type; null without a name. `query` takes the fact's name, NVML's function and its arguments."""
+    """What NVML reports about a vGPU type; null if it reports no name.
+
+    `query` takes the fact's name, NVML's function and its arguments.
+    """
     name = text_of(query(what, "nvmlVgpuTypeGetName", type_id))
     if name is None:
         return None

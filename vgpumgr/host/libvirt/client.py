@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class Unavailable(Exception):
-    """Why a call has no value. `begun`: what it was to change may have been changed, or may be later."""
+    """A call has no value; `kind` and `message` say why.
+
+    `begun`: what the call was to change may have been changed, or may be changed later.
+    """
 
     def __init__(self, kind: LibvirtRefusal, message: str, code: int = 0, *, begun: bool = False) -> None:
         super().__init__(message)
@@ -26,7 +29,10 @@ class Unavailable(Exception):
 
 
 class Turn:
-    """Agreed between a call's thread and its waiting one: the call is begun, or given up, whichever comes first."""
+    """What the thread of a call and the thread that waits for it agree on, so that no change starts unattended.
+
+    Either the first begins its change, or the second gives it up: whichever comes first counts.
+    """
 
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
@@ -34,21 +40,21 @@ class Turn:
         self.begun = False
 
     def begin(self) -> None:
-        """The call is about to change something. Raises GivenUp if nobody waits for that any more."""
+        """Announce that the call is about to change something. Raises GivenUp if nobody waits for that any more."""
         with self._one_at_a_time:
             if self._given_up:
                 raise GivenUp
             self.begun = True
 
     def give_up(self) -> bool:
-        """Nobody waits any more: what was not begun by now never will be. Returns whether it was."""
+        """Stop waiting: a change that has not begun by now never will. Returns whether it has begun."""
         with self._one_at_a_time:
             self._given_up = True
             return self.begun
 
 
 class GivenUp(Exception):
-    """A change that nobody waits for any more."""
+    """The call may not make its change, since nobody waits for that any more."""
 
 
 class _Running(Generic[T]):
@@ -69,7 +75,10 @@ class _Running(Generic[T]):
         return self._thread.is_alive()
 
     def result(self) -> T:
-        """Its value, when it has ended, or its error. Raises Unavailable(silent) if it has not ended in time."""
+        """Wait for the call to end and return its value, or raise its error.
+
+        Raises Unavailable(silent) if it has not ended in time.
+        """
         self._thread.join(self._wait_s)
         if not self._ended:
             late = "no answer within {:g} s".format(self._wait_s)
@@ -98,7 +107,7 @@ class Client:
         self._running: "Optional[_Running[object]]" = None
 
     def begin(self, call: Callable[[Connection, Turn], T], wait_s: float) -> Callable[[], T]:
-        """Start that call. The result is a function that waits for its value; it raises Unavailable."""
+        """Start `call`. Returns a function that waits for the call's value, and raises Unavailable if there is none."""
         if self._running is not None and self._running.alive:
 
             def late() -> T:

@@ -10,13 +10,13 @@ from .domains import begin_reading
 
 
 class Libvirt:
-    """One connection to it, for reading and for changes."""
+    """The host's libvirt. One connection serves for reading and for changes."""
 
     def __init__(self, client: Optional[Client] = None) -> None:
         self._client = client or Client()
 
     def begin_reading(self, query: LibvirtQuery) -> Callable[[], LibvirtFact]:
-        """Start to read; the result is a function that waits for the answer."""
+        """Start to read what `query` asks for. Returns a function that waits for the answer."""
         return begin_reading(self._client, query)
 
     def change(self, step: DefinitionStep, wait_s: float) -> None:

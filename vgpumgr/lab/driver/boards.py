@@ -48,7 +48,10 @@ _SHORT_CODES = {
 
 @cache
 def _boards() -> dict[str, BoardSpec]:
-    """Code → board. Types without a size or maximum are left out, and boards without any time-sliced type."""
+    """Every board of the catalogue, by its code.
+
+    Types without a size or a maximum are left out, and so are boards without any time-sliced type.
+    """
     rows: dict[str, list[TypeSpec]] = {}
     facts: dict[str, tuple[str, int]] = {}
     next_id = FIRST_INVENTED_ID
@@ -78,7 +81,7 @@ def _boards() -> dict[str, BoardSpec]:
 
 
 def _device_id(row: dict[str, str]) -> int:
-    """Raises LabError, which names the row."""
+    """The PCI device id in a row of the catalogue. Raises LabError, which names the row."""
     try:
         return int(row["pci_device_id"], 16)
     except ValueError as error:
@@ -109,7 +112,10 @@ def _board(code: str, catalogue_name: str, device: int, kinds: tuple[TypeSpec, .
 
 
 def _backed(kind: TypeSpec, mig: MigSpec) -> TypeSpec:
-    """A MIG-backed type: the catalogue's maximum is that of a GPU which has as many of its instances as it takes."""
+    """The MIG-backed type with the number of its vGPUs that share one GPU instance.
+
+    The catalogue has only the maximum of a whole GPU, which holds as many instances of the type's profile as fit.
+    """
     assert kind.profile is not None
     return replace(kind, per_instance=kind.max_instances // mig.profile(kind.profile).maximum)
 
@@ -119,7 +125,7 @@ def _pre_ampere(catalogue_name: str) -> bool:
 
 
 def _ampere(code: str) -> bool:
-    """A2 to A800 and RTX A4000 to A6000: no placement ids in equal-size mode."""
+    """Whether this is an Ampere board (A2 to A800, RTX A4000 to A6000): no placement ids in equal-size mode."""
     return code.removeprefix("RTX")[:1] == "A" and code.removeprefix("RTX")[1:2].isdigit()
 
 
@@ -157,7 +163,7 @@ def why_no_driver(spec: BoardSpec, branch: int) -> str | None:
 
 
 def type_of(spec: BoardSpec, name: str, where: str, *, mig: bool = False) -> TypeSpec:
-    """The board's type of that name: A40-4Q, or 4Q for short; in MIG mode A100-2-10C, or 2-10C. Raises LabError."""
+    """The board's type of that name, A40-4Q or 4Q for short, in MIG mode A100-2-10C or 2-10C. Raises LabError."""
     kinds = spec.mig_types if mig else spec.types
     for kind in kinds:
         last = kind.name.split()[-1]

@@ -41,6 +41,6 @@ def parse(texts: Iterable[str]) -> ModuleOptions:
 
 
 def _parameter(word: str) -> tuple[str, str]:
-    """`name=value`, `name="value"` or `"name=value"`."""
+    """Split a parameter into name and value. It is `name=value`, `name="value"` or `"name=value"`."""
     name, _, value = word.strip('"').partition("=")
     return name, value.strip('"')

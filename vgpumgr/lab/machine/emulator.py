@@ -1,4 +1,4 @@
-"""What `lab start` gives libvirt as a VM's emulator: QEMU, with a harmless device in the place of each vGPU.
+"""The program that `lab start` gives libvirt as a VM's emulator: QEMU, with a harmless device in place of each vGPU.
 
 The kernel under a lab has no VFIO, and a guest needs none to be seen as running. libvirt prepares the VM as always;
 then this opens each vGPU's /dev/vfio node, as QEMU would, puts a virtio-rng-pci with the same id and guest address in
@@ -46,9 +46,10 @@ _ENOUGH_KIB = 1024 * 1024
 
 
 def prepared(document: str) -> str:
-    """A VM's definition as `lab start` gives it to libvirt: with this emulator, within this machine's locked memory.
+    """A VM's definition as `lab start` gives it to libvirt: with this emulator, and with a limit of locked memory.
 
-    libvirt limits locked memory to the VM's memory and 1 GiB, for which a container may lack CAP_SYS_RESOURCE.
+    By itself libvirt sets that limit to the VM's memory and 1 GiB, and a container may lack CAP_SYS_RESOURCE for that.
+    So the definition has one that this machine allows.
     """
     domain = ET.fromstring(document)
     emulator = domain.find("./devices/emulator")

@@ -24,7 +24,7 @@ done"""
 
 
 def node(number: int) -> str:
-    """The name below /dev of a vGPU's character device."""
+    """The name of a vGPU's character device, below /dev."""
     return f"nvidia-vgpu{number}"
 
 
@@ -34,13 +34,13 @@ def start(machine: Machine, numbers: Sequence[int]) -> None:
 
 
 def stop(machine: Machine, numbers: Sequence[int]) -> None:
-    """End the plugins that are alive."""
+    """End those plugins of the vGPUs with these numbers that are alive."""
     files = " ".join(shlex.quote(_pid_file(number)) for number in numbers)
     machine.run(["bash", "-c", f"kill -KILL $(cat {files} 2>/dev/null) 2>/dev/null; rm -f {files}"])
 
 
 def lives(machine: Machine, numbers: Sequence[int]) -> bool:
-    """Whether one of them is alive."""
+    """Return whether the plugin of at least one of these vGPUs is alive."""
     return any(machine.alive(_pid_file(number)) is not None for number in numbers)
 
 

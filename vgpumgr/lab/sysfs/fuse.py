@@ -1,7 +1,7 @@
-"""The tree as a file system. Only this module imports mfusepy.
+"""Serves the simulated /sys tree as a file system. Only this module imports mfusepy.
 
-One operation costs about 55 µs, and a host with 64 VFs takes 0.3 s to read. /dev/fuse without libfuse was tried and
-takes a third of that, but those 280 lines are not worth maintaining when others maintain a library.
+One operation costs about 55 µs, and a host with 64 VFs takes 0.3 s to read. To use /dev/fuse without libfuse was tried
+and takes a third of that, but its 280 lines are not worth maintaining when others maintain a library.
 """
 
 # ruff: noqa: ARG002 -- mfusepy calls its operations with fixed arguments, needed or not
@@ -93,7 +93,10 @@ def _stay() -> None:
 
 
 class _Gate:
-    """One file for each name. A process that closes it, even by exiting, waits until `wait` for that name returns."""
+    """mfusepy's callbacks for a folder that has a file of every name.
+
+    A process that closes such a file, even by exiting, waits until `wait` returns for that file's name.
+    """
 
     use_ns = True
 

@@ -1,4 +1,7 @@
-"""libvirt's errors → ours, and what to do about them. The numbers are virterror.h's; tests compare libvirt-python's."""
+"""Translates libvirt's errors into ours, and says what to do about them.
+
+The numbers are those of virterror.h; tests compare them with libvirt-python's.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _HINTS = {
 
 
 def hint_of(code: int, message: str) -> str | None:
-    """What the user can do about that error."""
+    """Say what the user can do about that error of libvirt; None if there is nothing to say."""
     full = next((name for name in _DISK if message.endswith(os.strerror(getattr(errno, name)))), None)
     if code == SYSTEM_ERROR and full is not None:
         return disk_hint(full, _DEFINITIONS)
@@ -48,9 +51,10 @@ def hint_of(code: int, message: str) -> str | None:
 
 
 def translate(host: HostName, why: str, said: str, *, code: int, what: str, begun: bool = True) -> HostError:
-    """The error for one of the protocol's LibvirtRefusals.
+    """Return the error for `why`, which is one of the protocol's LibvirtRefusals.
 
-    `what` was to be done. `said`, `code`: libvirt's, cleaned. `begun`: a change may have been made, or may be later.
+    `what`: what was to be done. `said` and `code` are libvirt's own, cleaned. `begun`: the change may have been
+    made, or may be made later.
     """
     error: HostError
     match why:

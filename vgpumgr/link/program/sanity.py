@@ -1,4 +1,4 @@
-"""Impossible values in facts that otherwise have the protocol's shape: such a value becomes unknown, the rest stays.
+"""Removes impossible values from facts that otherwise have the protocol's shape: they become unknown, the rest stays.
 
 A driver bug is enough to cause one (an unsigned number that underflowed). Numbers beyond 2^53 fit neither a database's
 integer nor a metric's float.
@@ -24,9 +24,9 @@ def is_odd(value: str | float) -> bool:
 
 
 def mend(facts: dict[str, Any]) -> None:
-    """Replace impossible values by null, in place, each with a row in `unknown`, and invalid Unicode by question marks.
+    """Replace impossible values by null, in place, and invalid Unicode by question marks.
 
-    One such value in the ledger makes the whole ledger unknown.
+    Each impossible value gets a row in `unknown`. One in the ledger makes the whole ledger unknown.
     """
     odd: list[dict[str, str | None]] = []
     in_file: list[dict[str, str | None]] = []
@@ -67,7 +67,7 @@ def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | N
 
 
 def _whole(value: Any, gpu: str, where: str, odd: list[dict[str, str | None]]) -> Any:
-    """The value; null, with the first reason, if any part of it is impossible."""
+    """Return the value; null if any part of it is impossible, with a row in `odd` that gives the first reason."""
     rows: list[dict[str, str | None]] = []
     result = _mended(value, gpu, where, rows)
     odd += [{**row, "what": where} for row in rows[:1]]

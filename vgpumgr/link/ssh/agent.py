@@ -29,18 +29,18 @@ class AgentFailed(Exception):
 
 
 class AgentRefused(AgentFailed):
-    """It would not sign: its user said no, the key was not touched, or the agent is locked."""
+    """The agent would not sign: its user said no, the key was not touched, or the agent is locked."""
 
 
 class PublicKey(NamedTuple):
-    """A key that the agent has, as it goes over the wire."""
+    """A public key that the agent has, encoded as it goes over the wire, with its comment."""
 
     blob: bytes
     comment: str
 
 
 class Agent:
-    """A connection to that agent (Endpoint.agent), usually the one of this session. A context manager."""
+    """A connection to an ssh-agent: the one that Endpoint.agent names, usually this session's. A context manager."""
 
     def __init__(self, said: str, timeout_s: float) -> None:
         path = _find(said)
@@ -55,7 +55,7 @@ class Agent:
             raise AgentFailed(f"the agent cannot be reached: {path}: {error.strerror or 'timed out'}") from error
 
     def list_keys(self) -> list[PublicKey]:
-        """Every key it has. Raises AgentFailed."""
+        """Return every key that the agent has. Raises AgentFailed."""
         kind, body = self._ask(bytes([_LIST]))
         if kind != _LISTED:
             raise AgentFailed("the agent does not list its keys")
@@ -66,7 +66,7 @@ class Agent:
         ]
 
     def sign(self, blob: bytes, data: bytes, algorithm: str | None) -> bytes:
-        """A signature by that key. Raises AgentRefused, AgentFailed."""
+        """Return a signature of `data` by the key whose public part is `blob`. Raises AgentRefused, AgentFailed."""
         flags = next((flag for name, flag in _RSA_FLAGS.items() if (algorithm or "").startswith(name)), 0)
         kind, body = self._ask(bytes([_SIGN]) + _string(blob) + _string(data) + struct.pack(">I", flags))
         if kind != _SIGNED:
@@ -108,7 +108,10 @@ class Agent:
 
 
 def _find(said: str) -> str:
-    """The socket's path. As in OpenSSH: a name of a variable, or a path."""
+    """Return the path of the agent's socket. As in OpenSSH, `said` is that path, or names a variable that has it.
+
+    Raises AgentFailed if no agent is to be asked, or if none runs.
+    """
     if said == NO_AGENT:
         raise AgentFailed("no agent is asked (IdentityAgent none)")
     if said != USUAL_AGENT and not said.startswith("$"):
@@ -131,19 +134,19 @@ class AgentKey:
 
     @property
     def failed(self) -> AgentFailed | None:
-        """Why it has not signed."""
+        """The first reason why the key has not signed; None if it never failed."""
         return self._failures[0] if self._failures else None
 
     def get_name(self) -> str:
-        """Its kind, as ssh-ed25519."""
+        """Return the key's type, for example ssh-ed25519."""
         return _Fields(self._blob).string().decode(errors="replace")
 
     def asbytes(self) -> bytes:
-        """The public key."""
+        """Return the public key."""
         return self._blob
 
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:
-        """Called by paramiko, in a thread of its own."""
+        """Return the agent's signature of `data`. paramiko calls this in a thread of its own. Raises AgentFailed."""
         try:
             return self._agent.sign(self._blob, data, algorithm)
         except AgentFailed as error:

@@ -33,9 +33,10 @@ CERTIFICATES = tuple(f"{name}-cert-v01@openssh.com" for name in HOST_KEYS)
 
 
 def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
-    """Only the kinds of key that are known of this host; otherwise a host with several could offer one that is not.
+    """The types of host key to accept from this host: only those of which a key is known, if any is.
 
-    Certificates come first if an authority is known for it. Raises SshConfigRefused if ssh_config allows none of ours.
+    Otherwise a host that has several could offer one of a type that is not known. Certificates come first if an
+    authority is known for the host. Raises SshConfigRefused if ssh_config allows none of ours.
     """
     kinds = (*CERTIFICATES, *HOST_KEYS) if known.authorities else HOST_KEYS
     types = tuple(name for name in kinds if name in endpoint.host_keys) if endpoint.host_keys else kinds
@@ -59,9 +60,9 @@ def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
 
 
 def check(endpoint: Endpoint, known: Known, *, key_type: str, blob: bytes, certificate: bytes | None = None) -> None:
-    """Return if this very key is known of the host, or if a known authority vouches for it by a certificate.
+    """Check the key that the host offers: it must be known, or a known authority must vouch for it by a certificate.
 
-    HostKeyRefused if it is revoked, unknown or different, or if the certificate does not hold.
+    Raises HostKeyRefused if it is revoked, unknown or different, or if the certificate does not hold.
     """
     text = say("{} {}", key_type, compute_fingerprint(blob))
     _refuse_revoked(endpoint, known, say("the host's key {}", text), blob)
@@ -127,7 +128,7 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, text: str) 
 
 
 def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
-    """The refusal of a host that offers none of the kinds of key that the file has for it."""
+    """Return the error for a host that offers no key of the types that the known_hosts files have for it."""
     name = Own(render_name(endpoint.address, endpoint.port))
     return refused(
         endpoint,
@@ -139,13 +140,16 @@ def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
 
 
 def find_known(endpoint: Endpoint) -> Known:
-    """What the user's file says of that host, and the site's, which OpenSSH reads as well."""
+    """What the known_hosts files say of that host: the user's, and the site's, which OpenSSH reads as well."""
     own, site = load_known_hosts(endpoint.known_hosts), load_known_hosts(endpoint.site_known_hosts)
     return own.find(endpoint.address, endpoint.port) + site.find(endpoint.address, endpoint.port)
 
 
 def load_known_hosts(path: str) -> KnownHosts:
-    """The index of that file. A missing or unreadable file knows no host: every host is refused, with the fix."""
+    """The index of that known_hosts file.
+
+    A missing or unreadable file knows no host: every host is refused then, with a hint that says what to do.
+    """
     file = files.expanded(path)
     try:
         status = file.stat()
@@ -160,7 +164,7 @@ _PARSING = threading.Lock()  # hundreds of hosts ask at once, and lru_cache lets
 
 @functools.lru_cache(maxsize=8)
 def _parse_file(path: str, _mtime_ns: int, _size: int, _inode: int) -> KnownHosts:
-    """The index, built once per state of the file: ten thousand hosts share it."""
+    """The index of a known_hosts file. It is built once until the file changes: ten thousand hosts share it."""
     return KnownHosts(files.read_bytes(path).decode(errors="replace"), path)
 
 
@@ -173,7 +177,7 @@ def _scan(endpoint: Endpoint) -> str:
 
 
 def _through(endpoint: Endpoint) -> str:
-    """The ssh command that runs the rest of the line on the last jump host; empty if there is none."""
+    """The start of a command line that runs the rest of it on the last jump host, by ssh; empty without a jump host."""
     if not endpoint.jumps:
         return ""
     *jumps, last = endpoint.jumps

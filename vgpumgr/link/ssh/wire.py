@@ -1,6 +1,7 @@
 """What carries one SSH connection: a TCP socket here; through a jump host, a channel of its connection (tunnel.py).
 
-Our version line was sent before paramiko gets it. paramiko sends the same line first: that one is left out.
+We have sent our version line before paramiko gets the socket. paramiko sends the same line first: that one is left
+out.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _FAR_US = 30_000
 
 
 class Peeked(NamedTuple):
-    """What has arrived so far and will be read again, and whether nothing more comes."""
+    """`seen`: the bytes that have arrived so far, which will be read again. `closed`: whether nothing more comes."""
 
     seen: bytes
     closed: bool
 
 
 class Wire(Protocol):
-    """A socket as far as paramiko needs one (the first four), and what we ask of it."""
+    """A socket with the methods that paramiko needs (the first four) and those that we need."""
 
     def recv(self, bufsize: int, /) -> bytes: ...
     def send(self, data: bytes, /) -> int: ...
@@ -38,10 +39,13 @@ class Wire(Protocol):
     def close(self) -> None: ...
 
     def peek(self, timeout_s: float) -> Peeked | None:
-        """Look at what has arrived, once there is something. None: nothing did. Raises OSError."""
+        """Wait until something has arrived, and return it without taking it.
+
+        None if nothing arrived within `timeout_s`. Raises OSError.
+        """
 
     def shut(self) -> None:
-        """End it in both directions: whoever reads or writes on it is woken. Never blocks for long."""
+        """End the connection in both directions, which wakes whoever reads or writes on it. Never blocks for long."""
 
     @property
     def is_far(self) -> bool:
@@ -49,18 +53,19 @@ class Wire(Protocol):
 
     @property
     def broken_at(self) -> str | None:
-        """The jump host whose loss has ended it."""
+        """The jump host whose loss has ended this connection; None if there is none."""
 
     def find_silent(self) -> str | None:
-        """The jump host that no longer answers. To be asked when something took too long; takes a second or two."""
+        """Find the jump host that no longer answers. Ask when something took too long; it takes a second or two."""
 
 
 class SshSocket(socket.socket):
     """A socket on which VERSION has been sent.
 
     It acknowledges data at once. Without a terminal sshd leaves Nagle's algorithm on: the second of two small packets
-    waits for our acknowledgement of the first, which the kernel would delay by 40 ms; so did each connection's first
-    channel, behind the server's list of host keys. The kernel forgets the option (tcp(7)), so it is set each time.
+    waits for our acknowledgement of the first, which the kernel would delay by 40 ms. The first channel of each
+    connection would wait like that, too, behind the server's list of host keys. The kernel forgets the option (tcp(7)),
+    so it is set each time.
     """
 
     _at_start = True
@@ -105,7 +110,10 @@ class SshSocket(socket.socket):
 
 
 def instead_of_version(data: ReadableBuffer) -> int:
-    """The length of paramiko's first line, which is not sent again."""
+    """Return the length of paramiko's first line, as if it were sent: it has been sent already.
+
+    Raises ConnectionError if it is another line.
+    """
     if bytes(data) != LINE:
         raise ConnectionError(f"not the version line: {bytes(data)[:120]!r}")
     return len(LINE)

@@ -28,10 +28,10 @@ BUSY_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """A kind of file. `what`: its name in messages. `application_id`: distinguishes it from other SQLite databases.
+    """A kind of SQLite file. `what`: its name in messages. `application_id`: distinguishes it from other databases.
 
-    `table`: one that its first migration creates. `pragmas`: ones that can only be set on an empty file. `corrupt`: the
-    error for a file that is damaged or not ours.
+    `table`: a table that its first migration creates. `pragmas`: settings that only an empty file accepts. `corrupt`:
+    the error to raise for a file that is damaged or not ours.
     """
 
     what: str
@@ -48,7 +48,10 @@ class Schema:
 
 @contextmanager
 def writing(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
-    """The file, open and migrated to the newest schema; created if missing. Each statement commits by itself."""
+    """Open the file for writing.
+
+    It is created if missing, and migrated to the newest schema. Each statement commits by itself.
+    """
     with _translated(path, schema, "written"):
         if not _is_there(path):
             _make(path, schema)
@@ -60,16 +63,17 @@ def writing(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def transaction(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
-    """The same as one transaction: all of it is kept, or nothing."""
+    """Open the file as `writing` does, and run everything in one transaction: all of it is kept, or nothing."""
     with writing(path, schema) as connection, begun(connection):
         yield connection
 
 
 @contextmanager
 def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection | None]:
-    """The file, read-only; None if there is none. Everything read is from one moment.
+    """Open the file read-only; gives None if there is no file. Everything read is from one moment.
 
-    An older schema is read without migration: no table lacks a column, and readers of later tables check the version.
+    A file with an older schema is not migrated. None of its tables lacks a column; who reads a table that a later
+    schema added checks the version first.
     """
     with _translated(path, schema, "read"):
         if not _is_there(path):
@@ -113,7 +117,7 @@ def begun(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _version(path: Path, schema: Schema, connection: sqlite3.Connection) -> int:
-    """The schema's version, 0 for an empty file. Raises `schema.corrupt` and NewerSchema."""
+    """Return the version of the file's schema, 0 for an empty file. Raises `schema.corrupt` and NewerSchema."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return 0
@@ -145,7 +149,7 @@ def _make(path: Path, schema: Schema) -> None:
 
 
 def _migrate(path: Path, schema: Schema, connection: sqlite3.Connection) -> None:
-    """Migrate forward, version by version, in one transaction; the version is read again inside it."""
+    """Migrate forward, version by version, in one transaction. The version is read again inside it."""
     if _version(path, schema, connection) == 0:
         for pragma in (*schema.pragmas, "journal_mode = WAL"):
             connection.execute(f"PRAGMA {pragma}")
@@ -163,7 +167,7 @@ def _migrate(path: Path, schema: Schema, connection: sqlite3.Connection) -> None
 
 @contextmanager
 def _translated(path: Path, schema: Schema, verb: str) -> Iterator[None]:
-    """Translates SQLite's and the file system's errors into ours, by their codes."""
+    """Translate SQLite's and the file system's errors into ours, by their codes."""
     try:
         yield
     except sqlite3.Error as error:

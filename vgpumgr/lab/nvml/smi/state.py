@@ -1,4 +1,4 @@
-"""The driver's answers: the lab's state file, read each time, and the errors that end the program."""
+"""The driver's state that the simulated nvidia-smi shows, read from the lab's state file, and the program's errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Row = dict[str, str]
 
 
 class SmiError(Exception):
-    """Ends the program: the text to print, and the exit status."""
+    """An error that ends the program. It has the text to print and the exit status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -60,7 +60,10 @@ class SmiError(Exception):
 
 
 class State(NamedTuple):
-    """The state's lines, by word. Rows are plain {key: value}; a missing key is not supported or not known."""
+    """The lines of the state file, grouped by their first word.
+
+    Each line is a plain {key: value}. A key that is missing is not supported or not known.
+    """
 
     driver: Row
     gpus: list[Row]
@@ -77,20 +80,20 @@ class State(NamedTuple):
 
     @property
     def branch(self) -> int:
-        """570 for 570.133.10."""
+        """The driver's branch, for example 570 for 570.133.10; 0 if the version does not start with a number."""
         head = self.driver["version"].split(".")[0]
         return int(head) if head.isdigit() else 0
 
     @property
     def version_label(self) -> str:
-        """R595 renamed the field."""
+        """The name of the field with the driver's version, which R595 renamed."""
         return "KMD Version" if self.branch >= 595 else "Driver Version"
 
     def types_of(self, gpu: Row, *, creatable: bool) -> list[Row]:
         return [row for row in self.types if row["gpu"] == gpu["index"] and (not creatable or row["creatable"] == "1")]
 
     def places_of(self, kind: Row) -> Row:
-        """The places of a type on its GPU; empty if the driver has none."""
+        """Return the row of a type's placements on its GPU; it is empty if the driver has none."""
         if "profile" in kind:
             return {}
         same = ("gpu", "fb_mib", "max")
@@ -110,7 +113,7 @@ class State(NamedTuple):
         return [row for row in self.vgpus if row["gpu"] == gpu["index"]]
 
     def failure(self, function: str, gpu: Row) -> int:
-        """The error that the lab injects into that function of NVML on that GPU; 0 for none."""
+        """Return the code of the error that the lab injects into that NVML function on that GPU; 0 for none."""
         for fail in self.fails:
             if fail["function"] in (function, "*") and fail.get("pci", gpu["pci"]) == gpu["pci"]:
                 return int(fail["code"])
@@ -167,7 +170,10 @@ def parse_rows(lines: list[str]) -> dict[str, list[Row]]:
 
 
 def choose(state: State, asked: str | None) -> list[Row]:
-    """The GPUs of -i, or all. One that has fallen off the bus ends the program, as in the real tool."""
+    """Return the GPUs that option -i names (`asked`), or all GPUs if it is None.
+
+    Raises SmiError if there is none, or if one of them has fallen off the bus: that ends the real tool as well.
+    """
     gpus = state.gpus
     if asked is not None:
         gpus = [gpu for name in asked.split(",") for gpu in state.gpus if is_gpu(gpu, name.strip())]
@@ -195,12 +201,15 @@ def is_gpu(gpu: Row, name: str) -> bool:
 
 
 def address_of(text: str) -> tuple[int, ...] | None:
-    """Domain, bus, device, function; the domain can be missing or have eight digits. None if it is not an address."""
+    """Parse a PCI address into domain, bus, device and function. The domain can be missing or have eight digits.
+
+    Returns None if the text is not an address.
+    """
     match = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", text.lower())
     return tuple(int(part or "0", 16) for part in match.groups()) if match else None
 
 
 def bus_id(gpu: Row) -> str:
-    """NVML's form: eight upper-case digits of domain."""
+    """Return the GPU's PCI address as NVML writes it: in upper case, with eight digits for the domain."""
     domain, bus, device, _ = address_of(gpu["pci"]) or (0, 0, 0, 0)
     return f"{domain:08X}:{bus:02X}:{device:02X}.0"

@@ -1,4 +1,4 @@
-"""Views of vGPUs and of their types."""
+"""The parts of nvidia-smi's output that show vGPUs and their types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .utilization import gpu_util, vgpu_util
 
 
 def show_vgpus(state: State, gpus: list[Row]) -> list[str]:
-    """The boxed table.
+    """The lines of the boxed table of vGPUs.
 
     The real tool lists only *active* vGPUs, those that a running VM holds. The simulator also lists vGPUs that no VM
     holds, as VM `N/A`: without a hypervisor's guests there would be little to see. `vgpu -q` and NVML list only the
@@ -54,7 +54,7 @@ def show_vgpu_query(state: State, gpus: list[Row]) -> list[str]:
 
 
 def vgpu_rows(state: State, vgpu: Row) -> list[tuple[str, str | None]]:
-    """One active vGPU. Fields that only a guest's NVIDIA driver can report are N/A while none runs."""
+    """The fields of one active vGPU. Those that only a guest's NVIDIA driver can report are N/A while none runs."""
     kind = state.type_of(vgpu)
     used = int(vgpu.get("fb_used", "0")) >> 20
     rows: list[tuple[str, str | None]] = [
@@ -134,12 +134,15 @@ def show_type_blocks(state: State, gpus: list[Row], *, creatable: bool) -> list[
 
 
 def per_instance(state: State, kind: Row) -> list[tuple[str, str | None]]:
-    """How many vGPUs of a MIG-backed type share a GPU instance; R575 added the line."""
+    """The line that says how many vGPUs of a MIG-backed type share a GPU instance. R575 added it."""
     return [("Max Instances Per GI", kind["per_instance"])] if "per_instance" in kind and state.branch >= 575 else []
 
 
 def placement_rows(state: State, gpu: Row, kind: Row, *, creatable: bool) -> list[tuple[str, str | None]]:
-    """The places in the GPU's mode: all of them, or those that are free."""
+    """The fields with a type's placement ids: the free ones if `creatable`, otherwise all that the GPU's mode has.
+
+    Empty if the driver has no placement ids for the type.
+    """
     places = state.places_of(kind)
     ids = places.get("free") if creatable else places.get("mixed" if gpu.get("hetero") == "1" else "equal")
     if ids is None:
