@@ -45,7 +45,10 @@ def attach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
 
 
 def detach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan]]) -> ChangeResult[Plan]:
-    """Free one slot, or all, even if the VM is gone. Without one nothing changes. Raises the same errors as attach."""
+    """Free one slot, or all, even if the VM is gone.
+
+    If there is none, nothing changes. Raises the same errors as attach.
+    """
     ahead = _ahead(consent, f"detach {request.vm}", asks=True)
     found = find_vm(context, request.vm, request.on, or_gone=True, opened=_import_engine_meanwhile, ahead=ahead)
     with found.session:
@@ -53,7 +56,7 @@ def detach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
 
 
 def _ahead(consent: Consent[Planned[Plan]], what: str, *, asks: bool) -> Callable[[Session], HostView]:
-    """The first reading of the only candidate host: with its lock, unless the plan is shown before that is taken."""
+    """How the only candidate host is first read: with its lock, unless the plan is shown before the lock is taken."""
     return lambda session: session.read_ahead(None if consent.reads_first(asks=asks) else what)
 
 

@@ -48,7 +48,7 @@ def drain(
     rest: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> DrainResult:
-    """Drain it. What still runs at the end is in the result. Raises RequestError, Declined, HostError or ApplyError."""
+    """Drain a host or a GPU. The result has what still runs. Raises RequestError, Declined, HostError or ApplyError."""
     declaration = context.inventory.host(options.host)
     with open_session(context, declaration) as session:
         work = _Draining(session, options, consent)
@@ -70,7 +70,7 @@ class _Draining:
     _told: str = ""
 
     def begin(self) -> DrainResult:
-        """Show and ask; then cordon, and move what is idle."""
+        """Show the plan and ask for consent; then cordon, and move the idle vGPUs."""
         run, fleet = self._look()
         self.consent.show(fleet)
         if self.consent.check:
@@ -81,7 +81,7 @@ class _Draining:
         return self._carry_out(run, fleet)
 
     def go_on(self) -> DrainResult:
-        """Look again, and move what has become idle since."""
+        """Read the host again, and move the vGPUs that have become idle since."""
         return self._carry_out(*self._look())
 
     def tell_waiting(self, result: DrainResult, left_s: float) -> None:
@@ -141,7 +141,7 @@ class _Draining:
         refused: tuple[PlannedTask, ...],
         failed: errors.VgpumgrError | None = None,
     ) -> DrainResult:
-        """`view` is the reading that is reported; `after`: the host afterwards, or as it would be."""
+        """The result. `view`: the reading whose vGPUs are reported. `after`: the host afterwards, or as it would be."""
         pci, uuid = gpu or (None, None)
         rows = draining.rows(view, pci, refused, moves=self.consent.check)
         return DrainResult(

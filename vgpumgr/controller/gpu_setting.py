@@ -36,7 +36,7 @@ def show_modes(context: Context, hosts: Sequence[str] = ()) -> Fleet[ModeHost]:
 
 
 def show_schedulers(context: Context, hosts: Sequence[str] = ()) -> Fleet[SchedulerHost]:
-    """As show_modes."""
+    """Read the hosts' schedulers in the same way as show_modes. Raises UnknownHost."""
 
     def rows(declared: HostDeclaration, facts: HostSnapshot) -> SchedulerHost:
         found, findings = schedulers.rows(facts, declared.of_gpus)
@@ -63,7 +63,7 @@ def set_mode(context: Context, host: str, task: SetGpuMode, consent: Consent[Pla
 def set_scheduler(
     context: Context, host: str, task: SetGpuScheduler, consent: Consent[Planned[SchedulerPlan]]
 ) -> SchedulerResult:
-    """Set one GPU's policy. As set_mode."""
+    """Set the scheduler policy of one GPU of the host of that name. Raises the same errors as set_mode."""
     declared, gpu, done = _set(context, host, task, consent, SchedulerPlan)
     row = schedulers.row_of(done.view.snapshot, gpu, declared.of_gpus)
     return SchedulerResult(planned=done.planned, outcome=done.outcome, findings=done.findings, row=row)
@@ -76,7 +76,7 @@ def _set(
     consent: Consent[Planned[GpuPlanT]],
     makes: type[GpuPlanT],
 ) -> tuple[HostDeclaration, Gpu, ChangeResult[GpuPlanT]]:
-    """Set it. Returns the host's declaration, the GPU afterwards, and the result."""
+    """Set a mode or a scheduler. Returns the host's declaration, the GPU afterwards, and the result."""
     declared = context.inventory.host(host)
     done = change_host(context, host, task, consent, makes, asks=True, name=task.gpu_id)
     gpu = next(gpu for gpu in done.view.snapshot.gpus if gpu.uuid == done.planned.plan.gpu.uuid)
@@ -106,7 +106,7 @@ def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | Se
 
 
 def _otherwise(found: OfGpus, task: SetGpuMode | SetGpuScheduler) -> str | None:
-    """The declared setting, if it differs from the task's."""
+    """The declared setting as text, if it differs from the task's; None if not."""
     if isinstance(task, SetGpuMode):
         return None if found.mode == task.mode else found.mode
     return None if found.scheduler is None or found.scheduler.wish == task.wish else "another scheduler"

@@ -34,7 +34,7 @@ class BoardOptions:
 
 
 def set_on_board(context: Context, options: BoardOptions, consent: Consent[FleetPlan]) -> FleetResult:
-    """Set it on every GPU of the board. Raises UnknownHost, and UnknownGpu if no host has such a GPU.
+    """Carry out the task on every GPU of the board. Raises UnknownHost, and UnknownGpu if no host has such a GPU.
 
     An error of one host or GPU is in the result, never raised.
     """

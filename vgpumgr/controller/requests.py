@@ -64,7 +64,7 @@ class SlotResult:
 
     @property
     def row(self) -> VgpuRow | None:
-        """What the slot has, if it is one slot."""
+        """The only row, if there is exactly one; else None."""
         return self.rows[0] if len(self.rows) == 1 else None
 
 
@@ -120,7 +120,7 @@ def _carry_out(run: HostRun) -> HostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEnd:
-    """A host's state afterwards, or as it would be. `rows`: the newest of each VM's slot, the last one in `list`."""
+    """A host's state afterwards, or as it would be. `rows`: the newest row of each slot, the last in `list`."""
 
     after: HostView
     rows: Mapping[tuple[VmUuid | None, Slot | None], VgpuRow]
@@ -154,7 +154,7 @@ class _Placed:
 
 
 class Serving:
-    """Many requests: finds their VMs and has the run of each host. A context manager, which closes what is open.
+    """Serves many requests: finds their VMs and keeps each host's run. A context manager, which closes what is open.
 
     `together`: a host's requests are planned as one, by the VMs' names, and a VM that no host has is an error. Without
     it, a detach of such a VM counts as done already.
@@ -244,7 +244,7 @@ class Serving:
         )
 
     def _place_all(self) -> list[_Placed | SlotResult]:
-        """A VM can be named twice, by its name and by its UUID; the second is then refused."""
+        """Place every request. A VM can be named twice, by its name and by its UUID; the second is then refused."""
         found: list[_Placed | SlotResult] = []
         taken: set[tuple[HostName, VmUuid, Slot | None]] = set()
         for one in self._requests:
@@ -318,13 +318,16 @@ def _twice(request: SlotRequest) -> errors.UsageError:
 
 
 def _refused(request: SlotRequest, error: errors.VgpumgrError) -> SlotResult:
-    """A result from before the host was read."""
+    """The result of a request that was refused before its host was read."""
     host = names.HostName(error.host) if isinstance(error, errors.HostError) else None
     return SlotResult(request=request, outcome=error.outcome, host=host, vm=request.vm, error=error)
 
 
 def _nowhere(request: SlotRequest, error: errors.UnknownVm) -> SlotResult:
-    """All hosts were queried and none knows the VM, so it has no vGPU. That may be a mistake, so it is reported."""
+    """The result if all hosts were queried and none knows the VM, so that it has no vGPU.
+
+    That may be a mistake in the request, so it is reported.
+    """
     hint = say("; {}", error.hint) if error.hint else ""
     text = say("{}, so there is nothing to free{}", error.message, hint)
     found = Finding(kind="unknown-vm", host=None, vm=request.vm, slot=request.slot, text=text)

@@ -1,7 +1,7 @@
 """Several VMs in one command: one reading of each host, one plan, one question, one result. All are served or none.
 
-That is decided over all hosts, inside their locks, before anything is changed. A later failure is its VM's or host's
-own outcome: what was done stays, and the same command continues from there.
+Whether all can be served is decided over all hosts, inside their locks, before anything is changed. A later failure
+is the outcome of its own VM or host: what was done stays, and the same command continues from there.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TogetherOptions:
-    """`partial`: serve those that can be. `asks`: the command needs confirmation whatever its plan is.
+    """`partial`: serve the VMs that can be served. `asks`: the command needs confirmation whatever its plan is.
 
-    `findings`: of the file that named the requests.
+    `findings`: those of the file that named the requests.
     """
 
     requests: Sequence[SlotRequest]
@@ -62,7 +62,7 @@ def serve_together(context: Context, options: TogetherOptions, consent: Consent[
 
 
 class _NotAllError(Exception):
-    """Some VMs cannot be served, which holds back all."""
+    """Some VMs cannot be served, so none is served."""
 
     def __init__(self, fleet: FleetPlan) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class _Together:
         return self.result(fleet, Outcome.UNCHANGED, self._serving.each(go, changed, count.progress))
 
     def result(self, fleet: FleetPlan, outcome: errors.Success, done: dict[HostName, Ended[HostEnd]]) -> RequestsResult:
-        """`outcome`: of what is planned on hosts that were not changed."""
+        """The result. `outcome` is given to what is planned on hosts that were not changed, which `done` lacks."""
         ends: dict[HostName, Ended[HostEnd]] = {
             host: Ended(
                 host=host,

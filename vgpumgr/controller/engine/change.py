@@ -75,7 +75,7 @@ class _Planning(Generic[PlanT]):
     findings: tuple[Finding, ...]
 
     def plan(self, *, lock: bool) -> Planned[PlanT]:
-        """Raises the task's refusal."""
+        """Read the host and plan the task. Raises the task's refusal."""
         view, declaration = self.run.look(lock=lock), self.run.session.declaration
         planned, _ = host_plan.plan_next(view, declaration, self.task, self.run.author)
         if planned.refused is not None:

@@ -37,7 +37,10 @@ Value = TypeVar("Value")
 
 
 class Run:
-    """All that it writes has one author and one time. `host_deadline_s`: how long each host may take."""
+    """One command over hosts. Everything that it writes has the same author and time.
+
+    `host_deadline_s`: how long each host may take.
+    """
 
     def __init__(self, context: Context, host_deadline_s: float = HOST_DEADLINE_S) -> None:
         self.opened = OpenHosts(context)
@@ -47,7 +50,7 @@ class Run:
         self._stop = threading.Event()
 
     def on(self, session: Session, work: Work) -> HostRun:
-        """The run of one host. After a Ctrl-C, or once the host took too long, no task begins there."""
+        """The run on one host. No task begins there after a Ctrl-C, or once the host has taken too long."""
         host = session.declaration.name
         return HostRun(session, work, self._author, stopped=lambda: self._stop.is_set() or self.opened.is_left(host))
 
@@ -59,7 +62,10 @@ class Run:
         *,
         waits: bool = True,
     ) -> dict[HostName, Ended[Value]]:
-        """Run `work` for every host, in bounded parallel. `progress`: see Watch. `waits`: a Ctrl-C waits for them."""
+        """Run `work` for every host, in bounded parallel.
+
+        `progress`: see Watch. `waits`: a Ctrl-C waits until the work has ended.
+        """
         watch: Watch[Value] = Watch(progress=progress)
         timeout = self.opened.host_timeout(self._stop if waits else None, self._host_deadline_s)
         return {end.host: end for end in fan_out(hosts, work, timeout, watch, timing=self._context.timing)}
@@ -105,7 +111,10 @@ class Run:
         )
 
     def _apply(self, fleet: FleetPlan, work: Work, *, binds: bool) -> tuple[HostResult, ...]:
-        """Carry out the plans. A host without steps is not contacted again. `binds`: changed hosts are skipped."""
+        """Carry out the plans. A host without steps is not contacted again.
+
+        `binds`: a host whose plan is no longer the same is skipped.
+        """
         agreed = {plan.host: plan for plan in fleet.plans if plan.changed}
         count = StepCount(agreed.values(), self._context)
         # The list of a host grows as its tasks end, so that a host that fails half way has them too.
@@ -138,7 +147,7 @@ class Run:
 
 
 def fleet_plan(ends: Collection[Ended[HostPlan]], findings: Iterable[Finding]) -> FleetPlan:
-    """The plan of all hosts, from how the planning of each ended."""
+    """The plan of all hosts, put together from each host's plan or error."""
     return FleetPlan(
         plans=tuple(end.value for end in ends if end.value is not None),
         errors=tuple((end.host, end.error) for end in ends if end.error is not None),

@@ -53,7 +53,10 @@ def undo(
 def _take_all_back(
     executor: Executor, done: Sequence[plan_steps.Step]
 ) -> tuple[list[plan_steps.Step], errors.VgpumgrError | None]:
-    """Undo steps, last first. Returns those undone and the first failure, which ends it unless that step is apart."""
+    """Undo steps, last first. Returns the undone steps and the first failure.
+
+    A failure ends the undo, unless _is_apart is true of its step.
+    """
     undone: list[plan_steps.Step] = []
     failed: errors.VgpumgrError | None = None
     for step in reversed(done):
@@ -128,7 +131,7 @@ def _why(error: errors.VgpumgrError | None) -> str:
 def _why_nothing_is_undone(
     host: str, steps: Sequence[plan_steps.Step], done: Sequence[plan_steps.Step], error: errors.VgpumgrError | None
 ) -> errors.VgpumgrError | None:
-    """The error of a run that stays as far as it came; None if what was done is to be undone."""
+    """The error to raise if the finished steps are to stay as they are; None if they are to be undone."""
     why = _why(error)
     match error:
         case errors.LeaseLost():
@@ -154,7 +157,7 @@ def _why_nothing_is_undone(
 def _undo_without_libvirt(
     executor: Executor, failed: plan_steps.Step | None, done: list[plan_steps.Step], error: errors.Unreachable
 ) -> None:
-    """Remove the created vGPUs, unless a definition may name one: the host program and its lock still work.
+    """Remove the created vGPUs, unless a VM's definition may name one. The host program and its lock still work.
 
     A call without an answer may have been carried out, or may be later when a hanging libvirtd continues. A VM whose
     definition names a missing vGPU does not start. If the vGPU stays, the VM starts, and the next run finishes or
@@ -181,7 +184,7 @@ def _undo_without_libvirt(
 
 
 def _made(done: Sequence[plan_steps.Step]) -> list[plan_steps.Step]:
-    """What these steps made on the host's hardware, the last first."""
+    """The steps that made something on the host's hardware, the last first."""
     kinds = plan_steps.CreateVgpu | plan_steps.InstanceStep
     return [step for step in reversed(done) if isinstance(step, kinds) and not _was_there(step)]
 
@@ -224,5 +227,5 @@ def _is_apart(step: plan_steps.Step) -> bool:
 
 
 def verbs(steps: Sequence[plan_steps.Step]) -> str:
-    """Steps in words."""
+    """The verbs of the steps, separated by commas."""
     return ", ".join(step.verb for step in steps)

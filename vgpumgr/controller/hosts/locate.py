@@ -66,8 +66,8 @@ def find_vm(
 ) -> FoundVm:
     """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
 
-    `opened` is called for each open host, before it is asked. A single candidate is not asked for names first, but for
-    what will be needed: `ahead`.
+    `opened` is called for each host whose session is open, before the host is queried. If there is only one candidate,
+    it is not queried for names first: `ahead` reads from it at once what will be needed.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """
@@ -108,7 +108,7 @@ def find_vm(
 
 
 def _gone_on(context: Context, host: HostDeclaration, left_open: list[Session], vm: str) -> list[FoundVm]:
-    """The VM, if only this host's ledger names it. The session is then kept in `left_open`, or closed otherwise."""
+    """The VM, if this host's ledger still names it. A session opened here is then kept in `left_open`, else closed."""
     session = next((one for one in left_open if one.declaration.name == host.name), None)
     looked = session or open_session(context, host)
     found: list[FoundVm] = []
@@ -192,7 +192,7 @@ def gone_named(session: Session, gone: Sequence[GoneVm], vm: str) -> list[FoundV
 def settle(vm: str, answers: Sequence[Answer], *, gone: Callable[[], Sequence[FoundVm]] | None) -> FoundVm:
     """Where a VM is, according to the candidate hosts. Closes nothing. Raises the same errors as find_vm.
 
-    `gone` searches them for a VM that only a ledger still names; None: such a VM does not count.
+    `gone` searches these hosts for a VM that only a ledger still names; None: such a VM does not count.
     """
     if len(answers) == 1 and answers[0].error is not None:
         raise answers[0].error
@@ -231,13 +231,13 @@ def _unread_finding(host: HostName, error: errors.VgpumgrError, vm: str) -> Find
 
 
 def _match(vms: Vms, vm: str) -> tuple[VmName, VmUuid] | None:
-    """By name first, as virsh does, then by UUID."""
+    """The name and UUID of the VM. It is sought by name first, as virsh does, then by UUID; None if it is not there."""
     by_name = next((one for one in vms if one[0] == vm), None)
     return by_name or next((one for one in vms if one[1] == vm.lower()), None)
 
 
 def _only_one(vm: str, found: Sequence[FoundVm]) -> FoundVm | None:
-    """The one VM that is gone. Raises AmbiguousVm."""
+    """The one VM that was found in the ledgers; None if none was. Raises AmbiguousVm if there are several."""
     if len(found) > 1:
         first = found[0]
         raise errors.AmbiguousVm(
@@ -280,7 +280,7 @@ def _unknown(vm: str, answers: Sequence[Answer]) -> errors.VgpumgrError:
 
 
 def _is_vgpu(text: str) -> bool:
-    """Whether it is a UUID or a PCI address, which names a vGPU rather than a VM."""
+    """Whether the text is a UUID or a PCI address, which names a vGPU rather than a VM."""
     from vgpumgr.core.reconcile import adopt
 
     try:

@@ -51,7 +51,7 @@ NO_CONDITIONS: Final = Conditions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a wish came to on the GPU that serves it. A later change of the inventory's unit does not affect it.
+    """What a wish was granted on the GPU that serves it. A later change of the inventory's unit does not affect it.
 
     `asked_mib` is rounded up. `guest_mib`: the least that the guest sees. `waste_pct`: the part that exceeds the wish.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """`board`: its code. `profiles`: its own, largest first. `found`: a place for each request, or the blocked one."""
+    """`board`: its code. `profiles`: its own, largest first. `found`: every request's place, or the blocked request."""
 
     board: str
     profiles: tuple[InstanceProfile, ...]
@@ -32,23 +32,23 @@ class Fit:
 
     @property
     def blocked(self) -> Blocked | None:
-        """What finds no place; None if all do."""
+        """The request that finds no place; None if all find one."""
         return self.found if isinstance(self.found, Blocked) else None
 
     @property
     def placed(self) -> tuple[Piece, ...]:
-        """What has a place: all requests, or those before the blocked one."""
+        """The requests that have a place: all, or those before the blocked one."""
         return self.found.placed if isinstance(self.found, Blocked) else self.found
 
     @property
     def would_fit(self) -> tuple[InstanceProfile, ...]:
-        """The profiles of which one more fits beside those, if these are rearranged for it."""
+        """The profiles of which one more fits beside the placed requests, if those are rearranged for it."""
         others = [piece.profile for piece in self.placed]
         return tuple(one for one in self.profiles if not isinstance(mig.arrange([*others, one]), Blocked))
 
 
 def fit(catalogue: Catalogue, board: str, names: Sequence[str]) -> Fit:
-    """The answer for a board (its code or its name in the list) and profile names. Raises UnknownProfile."""
+    """Whether these profiles fit together on a board (its code or its name in the list). Raises UnknownProfile."""
     code = known_types.board_of(catalogue, board)
     profiles = mig.board_profiles(catalogue, code)
     if profiles is None:
@@ -88,7 +88,7 @@ def refusal(answer: Fit) -> NoCapacity | None:
 
 
 def where(piece: Piece) -> str:
-    """`3g.20gb in memory slices 0 to 3`."""
+    """Where a GPU instance lies, as text: `3g.20gb in memory slices 0 to 3`."""
     last = piece.end - 1
     slices = f"slice {last}" if piece.start == last else f"slices {piece.start} to {last}"
     return f"{piece.profile.name} in memory {slices}"

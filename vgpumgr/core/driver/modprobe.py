@@ -1,4 +1,4 @@
-"""The persistent layer: RmPVMRL in the options of the nvidia module in /etc/modprobe.d, read and merged.
+"""Reads and merges the persistent scheduler setting: RmPVMRL in the nvidia module's options in /etc/modprobe.d.
 
     options nvidia NVreg_RegistryDwordsPerDevice="pci=0000:41:00.0;RmPVMRL=0x00000011;pci=…"
 
@@ -134,8 +134,10 @@ def warnings(files: Sequence[ModprobeFile], gpu: PciAddress) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """One `NAME=VALUE` of an options line. `at` has the file offset of each character of the value; `end` is the offset
-    after the value, which for an empty value is where it would begin.
+    """One `NAME=VALUE` of an options line.
+
+    `at` has the file offset of each character of the value. `end` is the offset after the value; if the value is empty,
+    it is the offset at which it would begin.
     """
 
     path: str

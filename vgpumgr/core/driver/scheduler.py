@@ -1,4 +1,4 @@
-"""How a GPU's time is shared: the wish, the driver's setting for it, and the same as the RmPVMRL registry value.
+"""How a GPU's time is shared: the wish, the driver's setting for it, and that setting as the RmPVMRL registry value.
 
 Two layers hold it. NVML's is per GPU and engine, takes effect at once and is lost when the module is unloaded. RmPVMRL
 is a module option and takes effect at the next load. Sources: nvml.h (slices in ns), nvrm_registry.h of R595 (RmPVMRL's
@@ -64,7 +64,7 @@ class SchedulerState:
 
     @property
     def policies(self) -> Mapping[str, Policy | None]:
-        """Engine → policy."""
+        """The policy of each engine; None where it is unknown."""
         return {engine.engine: engine.policy for engine in self.engines}
 
     @property
@@ -91,7 +91,10 @@ class SchedulerWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is passed to the driver. None: its default. A slice needs `arr` False; the other two need True or None."""
+    """What is passed to the driver. None: its default.
+
+    A slice needs `arr` False; a frequency and an averaging factor need it True or None.
+    """
 
     policy: Policy
     arr: bool | None = None
@@ -110,7 +113,7 @@ class Granted:
 
 
 def parse_time_slice(text: str) -> int:
-    """`2ms`, `2.5ms` → ns. Raises BadName."""
+    """Read a time slice such as `2ms` or `2.5ms`, in ns. Raises BadName."""
     match = _SLICE.fullmatch(text.strip())
     whole, _, part = match[1].partition(".") if match else ("0", "", "")
     slice_ns = int(whole) * NS_PER_MS + int(part.ljust(6, "0"))
@@ -169,7 +172,7 @@ def grant(wish: SchedulerWish, facts: SchedulerState) -> Granted:
 
 
 def describe(setting: Setting) -> str:
-    """`fixed-share, 500 Hz (2 ms)`."""
+    """A setting as text: `fixed-share, 500 Hz (2 ms)`."""
     words: list[str] = [setting.policy]
     if setting.time_slice_ns is not None:
         words.append(f"time slice {show_ms(setting.time_slice_ns)}")

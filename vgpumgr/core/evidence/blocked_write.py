@@ -34,13 +34,13 @@ def guard(facts: HostSnapshot, steps: Iterable[Step]) -> None:
 
 
 def why_not(facts: HostSnapshot, gpu: Gpu) -> str | None:
-    """Why nothing can be created on a GPU now, to follow its address in a line; None if no write is stuck there."""
+    """Why nothing can be created on a GPU now, as text to follow its address; None if no write is stuck there."""
     write = facts.blocked_write_on(gpu.uuid)
     return None if write is None else _why(write)
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each stuck write: what, where, since when, and what to do."""
+    """A finding for each stuck write: what, where, since when, and what to do."""
     return tuple(
         Finding(
             kind="blocked-write",

@@ -1,6 +1,7 @@
-"""A person's word that nothing new is placed on a host, or on one of its GPUs: in words, and the command that lifts it.
+"""Describes cordons, and names the commands that lift them.
 
-What is there stays, and comes back after a reboot: a cordon keeps new vGPUs away, and takes none.
+With a cordon, a person keeps new vGPUs off a host or off one of its GPUs. It removes none: the vGPUs that are there
+stay, and come back after a reboot.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def in_words(cordon: Cordon) -> str:
-    """To continue a line that begins with a GPU's address."""
+    """A cordon as text, to follow a GPU's address in a line."""
     what = "cordoned" if cordon.gpu_uuid is not None else "its host is cordoned"
     return say("{}: {} {}", what, cordon.reason, Own(f"({cordon.by}, {cordon.at})"))
 
@@ -28,7 +29,7 @@ def lift(facts: HostSnapshot, cordon: Cordon) -> str:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each cordon of a host."""
+    """A finding for each cordon of a host."""
     return tuple(finding(facts, cordon) for cordon in facts.cordons)
 
 

@@ -57,7 +57,7 @@ def lost_parents(facts: HostSnapshot, gpu: Gpu) -> frozenset[PciAddress]:
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
-    """One for each GPU with lost places: where, the evidence, and what to do and not to do."""
+    """A finding for each GPU with lost places: where, the evidence, and what to do and not to do."""
     findings: list[Finding] = []
     for gpu in facts.gpus:
         places = tuple(_of_gpu(facts, gpu))

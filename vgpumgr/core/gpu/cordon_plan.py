@@ -34,7 +34,7 @@ class CordonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan(plans.AnyPlan):
-    """`cordon`: what holds afterwards, None if nothing does. `stay`: GPUs of the host with a cordon of their own."""
+    """`cordon`: what holds afterwards, None if nothing does. `stay`: the GPUs whose own cordons stay."""
 
     host: HostName
     gpu: PciAddress | None
@@ -54,7 +54,7 @@ class CordonPlan(plans.AnyPlan):
 
 
 def parse_reason(text: str) -> str:
-    """A reason as it is kept: one line. Raises BadName."""
+    """Check a reason, and return it as it is kept: one line. Raises BadName."""
     reason = " ".join(text.split())
     if not reason:
         wrong = "the reason is empty"
@@ -68,7 +68,7 @@ def parse_reason(text: str) -> str:
 
 
 def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
-    """Plan what sets or lifts a cordon. Raises UnknownGpu; changes nothing."""
+    """Plan the step that sets or lifts a cordon. Raises UnknownGpu; changes nothing."""
     facts = view.snapshot
     gpu_uuid, gpu = _place(facts, request.gpu_id)
     before = facts.cordon_at(gpu_uuid)
@@ -89,7 +89,7 @@ def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
 
 
 def _place(facts: HostSnapshot, gpu_id: str | None) -> tuple[GpuUuid | None, PciAddress | None]:
-    """The place of a cordon. Only its cordon still names a GPU that was taken out."""
+    """The GPU that a cordon is for; None twice for the host. A GPU that was taken out is still found by its cordon."""
     if gpu_id is None:
         return None, None
     parsed_id = names.parse_gpu_id(gpu_id)

@@ -1,4 +1,4 @@
-"""A GPU's mode, whichever: the plan of `mode set`, and of a declared mode."""
+"""Plans a change of a GPU's mode, whichever mode it is: for `mode set`, and for a declared mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def ended(view: HostView, gpu: Gpu) -> Mode | None:
-    """The mode that a GPU lost with a reboot and in which missing vGPUs of ours were made; None if there is none."""
+    """The mode that a GPU lost at a reboot, if missing vGPUs of ours were made in that mode; else None."""
     if gpu.mode is None or not gpu.rules.is_default:
         return None
     others: tuple[Mode, ...] = (MIXED_SIZE, MIG) if gpu.mig else (MIXED_SIZE,)
@@ -29,7 +29,7 @@ def ended(view: HostView, gpu: Gpu) -> Mode | None:
 
 
 def leaving(gpu: Gpu, host: str, pci: str) -> Command:
-    """The command that gives a GPU the default mode again; `pci` may stand for several."""
+    """The command that gives a GPU the default mode again; `pci`: its address, or a text that stands for several."""
     reset = () if gpu.rules.ends_with_boot(gpu.board_names) else ("--allow-reset",)
     return Command("vgpumgr", "mode", "set", EQUAL_SIZE, "--on", host, "--gpu-id", pci, *reset)
 

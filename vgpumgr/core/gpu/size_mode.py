@@ -1,7 +1,8 @@
-"""(wish, observed) → the steps that give one GPU equal-size or mixed-size mode, or the guard that refuses.
+"""Plans the steps that give one GPU equal-size or mixed-size mode, or refuses.
 
-The driver takes a mode on a GPU without vGPUs. It is asked first; if it refuses because of idle ones, ours are removed
-and re-created, the largest first, in the same generation. A boot ends the mode: only a declaration restores it.
+The driver sets a mode on a GPU without vGPUs. The plain step is tried first. If the driver refuses it because of idle
+vGPUs, ours are removed and re-created, the largest first, in the same generation. A boot ends the mode: only a
+declaration restores it.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def _room_again(facts: HostSnapshot, gpu: Gpu, mode: Mode, ours: Sequence[Ours])
 
 
 def _is_back(facts: HostSnapshot, ours: Ours) -> bool:
-    """Whether a vGPU was re-created, by a run that may have been killed before the ledger said so."""
+    """Whether a vGPU was re-created, perhaps by a run that was killed before it entered that in the ledger."""
     vgpu, entry = ours.vgpu, ours.entry
     if vgpu is None or not ours.whole or ownership.is_of_earlier_boot(facts, entry):
         return False

@@ -136,7 +136,7 @@ def _roster(tree: Tree) -> Roster:
 def _find_example(
     name: str, member: Member, ours: Mapping[HostName, Host], precedence: Precedence
 ) -> templates.Host | None:
-    """The first host for which that definition counts."""
+    """The first host for which that definition of the variable takes effect; None if there is none."""
     for host in ours.values():
         if precedence.variables(host).get(name) is member:
             return _example(host, precedence)
@@ -170,7 +170,7 @@ def _check_owners(
 
 
 def _unread(ours: Mapping[HostName, Host], precedence: Precedence) -> Iterator[tuple[str, Table]]:
-    """The variables of groups and hosts that reach no hypervisor, by the name of whose they are."""
+    """The variables of groups and hosts that reach no hypervisor, each table with its group's or host's name."""
     tree = precedence.tree
     groups = tree.above({group for host in ours.values() for group in host.groups})
     for group in tree.groups.values():
@@ -205,7 +205,7 @@ def _report_no_hosts(sources: Sources, tree: Tree, whose_hosts: Whose, report: R
 def _check_read(ours: Mapping[HostName, Host], whose_hosts: Whose, precedence: Precedence, report: Report) -> None:
     """Report our variables that reach no hypervisor: they, too, would be lost silently.
 
-    If the command names the group, it is no mistake: that group may be one of several.
+    If the command names the group, this is only a finding: that group may be one of several.
     """
     tree = precedence.tree
     if len(ours) == len(tree.hosts) or not ours:

@@ -43,9 +43,10 @@ class VmPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """`whole`: hosts of which everything is shown; of the others, what `adds` matches.
+    """What is shown. `whole`: hosts of which everything is shown. Of other hosts, `adds` says which VMs are.
 
-    `keeps`, `takes`: what every shown VM must match, and must not. `within`: no host besides these; None: any.
+    `keeps`: every shown VM must match these. `takes`: no shown VM may match any of these.
+    `within`: only these hosts are shown; None: any host.
     """
 
     whole: frozenset[HostName]
@@ -67,15 +68,15 @@ class Shown:
         return (name in self.whole or self.adds_vm(vm, uuid)) and self.keeps_vm(vm, uuid)
 
     def adds_vm(self, vm: str | None, uuid: str | None = None) -> bool:
-        """Whether a VM is named, wherever it is."""
+        """Whether a pattern of `adds` matches the VM, on whatever host it is."""
         return any(one.matches(vm, uuid) for one in self.adds)
 
     def keeps_vm(self, vm: str | None, uuid: str | None = None) -> bool:
-        """Whether `&` and `!` keep the VM."""
+        """Whether the patterns after `&` and `!` let the VM be shown."""
         return all(one.matches(vm, uuid) for one in self.keeps) and not any(one.matches(vm, uuid) for one in self.takes)
 
     def unmatched(self, vms: Iterable[tuple[str, str | None]]) -> tuple[VmPattern, ...]:
-        """The patterns that match none of the VMs there are."""
+        """The patterns that match none of these VMs."""
         rest = self.vms
         for name, uuid in vms:
             if not rest:
@@ -131,7 +132,7 @@ def choose_stored(texts: Sequence[str], roster: Roster, on: str | None = None) -
     """What the arguments mean of what was stored, limited to the hosts of `on`.
 
     The roster has the known hosts, of the store and the inventory. Raises BadName, and UnknownHost if no host is left
-    or nothing is called like a pattern of `on`.
+    or a pattern of `on` matches nothing.
     """
     of_hosts, of_vms = _divided(texts, roster, roster.hosts)
     host_adds, host_filters = _marked(of_hosts)

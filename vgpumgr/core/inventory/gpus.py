@@ -85,7 +85,7 @@ def read_boards(value: Value, known: Callable[[], Collection[str]], report: Repo
 
 
 def _check_known(board: str, where: Location, codes: Collection[str], report: Report) -> None:
-    """Reports only a finding: a board can be newer than the list, or be named in full."""
+    """Add a finding, not a problem, for an unlisted board: it can be newer than the list, or be named in full."""
     if board in codes:
         return
     like = nearest(board, codes)
@@ -201,7 +201,7 @@ def _read_slice(value: Value, what: str, report: Report) -> int | None:
 
 
 def read_fgpu(value: Value, report: Report) -> dict[str, FgpuUnit]:
-    """What one of the site's fractional GPUs is on each board: so many on a GPU, or so much memory."""
+    """What the site's unit, the fractional GPU, is on each board: how many make a GPU, or how much memory one has."""
     table = reading.read_table(value, "vgpumgr_fgpu_per_gpu", report, example="{A40: 2}")
     units: dict[str, FgpuUnit] = {}
     for board, member in sorted((table or {}).items()):

@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """The collector of both. A line that a thousand hosts share through a group is reported once."""
+    """Collects problems and findings. A line that a thousand hosts share through a group is reported once."""
 
     example: Callable[[], Host | None] = lambda: None  # a host that has what is being read now
     _problems: dict[Problem, None] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Report:
         self._problems[Problem(where=where, text=text, hint=hint)] = None
 
     def template(self, where: Location, text: str, value: str, kind: str) -> None:
-        """A problem: that value is a template. `kind`: what is to be written instead."""
+        """Add the problem that a value is a template. `kind`: what is to be written instead."""
         if (where, text) in self._templates:  # another host would have another literal
             return
         self._templates.add((where, text))
@@ -81,7 +81,7 @@ class Report:
 
 
 def refusal(root: str, problems: Sequence[Problem]) -> InventoryError:
-    """The inventory in that folder has these."""
+    """The error that says that the inventory in the folder `root` has these problems."""
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     return InventoryError(
         f"{count} in the inventory {root}",

@@ -1,4 +1,4 @@
-"""What `host install` left on a host, as values. Why a login needs it: docs/logins.md."""
+"""What `host install` left on a host, as values. docs/logins.md says why a login needs it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class VgpuType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where the driver takes one more vGPU of a type now: ascending placement ids. It occupies `size` of them."""
+    """The placement ids, ascending, where the driver takes one more vGPU of a type now. It occupies `size` of them."""
 
     type_id: int
     size: int
@@ -88,7 +88,7 @@ class Places:
 
 @lru_cache(maxsize=256)
 def _commonest_board(type_names: tuple[str, ...]) -> str | None:
-    """Cached, because a plan asks for a GPU's board once per type, many times."""
+    """The most frequent board code of these types. It is cached, because a plan asks for a GPU's board many times."""
     codes = Counter(map(profiles.board_code, type_names))
     return codes.most_common(1)[0][0] if codes else None
 
@@ -163,7 +163,7 @@ class Gpu:
         return self.pci, *(pci for pci in others if pci != self.pci and self.functions.find(pci) is None)
 
     def parent_at(self, vf_index: int | None) -> Parent | None:
-        """The VF of that index, or the PF for None."""
+        """The VF of that index; for None, the physical function."""
         return self.functions.of_index(vf_index)
 
     @property
@@ -237,7 +237,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """A host's NVSwitches (PCI functions), the state of Fabric Manager, and its FABRIC_MODE. None, each: unknown."""
+    """A host's NVSwitches (PCI functions), the state of Fabric Manager, and its FABRIC_MODE. None: unknown."""
 
     switches: int | None = 0
     manager: FabricManager | None = "absent"
@@ -331,7 +331,7 @@ class Unknown:
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The unread fact and its GPU's address, as messages name them."""
         return f"{self.gpu} {self.what}" if self.gpu else self.what
 
 
@@ -434,7 +434,7 @@ class HostSnapshot:
         return None
 
     def without_entries(self, keys: Iterable[tuple[VmUuid, Slot, int]]) -> HostSnapshot:
-        """As if the ledger did not have these entries."""
+        """This snapshot as it would be if the ledger did not have these entries."""
         ledger = self.entries
         for key in keys:
             ledger = ledger.without(key)

@@ -75,7 +75,7 @@ def awaited_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
 
 
 def displaced_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
-    """The entries whose virtual functions got another type from elsewhere. Ours comes back once that one is freed."""
+    """The entries on whose VFs somebody else made a vGPU of another type. Ours comes back once that one is freed."""
     if gpu.framework != observed.VENDOR_VFIO:
         return ()
     vgpus = gpu.functions.at
@@ -115,7 +115,7 @@ class Room:
 
     @property
     def share(self) -> Fraction:
-        """An unknown maximum counts as the whole GPU."""
+        """The allocated share of the GPU. A vGPU whose type has an unknown maximum counts as the whole GPU."""
         total = Fraction(0)
         for type_id, count in self.type_ids.items():
             vgpu_type = self.gpu.type_of(type_id)
@@ -131,13 +131,13 @@ class Room:
         return free_places.after(self.gpu.places, places)
 
     def taken(self, snapshot: HostSnapshot, parent: Parent) -> Occupant | None:
-        """What has a VF."""
+        """The vGPU that takes a VF: it exists, or will be re-created there. None if the VF is free."""
         vgpus = _standing(snapshot, self.gpu, parent.vgpus)
         entries = (entry for entry in self.entered if entry.vgpu.parent == parent.pci)
         return next(chain(vgpus, _returning(self.gpu, entries)), None)
 
     def occupants(self, snapshot: HostSnapshot) -> tuple[Occupant, ...]:
-        """What takes room there, or binds it to a size: what exists first."""
+        """What takes room on the GPU, or binds it to a size. Existing vGPUs come first."""
         entries = (*self.awaited, *displaced_on(snapshot, self.gpu))
         return (*_standing(snapshot, self.gpu, self.gpu.vgpus), *_returning(self.gpu, entries))
 

@@ -54,7 +54,10 @@ def other_division(gpu: Gpu, vgpu_type: VgpuType) -> Refusal:
 def of_parent(
     snapshot: HostSnapshot, room: Room, parent: Parent, vgpu_type: VgpuType, barred: Barred, *, again: bool = False
 ) -> Refusal | None:
-    """Why this parent alone does not take the type now. `again`: its place is there, whatever others await."""
+    """Why this parent alone does not take the type now; None if it does.
+
+    `again`: the vGPU comes back to its own place, so places that are reserved for others do not count.
+    """
     if parent.vf_index is not None:
         occupant = room.taken(snapshot, parent)
         if occupant is not None:
@@ -72,7 +75,7 @@ def of_parent(
 
 
 def _in_its_group(snapshot: HostSnapshot, parent: Parent, *, again: bool = False) -> str | None:
-    """Who has another virtual function of the same IOMMU group, all of which VFIO gives to one VM; None if nobody."""
+    """Who has another virtual function of the same IOMMU group; None if nobody. VFIO gives a whole group to one VM."""
     for gpu in snapshot.gpus if parent.group is not None else ():
         for other in gpu.functions.by_group.get(parent.group or "", ()):
             its_room = Room.of(gpu, ()) if again else room_of(snapshot, gpu)
@@ -114,7 +117,7 @@ def cordoned(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
 
 
 def passed_through(gpu: Gpu, barred: Barred) -> Refusal | None:
-    """Why nothing new is placed on a GPU: it, or another function of its card, is somebody's as a whole.
+    """Why nothing new is placed on a GPU: it, or another function of its card, is passed through to a VM.
 
     When that VM starts, libvirt takes the function from the nvidia driver, and with it every vGPU.
     """
@@ -173,7 +176,7 @@ def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred:
 
 
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
-    """The GPU's parents, starting after the newest entry's."""
+    """The GPU's parents in the order in which they are tried: the one after the newest entry's VF comes first."""
     last = snapshot.entries.newest_vf(gpu.uuid)
     after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
     start = after[0] if after else 0

@@ -1,4 +1,4 @@
-"""(the user's request, observed) → what gc does on one host."""
+"""Finds what gc does on one host, from the user's request and what was observed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 
 def todo(view: HostView, gpu_id: str | None = None) -> tuple[FreeInstances, ...]:
-    """A task for each GPU that has instances of ours, or for the one that is requested."""
+    """A task for each GPU that has GPU instances of ours, or for the one that is requested."""
     gpus = instance_plan.gpus_of_ours(view.snapshot) if gpu_id is None else (gpu_id,)
     return tuple(FreeInstances(gpu_id=gpu) for gpu in gpus)

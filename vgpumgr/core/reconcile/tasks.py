@@ -146,7 +146,7 @@ class SetGpuMode(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSlot:
-    """What a user requests of a slot. `vm`, `uuid`: the VM found; a detach's may be one that only the ledger names."""
+    """What a user requests of a slot. `vm`, `uuid`: the VM found; for a detach, perhaps one only in the ledger."""
 
     vm: VmName
     uuid: VmUuid
@@ -176,7 +176,7 @@ class ServeSlot:
 
     @property
     def each(self) -> tuple[ServeSlot, ...]:
-        """The same for one slot each."""
+        """The same request, divided into one for each slot."""
         if self.request.count == 1:
             return (self,)
         slots = (names.parse_slot(f"vgpu{at}") for at in range(self.request.count))
@@ -200,7 +200,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCordon:
-    """The user keeps new vGPUs off a host or one GPU of it; `reason` None: no longer. `keep`: see CordonRequest."""
+    """The user keeps new vGPUs off a host or one GPU of it; `reason` None: lift it. `keep`: see CordonRequest."""
 
     gpu_id: str | None
     reason: str | None
@@ -223,7 +223,7 @@ class SetCordon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveSlot(OfSlot):
-    """The user empties a GPU: the slot gets what its claim says on another one. `away_from` is that GPU's UUID."""
+    """The user empties a GPU: the slot gets what its claim says on another GPU. `away_from`: the emptied GPU's UUID."""
 
     uuid: VmUuid
     away_from: GpuUuid
@@ -325,7 +325,11 @@ def _kept_modes(view: HostView, declared: HostDeclaration) -> Iterator[SetGpuMod
 
 
 def _unfinished(view: HostView, declared: HostDeclaration) -> Iterator[FinishDetach]:
-    """The detaches that were begun. One in a restored definition says nothing of the vGPU that its slot got since."""
+    """The detaches that were begun but not finished.
+
+    A restored old definition may show one. It says nothing about the later vGPU of that slot, so it counts only if the
+    slot is declared.
+    """
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
             if claim.state != claims.LEAVING or is_of_other_site(declared, claim):
@@ -335,7 +339,10 @@ def _unfinished(view: HostView, declared: HostDeclaration) -> Iterator[FinishDet
 
 
 def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
-    """What is no longer declared. In a restored definition, nobody knows who asked for what its slot got since."""
+    """The slots that are no longer declared.
+
+    A claim in a restored old definition does not count: nobody knows who asked for the later vGPU of its slot.
+    """
     for domain in sorted(view.domains, key=lambda item: item.name):
         for claim in own_claims(view, domain):
             if claim.state == claims.LEAVING or not may_prune(declared, claim):
@@ -381,7 +388,7 @@ def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
 
 
 def site_text(declared: HostDeclaration) -> str:
-    """The inventory at hand beside that of another site, in a message."""
+    """What a message calls the inventory at hand, beside another site's."""
     return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def of_host(view: HostView, declared: HostDeclaration, author: Author) -> tuple[Waiting, ...]:
-    """The host's VMs, by name. If the ledger cannot be read, nothing is known to wait for a VM."""
+    """The host's VMs to shut down, by name. If the ledger cannot be read, nothing is known to wait for a VM."""
     by_vm = {row.vm_uuid: row for row in restart.waiting(view)}
     planned_tasks = () if view.snapshot.ledger is None else host_plan.plan_host(view, declared, author).tasks
     for domain in view.domains:
@@ -40,7 +40,7 @@ def of_host(view: HostView, declared: HostDeclaration, author: Author) -> tuple[
 
 
 def _yields(view: HostView, domain: Domain, planned_tasks: tuple[PlannedTask, ...]) -> Iterator[Change]:
-    """The vGPUs with which the VM runs and for whose end something waits."""
+    """The vGPUs that the running VM has and that some planned task needs it to give up."""
     live = {device.source for device in domain.live or ()}
     for entry in view.entries(domain.uuid):
         lines = [say("{}, {}", one.task.subject, one.task.why) for one in planned_tasks if _waits_for(view, one, entry)]

@@ -56,7 +56,7 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedGpu:
-    """A GPU that takes no vGPU of any type now. `is_unknown`: it cannot be told whether it could."""
+    """A GPU that takes no vGPU of any type now. `is_unknown`: nobody can tell whether it takes one."""
 
     host: HostName
     gpu: PciAddress
@@ -67,7 +67,10 @@ class ClosedGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """One host, or all together. A GPU in MIG mode counts for MIG-backed types, any other one for time-sliced types."""
+    """What fits on one host, or on all together.
+
+    A GPU in MIG mode counts for MIG-backed types, any other one for time-sliced types.
+    """
 
     rows: tuple[BoardRow, ...]
     closed: tuple[ClosedGpu, ...]
@@ -110,7 +113,7 @@ class GpuRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAnswers:
-    """One host. `profiles`: the names of its types, short and in full."""
+    """The answers of one host. `profiles`: the names of its types, short and in full."""
 
     host: HostName
     rows: tuple[GpuRow, ...]
@@ -119,7 +122,7 @@ class HostAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One question on all hosts."""
+    """The answer to one question on all hosts."""
 
     question: Question
     rows: tuple[GpuRow, ...]
@@ -127,7 +130,7 @@ class Answer:
 
 
 def overview(view: HostView) -> Overview:
-    """Every profile of a host's GPUs."""
+    """How many more of every profile fit on a host's GPUs."""
     barred = sharing.barred_functions(view)
     rows = [row for gpu in view.snapshot.gpus for row in _of_gpu(view, gpu, barred)]
     closed = tuple(
@@ -141,7 +144,7 @@ def overview(view: HostView) -> Overview:
 
 
 def together(parts: Iterable[Overview]) -> Overview:
-    """All GPUs by profile and board, the smallest profile first."""
+    """Add up the overviews of hosts by profile and board, the smallest profile first."""
     parts = tuple(parts)
     by_key: dict[tuple[str, str], BoardRow] = {}
     for row in (row for part in parts for row in part.rows):
@@ -153,7 +156,7 @@ def together(parts: Iterable[Overview]) -> Overview:
 
 
 def total(parts: Iterable[Left], *, more: bool) -> Left:
-    """The sum. `more`: something besides these could not be read."""
+    """The sum of these numbers. `more`: something else could not be read, so more may fit."""
     parts = tuple(parts)
     count = sum(part.fits_now or 0 for part in parts)
     at_least = more or any(part.at_least for part in parts)
@@ -161,7 +164,7 @@ def total(parts: Iterable[Left], *, more: bool) -> Left:
 
 
 def totals(found: Overview, *, unread: bool) -> dict[str, Left]:
-    """Each profile on all boards. `unread`: there are hosts that could not be read."""
+    """How many more of each profile fit, on all boards together. `unread`: there are hosts that could not be read."""
     more = unread or any(one.is_unknown for one in found.closed)
     by_profile: dict[str, list[Left]] = {}
     for row in found.rows:
@@ -170,7 +173,7 @@ def totals(found: Overview, *, unread: bool) -> dict[str, Left]:
 
 
 def of_host(view: HostView, questions: Sequence[Question], catalogue: Catalogue) -> HostAnswers:
-    """Each question on every GPU of a host that could ever serve it."""
+    """The answers to each question, for every GPU of a host that could ever serve its wish."""
     barred = sharing.barred_functions(view)
     kinds = [kind for gpu in view.snapshot.gpus for kind in (gpu.types or {}).values()]
     return HostAnswers(
@@ -183,7 +186,7 @@ def of_host(view: HostView, questions: Sequence[Question], catalogue: Catalogue)
 def answers(
     hosts: Iterable[HostAnswers], unread: Iterable[tuple[HostName, VgpumgrError]], questions: Iterable[Question]
 ) -> tuple[Answer, ...]:
-    """Each question on all hosts; of those in `unread` that are not among `hosts`, nothing is known."""
+    """The answer to each question on all hosts. Nothing is known of hosts in `unread` that `hosts` does not have."""
     hosts = tuple(hosts)
     host_names = {host.host for host in hosts}
     failures = [(name, error.what) for name, error in unread if name not in host_names]

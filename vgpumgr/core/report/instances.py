@@ -28,7 +28,7 @@ class InstanceRow:
     """A GPU instance: `size` memory slices from `start` on. All None, and `unknown`: the instances cannot be read.
 
     `state`: used (holds anybody's vGPUs, or its place is reserved for one of ours), cached (ours, neither), or foreign.
-    `vms`: who has its vGPUs, or gets one back; a vGPU that names no VM is named by its type.
+    `vms`: the VMs that have its vGPUs, or get one back; a vGPU that names no VM is named by its type.
     """
 
     id: int | None = None

@@ -1,4 +1,4 @@
-"""Observed → rows: every vGPU of a host, ours and foreign, with the state that all its parts together show."""
+"""Observed facts as rows: every vGPU of a host, ours and foreign, with the state that all its parts together show."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class VgpuRow:
     `vm_uuid` distinguishes two VMs that had the same name one after the other.
 
     `profile` is None if the slot was asked for in another way; `requested` is the whole wish as options, `requested_at`
-    its time (RFC 3339, UTC), `asked_mib` and `waste_pct` what it came to, `guest_mib` the least that the guest sees.
+    its time (RFC 3339, UTC), `asked_mib` and `waste_pct` as in Grant, `guest_mib` the least that the guest sees.
 
     pending (claimed, not yet served) · made (the vGPU exists, but the VM's definition lacks it or has it wrong) · bound
     · in_use · pending_restart (the next start changes what the VM has of it) · gone (ours, no hardware) · lost (an
@@ -75,7 +75,7 @@ class VgpuRow:
 def rows(view: HostView) -> tuple[VgpuRow, ...]:
     """All vGPUs of a host: the ledger's entries, claims without an entry, and what is foreign.
 
-    If the ledger is unreadable or lacks the vGPU, the claim stands for its binding's hardware, in state unknown.
+    If the ledger is unreadable or lacks the vGPU, a claim's row shows the hardware of its binding, in state unknown.
     """
     result = [_entry_row(view, entry) for entry in view.snapshot.ledger or ()]
     claim_vgpus: list[Vgpu] = []
@@ -95,7 +95,7 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
 
 
 def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
-    """The hardware that a claim's binding names but no entry does; none for a copied claim, which is another VM's."""
+    """The hardware that a claim's binding names but no entry does; None for a copied claim, which is another VM's."""
     if view.snapshot.ledger is not None:
         standing = ownership.standing(view, domain, claim)
         return standing.vgpu if isinstance(standing, ownership.Unentered) else None
@@ -125,7 +125,7 @@ def _row(
     origin: Whose | None,
     address: str | None = None,
 ) -> VgpuRow:
-    """One vGPU's row. `device` names it, `vgpu` is its hardware; `address`: its GPU's, if the host does not show it."""
+    """One vGPU's row. `device` names it, `vgpu` is its hardware. `address`: its GPU's, if `gpu` is None."""
     vgpu_type = gpu.type_of(device.type_id) if gpu else None
     address, board, framework = (gpu.pci, gpu.board, gpu.framework) if gpu else (address, None, None)
     place = gpu.mig_place_of(vgpu) if gpu and vgpu else None
@@ -196,7 +196,7 @@ def _state(view: HostView, entry: LedgerEntry, vgpu: Vgpu | None, domain: Domain
 
 
 def _state_of_hardware(view: HostView, entry: LedgerEntry, vgpu: Vgpu, domain: Domain, claim: Claim) -> State:
-    """The state of an entry with its vGPU, whose VM has a bound claim of it."""
+    """The state of an entry whose vGPU exists and whose VM has a bound claim of it."""
     if views.holder_name(view, vgpu) is not None:
         # It may run with what its definition no longer has.
         return "pending_restart" if restart.changes_of(view, domain, vgpu.device) else "in_use"

@@ -36,7 +36,7 @@ def guard_running(domain: Domain) -> None:
 
 
 def plug(view: HostView, domain: Domain, target: VgpuSpec, wanted: Hostdev) -> plan_steps.PlugHostdev | None:
-    """The step that gives a VM its vGPU while it runs; None if it runs with it. Raises NotWhileRunning."""
+    """The step that gives a VM its vGPU while it runs; None if the VM has it already. Raises NotWhileRunning."""
     if domain.live is None or domain.ports is None or _in(domain.live, wanted) is not None:
         return None
     port = _port(domain, domain.ports, wanted)
@@ -72,7 +72,10 @@ def _in(devices: tuple[Hostdev, ...], wanted: Hostdev) -> Hostdev | None:
 
 
 def _port(domain: Domain, ports: FreePorts, wanted: Hostdev) -> int | None:
-    """The lowest port that is free in both definitions; the definition's, if it has the device there already."""
+    """The lowest port that is free in the running VM and in its definition; None if there is none.
+
+    If the definition has the device already, only its port there will do.
+    """
     defined = _in(domain.inactive, wanted)
     if defined is not None:
         return defined.port if defined.port in ports.live else None
@@ -81,7 +84,10 @@ def _port(domain: Domain, ports: FreePorts, wanted: Hostdev) -> int | None:
 
 
 def _no_port(domain: Domain, wanted: Hostdev) -> Obstacle:
-    """What to do is libvirt's own rule: it keeps as many ports as the definition has (formatdomain, "Controllers")."""
+    """The obstacle that no port is free.
+
+    The advice follows libvirt's own rule: it keeps as many ports as the definition has (formatdomain, "Controllers").
+    """
     defined = _in(domain.inactive, wanted)
     if defined is not None:
         return Obstacle(

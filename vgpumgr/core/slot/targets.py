@@ -41,14 +41,17 @@ def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
 
 
 def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | None:
-    """What the request does not allow of a claim with its wish."""
+    """Why the request does not accept a claim that has the same wish; None if it accepts it."""
     if request.gpus is not None and claim.binding.gpu_uuid not in request.gpus:
         return say("another GPU than {} names", Option("--gpu-id"))
     return _unmet(view, claim, request.conditions)
 
 
 def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
-    """The condition that a claim does not meet. Those of its making are not judged again: its GPU may have changed."""
+    """The condition that a claim does not meet; None if it meets all.
+
+    The conditions under which the claim was made are not judged again: its GPU may have changed.
+    """
     if conditions == claim.conditions:
         return None
     gpu = view.snapshot.gpu_by_uuid(claim.binding.gpu_uuid)
@@ -68,7 +71,10 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
 
 
 def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
-    """The request as the resolver takes it. What a claim with the same wish was granted stands for its fGPUs."""
+    """The request in the form that the resolver takes.
+
+    If the claim has the same wish, what it was granted decides how much its fGPUs are.
+    """
     same = claim is not None and profiles.same_wish(claim.wish, request.wish)
     before = claim.grant if claim is not None and same else None
     return Ask(
@@ -252,7 +258,7 @@ def _kept_entry(
 
 
 def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: LedgerEntry) -> bool:
-    """Whether an entry's type serves the wish: by its claim if that has the same wish."""
+    """Whether an entry's vGPU serves the request. A claim with the same wish says what the wish was granted."""
     if claim is not None and plugin_params.missing(request.conditions.param, claim.conditions.param) is not None:
         return False  # a vGPU gets its parameters when it is made, and a claim in another spelling says which
     same = claim if claim is not None and profiles.same_wish(claim.wish, request.wish) else None
@@ -274,7 +280,7 @@ def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: Le
 
 
 def _exchange(vm: str, request: AttachRequest) -> str:
-    """The command that gives the slot a new vGPU, whichever command was refused: reconcile has no --replace."""
+    """The attach command that gives the slot a new vGPU, also if reconcile was refused: that has no --replace."""
     gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
     return say("`{}`", command("attach", vm, slot=request.slot, options=(*request.options, *gpu, "--replace")))
 
@@ -384,7 +390,7 @@ def _pending_place(
 def _successor(view: HostView, request: AttachRequest, domain: Domain, past: VgpuSpec) -> placement.Placed | None:
     """The same type at the place of a vGPU that cannot come back as it was; None if that place does not take it.
 
-    The view has no entry of it.
+    The view must not have the ledger entry of that vGPU.
     """
     claim = domain.claim(request.slot)
     if claim is None or claim.generation != past.generation or not serves(view, claim, request):
@@ -396,7 +402,7 @@ def _successor(view: HostView, request: AttachRequest, domain: Domain, past: Vgp
 def _same_again(
     view: HostView, domain: Domain, slot: Slot, before: claims.Binding, *, grant: Grant | None, why: str
 ) -> placement.Placed | None:
-    """A vGPU of the same type at the same place, by what they are now; None if the place does not take it."""
+    """A vGPU of the same type at the same place, by their current ids; None if the place does not take it."""
     gpu = view.snapshot.gpu_by_uuid(before.gpu_uuid)
     parent = gpu.parent_at(before.vf_index) if gpu else None  # its current address, if the card was moved
     vgpu_type = gpu.type_named(before.type_name) if gpu else None

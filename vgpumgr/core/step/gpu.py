@@ -1,4 +1,4 @@
-"""A GPU's scheduler, mode, virtual functions and reset; a file of module options; a cordon.
+"""Steps that set a GPU's scheduler, mode or virtual functions, reset it, or write a module option file or a cordon.
 
 set_scheduler   every engine of a GPU, at run time            ← set_scheduler
 set_mode        mixed-size mode of a GPU on or off            ← set_mode
@@ -38,7 +38,7 @@ def _names(around: Iterable[EvacuateVgpu]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScheduler(OfGpu):
-    """`expect`: engine → policy, as read. `before`: the setting that an undo restores, as far as the driver reports it.
+    """`expect`: the policy of each engine, as read. `before`: what an undo restores, as far as the driver reports it.
 
     `around`: the idle vGPUs that are removed and re-created if, and only if, the driver refuses because of them.
     """
@@ -56,7 +56,7 @@ class SetScheduler(OfGpu):
         return replace(self, setting=self.before, before=self.setting, expect=expect, around=())
 
     def instead(self, nvml_code: int) -> tuple[SetScheduler | CreateVgpu | EvacuateVgpu, ...]:
-        """The steps to take if the driver refused it with this NVML return code because of its vGPUs; else none.
+        """The steps to take if the driver refused this one with this NVML return code because of its vGPUs; else none.
 
         nvml.h on nvmlDeviceSetVgpuSchedulerState: NOT_SUPPORTED and IN_USE if "any vGPU instance currently exists on
         the device". Drivers differ in whether an idle one counts, so the plain step is tried first.
@@ -80,7 +80,10 @@ class SetScheduler(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMode(OfGpu):
-    """`before`: the mode as read; an undo restores it. `around`: see SetScheduler; `back` re-creates them in `mode`."""
+    """Set the mode of a GPU. `before`: the mode as read; an undo restores it.
+
+    `around`: the idle vGPUs, as in SetScheduler. `back`: the steps that re-create them in `mode`.
+    """
 
     mode: Mode
     before: Mode
@@ -93,7 +96,10 @@ class SetMode(OfGpu):
         return replace(self, mode=self.before, before=self.mode, around=(), back=())
 
     def instead(self, nvml_code: int) -> tuple[SetMode | CreateVgpu | EvacuateVgpu, ...]:
-        """As SetScheduler's. nvml.h on Set…HeterogeneousMode: IN_USE if it has vGPUs, NOT_SUPPORTED if no such mode."""
+        """The same as for SetScheduler.
+
+        nvml.h on Set…HeterogeneousMode: IN_USE if the GPU has vGPUs, NOT_SUPPORTED if it has no such mode.
+        """
         if not self.around or nvml_code != _IN_USE:
             return ()
         return (*self.around, replace(self, around=(), back=()), *self.back)
@@ -106,7 +112,7 @@ class SetMode(OfGpu):
 class SetVfs(OfGpu):
     """Make or remove the GPU's virtual functions. The GPU has no vGPUs then, and loses its GPU instances.
 
-    `framework`: what it offers with virtual functions; None if unknown, because it has none now.
+    `framework`: the vGPU framework that it offers with virtual functions; None if unknown, because it has none now.
     """
 
     on: bool
@@ -129,7 +135,7 @@ class SetVfs(OfGpu):
 class SetMig(OfGpu):
     """MIG mode of a GPU without virtual functions. `before`: its current mode.
 
-    `profiles`: those that it will have, as far as they are known beforehand.
+    `profiles`: the GPU instance profiles that it will have, as far as they are known beforehand.
     """
 
     on: bool

@@ -29,7 +29,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedHost:
-    """What the last run due to read a host left there. `reached`: it was read, and nothing spoilt the host's whole run.
+    """What the last run that had to read a host found. `reached`: it was read, and no error spoilt its whole run.
 
     `drift`: slots, modes, schedulers and layouts out of sync, except `waiting` ones; `refused`: their errors, by class.
     `nvml_silent`: NVML does not say what runs on some GPU. Unless reached, only `at` is known.
@@ -57,7 +57,7 @@ NO_RUNS = LastRuns()
 
 
 def without_site(inventory: Inventory, hosts: Iterable[PlannedHost]) -> tuple[Finding, ...]:
-    """What the last runs saw of other inventories, on hosts for which this one names no site: it needs one."""
+    """A finding if the last runs saw another inventory on hosts for which this one names no site: it needs one."""
     labels = [
         one.host
         for one in hosts

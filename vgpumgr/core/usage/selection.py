@@ -16,7 +16,7 @@ ENOUGH: Final = 0.95
 
 
 def idle(row: UsageRow, *, most: int) -> bool | None:
-    """Whether its VM was off or no engine above `most` percent throughout the window; None: too little is known.
+    """Whether its VM was off or no engine was above `most` percent throughout the window; None: too little is known.
 
     A vGPU that is gone is not idle: there is nothing to take back.
     """
@@ -39,6 +39,6 @@ def over(row: UsageRow, *, percent: int) -> bool | None:
 def judged(
     rows: Iterable[UsageRow], verdict: Callable[[UsageRow], bool | None]
 ) -> tuple[tuple[UsageRow, ...], tuple[UsageRow, ...]]:
-    """Those of which it is true, and those of which it is not known."""
+    """The rows of which the verdict is true, and those of which it is unknown."""
     verdicts = [(row, verdict(row)) for row in rows]
     return tuple(row for row, yes in verdicts if yes), tuple(row for row, yes in verdicts if yes is None)

@@ -41,7 +41,7 @@ class EngineTally:
 
     @property
     def mean(self) -> float | None:
-        """In percent; None: never reported."""
+        """The mean load in percent; None if it was never reported."""
         return self.busy / self.measured_us if self.measured_us else None
 
 
@@ -107,7 +107,7 @@ class Tally:
 
 
 class Measure(NamedTuple):
-    """What counts of a Measured. `load`: in the order of ENGINES, 0 to 100; `share`: the entitled share, 0 to 1."""
+    """What is counted of a Measured. `load`: in the order of ENGINES, 0 to 100; `share`: the entitled share, 0 to 1."""
 
     since_us: int
     until_us: int
@@ -149,7 +149,7 @@ def measures(host: HostName, measured: Iterable[Measured]) -> dict[VgpuKey, list
 
 
 def split(since_us: int, until_us: int) -> Iterator[tuple[int, int, int]]:
-    """A span of time cut at the quarters of an hour: bucket, since, until."""
+    """Cut a span of time at the quarters of an hour. Yields the bucket, begin and end of each part."""
     while since_us < until_us:
         bucket = since_us // BUCKET_US
         end = min(until_us, (bucket + 1) * BUCKET_US)
@@ -189,7 +189,7 @@ def _together(one: Measure, other: Measure) -> Measure:
 
 
 def _percent(value: int | None) -> int | None:
-    """Clamped to 0 to 100: several vGPUs together can be reported as slightly more than the whole."""
+    """The value, limited to 0 to 100: several vGPUs together can be reported as slightly more than the whole."""
     return None if value is None else min(100, max(0, value))
 
 

@@ -27,9 +27,10 @@ CLOCK_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineUse:
-    """Percent of the whole GPU over the measured time, and the means by cell. None: nothing was measured.
+    """An engine's use in percent of the whole GPU, over the measured time. None: nothing was measured.
 
-    `coverage`: the part of the window for which the driver reported this engine, 0 to 1.
+    `series`: the mean of each cell of the window. `coverage`: the part of the window for which the driver reported this
+    engine, 0 to 1.
     """
 
     mean: float | None
@@ -45,7 +46,7 @@ class UsageRow:
     """One vGPU of the window, of the last readings, or of both. None: unknown.
 
     `state`: running, off, gone or unknown, as of its host's last round. `entitled`: the mean of its entitled share, 0
-    to 1. `used_of_share`: SM use relative to that share, 1 is all of it. `seen`: the part of the window that was
+    to 1. `used_of_share`: SM use relative to that share, 1 is all of it. `coverage`: the part of the window that was
     measured, 0 to 1. `off_since`: when its VM was first seen off, by the controller's clock, None if it is not off.
     `off`: the part of the window for which it was off, as far as known. Framebuffer in bytes: now, the maximum, the
     size, the part never used, and the maxima by cell.
@@ -75,7 +76,7 @@ class UsageRow:
 
 
 def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window) -> tuple[UsageRow, ...]:
-    """Sorted by VM, host, GPU and slot; vGPUs with no known VM come last."""
+    """The rows, sorted by VM, host, GPU and slot; vGPUs with no known VM come last."""
     hosts = {host.last.host: host for host in latest}
     measured = {one.key: one for one in series}
     by_host = {host.last.host: _now(host) for host in hosts.values()}
@@ -91,13 +92,13 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
 
 
 def _is_split(key: VgpuKey, by_key: Mapping[VgpuKey, object]) -> bool:
-    """Whether this is the sum of vGPUs that could not be told apart while running, and each has its own row now."""
+    """Whether the key is of several vGPUs that could not be told apart while running, and each has its own row now."""
     same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in by_key)
     return not key.slot and bool(key.vm) and key not in by_key and same
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
-    """Why the output may be old, incomplete or off in time: no collection, a host unread or read in part, its clock."""
+    """Why the output may be old, incomplete or off in time: no samples, a host not fully read, a wrong clock."""
     if not latest:
         return
     newest = max(host.last.at for host in latest)
@@ -138,7 +139,7 @@ def _now(host: LatestHost) -> dict[VgpuKey, list[VgpuReading]]:
 
 
 def _used(mean: float | None, share: float | None) -> float | None:
-    """The part of its share that it used; `mean` is in percent of the GPU."""
+    """How much of its share a vGPU used, 1 is all of it. `mean` is in percent of the GPU."""
     return None if mean is None or not share else mean / 100 / share
 
 
@@ -147,7 +148,7 @@ def _headroom(size: int | None, most: int | None) -> int | None:
 
 
 def _entitled(share: float | None, vgpu: VgpuReading | None) -> float | None:
-    """What the samples say, else what the vGPU that runs now is promised."""
+    """The entitled share according to the samples, else that of the vGPU that runs now; None if unknown."""
     if share is not None or vgpu is None or vgpu.entitled is None:
         return share
     return float(vgpu.entitled)
