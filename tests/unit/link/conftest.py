@@ -170,6 +170,9 @@ def stopped(*pids: int) -> Iterator[None]:
     """These processes do nothing while the block lasts, so whatever returns inside it did not wait for them."""
     kill_all(pids, signal.SIGSTOP)
     try:
+        wait_for(
+            lambda: {state(pid) for pid in pids} == {"T"}, 60
+        )  # one that runs on another processor stops a little later
         yield
         assert {state(pid) for pid in pids} == {"T"}
     finally:

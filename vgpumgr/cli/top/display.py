@@ -24,6 +24,7 @@ from vgpumgr.cli.top.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
 
     from vgpumgr.cli.top.view_state import View
     from vgpumgr.controller.usage import Past
@@ -60,7 +61,15 @@ class _Suspended:
     pass
 
 
-_Event = _Key | _Read | _Known | _Broken | _Resized | _Suspended
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """A signal that ends the program. `handler` is the one that was set before `top`, and raises what ends it."""
+
+    number: int
+    handler: Callable[[int, FrameType | None], object]
+
+
+_Event = _Key | _Read | _Known | _Broken | _Resized | _Suspended | _Ending
 
 
 def run(
@@ -129,6 +138,8 @@ class _Loop:
                         self._past = past
                     case _Broken(error):
                         raise error
+                    case _Ending(number, handler):
+                        handler(number, None)
                     case _Suspended():
                         return True
                     case _Resized():
@@ -174,14 +185,28 @@ class _Loop:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Turn size changes and Ctrl-Z into events; the previous handlers are restored afterwards."""
+        """Turn size changes, Ctrl-Z, Ctrl-C and SIGTERM into events; the previous handlers are restored afterwards.
+
+        What ends the program must not do so within a frame: it would be up to rich what comes of the terminal then.
+        """
         with contextlib.ExitStack() as handlers:
             for number, event in ((signal.SIGWINCH, _Resized()), (signal.SIGTSTP, _Suspended())):
                 handlers.callback(signal.signal, number, signal.signal(number, self._telling(event)))
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before = signal.getsignal(number)
+                if callable(before):
+                    handlers.callback(signal.signal, number, signal.signal(number, self._ending(before)))
             yield
 
     def _telling(self, event: _Event) -> Callable[[int, object], None]:
         return lambda _number, _frame: self._events.put(event)
+
+    def _ending(self, handler: Callable[[int, FrameType | None], object]) -> Callable[[int, object], None]:
+        def end(number: int, _frame: object) -> None:
+            signal.signal(number, handler)  # a second signal does not wait for the loop, which may be stuck
+            self._events.put(_Ending(number, handler))
+
+        return end
 
 
 def _stop_like_the_shell_wants() -> None:

@@ -1,7 +1,7 @@
 """The loop of `top` as a program for a pseudo-terminal, its rounds made up: `python -m tests.unit.cli.top.live WHAT`.
 
-WHAT: `moving` (vm01 is busier with every round), `many` (500 VMs), `hangs` (the first reading never ends), or
-`breaks`.
+WHAT: `moving` (vm01 is busier with every round), `many` (500 VMs), `hangs` (the first reading never ends), `breaks`, or
+`interrupted` (Ctrl-C comes within a frame; 1 if that is torn).
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from tests.unit.metrics import made_up
 from vgpumgr.cli import main
 from vgpumgr.cli.top import display
+from vgpumgr.cli.top.screen import Screen
 from vgpumgr.cli.top.view_state import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vgpumgr.cli.top.frames import Frame
     from vgpumgr.core.usage.readings import Round
 
 count = 0
@@ -52,8 +54,26 @@ def rounds() -> Sequence[Round]:
     )
 
 
+def interrupt_a_frame() -> None:
+    """The next frame is interrupted half way."""
+    draw = Screen.draw
+
+    def interrupted(screen: Screen, frame: Frame) -> None:
+        if count:
+            Screen.draw = draw  # type: ignore[method-assign]
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ValueError("a frame is torn") from None
+        draw(screen, frame)
+
+    Screen.draw = interrupted  # type: ignore[method-assign, assignment]
+
+
 def run() -> int:
     signal.signal(signal.SIGTERM, main._terminate)
+    if sys.argv[1] == "interrupted":
+        interrupt_a_frame()
     try:
         display.run(rounds, every_s=0.1, view=View(), hosts=2, colour="NO_COLOR" not in os.environ, manual=HELP)
     except main.Terminated:

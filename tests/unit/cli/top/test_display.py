@@ -56,6 +56,13 @@ def test_a_signal_ends_it_and_the_terminal_is_as_it_was(what: str, end: str | in
         assert terminal.restored
 
 
+def test_a_frame_is_drawn_whole_before_a_signal_ends_it() -> None:
+    """Once in many runs Ctrl-C ended it with 1, as a bug does."""
+    with Terminal([*LIVE, "interrupted"]) as terminal:
+        assert terminal.wait() == 130
+        assert terminal.restored
+
+
 def test_an_error_in_a_reading_ends_it_and_the_terminal_is_as_it_was() -> None:
     with Terminal([*LIVE, "breaks"]) as terminal:
         assert terminal.wait() == 1
