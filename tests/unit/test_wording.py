@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import sources
 from vgpumgr.wording import Command, GpuAddress, Option, Own, cut, joined, say, values
 
 if TYPE_CHECKING:
@@ -78,3 +80,18 @@ def test_a_copy_and_json_take_it_as_a_text() -> None:
 def test_a_template_with_another_number_of_gaps_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="argument"):
         say("{} and {}", "one")
+
+
+def test_no_message_of_the_product_is_such_a_mistake() -> None:
+    """Many are of errors that few tests raise: there the mistake would stand in place of the error."""
+    calls = [
+        (file, call)
+        for file in sources.files("vgpumgr", "ansible")
+        for call in ast.walk(sources.tree(file))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "say"
+    ]
+    assert len(calls) > 500
+    for file, call in calls:
+        template, *parts = call.args
+        if isinstance(template, ast.Constant) and not any(isinstance(part, ast.Starred) for part in parts):
+            assert str(template.value).count("{}") == len(parts), f"{file}:{call.lineno}"

@@ -60,14 +60,14 @@ def interrupt_a_frame() -> None:
 
     def interrupted(screen: Screen, frame: Frame) -> None:
         if count:
-            Screen.draw = draw  # type: ignore[method-assign]
+            Screen.draw = draw  # type: ignore[method-assign]  # interrupted once
             try:
                 signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:
                 raise ValueError("a frame is torn") from None
         draw(screen, frame)
 
-    Screen.draw = interrupted  # type: ignore[method-assign, assignment]
+    Screen.draw = interrupted  # type: ignore[method-assign, assignment]  # in this process alone
 
 
 def run() -> int:
