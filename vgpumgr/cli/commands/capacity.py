@@ -16,12 +16,12 @@ from vgpumgr.cli.text import output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from vgpumgr.cli.rows.cells import Row
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.capacity import Answer, Left, Overview, Question
-    from vgpumgr.names import HostName
 
 
 @click.command()
@@ -139,19 +139,18 @@ def _answer(
         _print_answers(settings, printed, pages, count)
     else:
         document = documents.answers(fleet, known, findings, count)
-        places = _able(known, count or 1) if settings.output == "name" else views
-        printing.print_rows(
-            settings, ANSWERS, document, [row for row in ANSWERS.rows(document) if row["host"] in places]
-        )
+        rows = _able(document, known, count or 1) if settings.output == "name" else None
+        printing.print_rows(settings, ANSWERS, document, rows)
     short = [core.short_of(one, count) for one in known] if count else []
     return output.end(settings, fleet, findings, [*filter(None, unknown), *filter(None, short)])
 
 
-def _able(answers: Sequence[Answer], count: int) -> list[HostName]:
-    """The hosts on which `count` vGPUs of any one question fit."""
+def _able(document: Mapping[str, object], answers: Sequence[Answer], count: int) -> list[Row]:
+    """The rows of hosts on which so many of one question fit."""
     from vgpumgr.core.report import capacity as core
 
-    return [host for one in answers for host, room in core.by_host(one).items() if core.fits(room, count)]
+    hosts = {host for one in answers for host, left in core.by_host(one).items() if core.fits(left, count)}
+    return [row for row in ANSWERS.rows(document) if row["host"] in hosts]
 
 
 def _print_answers(

@@ -181,7 +181,7 @@ def find_home(
     records = held(snapshot, gpu)
     pick = chosen_by_driver(gpu, vgpu_type)
     if pick is not None:
-        (record,) = (one for one in records if one.instance == pick.instance)
+        record = next(one for one in records if one.instance == pick.instance)
         return _existing(snapshot, gpu, vgpu_type, record, but)
     reserved = _reserved(snapshot, gpu, records, but)
     spare = [one.piece for one in records if one.is_spare]

@@ -60,6 +60,15 @@ def test_where_no_host_answers_nothing_is_known(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "profile,board,type_name,framebuffer_mib,max,gpus,fits_now,at_least\n"
 
 
+def test_the_rows_of_a_host_that_was_not_read_are_there_for_programs_but_it_is_no_name_of_one_with_room(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["capacity", "4Q", "-o", "csv", "--columns", "host,gpu,fits_now"]) == 4
+    assert capsys.readouterr().out == "host,gpu,fits_now\nkvm01,,\n"
+    assert main.run(["capacity", "4Q", "-o", "name"]) == 4
+    assert capsys.readouterr().out == ""
+
+
 @pytest.mark.parametrize("words", [["capacity"], ["capacity", "4Q"], ["explain", "--gpu-memory", "4G", "--compare"]])
 def test_people_see_the_error_and_no_empty_table(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(words) == 4
