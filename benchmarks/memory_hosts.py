@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from tests.model.libvirt_double import Libvirt
 from tests.unit.core import builders
 from vgpumgr.core import simulate
-from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.domain_dumps import LibvirtDump
 from vgpumgr.core.model.endpoint import Endpoint
@@ -79,7 +78,6 @@ class MemoryHost:
             endpoint=Endpoint(
                 host=self.name, address=self.name, port=22, user="root", key_file=None, known_hosts="known_hosts"
             ),
-            policy=SAME_SIZE,
             fgpu_per_gpu={},
             gpus=(),
             vms={VmName(vm): VmDeclaration(name=VmName(vm), slots=slots, where=WHERE) for vm in names},

@@ -125,6 +125,10 @@ class TemplateError(ConfigError):
     """A template is missing, broken, or lacks a value that it needs; or libvirt refuses what was rendered."""
 
 
+class PolicyFailed(ConfigError):
+    """A placement policy is not known, cannot be loaded, raised an error, or broke its contract (docs/plugins.md)."""
+
+
 class RequestError(VgpumgrError):
     exit_code = 2
     outcome = Outcome.USAGE

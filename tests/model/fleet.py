@@ -38,7 +38,6 @@ from vgpumgr.controller.results import (
 )
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver import catalogue
-from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.driver.profiles import ByMemory, ByProfile, Wish, parse_memory, parse_profile
 from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
@@ -379,7 +378,6 @@ class Fleet:
             endpoint=Endpoint(
                 host=HostName(host), address=host, port=22, user="root", key_file=None, known_hosts="known_hosts"
             ),
-            policy=SAME_SIZE,
             fgpu_per_gpu={},
             gpus=(),
             vms=vms,

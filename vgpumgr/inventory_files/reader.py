@@ -8,6 +8,7 @@ shared, so their expansion can be bounded too.
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import os
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from vgpumgr.core.inventory import (
     build_inventory,
 )
 from vgpumgr.core.inventory.groups import plugin_of
+from vgpumgr.core.policies import known
 from vgpumgr.inventory_files.folder import YAML, find_inventory, scan
 from vgpumgr.inventory_files.values import CannotGoOnError, Plain, ValueBuilder
 from vgpumgr.wording import Own, say
@@ -71,10 +73,23 @@ def load(
     gc.disable()
     try:
         sources = _read_sources([paths] if isinstance(paths, Path) else paths, environ, keep, asks=asks)
-        return build_inventory(sources, home=str(home), environ=environ, group=group, boards=_boards)
+        policies = functools.partial(_policies, paths, home)
+        return build_inventory(sources, home=str(home), environ=environ, group=group, boards=_boards, policies=policies)
     finally:
         if collecting:
             gc.enable()
+
+
+def _policies(paths: Path | Sequence[Path], home: Path, folder: str | None) -> known.Find:
+    """How to find the placement policies of a folder: a path from the folder of the (first) inventory."""
+    if folder is None:
+        return known.find
+    from vgpumgr.inventory_files import policy_files  # most inventories name none
+
+    first = paths if isinstance(paths, Path) else paths[0]
+    base = first if first.is_dir() else first.parent
+    path = home / folder[2:] if folder.startswith("~/") else base / folder
+    return policy_files.finder(Path(os.path.normpath(path)))  # beside the inventory as it is named, be it a link
 
 
 def _boards() -> frozenset[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from vgpumgr import names
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
-from vgpumgr.core.driver import asking as asking_of
 from vgpumgr.core.driver import mig, modes, modprobe, profiles, scheduler
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.inventory import GpuDeclaration, SchedulerDeclaration
@@ -32,6 +31,7 @@ from vgpumgr.core.model.snapshot import (
 from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
 from vgpumgr.core.model.view import HostView
 from vgpumgr.core.placing import free_places, resolve
+from vgpumgr.core.policies import known
 from vgpumgr.core.slot import attach, detach
 from vgpumgr.core.slot.request import AttachRequest
 from vgpumgr.host.protocol import ledger
@@ -276,7 +276,7 @@ def ask(
         origin="attach",
         by=BY,
         at=AT,
-        policy=asking_of.SAME_SIZE,
+        policy=known.DEFAULT,
         replace=replace_it,
         gpus=gpus,
         conditions=replace(NO_CONDITIONS, param=param),
@@ -320,7 +320,7 @@ def plan_attach(
 
 def spreading(view: HostView) -> HostView:
     """The view of a host whose policy is spread: of two vGPUs each is on a GPU of its own."""
-    return replace(view, policy=asking_of.SPREAD)
+    return replace(view, policy=known.BUILT_IN["spread"])
 
 
 def plan_detach(

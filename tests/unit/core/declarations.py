@@ -39,7 +39,6 @@ def declares(shares: Mapping[str, SchedulerWish] | None = None, /, **vms: str | 
         endpoint=Endpoint(
             host=builders.HOST, address="127.0.0.1", port=22, user="root", key_file=None, known_hosts="/dev/null"
         ),
-        policy="same-size",
         fgpu_per_gpu={},
         gpus=tuple(
             GpuDeclaration(

@@ -20,6 +20,7 @@ from vgpumgr.core.driver import asking, modes, scheduler
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model import claims, snapshot, vgpu
 from vgpumgr.core.model import view as views
+from vgpumgr.core.policies import known
 from vgpumgr.core.reconcile import drift
 from vgpumgr.core.report import listing, schedulers
 from vgpumgr.core.usage import readings, usage_rows
@@ -201,8 +202,7 @@ def test_the_other_lists_of_words_are_the_codes() -> None:
     assert defined("mode", "enum") == [*modes.MODES, None]
     assert defined("vgpu", "properties", "origin", "enum") == [*typing.get_args(vgpu.Whose), None]
     assert claim["state"]["enum"] == [claims.PENDING, claims.BOUND, claims.LEAVING]
-    assert host["policy"]["enum"] == list(asking.PLACEMENTS)
-    assert slot["policy"]["enum"] == [*asking.PLACEMENTS, None]
+    assert host["policy"]["pattern"] == slot["policy"]["pattern"] == f"^{known.NAME.pattern}$"
     assert slot["only"]["enum"] == slot["prefer"]["enum"] == [*asking.WAYS, None]
     assert slot["compute"]["enum"] == [*scheduler.POLICIES, None]
     assert file["state"]["enum"] == [*install_files.FileState]

@@ -149,7 +149,7 @@ def variables(dice: random.Random, *, ours: bool) -> dict[str, object]:
     every: dict[str, object] = {
         "ansible_port": dice.randint(1024, 9999),
         "ansible_host": f"192.0.2.{dice.randint(1, 254)}",
-        "vgpumgr_policy": dice.choice(("spread", "same-size")),
+        "vgpumgr_policy": dice.choice(("spread", "least-fragmentation")),
         "vgpumgr_fgpu_per_gpu": {"A40": dice.randint(1, 9)},
         "vgpumgr_even_if_it_will_not_start": dice.choice((True, False)),
     }
@@ -196,7 +196,7 @@ def test_the_same_site_in_ini_and_in_yaml_is_the_same_inventory_as_ansible_reads
             )
             assert (host["site"], host["policy"]) == (
                 found.get("vgpumgr_site"),
-                found.get("vgpumgr_policy", "same-size"),
+                found.get("vgpumgr_policy", "least-fragmentation"),
             )
             assert host["fgpu_per_gpu"] == found.get("vgpumgr_fgpu_per_gpu", {})
             assert host["even_if_it_will_not_start"] == found.get("vgpumgr_even_if_it_will_not_start", False)

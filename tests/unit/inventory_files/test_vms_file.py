@@ -94,7 +94,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         load_vms(str(tmp_path / "nosuch"))
 
 
-def test_what_is_only_planned_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError) as raised:
-        load_vms(written(tmp_path, "vm01: {vgpu0: {profile: 4Q, policy: pack}}\n"))
-    assert ["vgpumgr does not place by pack yet" in found for found in raised.value.details] == [True]
+def test_a_slot_names_its_policy(tmp_path: Path) -> None:
+    (vm,), _ = load_vms(written(tmp_path, "vm01: {vgpu0: {profile: 4Q, policy: pack}}\n"))
+    assert [slot.policy for slot in vm.slots.values()] == ["pack"]

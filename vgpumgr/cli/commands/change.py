@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 )
 @choosing.on("Where to look for the VM. A vGPU is only ever made on its VM's own host.")
 @gpus.one("Use only this GPU of the host.")
+@wishes.policy_option
 @click.option(
     "--even-if-it-will-not-start",
     is_flag=True,
@@ -71,6 +72,7 @@ def attach(
     replace: bool,
     on: str | None,
     gpu_id: str | None,
+    policy: str | None,
     even_if_it_will_not_start: bool,
     live: bool,
     out: str | None,
@@ -109,6 +111,7 @@ def attach(
         slot=names.parse_slot(slot),
         on=on,
         gpu_id=gpu_id,
+        policy=policy,
         replace=Replace.ALWAYS if replace else Replace.NEVER,
         even_if_it_will_not_start=even_if_it_will_not_start,
         live=live,

@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 @wishes.options
 @choosing.on("Only these hosts' GPUs (default: all hosts).")
 @gpus.one("Only this GPU.")
+@wishes.policy_option
 @click.option("--compare", is_flag=True, help="Also compare the ways to divide a GPU, with what fits now.")
 @rows.options(EXPLAIN, MECHANISMS)
 @common_options
 def explain(
-    settings: Settings, *, on: str | None, gpu_id: str | None, compare: bool, **asked: str | bool | None
+    settings: Settings,
+    *,
+    on: str | None,
+    gpu_id: str | None,
+    policy: str | None,
+    compare: bool,
+    **asked: str | bool | None,
 ) -> int:
     """Which type on which GPU would serve a wish, and why: every GPU in the order in which attach would take it.
     Read-only.
@@ -44,7 +51,7 @@ def explain(
     from vgpumgr.documents import offer as documents
 
     wish, conditions = wishes.read("explain", asked)
-    question = explained.Asked(wish=wish, conditions=conditions, gpu_id=gpus.parsed(gpu_id))
+    question = explained.Asked(wish=wish, conditions=conditions, gpu_id=gpus.parsed(gpu_id), policy=policy)
     fleet = report.look_over(
         build_context(settings), () if on is None else (on,), lambda view: explained.of_host(view, question)
     )

@@ -44,10 +44,18 @@ def attach(
         vm_requests = _named(vms, replace(each, wish=wish, conditions=conditions))
         options = together.TogetherOptions(requests=vm_requests, partial=partial, asks=asks)
         return _run(settings, "attach", options, tuple(vms), out=out, plan_file=plan_file)
-    several.guard_alone({**asked, "slot": each.slot, "count": each.count, "gpu_id": each.gpu_id})
+    several.guard_alone({**asked, "slot": each.slot, "count": each.count, "gpu_id": each.gpu_id, "policy": each.policy})
     file_requests, findings = several.read_file(file)
     requests = [
-        replace(each, vm=vm.name, slot=one.slot, wish=one.wish, conditions=one.conditions, gpu_id=one.gpu_id)
+        replace(
+            each,
+            vm=vm.name,
+            slot=one.slot,
+            wish=one.wish,
+            conditions=one.conditions,
+            gpu_id=one.gpu_id,
+            policy=one.policy,
+        )
         for vm in file_requests
         for one in vm.slots.values()
     ]

@@ -94,6 +94,14 @@ def gpus(context: click.Context) -> Iterable[str]:
 
 
 @_offering
+def policies(context: click.Context) -> Iterable[str]:
+    """The placement policies that are built in, and those that the inventory uses."""
+    from vgpumgr.core.policies import known
+
+    return dict.fromkeys((*known.BUILT_IN, *(host.policy.name for host in _hosts_asked(context))))
+
+
+@_offering
 def profiles(context: click.Context) -> Iterable[str]:
     """The known profiles of the site's boards, smallest first: short names, then those with their board; no MIG."""
     from vgpumgr import resources

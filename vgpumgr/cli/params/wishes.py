@@ -48,6 +48,12 @@ _OPTIONS = (
     click.option("--only", type=click.Choice(["mig", "time-sliced"]), help="Only a GPU that is divided this way."),
     click.option("--prefer", type=click.Choice(["mig", "time-sliced"]), help="Prefer a GPU that is divided this way."),
 )
+policy_option = click.option(
+    "--policy",
+    metavar="NAME",
+    shell_complete=candidates.policies,
+    help="Which of several GPUs: least-fragmentation, pack, spread, numa, or one of the site's own.",
+)
 param_option = click.option(
     "--param",
     metavar="NAME=0|1",

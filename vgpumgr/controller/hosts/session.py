@@ -120,6 +120,8 @@ class Session:
             even_if_it_will_not_start=self.declaration.even_if_it_will_not_start,
             fgpu_per_gpu=self.declaration.fgpu_per_gpu,
             policy=self.declaration.policy,
+            find_policy=self.declaration.find_policy,
+            wishes=self.declaration.wishes,
         )
 
 

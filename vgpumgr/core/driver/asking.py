@@ -22,14 +22,6 @@ MIG: Final = "mig"
 TIME_SLICED: Final = "time-sliced"
 WAYS: tuple[Way, ...] = (MIG, TIME_SLICED)
 
-Placement = Literal["same-size", "spread"]
-SAME_SIZE: Final = "same-size"
-SPREAD: Final = "spread"
-PLACEMENTS: tuple[Placement, ...] = (SAME_SIZE, SPREAD)
-"""Which GPU gets a vGPU. `same-size` prefers GPUs in equal-size mode that already have its size, the fullest first.
-Failing that, and always with `spread`, it is the GPU with the smallest allocated share.
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from vgpumgr.core.driver import plugin_params, profiles, scheduler
-from vgpumgr.core.driver.asking import AMOUNTS, OF_AMOUNTS, PLACEMENTS, SAME_SIZE, WAYS, WAYS_TO_ASK
+from vgpumgr.core.driver.asking import AMOUNTS, OF_AMOUNTS, WAYS, WAYS_TO_ASK
 from vgpumgr.core.driver.profiles import MOST_FGPU, SERIES, ByFgpu, ByMemory, ByMigProfile, ByProfile, ByShare
 from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.model import SlotDeclaration, VmDeclaration
+from vgpumgr.core.policies import known
 from vgpumgr.errors import BadName
 from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
 from vgpumgr.wording import say
@@ -16,7 +17,7 @@ from vgpumgr.wording import say
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vgpumgr.core.driver.asking import Placement, Way
+    from vgpumgr.core.driver.asking import Way
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.inventory.located import Member, Table, Value
@@ -30,12 +31,8 @@ _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
 
 
-# Policies that are only planned: each is refused by its name.
-_PLANNED: Final = ("pack", "least-fragmentation", "numa")
-
-
 class _Options(TypedDict):
-    policy: Placement | None
+    policy: str | None
     gpu_id: PciAddress | GpuUuid | None
     prefer: Way | None
     only: Way | None
@@ -183,16 +180,14 @@ def _read_param(value: Value, report: Report) -> str | None:
         return None
 
 
-def read_policy(value: Value, what: str, report: Report) -> Placement | None:
-    """A placement policy. Policies not built yet are refused by name: ignoring one would promise what is not done."""
-    if value.data in _PLANNED:
-        report.problem(
-            value.where,
-            f"{what}: vgpumgr does not place by {value.data} yet",
-            f"write {' or '.join(PLACEMENTS)}, or leave it out ({SAME_SIZE})",
-        )
-        return None
-    return reading.read_choice(value, what, PLACEMENTS, report)
+def read_policy(value: Value, what: str, report: Report) -> str | None:
+    """The name of a placement policy; whether there is one of that name, the host that uses it finds out."""
+    text = reading.read_text(value, what, report, example=known.DEFAULT.name)
+    if text is None or known.NAME.fullmatch(text):
+        return text
+    hint = f"built in: {', '.join(known.BUILT_IN)}; or the name of a file in vgpumgr_plugins, without .py"
+    report.problem(value.where, f"{what}: {reading.found(value)} is not the name of a policy", hint)
+    return None
 
 
 def read_gpu(value: Value, what: str, report: Report) -> PciAddress | GpuUuid | None:

@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.inventory import asks, connection, gpus, reading, templates, whose
 from vgpumgr.core.inventory.groups import build_tree
 from vgpumgr.core.inventory.located import Location
@@ -17,20 +16,22 @@ from vgpumgr.core.inventory.patterns import Roster
 from vgpumgr.core.inventory.precedence import Precedence, guard_not_empty, read_variable_files
 from vgpumgr.core.inventory.report import Report, refusal
 from vgpumgr.core.inventory.whose import PREFIX
-from vgpumgr.errors import BadName
+from vgpumgr.core.policies import known
+from vgpumgr.errors import BadName, PolicyFailed
 from vgpumgr.names import nearest, parse_host_name
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from vgpumgr.core.driver.asking import FgpuUnits, Placement
+    from vgpumgr.core.driver.asking import FgpuUnits
     from vgpumgr.core.inventory.groups import Host, Tree
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
     from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, VmDeclaration, Whose
     from vgpumgr.core.inventory.report import Finding, Problem
     from vgpumgr.core.inventory.whose import GroupChoice
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import HostName, VmName
 
 _COMPARE_AT_MOST = 20
@@ -42,6 +43,7 @@ VARIABLES = (
     "vgpumgr_gpus",
     "vgpumgr_boards",
     "vgpumgr_policy",
+    "vgpumgr_plugins",
     "vgpumgr_fgpu_per_gpu",
     "vgpumgr_site",
     EVEN_IF,
@@ -75,11 +77,13 @@ def build_inventory(
     environ: Mapping[str, str],
     group: GroupChoice | None = None,
     boards: Callable[[], Collection[str]] = frozenset,
+    policies: Callable[[str | None], known.Find] = lambda _folder: known.find,
 ) -> Inventory:
     """The inventory in these files. Raises InventoryError, and UnknownName for `group`.
 
     `home` replaces ~, `environ` ${NAME} in a known_hosts path. `group`: the hypervisors' group, whatever the files say.
-    `boards`: the codes of NVIDIA's boards, called only if the files name some.
+    `boards`: the codes of NVIDIA's boards, called only if the files name some. `policies`: how to find the placement
+    policies of a folder, which `vgpumgr_plugins` names.
     """
     report = Report()
     report.extend(sources.problems, sources.findings)
@@ -103,7 +107,7 @@ def build_inventory(
     precedence = Precedence(
         tree=tree, group_files=group_files, by_inventory=by_inventory, host_files=host_files, wanted=_wanted
     )
-    declarations = _Declared(report=report, boards_known=boards)
+    declarations = _Declared(report=report, boards_known=boards, policies_in=policies)
     for name, member in precedence.definitions():
         report.example = functools.partial(_find_example, name, member, ours, precedence)
         declarations.read(name, member)
@@ -232,7 +236,9 @@ class _Declared:
     gpus: dict[int, tuple[GpuDeclaration, ...]] = field(default_factory=dict)
     boards: dict[int, tuple[BoardDeclaration, ...]] = field(default_factory=dict)
     fgpu: dict[int, FgpuUnits] = field(default_factory=dict)
-    policies: dict[int, Placement] = field(default_factory=dict)
+    policies: dict[int, str] = field(default_factory=dict)
+    policies_in: Callable[[str | None], known.Find]
+    folders: dict[int, str] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
     switches: dict[int, bool] = field(default_factory=dict)
     seen: set[tuple[str, int]] = field(default_factory=set)
@@ -252,7 +258,9 @@ class _Declared:
             case "vgpumgr_fgpu_per_gpu":
                 self.fgpu[key] = gpus.read_fgpu(value, self.report)
             case "vgpumgr_policy":
-                self.policies[key] = self._read_policy(value)
+                self.policies[key] = asks.read_policy(value, name, self.report) or known.DEFAULT.name
+            case "vgpumgr_plugins":
+                self.folders[key] = reading.read_text(value, name, self.report, example="../plugins") or ""
             case "vgpumgr_site":
                 self._read_site(key, value)
             case "vgpumgr_even_if_it_will_not_start":
@@ -278,8 +286,9 @@ class _Declared:
             )
         self.sites[key] = site
 
-    def _read_policy(self, value: Value) -> Placement:
-        return asks.read_policy(value, "vgpumgr_policy", self.report) or SAME_SIZE
+    def find_policy(self, keys: Mapping[str, int]) -> known.Find:
+        """How a host with these variables finds its placement policies."""
+        return self.policies_in(self.folders.get(keys.get("vgpumgr_plugins", 0)))
 
 
 def _build_hosts(
@@ -301,16 +310,33 @@ def _build_host(
     host: Host, endpoint: Endpoint, variables: Table, declarations: _Declared, sources: Mapping[int, str]
 ) -> HostDeclaration:
     keys = {name: id(member.value) for name, member in variables.items()}
+    find = declarations.find_policy(keys)
+    vms = declarations.vms.get(keys.get("vgpumgr_vms", 0), {})
+    policy_name = declarations.policies.get(keys.get("vgpumgr_policy", 0), known.DEFAULT.name)
+    wheres = {slot.policy: slot.where for vm in vms.values() for slot in vm.slots.values() if slot.policy}
+    if "vgpumgr_policy" in variables:
+        wheres[policy_name] = variables["vgpumgr_policy"].where
+    policies = {name: _policy(find, name, where, declarations.report) for name, where in wheres.items()}
     return HostDeclaration(
         name=host.name,
         endpoint=endpoint,
-        policy=declarations.policies.get(keys.get("vgpumgr_policy", 0), SAME_SIZE),
+        policy=policies.get(policy_name, known.DEFAULT),
+        find_policy=find,
         fgpu_per_gpu=declarations.fgpu.get(keys.get("vgpumgr_fgpu_per_gpu", 0), {}),
         gpus=declarations.gpus.get(keys.get("vgpumgr_gpus", 0), ()),
         boards=declarations.boards.get(keys.get("vgpumgr_boards", 0), ()),
-        vms=declarations.vms.get(keys.get("vgpumgr_vms", 0), {}),
+        vms=vms,
         where=host.where,
         site=declarations.sites.get(keys.get("vgpumgr_site", 0)),
         vms_from=sources.get(keys.get("vgpumgr_vms", 0)),
         even_if_it_will_not_start=declarations.switches.get(keys.get(EVEN_IF, 0), False),
     )
+
+
+def _policy(find: known.Find, name: str, where: Location, report: Report) -> Policy:
+    """A policy that a host uses; the default, with a problem reported, if it cannot be used."""
+    try:
+        return find(name)
+    except PolicyFailed as error:
+        report.problem(where, error.message, error.hint)
+        return known.DEFAULT

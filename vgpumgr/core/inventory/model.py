@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from vgpumgr.core.driver import asking
 from vgpumgr.core.driver.asking import Conditions
 from vgpumgr.core.inventory import patterns, ranges
+from vgpumgr.core.policies import known
 from vgpumgr.errors import BadName, InventoryError, UnknownHost
 from vgpumgr.names import HostName, VmName, nearest
 from vgpumgr.wording import say
@@ -15,7 +16,7 @@ from vgpumgr.wording import say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from vgpumgr.core.driver.asking import FgpuUnits, Placement, Way
+    from vgpumgr.core.driver.asking import FgpuUnits, Way
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.policies.policy import Policy as PlacementPolicy
     from vgpumgr.names import GpuUuid, PciAddress, Slot
 
 
@@ -37,7 +39,7 @@ class SlotDeclaration:
     slot: Slot
     wish: Wish
     where: Location
-    policy: Placement | None = None
+    policy: str | None = None
     gpu_id: PciAddress | GpuUuid | None = None
     prefer: Way | None = None
     only: Way | None = None
@@ -133,12 +135,14 @@ class HostDeclaration:
 
     `site` is vgpumgr_site, None if it is not set. `vms_from`: the part of the inventory whose vgpumgr_vms applies here
     (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None if there is none.
-    `even_if_it_will_not_start`: create a vGPU even if the host's libvirt or kernel cannot start a VM with it.
+    `even_if_it_will_not_start`: create a vGPU even if the host's libvirt or kernel cannot start a VM with it. `policy`:
+    which GPU a vGPU gets if its slot does not name a policy; `find_policy` knows those of `vgpumgr_plugins`, too.
     """
 
     name: HostName
     endpoint: Endpoint
-    policy: Placement
+    policy: PlacementPolicy = known.DEFAULT
+    find_policy: known.Find = field(default=known.find, compare=False, repr=False)
     fgpu_per_gpu: FgpuUnits
     gpus: tuple[GpuDeclaration, ...]
     vms: Mapping[VmName, VmDeclaration]
@@ -152,6 +156,19 @@ class HostDeclaration:
     def of_gpus(self) -> tuple[OfGpus, ...]:
         """What is declared about GPUs, one by one and by board; core/inventory/settings.py says which counts."""
         return (*self.gpus, *self.boards)
+
+    def policy_of(self, slot: SlotDeclaration | None, asked: str | None = None) -> PlacementPolicy:
+        """The policy that places a slot's vGPU: as `asked`, else as its declaration says, else the host's.
+
+        Raises PolicyFailed if there is no policy of that name, or its file cannot be used.
+        """
+        name = asked or (slot.policy if slot else None)
+        return self.policy if name is None else self.find_policy(name)
+
+    @property
+    def wishes(self) -> tuple[Wish, ...]:
+        """Everything that is declared for its VMs."""
+        return tuple(slot.wish for vm in self.vms.values() for slot in vm.slots.values())
 
     @property
     def excluded_vfs(self) -> frozenset[PciAddress]:

@@ -13,16 +13,21 @@ _UNITS |= {"GB": 1000**3, "G": 1024**3, "GiB": 1024**3, "TB": 1000**4, "T": 1024
 _UNLIMITED_KIB = 9007199254740988  # libvirt's VIR_DOMAIN_MEMORY_PARAM_UNLIMITED (libvirt-domain.h) and above: no limit
 
 
+_MOST_NODES = 1024  # the kernel's MAX_NUMNODES at most
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
     """`memory_kib` includes DIMMs, as libvirt's <memory> does. None: not said, or not understood.
 
     `hard_limit_kib`: of <memtune>; None where there is no limit. `efi`: the VM boots by UEFI and not by SeaBIOS.
+    `numa_nodes`: the host's nodes that <numatune> pins its memory to; none if it does not pin.
     """
 
     memory_kib: int | None
     hard_limit_kib: int | None
     efi: bool
+    numa_nodes: frozenset[int] = frozenset()
 
 
 def read_guest(tree: ET.Element) -> Guest:
@@ -35,6 +40,7 @@ def read_guest(tree: ET.Element) -> Guest:
         memory_kib=_kib(tree.find("memory")),
         hard_limit_kib=None if limit is None or limit >= _UNLIMITED_KIB else limit,
         efi=efi or (loader is not None and loader.get("type") == "pflash"),
+        numa_nodes=_nodes(tree.find("numatune/memory")),
     )
 
 
@@ -45,3 +51,15 @@ def _kib(element: ET.Element | None) -> int | None:
     unit = _UNITS.get(element.get("unit", "KiB"))
     text = (element.text or "").strip()
     return int(text) * unit // 1024 if unit is not None and text.isascii() and text.isdigit() else None
+
+
+def _nodes(memory: ET.Element | None) -> frozenset[int]:
+    """A nodeset as libvirt writes it: `0-3,^2,6`. None where it cannot be read, or the mode only prefers the nodes."""
+    nodes: set[int] = set()
+    for part in memory.get("nodeset", "").split(",") if memory is not None else ():
+        first, _, last = part.removeprefix("^").partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) > _MOST_NODES:
+            return frozenset()
+        named = range(int(first), int(last or first) + 1)
+        nodes = nodes - set(named) if part.startswith("^") else nodes | set(named)
+    return frozenset(nodes)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
+from vgpumgr.core.policies import known
 from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from vgpumgr.core.driver.asking import FgpuUnits, Placement
+    from vgpumgr.core.driver.asking import FgpuUnits
+    from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
     from vgpumgr.core.model.functions import Vgpu
     from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot
     from vgpumgr.core.model.vgpu import Device, LedgerEntry, VgpuSpec
+    from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import HostName, PciAddress, Slot, VmName, VmUuid
 
 
@@ -128,9 +130,11 @@ class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
     `saved`: what could come back, for VMs with a managed-save image or snapshots. None: it was not read, because only
-    steps that free a vGPU need it. Four settings are the inventory's: `excluded_vfs`, on which nothing new is created;
+    steps that free a vGPU need it. Five settings are the inventory's: `excluded_vfs`, on which nothing new is created;
     `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with; `fgpu_per_gpu`, what one fGPU is on
-    a board; `policy`, which GPU a vGPU gets if its slot does not name one. `planned`: the slots whose vGPUs were not
+    a board; `policy`, which GPU a vGPU gets if its slot does not name one, and
+    `find_policy`, which knows the others; `wishes`, all that it declares for the
+    host's VMs. `planned`: the slots whose vGPUs were not
     read, but added by a simulated plan (core/simulate.py).
     """
 
@@ -141,7 +145,9 @@ class HostView:
     excluded_vfs: frozenset[PciAddress] = frozenset()
     even_if_it_will_not_start: bool = False
     fgpu_per_gpu: FgpuUnits = field(default_factory=dict)
-    policy: Placement = SAME_SIZE
+    policy: Policy = known.DEFAULT
+    find_policy: known.Find = field(default=known.find, compare=False, repr=False)
+    wishes: tuple[Wish, ...] = ()
     planned: frozenset[tuple[VmUuid, Slot]] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.functions import Parent
@@ -41,6 +41,10 @@ class Division(abc.ABC):
     @abc.abstractmethod
     def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         """How many more vGPUs of a type the GPU takes. `offered`: how many its functions would take."""
+
+    @abc.abstractmethod
+    def counts(self, snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
+        """How many vGPUs of each of these types alone the GPU has room for, whatever functions are free."""
 
     def most(self, vgpu_type: VgpuType) -> int | None:  # noqa: ARG002 -- as EqualSize
         """The most vGPUs of a type on the GPU as a whole; None if the mode sets no such limit."""
@@ -70,10 +74,7 @@ class EqualSize(Division):
     """As many vGPUs of one size as the type's maximum says."""
 
     def refusal(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType) -> Refusal | None:
-        gpu = there.gpu
-        sizes = {gpu.size_of(type_id) for type_id in there.type_ids}
-        sizes |= {gpu.size_of(entry.vgpu.type_id) for entry in room.displaced_on(snapshot, gpu)}
-        match admission.refusal(vgpu_type.size_mib, vgpu_type.max, sizes, there.count):
+        match admission.refusal(vgpu_type.size_mib, vgpu_type.max, _sizes(snapshot, there), there.count):
             case admission.Refusal.OTHER_SIZE:
                 return Refusal(Cause.OTHER_SIZE, room.size_conflict(there.occupants(snapshot), vgpu_type))
             case admission.Refusal.FULL:
@@ -84,6 +85,11 @@ class EqualSize(Division):
 
     def left(self, _snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         return admission.left(offered, vgpu_type.max, there.count)
+
+    def counts(self, snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
+        sizes, count = _sizes(snapshot, there), there.count
+        refused = (admission.refusal(kind.size_mib, kind.max, sizes, count) for kind in vgpu_types)
+        return [(kind.max or 0) - count if why is None else 0 for kind, why in zip(vgpu_types, refused, strict=True)]
 
     def most(self, vgpu_type: VgpuType) -> int | None:
         return vgpu_type.max
@@ -118,6 +124,9 @@ class MixedSize(Division):
 
     def left(self, _snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         return min(offered, free_places.count(there.free or {}, vgpu_type.id))
+
+    def counts(self, _snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
+        return [free_places.count(there.free or {}, kind.id) for kind in vgpu_types]
 
     def placement_id(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: int | None) -> int | None:
         return free_places.back(room.room_of(snapshot, gpu).free or {}, vgpu_type.id, before)
@@ -157,6 +166,9 @@ class Mig(Division):
     def left(self, snapshot: HostSnapshot, there: Room, vgpu_type: VgpuType, offered: int) -> int:
         return min(offered, instances.left(snapshot, there.gpu, vgpu_type))
 
+    def counts(self, snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
+        return [instances.left(snapshot, there.gpu, kind) for kind in vgpu_types]
+
     def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
         home = instances.find_home(snapshot, gpu, vgpu_type, before=before)
         return None if isinstance(home, Refusal) else home
@@ -188,6 +200,12 @@ def placed_again(snapshot: HostSnapshot, ours: VgpuSpec) -> VgpuSpec:
     """A vGPU of ours whose hardware is gone, with the place at which it is re-created."""
     gpu = snapshot.gpu_by_uuid(ours.gpu_uuid)
     return ours if gpu is None else of(gpu).again(snapshot, gpu, ours)
+
+
+def _sizes(snapshot: HostSnapshot, there: Room) -> set[int | None]:
+    """The sizes that a GPU in equal-size mode is bound to."""
+    sizes = {there.gpu.size_of(type_id) for type_id in there.type_ids}
+    return sizes | {there.gpu.size_of(entry.vgpu.type_id) for entry in room.displaced_on(snapshot, there.gpu)}
 
 
 def _not_offered(its_room: Room, parent: Parent, vgpu_type: VgpuType) -> Refusal | None:

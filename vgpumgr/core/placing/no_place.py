@@ -32,6 +32,7 @@ class Cause(Enum):
     TAKEN = "this function is taken"
     UNREADABLE = "what the function takes cannot be read"
     NOT_OFFERED = "the driver does not offer it"
+    LEFT_OUT = "the placement policy does not use the GPU"
 
 
 _NOT_READY: Final = frozenset({Cause.NO_VGPUS, Cause.ILL, Cause.NO_TYPES})

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.driver.asking import SAME_SIZE, SPREAD
 from vgpumgr.core.driver.profiles import ByProfile, last_word
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.placing import division, fits, resolve, room, takes
+from vgpumgr.core.placing import cost, division, fits, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.core.policies import ranking
+from vgpumgr.core.policies.known import BUILT_IN
+from vgpumgr.core.policies.policy import Candidate, Fleet
 from vgpumgr.names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
-    from vgpumgr.core.driver.asking import Grant, Placement
+    from vgpumgr.core.driver.asking import Grant
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
@@ -64,10 +67,11 @@ class NoPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Spot:
     """What a GPU has for a wish: the function that takes it, as which type, and what is allocated of the GPU.
 
-    `passed`: the closer types that the GPU has but cannot take now, the closest first.
+    `passed`: the closer types that the GPU has but cannot take now, the closest first. `why`: the policy's reason for
+    its rank; None if it was the only one to choose from.
     """
 
     gpu: Gpu
@@ -76,28 +80,19 @@ class Candidate:
     share: Fraction
     passed: tuple[tuple[VgpuType, Refusal], ...] = ()
     preferred: bool = True
-    policy: Placement = SAME_SIZE
+    why: str | None = None
 
     @property
-    def takes_one_size(self) -> bool:
-        return self.gpu.rules.one_size
-
-    @property
-    def keeps_its_size(self) -> bool:
-        """Whether the policy wants this GPU filled up; in equal-size mode it takes only its own size anyhow."""
-        return self.policy == SAME_SIZE and bool(self.share) and self.takes_one_size
-
-    @property
-    def order(self) -> tuple[bool, Fraction, bool, Fraction, PciAddress]:
-        share = -self.share if self.keeps_its_size else self.share
-        return not self.preferred, self.choice.excess, not self.keeps_its_size, share, self.gpu.pci
+    def closeness(self) -> tuple[bool, Fraction]:
+        """What counts before any policy: whether the GPU is divided as preferred, and how close its type is."""
+        return not self.preferred, self.choice.excess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
     """Every GPU that a wish was held against: those that can take it, the best first, and why the others cannot."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Spot, ...]
     refused: tuple[tuple[Gpu, Refusal], ...]
 
 
@@ -147,22 +142,66 @@ def consider(
     """Hold a wish against every GPU, and put those that can take it in order. `among` limits the choice to these GPUs.
 
     `barred`: why a function must not be used, whatever is on it now, or None. GPUs divided as preferred come first,
-    then those whose free type is closest to the wish, then the policy (asking.PLACEMENTS) and the lowest PCI address.
+    then those whose free type is closest to the wish; between equals the policy decides. Raises PolicyFailed.
     On the GPU it is the first free parent after that of the GPU's newest entry, so that a virtual function which
     accepts a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
-    candidates: list[Candidate] = []
+    spots: list[Spot] = []
     refused: list[tuple[Gpu, Refusal]] = []
     for gpu in sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci):
         verdict = _candidate(snapshot, gpu, ask, barred)
         if isinstance(verdict, Refusal):
             refused.append((gpu, verdict))
         else:
-            candidates.append(verdict)
-    return Considered(candidates=tuple(sorted(candidates, key=lambda one: one.order)), refused=tuple(refused))
+            spots.append(verdict)
+    ranked: list[Spot] = []
+    for _, equals in itertools.groupby(sorted(spots, key=lambda one: one.closeness), lambda one: one.closeness):
+        used, left_out = _rank(snapshot, ask, tuple(equals))
+        ranked += used
+        refused += left_out
+    return Considered(candidates=tuple(ranked), refused=tuple(sorted(refused, key=lambda one: one[0].pci)))
 
 
-def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barred) -> Candidate | Refusal:
+def _rank(
+    snapshot: HostSnapshot, ask: Ask, spots: Sequence[Spot]
+) -> tuple[tuple[Spot, ...], tuple[tuple[Gpu, Refusal], ...]]:
+    """GPUs that are equally close to the wish, in the policy's order; and those that the policy leaves out."""
+    policy = ask.policy
+    if len(spots) == 1 and policy.name in BUILT_IN:
+        return tuple(spots), ()
+    fleet = Fleet(usual=cost.usual_sizes(snapshot, ask), numa_nodes=ask.numa_nodes)
+    offered = [_as_candidate(snapshot, spot, fleet) for spot in spots]
+    by_place = {one.place: spot for one, spot in zip(offered, spots, strict=True)}
+    ranked = ranking.rank(policy, offered, fleet)
+    left_out = [one for one in offered if one not in ranked]
+    return (
+        tuple(replace(by_place[one.place], why=ranking.why(policy, one)) for one in ranked),
+        tuple((by_place[one.place].gpu, Refusal(Cause.LEFT_OUT, ranking.why(policy, one))) for one in left_out),
+    )
+
+
+def _as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet) -> Candidate:
+    gpu, kind = spot.gpu, spot.choice.type
+    there = room.room_of(snapshot, gpu)
+    alike = sum(number for type_id, number in there.type_ids.items() if gpu.size_of(type_id) == kind.size_mib)
+    return Candidate(
+        host=snapshot.host,
+        gpu=gpu.pci,
+        board=gpu.board or gpu.name or "?",
+        mode=gpu.mode,
+        type_name=kind.type_name,
+        size_mib=kind.size_mib or 0,
+        framebuffer_mib=resolve.board_mib(gpu) or 0,
+        share=spot.share,
+        alike=alike,
+        others=there.count - alike,
+        cost_mib=cost.cost_mib(snapshot, gpu, spot.parent, kind, fleet.usual),
+        place=sorted(one.pci for one in snapshot.gpus).index(gpu.pci),
+        numa_node=gpu.numa_node,
+    )
+
+
+def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barred) -> Spot | Refusal:
     """The closest type to a wish that a GPU can take now, and where; or why it can take none."""
     problem = takes.unfit(snapshot, gpu) or takes.passed_through(gpu, barred) or resolve.unmet(gpu, ask.conditions)
     if problem:
@@ -183,20 +222,19 @@ def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barre
             refusals.append((choice.type, parent))
             continue
         wasteful = resolve.too_much_waste(choice, ask.conditions)
-        return wasteful or Candidate(
+        return wasteful or Spot(
             gpu=gpu,
             parent=parent,
             choice=choice,
             share=gpu_room.share,
             passed=tuple(refusals),
             preferred=resolve.is_preferred(gpu, ask.conditions),
-            policy=ask.policy,
         )
     # Of a GPU that is bound to one size, what that size meets says more than what the others do.
     return next((one for _, one in refusals if one.cause is not Cause.OTHER_SIZE), refusals[0][1])
 
 
-def why_behind(best: Candidate, other: Candidate) -> str:
+def why_behind(best: Spot, other: Spot) -> str:
     """Why another candidate comes after the best."""
     if best.preferred and not other.preferred:
         return (
@@ -207,49 +245,27 @@ def why_behind(best: Candidate, other: Candidate) -> str:
     if other.choice.excess != best.choice.excess:
         wastes = f"{resolve.percent(other.choice.waste)} waste, not {resolve.percent(best.choice.waste)}"
         return f"further from the wish: {wastes}"
-    if best.keeps_its_size and not other.keeps_its_size:
-        return "kept for other sizes: the first one already holds this size"
-    if best.keeps_its_size and other.share != best.share:
-        return f"less full: {resolve.percent(other.share)} allocated, the first has {resolve.percent(best.share)}"
-    if other.share != best.share:
-        return f"less empty: {resolve.percent(other.share)} allocated, the first has {resolve.percent(best.share)}"
-    return "as close and as empty as the first, which has the lower address"
+    return "as good as the first, which has the lower address" if other.why == best.why else other.why or "?"
 
 
 def why_first(snapshot: HostSnapshot, found: Considered) -> str:
     """Why the first candidate is the best. Nothing is known of GPUs that were not asked for."""
-    candidates = found.candidates
-    best, *others = candidates
+    best, *others = found.candidates
     if not others and 1 + len(found.refused) < len(snapshot.gpus):
         return "the only GPU of those asked for that can take it" if found.refused else "the GPU that was asked for"
     if not others:
         return "the only GPU that can take it"
-    preferred = [one for one in candidates if one.preferred == best.preferred]
+    preferred = [one for one in found.candidates if one.preferred == best.preferred]
     if len(preferred) == 1:
         return "the only GPU of the preferred kind that can take it"
-    candidates, others = tuple(preferred), preferred[1:]
-    closest = [one for one in candidates if one.choice.excess == best.choice.excess]
+    closest = [one for one in preferred if one.choice.excess == best.choice.excess]
     if len(closest) == 1:
-        return f"the closest fit: {_instead(snapshot, others[0])}"
-    return _why_of_size(closest) if best.keeps_its_size else _why_emptiest(closest)
+        return f"the closest fit: {_instead(snapshot, preferred[1])}"
+    alike = sum(one.why == best.why for one in closest)
+    return f"{best.why}; the first of {alike} such GPUs" if alike > 1 else f"{best.why}"
 
 
-def _why_of_size(closest: Sequence[Candidate]) -> str:
-    full = [one for one in closest if one.keeps_its_size]
-    if len(full) == 1:
-        return "same size: the only GPU that has vGPUs of this size already"
-    which = "first" if full[1].share == full[0].share else "fullest"
-    return f"same size: the {which} of {len(full)} GPUs that have this size already"
-
-
-def _why_emptiest(closest: Sequence[Candidate]) -> str:
-    policy = "spread: " if closest[0].policy == SPREAD else ""
-    if closest[0].share == closest[1].share:
-        return f"{policy}the first of {len(closest)} equally empty GPUs"
-    return f"{policy}the {'emptier' if len(closest) == 2 else 'emptiest'} of {len(closest)} GPUs"
-
-
-def _instead(snapshot: HostSnapshot, other: Candidate) -> str:
+def _instead(snapshot: HostSnapshot, other: Spot) -> str:
     """What the next best GPU would give."""
     types = sorted({one.type.short if one.type else one.type_name for one in room.occupants(snapshot, other.gpu)})
     holds = f" holds {', '.join(types)} and" if types else ""

@@ -7,25 +7,28 @@ memory, as the inventory says for the board. With `usable`, the guest is sure to
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.driver.asking import NO_CONDITIONS, SAME_SIZE, Conditions, FgpuMemory, Grant
+from vgpumgr.core.driver.asking import NO_CONDITIONS, Conditions, FgpuMemory, Grant
 from vgpumgr.core.driver.framebuffer import guest_at_least_mib
 from vgpumgr.core.placing import instances
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits, Placement
+    from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits
     from vgpumgr.core.driver.profiles import Amount, Profile, TypeName, Wish
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.policies.policy import Policy
 
 
 _NEEDS_MIG = Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
@@ -35,14 +38,17 @@ _NEEDS_MIG = Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
 class Ask:
     """A wish with all that is needed to interpret it, and the policy by which it is placed.
 
-    `before`: the earlier grant. It decides what a wish for fGPUs means, whatever the unit is now.
+    `before`: the earlier grant. It decides what a wish for fGPUs means, whatever the unit is now. What the policy may
+    weigh: `declared`, every wish that the inventory has for the host, and `numa_nodes`, which the VM is pinned to.
     """
 
     wish: Wish
     conditions: Conditions
     units: FgpuUnits
     before: Grant | None = None
-    policy: Placement = SAME_SIZE
+    policy: Policy = DEFAULT
+    declared: tuple[Wish, ...] = ()
+    numa_nodes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +172,18 @@ def asked_mib(gpu: Gpu, wish: Amount, units: FgpuUnits) -> int | None:
 def board_mib(gpu: Gpu) -> int | None:
     """A board's framebuffer as its types divide it: the largest of them; None if no size is known."""
     return max((_size(vgpu_type) for vgpu_type in _served(gpu)), default=None)
+
+
+def one_of_each_size(gpu: Gpu) -> tuple[VgpuType, ...]:
+    """A type of each size that the GPU's mode allows, the smallest first."""
+    return _one_of_each_size(tuple((gpu.types or {}).values()), gpu.rules.mig_backed)
+
+
+@functools.lru_cache(maxsize=256)  # a host's GPUs have the same types, and each plan asks for them again
+def _one_of_each_size(types: tuple[VgpuType, ...], mig_backed: bool) -> tuple[VgpuType, ...]:
+    served = [one for one in types if one.size_mib and one.parsed and instances.is_mig_backed(one) == mig_backed]
+    by_size = {one.size_mib: one for one in sorted(served, key=lambda one: one.id, reverse=True)}
+    return tuple(sorted(by_size.values(), key=lambda one: one.size_mib or 0))
 
 
 def unit_of(gpu: Gpu, units: FgpuUnits) -> FgpuUnit | None:

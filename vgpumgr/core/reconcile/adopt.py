@@ -30,13 +30,13 @@ from vgpumgr.wording import say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vgpumgr.core.driver.asking import Placement
     from vgpumgr.core.model.claims import Claim, ClaimDocument
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.functions import Vgpu
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.model.view import FindingKind, HostView
+    from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import HostName, MdevUuid, PciAddress, Slot, VmUuid
 
 _TOLD: frozenset[FindingKind] = frozenset(
@@ -51,7 +51,7 @@ class AdoptRequest:
     vgpus: tuple[MdevUuid | PciAddress, ...]
     by: str
     at: str
-    policy: Placement
+    policy: Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def plan_adopt(view: HostView, request: AdoptRequest) -> AdoptPlan:
     )
 
 
-def _claimed(view: HostView, after: HostView, policy: Placement) -> Iterator[plans.Plan]:
+def _claimed(view: HostView, after: HostView, policy: Policy) -> Iterator[plans.Plan]:
     """Plan the vGPUs of claims that have neither hardware nor a ledger entry: adopting a host confirms these claims.
 
     A vGPU that cannot be made is left out.

@@ -94,7 +94,7 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
         origin=claims.ATTACH if slot is None else claims.INVENTORY,
         by=author.by,
         at=author.at,
-        policy=(slot.policy if slot else None) or declared.policy,
+        policy=declared.policy_of(slot, asked.policy),
         gpus=gpu_choice.named(view.snapshot, asked.gpu_id or (slot.gpu_id if slot else None)),
         site=declared.site if slot else None,
         declared=declared.vms_from if slot else None,

@@ -116,7 +116,7 @@ def _declared_request(
         origin=claims.INVENTORY,
         by=author.by,
         at=author.at,
-        policy=slot_declared.policy or declared.policy,
+        policy=declared.policy_of(slot_declared),
         gpus=gpu_choice.named(view.snapshot, slot_declared.gpu_id),
         site=declared.site,
         declared=declared.vms_from,

@@ -259,7 +259,13 @@ def _unread_row(question: Question, host: HostName, why: str) -> GpuRow:
 
 
 def _answers(view: HostView, question: Question, barred: Barred, catalogue: Catalogue) -> Iterator[GpuRow]:
-    ask = resolve.Ask(wish=question.wish, conditions=question.conditions, units=view.fgpu_per_gpu, policy=view.policy)
+    ask = resolve.Ask(
+        wish=question.wish,
+        conditions=question.conditions,
+        units=view.fgpu_per_gpu,
+        policy=view.policy,
+        declared=view.wishes,
+    )
     for gpu in sorted(view.snapshot.gpus, key=lambda gpu: gpu.pci):
         answer = how_many.how_many(view, gpu, ask, barred)
         if answer.cause is Cause.NO_SUCH_TYPE or (not gpu.types and _is_another_board(gpu, question.wish, catalogue)):

@@ -33,11 +33,12 @@ _SHARED_MIG: Final = "mig-time-sliced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A wish with its conditions. `gpu_id`: only this GPU, by address or UUID."""
+    """A wish with its conditions. `gpu_id`: only this GPU, by address or UUID. `policy`: another than the host's."""
 
     wish: Wish
     conditions: Conditions
     gpu_id: str | None = None
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,13 @@ def of_host(view: HostView, asked: Asked) -> HostAnswer:
     """What each GPU of a host has for the wish."""
     gpus = [gpu for gpu in view.snapshot.gpus if asked.gpu_id in (None, gpu.pci, gpu.uuid)]
     barred = sharing.barred_functions(view)
-    ask = resolve.Ask(wish=asked.wish, conditions=asked.conditions, units=view.fgpu_per_gpu, policy=view.policy)
+    ask = resolve.Ask(
+        wish=asked.wish,
+        conditions=asked.conditions,
+        units=view.fgpu_per_gpu,
+        policy=view.policy if asked.policy is None else view.find_policy(asked.policy),
+        declared=view.wishes,
+    )
     ranking = placement.consider(view.snapshot, ask, among=gpus, barred=barred)
     answers = [_able(view, ranking, at) for at in range(len(ranking.candidates))]
     answers += [_answer(view, gpu, why=refusal.text) for gpu, refusal in ranking.refused]

@@ -10,16 +10,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr import names
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
 from vgpumgr.core.evidence import preflight
-from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.model import view as views
-from vgpumgr.core.model.vgpu import VgpuSpec
-from vgpumgr.core.placing import division, fits, placement, resolve, room, takes
+from vgpumgr.core.placing import division, fits, imagined, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
-from vgpumgr.names import DEFAULT_SLOT, VmName, VmUuid
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
@@ -27,13 +23,11 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.snapshot import Gpu, VgpuType
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.placing.placement import Candidate
+    from vgpumgr.core.placing.placement import Spot
     from vgpumgr.core.placing.resolve import Ask
 
 _UNREAD: Final = frozenset({Cause.NO_TYPES, Cause.UNREADABLE})
 """With these an attach is refused, but nobody knows whether the GPU has room."""
-
-_NOBODY: Final = VmUuid("00000000-0000-0000-0000-000000000000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +107,9 @@ def _shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMan
     return None if obstacle is None else HowMany(count=0, why=say("no VM would start {}", obstacle.why))
 
 
-def _step_by_step(view: HostView, first: Candidate, ask: Ask, barred: Barred) -> HowMany:
+def _step_by_step(view: HostView, first: Spot, ask: Ask, barred: Barred) -> HowMany:
     counts: Counter[str] = Counter()
-    candidate: Candidate | Refusal = first
+    candidate: Spot | Refusal = first
     while not isinstance(candidate, Refusal):
         counts[candidate.choice.type.type_name] += 1
         view = simulate.apply(view, _create(view, candidate, counts.total()))
@@ -125,31 +119,15 @@ def _step_by_step(view: HostView, first: Candidate, ask: Ask, barred: Barred) ->
     return HowMany(granted=granted, count=counts.total())
 
 
-def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Candidate | Refusal:
+def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Spot | Refusal:
     survey = placement.consider(view.snapshot, ask, among=(gpu,), barred=barred)
     return survey.candidates[0] if survey.candidates else survey.refused[0][1]
 
 
-def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.Step, ...]:
+def _create(view: HostView, candidate: Spot, number: int) -> tuple[steps.Step, ...]:
     """The steps that make a vGPU as attach would, for an imaginary VM; in MIG mode its GPU instance first."""
-    gpu, parent, kind = candidate.gpu, candidate.parent, candidate.choice.type
-    assert gpu.uuid is not None  # or there were no candidate
-    mdev = gpu.framework != observed.VENDOR_VFIO
-    home = division.of(gpu).home(view.snapshot, gpu, kind, before=None)
-    spec = VgpuSpec(
-        vm=_NOBODY,
-        vm_name=VmName("?"),
-        slot=DEFAULT_SLOT,
-        generation=number,
-        gpu_uuid=gpu.uuid,
-        gpu=gpu.pci,
-        vf_index=parent.vf_index,
-        parent=parent.pci,
-        uuid=names.compute_mdev_uuid(_NOBODY, DEFAULT_SLOT, number) if mdev else None,
-        type_id=kind.id,
-        type_name=kind.type_name,
-        placement_id=division.of(gpu).placement_id(view.snapshot, gpu, kind, before=None),
-        mig=home.place if home is not None else None,
-    )
+    snapshot, gpu, kind = view.snapshot, candidate.gpu, candidate.choice.type
+    spec = imagined.spec(snapshot, gpu, candidate.parent, kind, number=number)
+    home = division.of(gpu).home(snapshot, gpu, kind, before=None)
     first = home.steps if home is not None else ()
     return *first, steps.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=steps.EMPTY)

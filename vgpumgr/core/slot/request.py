@@ -7,16 +7,18 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import asking, profiles
-from vgpumgr.core.driver.asking import NO_CONDITIONS, SAME_SIZE
+from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.names import DEFAULT_SLOT
 from vgpumgr.wording import Message, Option, joined
 
 if TYPE_CHECKING:
-    from vgpumgr.core.driver.asking import Conditions, Placement
+    from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model import claims
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import Slot, VmUuid
 
 
@@ -38,8 +40,9 @@ class SlotRequest:
 
     `wish` is what the slot is to get; None frees the slot. `live`: do it while the VM runs, too.
 
-    With a wish: its `conditions`. `gpu_id`: the only GPU allowed, by its PCI address or
-    UUID. `even_if_it_will_not_start`: see AttachRequest. `count`: fill that many slots from vgpu0 on, all or none.
+    With a wish: its `conditions`. `gpu_id`: the only GPU allowed, by its PCI address or UUID. `policy`: which one
+    chooses among several GPUs. `even_if_it_will_not_start`: see AttachRequest. `count`: fill that many slots from vgpu0
+    on, all or none.
 
     For freeing: `slot` None means the VM's only slot, or with `every` all its slots. `keep_snapshots`: free it even if
     a snapshot names the vGPU.
@@ -51,6 +54,7 @@ class SlotRequest:
     conditions: Conditions = NO_CONDITIONS
     on: str | None = None
     gpu_id: str | None = None
+    policy: str | None = None
     replace: Replace = Replace.IF_OTHER
     even_if_it_will_not_start: bool = False
     live: bool = False
@@ -80,7 +84,7 @@ class AttachRequest:
     origin: claims.Origin
     by: str
     at: str
-    policy: Placement
+    policy: Policy
     replace: bool = False
     gpus: tuple[str, ...] | None = None
     site: str | None = None
@@ -95,7 +99,7 @@ class AttachRequest:
         return (*profiles.options(self.wish), *asking.options(self.conditions))
 
 
-def request_of(domain: Domain, claim: Claim, *, policy: Placement = SAME_SIZE) -> AttachRequest:
+def request_of(domain: Domain, claim: Claim, *, policy: Policy = DEFAULT) -> AttachRequest:
     """The attach that a claim came from."""
     return AttachRequest(
         vm=domain.uuid,

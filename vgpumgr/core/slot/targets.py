@@ -77,12 +77,16 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
     """
     same = claim is not None and profiles.same_wish(claim.wish, request.wish)
     before = claim.grant if claim is not None and same else None
+    domain = view.vms.find(request.vm)
+    guest = domain.guest if domain is not None else None
     return Ask(
         wish=request.wish,
         conditions=request.conditions,
         units=view.fgpu_per_gpu,
         before=before,
         policy=request.policy,
+        declared=view.wishes,
+        numa_nodes=guest.numa_nodes if guest is not None else frozenset(),
     )
 
 

@@ -12,11 +12,11 @@ from tests.unit.core.reconcile.host_plans import plan
 from vgpumgr import errors, names
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
-from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.evidence import ownership
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import Mdev
+from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.core.reconcile import adopt, drift, host_plan
 from vgpumgr.core.report import findings, listing
 from vgpumgr.core.slot.plan import Plan
@@ -238,7 +238,7 @@ def test_after_a_lost_ledger_reconcile_makes_nothing_and_ends_with_the_same_thre
         assert (found.steps, [type(one.refused) for one in found.tasks]) == ((), [errors.Unsure] * 3)
         assert kinds(view) == ["ledger-missing", "unsure"]
         vfs = tuple(vgpu.parent for gpu in whole.snapshot.gpus for vgpu in gpu.vgpus)
-        request = adopt.AdoptRequest(vgpus=vfs, by=builders.BY, at=builders.AT, policy=SAME_SIZE)
+        request = adopt.AdoptRequest(vgpus=vfs, by=builders.BY, at=builders.AT, policy=DEFAULT)
         end = simulate.apply(view, adopt.plan_adopt(view, request).steps).snapshot
         assert (end.gpus, set(end.entries)) == (whole.snapshot.gpus, set(whole.snapshot.entries))
         return
@@ -277,7 +277,7 @@ def after_lost_ledger_and_boot(framework: FrameworkName, vms: tuple[str, ...] = 
 
 def adopted(view: HostView) -> adopt.AdoptPlan:
     """What `adopt HOST` would do."""
-    return adopt.plan_adopt(view, adopt.AdoptRequest(vgpus=(), by=builders.BY, at=builders.AT, policy=SAME_SIZE))
+    return adopt.plan_adopt(view, adopt.AdoptRequest(vgpus=(), by=builders.BY, at=builders.AT, policy=DEFAULT))
 
 
 @EVERY_FRAMEWORK

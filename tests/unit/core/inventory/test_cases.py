@@ -55,8 +55,8 @@ def test_of_several_inventories_what_a_later_one_says_wins() -> None:
     turned = load([site, base], home=HOME, environ={})
     assert [host.site for host in turned.hosts.values()] == ["base"]
     with pytest.raises(InventoryError) as caught:
-        load([base, CASES / "bad/planned-policies/inventory"], home=HOME, environ={})
-    assert caught.value.details[0].startswith("bad/planned-policies/inventory/hosts.yml:2: ")
+        load([base, CASES / "bad/unknown-policies/inventory"], home=HOME, environ={})
+    assert caught.value.details[0].startswith("bad/unknown-policies/inventory/hosts.yml:2: ")
 
 
 @pytest.mark.parametrize(

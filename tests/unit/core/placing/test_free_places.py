@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.dose import dose
 from tests.unit.core import builders
 from vgpumgr.core import simulate
-from vgpumgr.core.driver.asking import SAME_SIZE
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 from vgpumgr.core.evidence import lost
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName, Places
 from vgpumgr.core.placing import fits, free_places, places
+from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.core.reconcile import adopt
 from vgpumgr.core.report import findings
 from vgpumgr.core.slot import attach
@@ -179,7 +179,7 @@ def test_after_a_lost_ledger_what_is_entered_again_is_entered_where_it_lies() ->
     view = builders.change_gpus(builders.attached(host(), "vm01", "4Q"), lambda gpu: moved(gpu, 20))
     lost = builders.with_snapshot(view, ledger=())
     (vf,) = (vgpu.parent for gpu in lost.snapshot.gpus for vgpu in gpu.vgpus)
-    request = adopt.AdoptRequest(vgpus=(vf,), by=builders.BY, at=builders.AT, policy=SAME_SIZE)
+    request = adopt.AdoptRequest(vgpus=(vf,), by=builders.BY, at=builders.AT, policy=DEFAULT)
     plan = adopt.plan_adopt(lost, request)
     assert [step.verb for step in plan.steps] == ["enter_vgpu", "bind_claim"]
     assert where(simulate.apply(lost, plan.steps), "vm01") == 20

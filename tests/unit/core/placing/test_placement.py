@@ -17,10 +17,10 @@ from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.placing import fits, placement, resolve, room
+from vgpumgr.core.policies import known
 from vgpumgr.core.slot import attach
 
 if TYPE_CHECKING:
-    from vgpumgr.core.driver.asking import Placement
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
 
@@ -57,15 +57,15 @@ def test_spread_takes_the_emptier_gpu_and_says_so() -> None:
     view = builders.spreading(builders.host_of(MDEV_VF))
     assert (placed(view).gpu.pci, placed(view).why) == (
         "0000:41:00.0",
-        "spread: the first of 2 equally empty GPUs",
+        "spread: 0% of it is allocated; the first of 2 such GPUs",
     )
     view = builders.attached(view)
-    assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "spread: the emptier of 2 GPUs")
+    assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "spread: 0% of it is allocated")
     assert (placed(view).ordinal, placed(view).maximum) == (1, 12)
     three = builders.spreading(builders.host_of(MDEV_VF, gpus=3))
-    assert placed(builders.attached(three)).why == "spread: the first of 3 equally empty GPUs"
+    assert placed(builders.attached(three)).why == "spread: 0% of it is allocated; the first of 2 such GPUs"
     three = builders.attached(builders.attached(three), "vm02")
-    assert placed(three).why == "spread: the emptiest of 3 GPUs"
+    assert placed(three).why == "spread: 0% of it is allocated"
 
 
 def test_one_gpu_is_taken_because_it_is_the_only_one() -> None:
@@ -99,16 +99,16 @@ def gpus_of(view: HostView) -> list[str]:
 
 @pytest.mark.parametrize(
     ("policy", "gpus", "left"),
-    [("same-size", ["41", "41", "81"], ["8Q"]), ("spread", ["41", "81"], [])],
+    [("least-fragmentation", ["41", "41", "81"], ["8Q"]), ("spread", ["41", "81"], [])],
 )
 def test_same_sized_vgpus_share_a_gpu_so_that_another_is_left_for_other_sizes(
-    policy: Placement, gpus: list[str], left: list[str]
+    policy: str, gpus: list[str], left: list[str]
 ) -> None:
     """Unless the policy is spread: then each GPU is bound to the first size that comes (found: anchors A1)."""
     view = builders.host_of(MDEV_VF, vms=3)
     for vm, profile in (("vm01", "4Q"), ("vm02", "4Q"), ("vm03", "8Q")):
         try:
-            made = attach.plan_attach(view, replace(builders.ask(vm, profile), policy=policy))
+            made = attach.plan_attach(view, replace(builders.ask(vm, profile), policy=known.find(policy)))
         except errors.NoCapacity:
             break
         view = simulate.apply(view, made.steps)
@@ -126,7 +126,7 @@ def test_of_gpus_with_the_same_size_the_fullest_comes_first() -> None:
     assert made.placed is not None
     assert (made.placed.gpu.pci, made.placed.why) == (
         "0000:41:00.0",
-        "same size: the first of 2 GPUs that have this size already",
+        "it has 1 of this size; usual requests lose 1 GiB of room; the first of 2 such GPUs",
     )
 
 

@@ -12,6 +12,7 @@ from tests.unit.core.evidence.test_ownership import EVERY_FRAMEWORK, cloned, unn
 from vgpumgr import errors, names
 from vgpumgr.core import simulate
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.core.reconcile import adopt as adopt_plan
 from vgpumgr.core.report import findings, listing
 from vgpumgr.names import Slot
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def adopt(view: HostView, *vgpus: str) -> AdoptPlan:
     named = tuple(map(adopt_plan.parse_name, vgpus))
     return adopt_plan.plan_adopt(
-        view, adopt_plan.AdoptRequest(vgpus=named, by=builders.BY, at=builders.AT, policy="same-size")
+        view, adopt_plan.AdoptRequest(vgpus=named, by=builders.BY, at=builders.AT, policy=DEFAULT)
     )
 
 

@@ -15,7 +15,7 @@ from tests.unit.core.law import LAW
 from tests.unit.core.slot.test_laws import PROFILE, SLOT, VM, check_capacity, story
 from vgpumgr import errors, names
 from vgpumgr.core import simulate
-from vgpumgr.core.driver.asking import SPREAD
+from vgpumgr.core.policies.spread import Spread
 from vgpumgr.core.reconcile import host_plan, tasks, together
 from vgpumgr.core.slot.request import Replace, SlotRequest
 
@@ -74,7 +74,7 @@ def test_one_of_each_kind_comes_first_where_spread_would_leave_no_gpu_for_the_la
     """Two GPUs of one size each: 4Q on both would leave none for 8Q."""
     view = builders.host(builders.gpu(), builders.gpu(pci="0000:81:00.0"))
     todo = [give("vm01", "4Q"), give("vm01", "4Q", "vgpu1"), give("vm01", "8Q", "vgpu2")]
-    spread = replace(declares(), policy=SPREAD)
+    spread = replace(declares(), policy=Spread())
     assert refused(host_plan.plan_tasks(view, spread, todo, RUN)[0]) == 1
     plan = together.plan_together(view, spread, todo, RUN)
     assert refused(plan.tasks) == 0

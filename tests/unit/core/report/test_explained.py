@@ -17,6 +17,7 @@ from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking, scheduler
 from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.model.snapshot import MDEV_VF
+from vgpumgr.core.policies import known
 from vgpumgr.core.report import explained
 from vgpumgr.core.slot import attach
 
@@ -80,11 +81,11 @@ def test_gpus_come_in_the_order_in_which_they_would_be_taken() -> None:
 def test_why_an_equally_close_one_comes_after_it() -> None:
     view = builders.spreading(builders.attached(fleet("A40", "A40", "A40"), "vm02", "4Q"))
     _, second, third = explain(view, profile="4Q").gpus
-    assert second.why == "as close and as empty as the first, which has the lower address"
-    assert third.why == "less empty: 8.3 % allocated, the first has 0 %"
-    first, second, _ = explain(replace(view, policy=asking.SAME_SIZE), profile="4Q").gpus
-    assert first.why == "same size: the only GPU that has vGPUs of this size already"
-    assert second.why == "kept for other sizes: the first one already holds this size"
+    assert second.why == "as good as the first, which has the lower address"
+    assert third.why == "spread: 8% of it is allocated"
+    first, second, _ = explain(replace(view, policy=known.DEFAULT), profile="4Q").gpus
+    assert first.why == "it has 1 of this size; usual requests lose 0.7 GiB of room"
+    assert second.why == "it is empty; usual requests lose 38.5 GiB of room"
 
 
 def test_a_gpu_that_cannot_says_why_and_comes_last() -> None:
@@ -136,7 +137,7 @@ def test_each_mechanism_has_the_gpus_that_are_set_to_it_or_says_why_it_has_none(
         "mixed-size": [THIRD],
         "mig": [],
         "mig-time-sliced": [],
-        "whole-gpu": [FIRST],
+        "whole-gpu": [THIRD],
     }
     assert found["whole-gpu"].fits[0].type_name == "A40-48C"
     assert found["equal-share"].why_not == "no GPU has this policy"

@@ -1,0 +1,120 @@
+"""Which GPU each policy takes, and that nothing but what it says decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.law import LAW
+from tests.unit.core.policies.candidates import busy, candidate
+from vgpumgr.core.policies import known, ranking
+from vgpumgr.core.policies.policy import Candidate, Fleet
+from vgpumgr.errors import PolicyFailed
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def places(policy: str, *candidates: Candidate, fleet: Fleet | None = None) -> list[int]:
+    return [one.place for one in ranking.rank(known.find(policy), candidates, fleet or Fleet())]
+
+
+def test_the_default_takes_the_fullest_gpu_of_its_size_then_an_empty_one() -> None:
+    assert known.DEFAULT.name == "least-fragmentation"
+    assert places("least-fragmentation", candidate(0), busy(1, 2), busy(2, 5)) == [2, 1, 0]
+    assert ranking.why(known.DEFAULT, busy(2, 5)) == "it has 5 of this size; usual requests lose 0.4 GiB of room"
+    assert ranking.why(known.DEFAULT, candidate(0)) == "it is empty; usual requests lose 39.1 GiB of room"
+
+
+def test_the_default_takes_the_smaller_board_where_both_lose_as_much() -> None:
+    small = candidate(1, board="A16", framebuffer_mib=16384)
+    assert places("least-fragmentation", candidate(0), small) == [1, 0]
+
+
+def test_pack_takes_the_fullest_and_spread_the_emptiest() -> None:
+    row = (candidate(0), busy(1, 2), busy(2, 5), candidate(3))
+    assert places("pack", *row) == [2, 1, 0, 3]
+    assert places("spread", *row) == [0, 3, 1, 2]
+    assert ranking.why(known.find("spread"), busy(1, 2)) == "spread: 17% of it is allocated"
+    assert ranking.why(known.find("pack"), busy(1, 3)) == "pack: 25% of it is allocated"
+
+
+def test_numa_takes_a_gpu_of_the_vms_nodes_and_one_whose_node_is_unknown_before_a_far_one() -> None:
+    row = (busy(0, 5, numa_node=0), candidate(1, numa_node=1), candidate(2))
+    assert places("numa", *row, fleet=Fleet(numa_nodes=frozenset({1}))) == [1, 2, 0]
+    assert places("numa", *row) == [0, 1, 2]
+    assert ranking.why(known.find("numa"), row[1]).startswith("numa: NUMA node 1; it is empty")
+    assert ranking.why(known.find("numa"), row[2]).startswith("numa: its NUMA node is unknown; ")
+
+
+CANDIDATES = st.lists(
+    st.builds(
+        candidate,
+        st.integers(0, 30),
+        share=st.fractions(0, 1, max_denominator=12),
+        alike=st.integers(0, 3),
+        others=st.integers(0, 3),
+        cost_mib=st.sampled_from([Fraction(0), Fraction(410), Fraction(40000)]),
+        numa_node=st.sampled_from([None, 0, 1]),
+        framebuffer_mib=st.sampled_from([16384, 49152]),
+    ),
+    unique_by=lambda one: one.place,
+    max_size=6,
+)
+
+
+@LAW
+@given(CANDIDATES, st.randoms(use_true_random=False), st.sampled_from(sorted(known.BUILT_IN)))
+def test_neither_the_order_of_what_is_offered_nor_the_name_of_a_host_decides(
+    row: list[Candidate], dice: object, policy: str
+) -> None:
+    fleet = Fleet(numa_nodes=frozenset({1}))
+    first = places(policy, *row, fleet=fleet)
+    shuffled = [replace(one, host=HostName("a" * (1 + one.place))) for one in row]
+    dice.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis' Random
+    assert places(policy, *shuffled, fleet=fleet) == first
+    assert sorted(first) == sorted(one.place for one in row)
+
+
+class Own:
+    """A policy of a site's."""
+
+    name = "own"
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def order(self, candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
+        return self.answer(candidates)  # type: ignore[operator,no-any-return]
+
+    def why(self, _candidate: Candidate) -> str:
+        raise KeyError("power")
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (lambda row: row[5], "raised IndexError: tuple index out of range"),
+        (lambda row: [*row, row[0]], "named 0000:00:00.0, which was not offered to it, or twice"),
+        (lambda row: [replace(row[0], place=7)], "named 0000:00:00.0, which was not offered to it, or twice"),
+        (lambda _row: ["0000:41:00.0"], "named '0000:41:00.0', which was not offered to it, or twice"),
+        (lambda _row: None, "raised TypeError: 'NoneType' object is not iterable"),
+    ],
+)
+def test_a_policy_that_fails_or_names_what_was_not_offered_is_named(answer: object, what: str) -> None:
+    with pytest.raises(PolicyFailed) as caught:
+        ranking.rank(Own(answer), (candidate(0), candidate(1)), Fleet())
+    assert caught.value.message == f"the placement policy own {what}; nothing was placed by it"
+    assert caught.value.exit_code == 2
+    with pytest.raises(PolicyFailed, match="own raised KeyError: 'power'"):
+        ranking.why(Own(answer), candidate(0))
+
+
+def test_a_policy_may_leave_candidates_out() -> None:
+    assert [one.place for one in ranking.rank(Own(lambda row: row[:1]), (candidate(1), candidate(0)), Fleet())] == [0]

@@ -1,0 +1,79 @@
+"""What a new vGPU costs the requests that are usual at a site: how much room they lose on its GPU.
+
+For each usual size: what vGPUs of that size could fill of the GPU before, less what they could fill after. The cost is
+the mean over the sizes, by how often each is asked for. FGD (USENIX ATC 2023) orders nodes by how much the expected
+fragment grows, which comes to the same order.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.model.vgpu import PLANNED, LedgerEntry
+from vgpumgr.core.placing import division, imagined, resolve, room
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.model.functions import Parent
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.placing.resolve import Ask
+
+
+def usual_sizes(snapshot: HostSnapshot, ask: Ask) -> Mapping[int, int]:
+    """The sizes in MiB that are asked for at this host, and how often.
+
+    What the inventory declares, or else what the GPUs have; beside that each size of the host's boards once.
+    """
+    wishes = Counter(ask.declared)
+    sizes: Counter[int] = Counter(
+        {one.size_mib or 0: 1 for gpu in snapshot.gpus for one in resolve.one_of_each_size(gpu)}
+    )
+    for wish, count in wishes.items():
+        size = _size_of(snapshot, ask, wish)
+        sizes[size or 0] += count
+    for gpu in snapshot.gpus if not wishes else ():
+        for type_id, count in gpu.functions.type_ids.items():
+            sizes[gpu.size_of(type_id) or 0] += count
+    return {size: count for size, count in sorted(sizes.items()) if size}
+
+
+def _size_of(snapshot: HostSnapshot, ask: Ask, wish: Wish) -> int | None:
+    """The size of the type that serves a wish on the first GPU that has one."""
+    asked = replace(ask, wish=wish, before=None)
+    answers = (resolve.choices(gpu, asked) for gpu in snapshot.gpus)
+    return next((answer[0].type.size_mib for answer in answers if isinstance(answer, tuple)), None)
+
+
+def cost_mib(
+    snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, usual: Mapping[int, int]
+) -> Fraction:
+    """How many MiB of a GPU the usual requests lose on average if a function of it gets a vGPU of a type."""
+    entry = LedgerEntry(vgpu=imagined.spec(snapshot, gpu, parent, vgpu_type), boot=snapshot.boot or "", state=PLANNED)
+    after = replace(snapshot, ledger=snapshot.entries.put(entry))
+    kinds = resolve.one_of_each_size(gpu)
+    sizes = [kind.size_mib or 0 for kind in kinds]
+    return mean_loss(sizes, _usable(snapshot, gpu, kinds), _usable(after, gpu, kinds), usual)
+
+
+def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int], usual: Mapping[int, int]) -> Fraction:
+    """What a usual request loses of a GPU on average. `before`, `after`: what vGPUs of each size could fill of it.
+
+    A request is served by the smallest of `sizes`, which ascend, that is enough.
+    """
+    lost = 0
+    for size, count in usual.items():
+        at = bisect.bisect_left(sizes, size)
+        lost += count * (before[at] - after[at]) if at < len(sizes) else 0
+    return Fraction(lost, sum(usual.values()))
+
+
+def _usable(snapshot: HostSnapshot, gpu: Gpu, kinds: Sequence[VgpuType]) -> list[int]:
+    """How much of a GPU vGPUs of each type alone could still fill, in MiB."""
+    counts = division.of(gpu).counts(snapshot, room.room_of(snapshot, gpu), kinds)
+    return [count * (kind.size_mib or 0) for count, kind in zip(counts, kinds, strict=True)]

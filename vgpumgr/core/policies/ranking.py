@@ -1,0 +1,56 @@
+"""Asks a policy, and holds it to its contract: nothing is placed by one that fails or names what was not offered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.policies.known import BUILT_IN, DEFAULT
+from vgpumgr.errors import PolicyFailed
+from vgpumgr.wording import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    from vgpumgr.core.policies.policy import Candidate, Fleet, Policy
+
+    Answer = TypeVar("Answer")
+
+
+def rank(policy: Policy, offered: Sequence[Candidate], fleet: Fleet) -> tuple[Candidate, ...]:
+    """The candidates that a policy uses, the best first. Raises PolicyFailed.
+
+    What is offered comes in an explicit order, by address: the answer does not depend on the order of the facts.
+    """
+    offered = sorted(offered, key=lambda one: one.place)
+    ranked = _ask(policy, lambda: tuple(policy.order(tuple(offered), fleet)))
+    rest = list(offered)
+    for one in ranked:
+        if one not in rest:
+            raise _failed(
+                policy, say("named {}, which was not offered to it, or twice", getattr(one, "gpu", repr(one)))
+            )
+        rest.remove(one)
+    return ranked
+
+
+def why(policy: Policy, candidate: Candidate) -> str:
+    """The policy's reason for a candidate's rank; its name before it, unless it is the default. Raises PolicyFailed."""
+    reason = _ask(policy, lambda: str(policy.why(candidate)))
+    return reason if policy.name == DEFAULT.name else f"{policy.name}: {reason}"
+
+
+def _ask(policy: Policy, ask: Callable[[], Answer]) -> Answer:
+    if policy.name in BUILT_IN:
+        return ask()
+    try:
+        return ask()
+    except Exception as error:
+        raise _failed(policy, say("raised {}: {}", type(error).__name__, error)) from error
+
+
+def _failed(policy: Policy, what: str) -> PolicyFailed:
+    return PolicyFailed(
+        say("the placement policy {} {}; nothing was placed by it", policy.name, what),
+        hint="mend its file (docs/plugins.md), or name another policy",
+    )
