@@ -68,7 +68,7 @@ def test_an_attach_is_five_lines(printed: Printed) -> None:
         "vm01 on kvm01 (shut off), requested --profile 4Q\n"
         "  + claim    vgpu0: A40-4Q, 4 of 48 GiB, guest sees at least 3.47 GiB\n"
         "  + vGPU     on 0000:41:00.4, GPU 0000:41:00.0, 1 of 12      "
-        "the first of 2 equally empty GPUs\n"
+        "it is empty, the first of 2 such GPUs\n"
         f"  + hostdev  mdev {uuid_of(printed)}, at the VM's next start\n"
         "done in 0.9 s. Undo: vgpumgr detach vm01 --on kvm01\n"
     )

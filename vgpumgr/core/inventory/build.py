@@ -257,10 +257,8 @@ class _Declared:
                 self.boards[key] = gpus.read_boards(value, self.boards_known, self.report)
             case "vgpumgr_fgpu_per_gpu":
                 self.fgpu[key] = gpus.read_fgpu(value, self.report)
-            case "vgpumgr_policy":
-                self.policies[key] = asks.read_policy(value, name, self.report) or known.DEFAULT.name
-            case "vgpumgr_plugins":
-                self.folders[key] = reading.read_text(value, name, self.report, example="../plugins") or ""
+            case "vgpumgr_policy" | "vgpumgr_plugins":
+                self._read_placing(name, key, value)
             case "vgpumgr_site":
                 self._read_site(key, value)
             case "vgpumgr_even_if_it_will_not_start":
@@ -273,6 +271,14 @@ class _Declared:
                 self.report.problem(member.where, f"unknown variable {name!r}", hint)
             case _:
                 pass
+
+    def _read_placing(self, name: str, key: int, value: Value) -> None:
+        if name == "vgpumgr_plugins":
+            folder = reading.read_text(value, name, self.report, example="../plugins")
+            self.folders |= {} if folder is None else {key: folder}
+        else:
+            policy = asks.read_policy(value, name, self.report)
+            self.policies |= {} if policy is None else {key: policy}
 
     def _read_site(self, key: int, value: Value) -> None:
         site = reading.read_text(value, "vgpumgr_site", self.report, example="lab1")

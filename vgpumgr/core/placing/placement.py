@@ -262,7 +262,7 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
     if len(closest) == 1:
         return f"the closest fit: {_instead(snapshot, preferred[1])}"
     alike = sum(one.why == best.why for one in closest)
-    return f"{best.why}; the first of {alike} such GPUs" if alike > 1 else f"{best.why}"
+    return f"{best.why}, the first of {alike} such GPUs" if alike > 1 else f"{best.why}"
 
 
 def _instead(snapshot: HostSnapshot, other: Spot) -> str:

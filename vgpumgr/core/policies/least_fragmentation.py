@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vgpumgr.core.driver.modes import EQUAL_SIZE
 from vgpumgr.core.policies.policy import gib
 
 if TYPE_CHECKING:
@@ -23,11 +24,10 @@ def least_loss(one: Candidate) -> tuple[Fraction, int, Fraction, int]:
 
 
 def loss(candidate: Candidate) -> str:
-    """What a candidate costs, as a reason."""
-    cost = f"usual requests lose {gib(candidate.cost_mib)} of room"
-    if candidate.alike:
-        return f"it has {candidate.alike} of this size; {cost}"
-    return cost if candidate.others else f"it is empty; {cost}"
+    """What a candidate costs, as a reason. In equal-size mode it is plain: an empty GPU loses every other size."""
+    if candidate.mode not in (None, EQUAL_SIZE):
+        return f"usual requests lose {gib(candidate.cost_mib)} of room there"
+    return f"it has {candidate.alike} of this size" if candidate.alike else "it is empty"
 
 
 class LeastFragmentation:

@@ -21,8 +21,11 @@ from vgpumgr.core.policies import known
 from vgpumgr.core.slot import attach
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.policies.policy import Candidate, Fleet
 
 
 def profile(text: str) -> profiles.Profile:
@@ -57,13 +60,13 @@ def test_spread_takes_the_emptier_gpu_and_says_so() -> None:
     view = builders.spreading(builders.host_of(MDEV_VF))
     assert (placed(view).gpu.pci, placed(view).why) == (
         "0000:41:00.0",
-        "spread: 0% of it is allocated; the first of 2 such GPUs",
+        "spread: 0% of it is allocated, the first of 2 such GPUs",
     )
     view = builders.attached(view)
     assert (placed(view).gpu.pci, placed(view).why) == ("0000:81:00.0", "spread: 0% of it is allocated")
     assert (placed(view).ordinal, placed(view).maximum) == (1, 12)
     three = builders.spreading(builders.host_of(MDEV_VF, gpus=3))
-    assert placed(builders.attached(three)).why == "spread: 0% of it is allocated; the first of 2 such GPUs"
+    assert placed(builders.attached(three)).why == "spread: 0% of it is allocated, the first of 2 such GPUs"
     three = builders.attached(builders.attached(three), "vm02")
     assert placed(three).why == "spread: 0% of it is allocated"
 
@@ -116,6 +119,30 @@ def test_same_sized_vgpus_share_a_gpu_so_that_another_is_left_for_other_sizes(
     assert [entry.vgpu.type_name[4:] for entry in view.snapshot.entries][2:] == left
 
 
+class NeverTheFirst:
+    """A site's own policy: it leaves out the card at the lowest address, and takes the highest first."""
+
+    name = "never-the-first"
+
+    def order(self, candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
+        return [one for one in reversed(candidates) if one.place]
+
+    def why(self, candidate: Candidate) -> str:
+        return "is kept for nobody" if candidate.place == 0 else f"card {candidate.place}"
+
+
+def test_a_policy_of_the_sites_own_decides_and_says_why_also_of_a_gpu_that_it_leaves_out() -> None:
+    view = replace(builders.host_of(MDEV_VF, gpus=3), policy=NeverTheFirst())
+    assert (placed(view).gpu.pci, placed(view).why) == ("0000:c1:00.0", "never-the-first: card 2")
+    (only,) = [gpu for gpu in view.snapshot.gpus if gpu.pci == "0000:41:00.0"]
+    found = placement.place(view.snapshot, replace(builders.asking("4Q"), policy=view.policy), among=[only])
+    assert isinstance(found, placement.NoPlace)
+    assert [str(reason) for _, _, reason in found.reasons] == ["never-the-first: is kept for nobody"]
+    with pytest.raises(errors.NoCapacity) as caught:
+        builders.plan_attach(replace(view, snapshot=replace(view.snapshot, gpus=(only,))))
+    assert caught.value.details == ("0000:41:00.0  A40  never-the-first: is kept for nobody",)
+
+
 def test_of_gpus_with_the_same_size_the_fullest_comes_first() -> None:
     view = builders.host_of(MDEV_VF, vms=3)
     for vm, gpu in (("vm01", 0), ("vm02", 1)):
@@ -126,7 +153,7 @@ def test_of_gpus_with_the_same_size_the_fullest_comes_first() -> None:
     assert made.placed is not None
     assert (made.placed.gpu.pci, made.placed.why) == (
         "0000:41:00.0",
-        "it has 1 of this size; usual requests lose 1 GiB of room; the first of 2 such GPUs",
+        "it has 1 of this size, the first of 2 such GPUs",
     )
 
 

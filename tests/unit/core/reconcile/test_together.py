@@ -15,12 +15,17 @@ from tests.unit.core.law import LAW
 from tests.unit.core.slot.test_laws import PROFILE, SLOT, VM, check_capacity, story
 from vgpumgr import errors, names
 from vgpumgr.core import simulate
+from vgpumgr.core import step as steps
+from vgpumgr.core.model.snapshot import MDEV_VF
 from vgpumgr.core.policies.spread import Spread
 from vgpumgr.core.reconcile import host_plan, tasks, together
 from vgpumgr.core.slot.request import Replace, SlotRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.policies.policy import Candidate, Fleet
     from vgpumgr.core.reconcile.planned import PlannedTask
 
 RUN = tasks.Author(by="anna@ctl1", at="2026-11-22T02:30:00Z")
@@ -78,6 +83,23 @@ def test_one_of_each_kind_comes_first_where_spread_would_leave_no_gpu_for_the_la
     assert refused(host_plan.plan_tasks(view, spread, todo, RUN)[0]) == 1
     plan = together.plan_together(view, spread, todo, RUN)
     assert refused(plan.tasks) == 0
+
+
+class Last:
+    name = "last"
+
+    def order(self, candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
+        return list(reversed(candidates))
+
+    def why(self, _candidate: Candidate) -> str:
+        return "the last"
+
+
+def test_reconcile_places_by_the_policy_that_the_inventory_found() -> None:
+    view = builders.host_of(MDEV_VF, gpus=3, vms=2)
+    own = replace(declares(vm01="4Q", vm02="4Q"), policy=Last(), find_policy={"last": Last()}.__getitem__)
+    plan = host_plan.plan_host(view, own, RUN)
+    assert {one.vgpu.gpu for one in plan.steps if isinstance(one, steps.CreateVgpu)} == {"0000:c1:00.0"}
 
 
 def test_more_kinds_than_gpus_are_refused_and_what_fits_is_in_the_plan() -> None:
