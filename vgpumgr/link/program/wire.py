@@ -70,13 +70,13 @@ class Greeting:
 
     @property
     def noise(self) -> bytes:
-        """What came so far and is no greeting."""
+        """The bytes that came before the greeting."""
         tail = self._lines.pending
         return bytes(self._skipped) + (b"" if _MAGIC.startswith(tail[: len(_MAGIC)]) else tail)
 
     @property
     def is_drowned(self) -> bool:
-        """Whether more came before it than any login prints."""
+        """Whether there is more noise than any login prints."""
         return len(self.noise) > _MOST_NOISE
 
     def read(self) -> Hello | None:
