@@ -111,7 +111,7 @@ class ValueBuilder:
                 self._set_odd(top, members, key, value)
 
     def _set_odd(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
-        """Set a member whose key is unusual: one that merges, has a tag, or was given before."""
+        """Set a member whose key is unusual: it is a merge, has a tag, or was given before."""
         if key.opaque == _MERGE:
             sources = value.data if isinstance(value.data, tuple) else (value,)
             top.merged = sources + top.merged  # as in PyYAML: a later << wins, and in a list the earlier

@@ -77,7 +77,7 @@ def installable() -> Installable:
 
 
 def package(*, far: bool) -> bytes:
-    """The loader's input: a length line and that many bytes. All far hosts get the same, and so do all near ones."""
+    """The loader's input: a length line and that many bytes. There is one for all far hosts, one for all near ones."""
     with _MAKING:
         packages = _packages()
     return packages.far if far else packages.near

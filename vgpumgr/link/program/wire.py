@@ -80,7 +80,7 @@ class Greeting:
         return len(self.noise) > _MOST_NOISE
 
     def read(self) -> Hello | None:
-        """None while it is incomplete. WireError if it is not of this version, or malformed."""
+        """The greeting; None while it is incomplete. WireError if it is malformed or of another version."""
         while not self.is_drowned and (line := self._lines.take()) is not None:
             # Noise may end without a newline, as the title of a terminal's window does.
             noise, magic, tail = line.partition(_MAGIC)
