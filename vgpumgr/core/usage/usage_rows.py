@@ -92,13 +92,13 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
 
 
 def _is_split(key: VgpuKey, by_key: Mapping[VgpuKey, object]) -> bool:
-    """Whether the key is of several vGPUs that could not be told apart while running, and each has its own row now."""
+    """Whether the key stands for several vGPUs that looked alike while running, but have separate rows now."""
     same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in by_key)
     return not key.slot and bool(key.vm) and key not in by_key and same
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
-    """Why the output may be old, incomplete or off in time: no samples, a host not fully read, a wrong clock."""
+    """Why the output may be old, incomplete or wrong in time: no samples, a host not fully read, a wrong clock."""
     if not latest:
         return
     newest = max(host.last.at for host in latest)
