@@ -193,7 +193,7 @@ def _on(uuid: Optional[str], entries: Sequence[LedgerEntry]) -> List[LedgerEntry
 def _types(
     root: Root, offer: gpu.Offer, nvml: NvmlGpu, ours: Sequence[LedgerEntry], unknown: Unknowns
 ) -> List[TypeFact]:
-    """The GPU's types. Its vGPUs get the names of theirs and, in MIG mode, their places."""
+    """The GPU's types. Its vGPUs get the names of their types and, in MIG mode, their places."""
     types = gpu.unify_types(offer.types, nvml.types)
     for fact in types:
         fact["mig_profile"], fact["max_per_instance"] = nvml.type_mig.get(fact["id"], (None, None))
@@ -278,7 +278,7 @@ def _silent(report: NvmlReport, gpus: Sequence[GpuFact]) -> Dict[str, str]:
 
 
 def _vf_of(row: ActiveFact, handles: Sequence[HandleFact], gpus: Sequence[GpuFact]) -> Optional[str]:
-    """The VF that a running VM uses: NVML names the VM, and the VM has the VF's /dev/vfio path open."""
+    """The VF of a running vGPU: the one whose /dev/vfio path its VM has open. NVML names only the VM."""
     paths = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
     vfs = [
         parent["pci"]

@@ -114,8 +114,8 @@ class EngineSchedulerFact(TypedDict):
 class SchedulerFact(TypedDict):
     """The scheduler as set at run time.
 
-    `api`: by which NVML call, 1 (nvmlDevice…SchedulerState) or 2 (…_v2, from r595: each engine for itself, always with
-    arr).
+    `api`: the version of NVML's calls, 1 (nvmlDevice…SchedulerState) or 2 (…_v2, from r595: each engine separately,
+    always with arr).
     """
 
     api: int
