@@ -72,7 +72,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 }
 
 
-_WHERE = ("--on", "--host", "--hosts", "--limit")  # how other tools and commands call what is an argument here
+_WHERE = ("--on", "--host", "--hosts", "--limit")  # options of other tools and commands for what is an argument here
 _NAMED = {"hosts", "host", "chosen"}
 _EXTRA = re.compile(r"unexpected extra arguments? \(([^\s)]+)")
 _PROFILE = re.compile(r"(?:[A-Z0-9]+-)?\d+[ABCQ]")  # a guess at what was meant; core/driver/profiles.py reads them
@@ -214,7 +214,7 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 141
-    except errors.Declined as no:  # the person decided so: it is no error to them
+    except errors.Declined as no:  # the user decided so: it is no error
         output.progress(_settings(context, argv), f"cancelled; {no.message}")
         return no.exit_code
     except errors.VgpumgrError as error:

@@ -158,7 +158,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
-            start_new_session=True,  # no terminal: it asks nobody, and a Ctrl-C is ours
+            start_new_session=True,  # no terminal: it cannot prompt, and only we get a Ctrl-C
         )
     except OSError as error:
         raise NoAnswerError(f"{PROGRAM} cannot be run: {error.strerror}") from error
@@ -169,7 +169,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
         raise NoAnswerError(f"{PROGRAM} did not end within {TIMEOUT_S:g} s") from None
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and what a script of the inventory has left
+            os.killpg(process.pid, signal.SIGKILL)  # and what an inventory's script has started
         process.wait()
         for stream in (process.stdout, process.stderr):
             if stream is not None:

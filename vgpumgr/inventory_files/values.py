@@ -105,7 +105,7 @@ class ValueBuilder:
             top.key = value if value.text else self._key(value)
         else:
             top.key = None
-            if key.opaque is None and key.text not in members:  # as nearly each of a million
+            if key.opaque is None and key.text not in members:  # the usual case, of up to a million
                 members[key.text] = Member(key, value)
             else:
                 self._set_odd(top, members, key, value)

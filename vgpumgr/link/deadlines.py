@@ -67,7 +67,7 @@ class Bounded(Generic[T]):
         except BaseException as error:  # noqa: BLE001 -- it is re-raised where the result is awaited
             self._error = error
         finally:
-            del call  # what it closes over need not outlive it
+            del call  # releases what it closes over
             self._done.set()
 
     @property

@@ -10,7 +10,7 @@ import logging
 logger = logging.getLogger(__name__)
 
 _NOW: dict[str, str] = {}
-_STEP = "execute"  # whoever sends one says which
+_STEP = "execute"  # the sender of a step logs it
 _DOES = {
     "config": "reading ssh_config",
     "dns": "looking up its name",

@@ -181,7 +181,7 @@ def _run(
     command: str | None = None,
 ) -> int:
     """Plan or reconcile. `command`: the one that carries out what is only planned here."""
-    from vgpumgr.cli.text import fleet_text  # not for --help: it brings the plans along
+    from vgpumgr.cli.text import fleet_text  # not at the top, for --help: it imports the plans
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
     from vgpumgr.controller.recording import Recording

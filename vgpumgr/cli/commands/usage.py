@@ -105,7 +105,7 @@ def usage(
         and one is not None
         and (not (report.rows or report.not_judged) or (on and not report.is_of_host))
     ):
-        report = None  # nothing is called so, or it is a group
+        report = None  # no VM or host has that name, or it is a group
     if report is None:
         vms, hosts = store.names()
         vms, roster = stored.known(settings, vms, hosts)

@@ -74,7 +74,7 @@ def _times(axes: Axes, room: int) -> str:
     text = ""
     for at in range(count):
         place = round(at * (room - size) / (count - 1))
-        # The time under the middle of its text; those of the edges are the edges' own.
+        # The time of the place under the text's middle; the first and the last text have the edges' times.
         middle = 0 if at == 0 else room if at == count - 1 else place + size / 2
         text = text.ljust(place) + _local(axes.since_s + length * middle / room, shape)
     return text

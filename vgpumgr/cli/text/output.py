@@ -103,7 +103,7 @@ def _height() -> int | None:
 
 def _print(text: str, *, error: bool = False, nl: bool = True) -> None:
     STATUS.wipe()
-    # click would take colours out of a pipe; they are there only if they are wanted.
+    # click would remove colours from a pipe, but there are some only if they are wanted.
     click.echo(text, nl=nl, err=error, color=True)
 
 

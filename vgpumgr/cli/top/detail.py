@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import Holder, Round
 
 _AXIS = 6  # "100 % " before the plot
-_FINDINGS = 3  # that are told in full
+_FINDINGS = 3  # shown in full
 _LEAST = 3  # lines of a plot
 
 
@@ -97,7 +97,7 @@ def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
     used = part(vgpu.framebuffer_used_bytes, vgpu.framebuffer_size_bytes)
     size = f"{gib(vgpu.framebuffer_used_bytes)} of {gib(vgpu.framebuffer_size_bytes)} GiB ({percent(used)})"
     board = one_line(gpu.name or "?").removeprefix("NVIDIA ")
-    # A bare question mark would not say of what; why something is unknown is among the findings.
+    # A bare question mark would not say what is unknown; the findings do.
     facts = (
         "" if gpu.temperature_c is None else celsius(gpu.temperature_c),
         "" if gpu.power_mw is None else watts(gpu.power_mw),

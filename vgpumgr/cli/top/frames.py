@@ -42,7 +42,7 @@ _GPU_HEADS = tuple(
         ("POLICY", False), ("TEMP", True), ("POWER", True), ("MODE", False), ("MEM", True),
     )
 )  # fmt: skip
-_BELOW = 3  # the VMs' head, one of them and the foot
+_BELOW = 3  # lines: the head of the VMs, one VM, and the foot
 _KEY = 13  # a key and the blanks around it, in the help
 _LEAST_MEANING = 10
 _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
@@ -191,7 +191,7 @@ def _gpus(rounds: Sequence[Round], history: History, setting: Setting, *, room: 
     """A line for each GPU; if they do not all fit, the busiest, and the last line counts the rest."""
     gpus = [(one.host, gpu) for one in rounds for gpu in (one.reading.gpus if one.reading else ())]
     if not gpus or room < 2:
-        return []  # a head without a line says nothing
+        return []  # no head without a line
     hidden = 0
     if len(gpus) + 1 > room:
         hidden = len(gpus) - max(0, room - 2)

@@ -45,7 +45,7 @@ def lines(
     count = fitting(widths, width, always=always)
     widths = _with_short_names(heads[:count], widths, width)
     has_plot = False
-    if plot is not None:  # it is worth more than most columns
+    if plot is not None:  # it matters more than most columns
         beside = fitting(widths, width - GAP - max(_LEAST_PLOT, len(plot.head)), always=always)
         has_plot = beside > always and sum(widths[:beside]) + GAP * beside + max(_LEAST_PLOT, len(plot.head)) <= width
         count = beside if has_plot else count

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import VmUuid
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
-_DROPPED = frozenset({"banner"})  # by an sshd that has too many logins under way, which are over in a moment
+_DROPPED = frozenset({"banner"})  # sshd dropped it because too many logins were under way, which passes soon
 
 
 @dataclass(slots=True, kw_only=True)

@@ -69,11 +69,11 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     others = sharing.namers(view, vgpu.device, but=domain.uuid)
     is_named = any(device.source == vgpu.device for device in domain.inactive)
     if isinstance(binding.device, Vf) and not is_named and (others or claim.state != claims.BOUND):
-        # A VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's.
+        # A VF's vGPU has only its address for an identity: it is the others', or nothing shows that it is the claim's.
         return GONE
     doubts = [*_doubts(domain, claim, gpu, vgpu)]
     if isinstance(binding.device, Vf):
-        # Claim, definition and type are in the hand of whoever may edit the VM; an mdev's UUID is in nobody's but ours.
+        # Anyone who may edit the VM can set claim, definition and type; only we choose an mdev's UUID.
         doubts.append("a virtual function does not say whose it is")
     if not is_named:
         doubts.append(say("the definition of {} does not name it", domain.name))
@@ -282,7 +282,7 @@ def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> s
     """What the user can do about hardware that is not proved to be the claim's."""
     host = view.snapshot.host
     others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
-    if others and not _is_computed(domain, claim):  # the claim that names another's is the one to go, whoever wrote it
+    if others and not _is_computed(domain, claim):  # this claim names another VM's vGPU: it must go
         detach = command("detach", domain.name, slot=claim.slot, on=host)
         return say("`{}` removes the claim and keeps the vGPU", detach)
     if others:

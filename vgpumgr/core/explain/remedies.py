@@ -64,7 +64,7 @@ def explained(error: VgpumgrError) -> VgpumgrError:
     except Exception:  # noqa: BLE001 -- the refusal itself is right, whatever an odd host makes of the search for a remedy
         return error
     full = error.shortage.error(remedies)
-    full.message = error.message  # of several slots it also says how many could get one
+    full.message = error.message  # for several slots it also says how many could get one
     return full
 
 

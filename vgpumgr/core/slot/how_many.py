@@ -133,7 +133,7 @@ def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Candidate | Ref
 def _create(view: HostView, candidate: Candidate, number: int) -> tuple[steps.Step, ...]:
     """The steps that make a vGPU as attach would, for an imaginary VM; in MIG mode its GPU instance first."""
     gpu, parent, kind = candidate.gpu, candidate.parent, candidate.choice.type
-    assert gpu.uuid is not None  # or there were no candidate
+    assert gpu.uuid is not None  # otherwise there would be no candidate
     mdev = gpu.framework != observed.VENDOR_VFIO
     home = division.of(gpu).home(view.snapshot, gpu, kind, before=None)
     spec = VgpuSpec(

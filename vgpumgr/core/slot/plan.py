@@ -142,7 +142,7 @@ def digest(*seen: object) -> str:
 
 
 _OF_GPU = attrgetter(*(one.name for one in fields(Gpu) if one.name not in {"types", "parents"}))
-_OF_TYPE = attrgetter("id", "name", "framebuffer_mib", "max")  # what a type is called says all the rest of it
+_OF_TYPE = attrgetter("id", "name", "framebuffer_mib", "max")  # the rest follows from a type's name
 _ALIKE = attrgetter("creatable", "vfio_dev", "iommu_group")
 _PCI, _INDEX = attrgetter("pci"), attrgetter("vf_index")
 

@@ -86,7 +86,7 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
     for key in keys:
         past = measured.get(key) or Series(key=key, vm_uuid=None, type_name=None, origin=None)
         row = _row(key, past, by_host.get(key.host, {}).get(key, ()), hosts.get(key.host), window)
-        # The sum is history: the entitled share is in the rows of its parts.
+        # This row is only history: the entitled share is in the separate rows.
         table.append(replace(row, state=OFF, entitled=None) if key in split else row)
     return tuple(sorted(table, key=lambda row: (row.vm is None, row.vm or "", row.host, row.gpu, row.slot or "")))
 

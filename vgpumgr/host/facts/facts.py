@@ -215,7 +215,7 @@ def _gpu_fact(
     uuid, name = information.uuid, information.model or nvml.name
     why = "/proc/driver/nvidia/gpus/{} does not show it".format(card.pci)
     if uuid is None:
-        # NVML's alone is not enough: each step reads it there again before it writes.
+        # NVML's UUID alone is not enough: each step reads it there again before it writes.
         unknown.add("uuid", why + ("" if nvml.uuid is None else ", although NVML does: {}".format(nvml.uuid)))
     if name is None:
         unknown.add("name", why)

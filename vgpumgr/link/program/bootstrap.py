@@ -19,9 +19,9 @@ from vgpumgr import resources
 from vgpumgr.link.program.package import Packages, read_or_make
 
 TOO_OLD = 86
-CUT_SHORT = 87  # what it reads is not, or not all of, what was sent
+CUT_SHORT = 87  # it did not read all that was sent, or something else
 
-_MAKING = threading.Lock()  # twenty hosts ask at once, and functools.cache lets each of them begin
+_MAKING = threading.Lock()  # twenty hosts ask at once; functools.cache would let each of them make it
 
 LOADER = (
     "import os,sys,zlib;"

@@ -44,7 +44,7 @@ def read_or_make() -> Packages:
     """The stored packages; else make and store them; else only the sources. Raises ConfigError without pynvml."""
     ours, binding = resources.host_sources(), nvml_cut.source()
     made_of = {**ours, nvml_cut.BINDING: binding}
-    # The name says for which Python it is, the beginning whether it is whole and of these sources.
+    # Its name says for which Python it is; its digest shows whether it is complete and from these sources.
     archive = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(
         ".zip"
     )
@@ -58,7 +58,7 @@ def read_or_make() -> Packages:
         return _plain(sources)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        # In that folder, as a rename must not cross file systems, and as nothing need be made that cannot be kept.
+        # In that folder: a rename must not cross file systems, and nothing is made that cannot be kept.
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             packages = make(sources, Path(folder))
             data = len(packages.near).to_bytes(_SIZE_BYTES) + packages.near + packages.far
@@ -81,7 +81,7 @@ def make(sources: dict[str, bytes], folder: Path) -> Packages:
     for name, source in plain.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(source)
-    # A separate Python compiles, since only a start option leaves out each instruction's columns, a third of the size.
+    # A separate Python compiles: only its start option leaves out each instruction's columns, a third of the size.
     # Lines stay, for tracebacks; the files' hashes are not checked (PEP 552), so that no date matters.
     options = ("-q", "-b", "-o", "2", "--invalidation-mode", "unchecked-hash", "-s", str(folder))
     command = [sys.executable, "-I", "-X", "no_debug_ranges", "-m", "compileall", *options, str(folder)]

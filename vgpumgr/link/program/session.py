@@ -283,7 +283,7 @@ class Program:
             self._stream.send(wire.render_request(self._last_id, verb, fields), deadline)
         except ConnectionError as error:
             if self._hello is None:
-                self._greet()  # what came in its place says more
+                self._greet()  # its error says more, if something else came in its place
             raise self._ended(silent_s) from error
         if verb != "ping":
             moments.tell(self.host, "sent", verb)
@@ -300,7 +300,7 @@ class Program:
             if number != self._last_id:
                 raise wire.WireError(f"an answer to request {number}, which was never sent: {wire.show(line)}")
             if ok is None:
-                from vgpumgr.link.program import refusals  # the rules behind their hints are needed only now
+                from vgpumgr.link.program import refusals  # the rules for hints are needed only now
 
                 raise refusals.translate(self.host, err)
             return ok

@@ -212,7 +212,7 @@ class SshConnection:
                 if (refusal := refusals.take()) is not None:
                     raise refusal from error
                 if self.alive and "Timeout" in str(error):
-                    raise TimeoutError from error  # of which paramiko has no kind of its own
+                    raise TimeoutError from error  # paramiko has no separate exception for it
                 raise ConnectionError("the connection was lost") from error
             except (EOFError, OSError) as error:
                 raise ConnectionError("the connection was lost") from error
@@ -412,7 +412,7 @@ def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.P
 
     try:
         with Path(path).open("rb") as file:
-            # By another name, since paramiko would load the certificate beside it, and fail if that is broken.
+            # By another path: paramiko would also load the certificate beside it, and fail if that is broken.
             return paramiko.PKey.from_path(f"/proc/self/fd/{file.fileno()}")
     except (paramiko.PasswordRequiredException, TypeError) as error:
         raise _Unusable("is encrypted, and no passphrase is asked for", OWN) from error

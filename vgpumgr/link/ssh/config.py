@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from vgpumgr.timing import Deadlines
 
 STAGE = "config"
-_NAME = re.compile(r"[\w:][\w.:%-]*")  # of others ssh knows nothing; in `Match exec` they would reach a shell
+_NAME = re.compile(r"[\w:][\w.:%-]*")  # ssh accepts no others; in `Match exec` they would reach a shell
 _MOST_JUMPS = 8
 _SAID_BYTES = 300
 
@@ -163,11 +163,11 @@ def _run(arguments: tuple[str, ...], file: str, user: str, timeout_s: float, _st
     try:
         os.write(ours, _config(file, user).encode())
         process = subprocess.Popen(
-            ["ssh", "-G", "-F", "/proc/self/fd/0", *arguments],  # it closes all others, and may read this one twice
+            ["ssh", "-G", "-F", "/proc/self/fd/0", *arguments],  # ssh closes all others, and may read this one twice
             stdin=ours,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # no terminal: it asks nobody, and a Ctrl-C is ours
+            start_new_session=True,  # no terminal: it cannot prompt, and only we get a Ctrl-C
         )
     finally:
         os.close(ours)

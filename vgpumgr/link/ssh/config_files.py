@@ -84,7 +84,7 @@ def _look(chosen: str) -> Found:
     if chosen == USUAL_CONFIG:
         search.at(Path(SYSTEM), is_system=True)
     elif not own.exists():
-        search.said = chosen  # which is to be told
+        search.said = chosen  # so that the missing file is reported
     return Found(search.said, tuple(search.stamps), search.relative)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Connect = Callable[[Endpoint, Deadlines], SshConnection]
 
 IDLE_S = 5.0
-# How long a failure is the answer to all: the first is soon forgotten, for the one retry that every host has.
+# How long a failure is returned to everyone: the first only briefly, since every host retries once.
 _FIRST_S, _AGAIN_S, _FINAL_S = 0.25, 5.0, 60.0
 _SETTLE_S = 0.3  # a lost connection closes its channels a moment before it is recognised as lost
 
@@ -44,7 +44,7 @@ class _Shared:
     failures: int
     users: int = 0
     made: Bounded[SshConnection] = field(init=False)
-    forgotten: Deadline | None = None  # when its failure is
+    forgotten: Deadline | None = None  # when its failure is forgotten
     closing: threading.Timer | None = None
 
     @property
