@@ -22,7 +22,7 @@ def columns(view: View, text: str) -> tuple[Column, ...]:
 
 
 def sort_keys(view: View, text: str) -> list[tuple[Column, bool]]:
-    """`-sm,vm` as pairs: a column, and whether its largest values come first. The first counts most; UsageError."""
+    """`-sm,vm` as pairs: a column, and whether its largest values come first. Raises UsageError."""
     return [
         (view.column(_key("--sort", part.strip().lstrip("+-"), view.spellings)), part.strip().startswith("-"))
         for part in text.split(",")

@@ -190,7 +190,7 @@ def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterat
 
 
 def passed_through(view: HostView) -> tuple[Finding, ...]:
-    """A finding for each GPU that is passed through to a VM, but also has vGPUs: both cannot be used at once."""
+    """A finding for each GPU that is passed through to a VM, but also has vGPUs, or will again: both cannot be used."""
     findings: list[Finding] = []
     for gpu in view.snapshot.gpus:
         rows = [(pci, namer) for pci in gpu.own_functions for namer in namers(view, Vf(pci), but=None)]

@@ -107,7 +107,7 @@ def _is_nowhere(view: HostView, domain: Domain, mdev: Mdev) -> bool:
 def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
     """Definitions that name missing mdevs which nothing of ours re-creates: their VMs cannot start.
 
-    Nothing is reported while the vGPUs of any GPU are unknown, since the mdevs may be on it.
+    Nothing is reported while any GPU shows no vGPUs at all, since the mdevs may be on it.
     """
     if any(gpu.framework is None for gpu in view.snapshot.gpus):
         return

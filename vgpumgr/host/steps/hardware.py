@@ -21,7 +21,7 @@ Write = Tuple[str, bytes]  # a path below the root, and the text to write there
 class Absent(Exception):
     """The place itself does not exist: there is no such GPU or VF now, so nothing can be on it.
 
-    `expected` and `found`, in words: another card may be at the address, if one was replaced in its slot.
+    `expected` and `found`: texts for the refusal. `found` is another card if the card in the slot was replaced.
     """
 
     def __init__(self, expected: str, found: str) -> None:
@@ -129,7 +129,7 @@ class MdevHardware:
         self._step = step
 
     def find(self) -> Optional[VgpuFact]:
-        """The step's vGPU, or what is in its way: the mdev with its uuid, wherever it is, else its VF's.
+        """The mdev with the step's uuid; else another one on its VF, which is in the way. None if there is neither.
 
         Raises OSError, or Refusal(Changed) if the uuid is taken on another parent.
         """

@@ -41,7 +41,7 @@ class KeptParams:
     def of_new(self, ledger: Ledger, step: Step) -> str:
         """The parameters of a new vGPU: its entry's, else those of the vGPU it replaces, overlaid by requested ones.
 
-        A freed vGPU with the same identity counts only if the step names it: a detached slot begins again at that.
+        A freed vGPU with the same key counts only if the step says so: a detached slot restarts at that generation.
         """
         of_entry = ledger._replace(freed=()).params_of(identity(step))
         return merged(of_entry or self._of_replaced(ledger, step), step["param"] or "")
