@@ -72,7 +72,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
 }
 
 
-_WHERE = ("--on", "--host", "--hosts", "--limit")  # how other tools and commands call what is an argument here
+_WHERE = ("--on", "--host", "--hosts", "--limit")  # options of other tools and commands for what is an argument here
 _NAMED = {"hosts", "host", "chosen"}
 _EXTRA = re.compile(r"unexpected extra arguments? \(([^\s)]+)")
 _PROFILE = re.compile(r"(?:[A-Z0-9]+-)?\d+[ABCQ]")  # a guess at what was meant; core/driver/profiles.py reads them
@@ -81,7 +81,7 @@ _ENTRIES = {name: entry for family in _COMMANDS.values() for name, entry in fami
 
 
 def families() -> dict[str, dict[str, str]]:
-    """Every command and its line of help, by family, in the order of `--help`."""
+    """Every command with its help line, by family, in the order of `--help`."""
     return {title: {name: text for name, (_, _, text) in family.items()} for title, family in _COMMANDS.items()}
 
 
@@ -214,7 +214,7 @@ def run(argv: list[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 141
-    except errors.Declined as no:  # the person decided so: it is no error to them
+    except errors.Declined as no:  # the user decided so: it is no error
         output.progress(_settings(context, argv), f"cancelled; {no.message}")
         return no.exit_code
     except errors.VgpumgrError as error:
@@ -236,7 +236,7 @@ def run(argv: list[str]) -> int:
 
 
 def _as_ours(error: click.ClickException, argv: list[str]) -> errors.UsageError:
-    """What click has to say, in the words of every other error."""
+    """A click error, as one of our own errors."""
     from vgpumgr import errors
 
     message = _near_miss(error) or _missing_choice(error) or error.format_message().rstrip(".")
@@ -254,7 +254,7 @@ def _as_ours(error: click.ClickException, argv: list[str]) -> errors.UsageError:
 
 
 def _way_on(error: click.ClickException, path: str) -> str:
-    """What to type instead, where that can be told; else where to read it."""
+    """A hint: what to type instead, if that is clear; else to see --help."""
     parameters = error.ctx.command.params if isinstance(error, click.UsageError) and error.ctx is not None else []
     extra = _EXTRA.search(error.format_message())
     if extra is not None and _PROFILE.fullmatch(extra[1]) and any("--profile" in one.opts for one in parameters):
@@ -265,7 +265,7 @@ def _way_on(error: click.ClickException, path: str) -> str:
 
 
 def _near_miss(error: click.ClickException) -> str | None:
-    """Our own notion of what a wrong word was to be: click's is too generous (`--idle`: "did you mean --quiet?")."""
+    """A suggestion for a wrong word. Click's own is too generous (`--idle`: "did you mean --quiet?")."""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         wrong, what = error.option_name, "option"
         valid = [
@@ -284,7 +284,7 @@ def _near_miss(error: click.ClickException) -> str | None:
 
 
 def _missing_choice(error: click.ClickException) -> str | None:
-    """The values of a choice, in one line: those of click stand on lines of their own, with tabs."""
+    """The values of a missing choice, in one line: click puts each on its own line, with tabs."""
     if not isinstance(error, click.MissingParameter) or error.param is None or error.param.name is None:
         return None
     if not isinstance(error.param.type, click.Choice):

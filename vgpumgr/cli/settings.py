@@ -10,10 +10,10 @@ FORMATS = ("table", "wide", "json", "yaml", "jsonl", "csv", "name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`inventory`: each merged into those before it; none: search the usual places.
+    """`inventory`: a later one is merged into those before it; empty: search the usual places.
 
-    `group` None: the environment's or the inventory's. `timeout`: seconds; None: each stage has its own. `columns`,
-    `sorted_by`: what --columns and --sort say.
+    `group` None: the environment's or the inventory's. `timeout`: seconds; None: each stage has its own limit.
+    `columns` and `sorted_by`: the values of --columns and --sort.
     """
 
     inventory: tuple[str, ...] = ()

@@ -36,23 +36,23 @@ def build_context(settings: Settings) -> Context:
 
 
 def collect_seldom() -> None:
-    """Spare the garbage collector what is there, and let it look at new objects less often than Python's default.
+    """Make the garbage collector ignore existing objects, and run less often than by Python's default.
 
-    Inventory, views and plans have no cycles, and most stay to the end: with 10,000 hosts each walk takes 0.4 s, and
-    more hosts cause more walks. Connections do have cycles.
+    Inventory, views and plans have no cycles, and most stay to the end: with 10,000 hosts each collection takes 0.4 s,
+    and more hosts cause more collections. Connections do have cycles.
     """
     gc.freeze()
     gc.set_threshold(10_000)
 
 
 def _shows_status(settings: Settings) -> bool:
-    """Whether a person watches, and nothing but `output` prints: not what -v logs."""
+    """Whether a person is watching, and only `output` prints (-v would log, too)."""
     plain = settings.for_people and settings.log_format == "text" and not settings.quiet and not settings.verbose
     return plain and status_line.is_possible()
 
 
 def _tell_done(settings: Settings, change: Done) -> None:
-    """Print a line for each change where neither the status line (as in a log) nor -v shows progress."""
+    """Print a line for each change, if neither the status line nor -v shows progress, as in a log."""
     steps = f"{change.steps.done} of {change.steps.planned} steps"
     output.progress(settings, f"{change.host}: {change.subject} done ({steps})", host=change.host)
 

@@ -1,6 +1,6 @@
 """attach and detach: find the VM, and carry out the one task requested for it.
 
-The engine is imported while the first host's answer is awaited: either takes about as long as the other.
+The engine is imported while we wait for the first host's answer: both take about as long.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def detach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
 
 
 def _ahead(consent: Consent[Planned[Plan]], what: str, *, asks: bool) -> Callable[[Session], HostView]:
-    """How the only candidate host is first read: with its lock, unless the plan is shown before the lock is taken."""
+    """The first reading of the only candidate host: with its lock, unless the plan is shown before it is locked."""
     return lambda session: session.read_ahead(None if consent.reads_first(asks=asks) else what)
 
 

@@ -75,7 +75,7 @@ def keep(samples: Samples, rounds: Sequence[Round], retention: Retention) -> Non
 
 
 def _add(samples: Samples, rounds: Iterable[Round], retention: Retention) -> dict[HostName, str]:
-    """Store rounds together, or singly if one has a value that cannot be stored. Returns why hosts were left out."""
+    """Store rounds together, or one by one if a value cannot be stored. Returns each host left out, with the reason."""
     try:
         samples.add(tuple(rounds), every_s=retention.every_s)
     except UnstorableValue:
@@ -100,7 +100,7 @@ def _tidy(samples: Samples, retention: Retention) -> None:
 def _now_us(samples: Samples) -> int:
     """The time from which age is counted: the current time, but at most a day after the newest sample.
 
-    Otherwise a single jump ahead of the controller's clock would make all samples look too old.
+    Otherwise all samples would look too old if the controller's clock once jumped ahead.
     """
     now_us, newest_us = int(time.time() * 1e6), samples.newest_us()
     return now_us if newest_us is None else min(now_us, newest_us + _AHEAD_US)
@@ -144,7 +144,7 @@ class _Trouble:
         self._since: dict[HostName | None, float] = {}
 
     def look(self, who: HostName | None, what: str | None) -> None:
-        """Note that `what` is wrong with it, or that nothing is."""
+        """Note the trouble of `who` (a host; None: the store), or that there is none. Reports a change."""
         if what is not None and who not in self._since:
             self._since[who] = time.monotonic()
             self._listener.on_failure(who, what)

@@ -54,8 +54,8 @@ def make_context(
 ) -> Context:
     """Everything a use case needs. No host is contacted yet. With `check`, nothing is recorded in the journal.
 
-    `warn` is called if the journal cannot be written. `timeout` in seconds replaces each stage's limit and the wait for
-    a busy host, whether that is shorter or longer; None: each has its own limit.
+    `warn` is called if the journal cannot be written. `timeout` (seconds) replaces the limit of each stage and of the
+    wait for a busy host, even by a longer one; None: each has its own limit.
     """
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue

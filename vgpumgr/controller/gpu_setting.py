@@ -84,7 +84,7 @@ def _set(
 
 
 def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | SetGpuScheduler) -> tuple[Finding, ...]:
-    """A finding if the setting will not last: reconcile restores a declared one; an undeclared mode may end at boot."""
+    """A finding if the setting will not last: reconcile restores what is declared; other modes may end at boot."""
     found = settings.deciding(gpu, declared.of_gpus, "mode" if isinstance(task, SetGpuMode) else "scheduler")
     text: str | None = None
     if found is not None:
@@ -106,7 +106,7 @@ def about_declaration(declared: HostDeclaration, gpu: Gpu, task: SetGpuMode | Se
 
 
 def _otherwise(found: OfGpus, task: SetGpuMode | SetGpuScheduler) -> str | None:
-    """The declared setting as text, if it differs from the task's; None if not."""
+    """The declared setting in words; None if it is the one that the task sets."""
     if isinstance(task, SetGpuMode):
         return None if found.mode == task.mode else found.mode
     return None if found.scheduler is None or found.scheduler.wish == task.wish else "another scheduler"

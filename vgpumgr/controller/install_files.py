@@ -115,7 +115,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def guard_folder(file: InstallFile) -> None:
-    """Raises UsageError if `put` would, because there is no directory for the file."""
+    """Raises UsageError if the file's directory does not exist, as `put` would."""
     if not file.path.parent.is_dir():
         raise _no_folder(file.path)
 

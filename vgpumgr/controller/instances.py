@@ -23,7 +23,7 @@ class GcOptions:
 
 
 def give_back(context: Context, options: GcOptions, consent: Consent[FleetPlan]) -> FleetResult:
-    """Remove our cached instances. No vGPU is removed, so there is no question. Raises UnknownHost.
+    """Remove our cached instances. There is no prompt, because no vGPU is removed. Raises UnknownHost.
 
     An error of one host or GPU is in the result, never raised.
     """

@@ -30,7 +30,7 @@ _WORK: Final = Work(what="reconcile", todo=tasks.of_host, plan=host_plan.plan_re
 class ReconcileOptions:
     """`limit`: patterns of hosts, all if empty. `confirm_destroys`: the most removals that the user expects.
 
-    `strict`: what waits for the end of a use is refused.
+    `strict`: a task that waits until something is idle counts as refused.
     """
 
     limit: tuple[str, ...] = ()
@@ -43,8 +43,8 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
     """Reconcile the hosts with what was declared and bound. Raises UnknownHost, Declined, UsageError or PlanOutdated.
 
     Two runs on one controller exclude each other (AlreadyRunning); a run with `check` only reads and never waits.
-    An error of one host or VM is in the result, never raised. So is the guard that refused all changes, since
-    unreachable hosts must be reported next to it.
+    An error of one host or VM is in the result, never raised. So is the guard's refusal of all changes, because
+    unreachable hosts must be reported beside it.
     """
     hosts = context.inventory.chosen(options.limit)
     with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
@@ -56,7 +56,7 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
 
 
 def _judged(hosts: Sequence[HostResult], options: ReconcileOptions) -> tuple[HostResult, ...]:
-    """The same results, where a task that only waits for the end of a use is no failure, unless `strict`."""
+    """The results; unless `strict`, a task that only waits until something is idle is no failure."""
     if options.strict:
         return tuple(hosts)
     return tuple(replace(host, tasks=tuple(map(_waiting_or_not, host.tasks))) for host in hosts)

@@ -26,7 +26,7 @@ _AS_WANTED = (Outcome.DONE, Outcome.UNCHANGED, Outcome.WAITING)
 _NO_RUN = (
     AlreadyRunning,
     Declined,
-)  # another run is under way, or a person answered no: neither says anything about the fleet
+)  # another run is under way, or the user declined: neither is about the fleet
 
 
 class Recording:

@@ -58,7 +58,7 @@ def look_over(
     *,
     doing: str = "reading",
 ) -> Fleet[View]:
-    """As observe_fleet, but keeps only `keep` of each view: what was read may be a hundred times as large."""
+    """As observe_fleet, but holds only what `keep` returns for each view, which may be a hundred times as large."""
 
     def observe(declaration: HostDeclaration) -> tuple[View, errors.VgpumgrError | None]:
         try:
@@ -95,7 +95,7 @@ def _vgpus(view: HostView, shown: Shown) -> HostVgpus:
 def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]:
     """The names of the VMs of `shown` that have a vGPU of ours. Reads the hosts of `on`, or all.
 
-    Raises UnknownVm if a pattern matches none, and the error of a host that could not be read: it may have more.
+    Raises UnknownVm if a pattern matches none, and VmNotSeen if a host could not be read: it may have more such VMs.
     """
 
     def keep(view: HostView) -> tuple[tuple[VmName, VmUuid | None], ...]:
@@ -127,7 +127,7 @@ def owners(context: Context, shown: Shown, on: str | None) -> tuple[VmName, ...]
 
 
 def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[restart.Waiting, ...]]:
-    """The VMs whose next start changes their vGPUs, or for whose end a declared change waits."""
+    """The VMs whose vGPUs change at their next start, or that must be shut down before a declared change."""
     author = tasks.Author(by=context.by, at=context.now())
 
     def keep(view: HostView) -> tuple[restart.Waiting, ...]:

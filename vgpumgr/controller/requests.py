@@ -47,7 +47,7 @@ Value = TypeVar("Value")
 class SlotResult:
     """The result of one request: done, unchanged, would_change, or the outcome of its error.
 
-    `before` and `after`: the VM as found and as left (with check: as it would be); None if unknown or if there is none.
+    `before` and `after`: the VM as found and as left (with check: as it would be left); None: unknown, or no such VM.
     `rows`: what its slots have at the end. A slot that was changed is `changed` even if the host failed afterwards.
     """
 
@@ -70,7 +70,7 @@ class SlotResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestsResult:
-    """One row for each request, in that order. `findings`: hosts that could not be read, and the journal.
+    """One row for each request, in that order. `findings`: about unread hosts, and about the journal.
 
     `fleet`: the plan for all hosts, made before anything was changed; None if each host was planned by itself.
     `unread`: hosts that could not be asked for the VMs. `is_held_back`: some cannot be served, so nothing was changed.
@@ -92,7 +92,7 @@ class RequestsResult:
 
     @property
     def problems(self) -> tuple[errors.VgpumgrError, ...]:
-        """Every error once, even if a failed host spoils many slots; without HeldBack, which is no VM's own."""
+        """Each error once, even if a failed host spoils many slots. HeldBack is left out: it is no VM's own error."""
         found = {(type(slot.error), str(slot.error)): slot.error for slot in self.slots if slot.error is not None}
         return tuple(error for error in found.values() if not isinstance(error, errors.HeldBack))
 
@@ -120,7 +120,7 @@ def _carry_out(run: HostRun) -> HostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEnd:
-    """A host's state afterwards, or as it would be. `rows`: the newest row of each slot, the last in `list`."""
+    """A host's state afterwards, or as it would be. `rows`: each slot's row; of several, the last one of `list`."""
 
     after: HostView
     rows: Mapping[tuple[VmUuid | None, Slot | None], VgpuRow]
@@ -324,9 +324,9 @@ def _refused(request: SlotRequest, error: errors.VgpumgrError) -> SlotResult:
 
 
 def _nowhere(request: SlotRequest, error: errors.UnknownVm) -> SlotResult:
-    """The result if all hosts were queried and none knows the VM, so that it has no vGPU.
+    """The result of a detach if all hosts were queried and none knows the VM: it has no vGPU.
 
-    That may be a mistake in the request, so it is reported.
+    The request may be mistaken, so that is reported.
     """
     hint = say("; {}", error.hint) if error.hint else ""
     text = say("{}, so there is nothing to free{}", error.message, hint)

@@ -78,7 +78,7 @@ class Consent(Generic[Shown]):
     """How a use case shows its plan and asks. `show` prints; `ask` raises Declined or UsageError if the answer is no.
 
     The plan is that of one host, or the plans of a fleet. `check`: nothing may be changed anywhere. `kept`: only this
-    plan may be carried out. `given`: the user has agreed to whatever is shown, so nothing is read only to ask.
+    plan may be carried out. `given`: the user has agreed in advance, so the hosts are not read first only to ask.
     """
 
     check: bool
@@ -148,7 +148,7 @@ class ModeResult:
 class Fleet(Generic[View]):
     """The readings of several hosts. `errors` has one row for each host that could not be read, or only partly.
 
-    A host of which a part was read is in both.
+    A host that was partly read is in `views`, too.
     """
 
     views: tuple[View, ...]
@@ -157,7 +157,7 @@ class Fleet(Generic[View]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostVgpus:
-    """What `list` keeps of a host. `vms`: names and UUIDs of its VMs, where some were asked for."""
+    """What `list` keeps of a host. `vms`: names and UUIDs of its VMs; empty if the arguments name no VMs."""
 
     host: HostName
     rows: tuple[VgpuRow, ...]
@@ -194,7 +194,7 @@ class HostInstallation:
 class HostFacts:
     """A host's facts without its VMs. `libvirt_version` is None if libvirt does not answer.
 
-    `shared`: findings about what several of its VMs cannot have at once.
+    `shared`: findings about devices that several of its VMs cannot have at the same time.
     """
 
     snapshot: HostSnapshot
@@ -356,7 +356,7 @@ class FleetResult:
 
     @property
     def waiting(self) -> tuple[Finding, ...]:
-        """What waits for the end of a use: one finding for each task."""
+        """A finding for each task that waits until something is idle."""
         from vgpumgr.core.model.view import Finding
 
         return tuple(
@@ -379,7 +379,7 @@ class FleetResult:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcomes that occurred, each once, as the contract names them; unchanged only if there is no other."""
+        """The outcomes that occurred, each once. Unchanged is among them only if there is no other."""
         found: list[Outcome] = [one.outcome for _, one in self.tasks if one.outcome != Outcome.UNCHANGED]
         found += [error.outcome for _, error in self.errors]
         found += [self.guard.outcome] if self.guard else []

@@ -173,7 +173,7 @@ class _Host:
         return link
 
     def _drop(self, failed: errors.VgpumgrError) -> None:
-        """After a failure the next round begins with a new connection; that of a busy host is kept."""
+        """Close the connection after a failure, so that the next round makes a new one. A busy host keeps its own."""
         link = self._link
         if link is not None and not isinstance(failed, errors.Busy):
             self._link = None

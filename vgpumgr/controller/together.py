@@ -80,7 +80,7 @@ class _Together:
         self._ends: dict[HostName, Ended[HostPlan]] = {}
 
     def plan(self, *, lock: bool) -> FleetPlan:
-        """Read every host that could be read so far once more, and plan all its tasks. Raises _NotAllError."""
+        """Read every host again, except those that could not be read, and plan all its tasks. Raises _NotAllError."""
 
         def plan(run: HostRun) -> HostPlan:
             run.look(lock=locks)
@@ -110,7 +110,7 @@ class _Together:
         return self.result(fleet, Outcome.UNCHANGED, self._serving.each(go, changed, count.progress))
 
     def result(self, fleet: FleetPlan, outcome: errors.Success, done: dict[HostName, Ended[HostEnd]]) -> RequestsResult:
-        """The result. `outcome` is given to what is planned on hosts that were not changed, which `done` lacks."""
+        """The result. On hosts that are not in `done`, nothing was changed, and tasks with steps get `outcome`."""
         ends: dict[HostName, Ended[HostEnd]] = {
             host: Ended(
                 host=host,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class UsageReport:
     """`every_s`: the last collector's interval; None: it read once. `collected`: whether the store has anything.
 
-    `not_judged`: rows that the filter may or may not select; None: there was no filter. `is_of_host`: the one name that
-    was asked for is a host's.
+    `not_judged`: rows for which the filter's result is unknown; None: there was no filter. `is_of_host`: the requested
+    name is a host's.
     """
 
     window: Window
@@ -44,7 +44,7 @@ class Past:
 
 
 def past(samples: Samples, *, now_s: float, since_s: float) -> Past | None:
-    """What each vGPU did before now, if samples are still being taken; else None. Raises StoreError."""
+    """Each vGPU's use in the last `since_s` seconds; None if samples are no longer taken. Raises StoreError."""
     newest_us = samples.newest_us()
     if newest_us is None or now_s - newest_us / 1e6 > outdated_after_s(samples.every_s()):
         return None
@@ -65,8 +65,8 @@ def report(
 ) -> UsageReport:
     """Usage over the last `since_s` seconds, from the start of a quarter of an hour; of one host or VM, or of all.
 
-    `named`: a host, else a VM, by name or UUID. `shows`: whether a host and a VM's name and UUID are selected. `only`:
-    whether a row is (core/usage/selection.py); None: unknown. Raises StoreError.
+    `named`: a host, else a VM, by name or UUID. `shows`: selects by host, VM name and VM UUID. `only`: selects rows
+    (core/usage/selection.py); it returns None for unknown. Raises StoreError.
     """
     until_us = int(now_s * 1e6)
     window = usage_window.window(until_us - int(since_s * 1e6), until_us)

@@ -1,4 +1,4 @@
-"""capacity-1.json: what still fits, by profile and board, or where a wish does."""
+"""capacity-1.json: how much of each profile still fits, by board; or on which GPUs a wish fits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = "vgpumgr.capacity/1"
 def overview(
     fleet: Fleet[View], found: Overview, totals: Mapping[str, Left], findings: Iterable[Finding]
 ) -> dict[str, object]:
-    """Every profile; `totals` by profile."""
+    """The document about every profile. The keys of `totals` are profiles."""
     return common.of_fleet(
         SCHEMA,
         fleet,
@@ -39,7 +39,7 @@ def overview(
 def answers(
     fleet: Fleet[View], found: Iterable[Answer], findings: Iterable[Finding], count: int | None = None
 ) -> dict[str, object]:
-    """The wishes, each on every GPU that could ever serve it. `count`: how many of each are wanted together."""
+    """The document about wishes, each with the GPUs that could ever serve it. `count`: how many of each must fit."""
     found = tuple(found)
     short = count is not None and any(capacity.fits(one.left, count) is False for one in found)
     return common.of_fleet(

@@ -137,7 +137,7 @@ def row(slot: SlotResult) -> dict[str, object]:
 
 
 def together(result: RequestsResult, *, check: bool) -> dict[str, object]:
-    """The document of `attach` and `detach` for several VMs. If one cannot be served, none is: the plan is empty."""
+    """The document of `attach` and `detach` for several VMs. Its plan is empty if one of them cannot be served."""
     fleet_result = result.fleet
     assert fleet_result is not None
     host_of = {str(slot.error): slot.host for slot in result.slots}
@@ -171,7 +171,7 @@ def _vm(slot: SlotResult) -> dict[str, object]:
 
 
 def drain(result: DrainResult) -> dict[str, object]:
-    """The document of a drain: what was in the way of work on a host or a GPU, and what was done about it."""
+    """The document of a drain: which vGPUs were in the way on a host or a GPU, and what was done about them."""
     failed = [] if result.error is None else [(result.host, result.error)]
     outcomes = [result.outcome, *(error.outcome for _, error in failed)]
     return common.document(
@@ -193,7 +193,7 @@ def drain(result: DrainResult) -> dict[str, object]:
 
 
 def purge(result: PurgeResult) -> dict[str, object]:
-    """The document of a purge: what a host loses when vgpumgr leaves it."""
+    """The document of a purge: what vgpumgr removes from a host for good."""
     plan, paths = result.plan, set(result.files)
     outcomes = {result.outcome, *(error.outcome for error in result.errors)}
     return common.document(

@@ -24,7 +24,7 @@ GRANT = ("asked_mib", "framebuffer_mib", "guest_mib", "waste_pct")
 
 
 def plain(value: Any) -> Any:
-    """One of our values, field by field; as dataclasses.asdict, but tuples become lists, Enum members their values."""
+    """A value as JSON's types. As dataclasses.asdict, but tuples become lists, and Enum members their values."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Enum):
@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
 
 
 def pick(value: object, /, *names: str, **renamed: str) -> dict[str, object]:
-    """These fields or properties of a value under their own names, then others under new ones.
+    """These fields or properties of a value: `names` as they are, `renamed` under new names.
 
     If the value is None, all are null. A dot leads into a value: `profile="profile.name"`.
     """
@@ -68,7 +68,7 @@ def document(
     unread: Iterable[tuple[str, VgpumgrError]] = (),
     found: Iterable[Finding] = (),
 ) -> dict[str, object]:
-    """A command's object: the schema's name, the frame, and `keys`. `changed`: for what can change something."""
+    """A command's object: the schema's name, the frame, and `keys`. `changed` None: it can change nothing."""
     says = {} if changed is None else {"changed": changed}
     return {"schema": schema, **says, **frame(outcomes, unread=unread, found=found), **keys}
 
@@ -82,7 +82,7 @@ def of_hosts(
     found: Iterable[Finding] = (),
     also: Iterable[Outcome] = (),
 ) -> dict[str, object]:
-    """The object of a command that reads several hosts. `also`: outcomes beside those of the hosts."""
+    """The object of a command that reads several hosts. `also`: outcomes besides the hosts' own."""
     outcomes = {error.outcome for _, error in unread} | ({Outcome.DONE} if any_read else set()) | {*also}
     return document(schema, keys, sorted(outcomes), unread=unread, found=found)
 
@@ -95,7 +95,7 @@ def of_fleet(
     found: Iterable[Finding] = (),
     also: Iterable[Outcome] = (),
 ) -> dict[str, object]:
-    """The same for a use case's Fleet."""
+    """As of_hosts, from a use case's Fleet."""
     return of_hosts(schema, fleet.errors, keys, any_read=bool(fleet.views), found=found, also=also)
 
 
@@ -105,7 +105,7 @@ def fell_away(failed: Iterable[tuple[str | None, VgpumgrError]]) -> list[tuple[s
 
 
 def cordon(value: Cordon | None) -> dict[str, object] | None:
-    """Why, who, when; None where there is none."""
+    """A cordon's reason, author and time; None if there is no cordon."""
     return None if value is None else pick(value, "reason", "by", "at")
 
 

@@ -73,7 +73,7 @@ def _gpu(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
 
 
 def _instances(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
-    """The GPU instances, their number, and how many are ours and empty; null if unknown or not in MIG mode."""
+    """The GPU instances, and two counts: all, and ours that are empty. Null if unknown or not in MIG mode."""
     rows = instances.rows(facts, gpu)
     counts = gpu.rules.mig_backed and instances.UNREAD not in rows
     return {
@@ -116,7 +116,7 @@ def modes(fleet: Fleet[ModeHost]) -> dict[str, object]:
 
 
 def mode(row: ModeRow) -> dict[str, object]:
-    """The row for one GPU, without its host, which the document names once. `mode set` has this row as well."""
+    """The row for one GPU, also in `mode set`. It lacks the host, which the document names once."""
     return {key: value for key, value in common.plain(row).items() if key != "host"}
 
 
@@ -134,7 +134,7 @@ def schedulers(fleet: Fleet[SchedulerHost]) -> dict[str, object]:
 
 
 def scheduler(row: SchedulerRow) -> dict[str, object]:
-    """The row for one GPU, without its host, which the document names once. `scheduler set` has this row as well."""
+    """The row for one GPU, also in `scheduler set`. It lacks the host, which the document names once."""
     wish = row.declared
     document = {
         **common.plain(row),

@@ -36,13 +36,13 @@ def profile(host: str, gpu: Gpu, kind: VgpuType, left: int | None) -> dict[str, 
 
 
 def units(fleet: Fleet[Units], found: Units) -> dict[str, object]:
-    """The document that says what each unit, in which an amount can be requested, means on each board."""
+    """The document of the units in which an amount can be requested, and what each means on each board."""
     boards = [_units(board) for board in found.boards]
     return common.of_fleet("vgpumgr.units/1", fleet, {"boards": boards, "vgpus": common.plain(found.earlier)})
 
 
 def _units(board: BoardUnits) -> dict[str, object]:
-    """The row for one board. Each of its three measures has a key of its own; `means` lists all three once more."""
+    """The row for one board. Each of its three measures has its own key; `means` lists the three again."""
     return {
         **common.pick(board, "board", "framebuffer_mib", "unit"),
         **{
@@ -55,7 +55,7 @@ def _units(board: BoardUnits) -> dict[str, object]:
 
 
 def explain(fleet: Fleet[HostAnswer], requested: str, compared: Iterable[Compared] | None) -> dict[str, object]:
-    """The document that says what each GPU has for the wish `requested`, and why.
+    """The document that says what each GPU would grant for the wish `requested`, and why.
 
     `compared`: how the mechanisms compare; None if that was not requested.
     """

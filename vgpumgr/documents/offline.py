@@ -34,7 +34,7 @@ def version(versions: Mapping[str, str]) -> dict[str, object]:
 
 
 def install(files: Iterable[InstallFile], outcome: Outcome) -> dict[str, object]:
-    """The files of jobs on the controller's own machine; those that are removed without their text."""
+    """The files of jobs on the controller's own machine. Removed files have no text."""
     rows = [{"path": str(file.path), **common.pick(file, "state", "text")} for file in files]
     return common.document("vgpumgr.install/1", {"files": rows}, [outcome], changed=outcome.changed)
 
@@ -46,7 +46,7 @@ def lab(folder: Path, spec: str, hosts: Iterable[HostStatus]) -> dict[str, objec
 
 
 def _lab_host(status: HostStatus) -> dict[str, object]:
-    """The supervisor's answer; null if the supervisor is gone."""
+    """One simulated host. The values of the supervisor's answer are null if the supervisor is gone."""
     return {
         "name": status.record.name,
         "up": status.answer is not None,
@@ -82,7 +82,7 @@ def mig_fit(answer: Fit) -> dict[str, object]:
 
 
 def _pieces(pieces: Iterable[Piece]) -> list[dict[str, object]]:
-    """Each with its place, ordered by the first slice."""
+    """The instances with their places, ordered by the first slice."""
     return [
         common.pick(piece, profile="profile.name", start="start", size="profile.size")
         for piece in sorted(pieces, key=lambda one: one.start)

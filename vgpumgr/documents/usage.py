@@ -43,7 +43,7 @@ def _gpu(gpu: GpuReading) -> dict[str, object]:
 
 
 def _load(row: Row) -> dict[str, object]:
-    """Unknown values are null."""
+    """The row of one vGPU's load. Unknown values are null."""
     vgpu = row.vgpu
     return {
         **common.pick(vgpu, "vm", "slot"),
@@ -101,7 +101,7 @@ def usage(report: UsageReport, store: Path) -> dict[str, object]:
 
 
 def _used(row: UsageRow) -> dict[str, object]:
-    """Null means unknown."""
+    """The row of one vGPU's usage. Unknown values are null."""
     engines = {
         name: {
             "mean": _rounded(use.mean),

@@ -94,7 +94,7 @@ def render(name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: 
 
 
 def restarts(fleet: Fleet[View], rows: Iterable[Waiting]) -> dict[str, object]:
-    """The document of the VMs whose vGPUs change at their next start, or once they end.
+    """The document of the VMs whose vGPUs change at their next start, or once they are shut down.
 
     `device` in it is an mdev's UUID or a VF's address.
     """

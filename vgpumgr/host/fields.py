@@ -62,12 +62,12 @@ _TYPES: Dict[Any, Tuple[Check, str]] = {
 
 
 def checks_of(shape: type, narrower: Checks) -> Checks:
-    """The checks of a TypedDict's keys: by `narrower`, else by the type. Of an object only that it is one."""
+    """The checks of a TypedDict's keys: from `narrower`, else by type. An object's own keys are not checked."""
     return {key: type_check(hint, narrower.get(key)) for key, hint in shape.__annotations__.items()}
 
 
 def type_check(hint: Any, narrower: Optional[Tuple[Check, str]] = None) -> Tuple[Check, str]:
-    """The check of one type: `narrower`, unless it is null and may be."""
+    """The check of one type: `narrower`, if given. Null passes if the type allows it."""
     inner = _given(hint)
     if inner is not hint:
         check, text = type_check(inner, narrower)
@@ -97,7 +97,7 @@ def check_fields(data: object, checks: Checks, what: str) -> Dict[str, Any]:
 
 
 def reader(shape: Type[Shape], what: str, narrower: Checks) -> Callable[[object], Shape]:
-    """What reads an object of that shape, and each object in it. It raises Refusal(BadRequest) as check_fields does."""
+    """A function that reads an object of that shape, and the objects in it. It raises Refusal(BadRequest)."""
     checks = checks_of(shape, narrower)
     hints = {key: _given(hint) for key, hint in shape.__annotations__.items()}
     inner = {

@@ -29,14 +29,14 @@ class Root:
 
 
 class Unknowns:
-    """The rows that say which facts are null, and why: the host's, or one GPU's."""
+    """The rows that say which facts of the host, or of one GPU, are null, and why."""
 
     def __init__(self, rows: Optional[List[UnknownFact]] = None, gpu: Optional[str] = None) -> None:
         self.rows: List[UnknownFact] = [] if rows is None else rows
         self._gpu = gpu
 
     def of(self, gpu: str) -> "Unknowns":
-        """The same rows, to note what is null about that GPU (its address)."""
+        """The same rows, for the facts of that GPU (its address)."""
         return Unknowns(self.rows, gpu)
 
     def add(self, what: str, why: str) -> None:
@@ -111,7 +111,7 @@ def optional_names(path: str, dir_fd: Optional[int] = None) -> Optional[Set[str]
 
 
 def is_there(path: str, dir_fd: Optional[int] = None) -> bool:
-    """Whether there is a file, link or directory of that name. Raises OSError if that cannot be told."""
+    """Whether there is a file, link or directory of that name. Raises OSError if that is unknown."""
     try:
         os.lstat(path, dir_fd=dir_fd)
     except (FileNotFoundError, NotADirectoryError):

@@ -23,7 +23,7 @@ _SHEBANG = "#!{} -IS\n"
 
 
 def look(root: Root) -> InstallationFact:
-    """What is there. Whatever is wrong with it is in `problems`."""
+    """What is installed. `problems`: what is wrong with it."""
     problems: List[str] = []
     text = _read(root.path(DISPATCHER), problems)
     if text is not None:
@@ -87,7 +87,7 @@ def _cordons(root: Root) -> Optional[List[CordonFact]]:
 
 
 def _refuse_pinned(root: Root) -> None:
-    """Where versions are pinned, a login that may run nothing but the dispatcher cannot change that."""
+    """Raises Refusal if versions are pinned and this login may run only the dispatcher."""
     if BY_DISPATCHER in os.environ and os.path.lexists(root.path(PIN)):
         raise Refusal(PINNED_HERE, "the installed versions are pinned, and this login runs nothing but the dispatcher")
 
@@ -118,7 +118,7 @@ def _programs(root: Root, problems: List[str]) -> List[InstalledProgramFact]:
 
 
 def _check(path: str, root: Root, problems: List[str]) -> None:
-    """Note a file that others than root can change."""
+    """Note a problem if users other than root can change the file."""
     try:
         dispatcher.check_owner(path, root.top, is_file=True)
     except (Refused, OSError) as error:

@@ -1,4 +1,4 @@
-"""purge: the files that vgpumgr wrote on a host go, once nothing there is its own any more."""
+"""purge: remove the files that vgpumgr wrote on a host, once nothing there is its own any more."""
 
 import os
 from contextlib import suppress
@@ -16,14 +16,14 @@ _FILES = (LEDGER_PATH, _UNFINISHED, DISPATCHER, PIN, PROGRAMS)
 
 
 def look(root: Root) -> PurgeFact:
-    """What would be removed. Files that people keep for a login (sudoers, authorized_keys) are not looked for."""
+    """What would be removed. Files that people keep for a login (sudoers, authorized_keys) are left out."""
     return {"files": [path for path in _FILES if os.path.lexists(root.path(path))]}
 
 
 def purge(root: Root) -> PurgeFact:
-    """Remove the ledger and what `host install` left; what did go. The caller holds the host's exclusive lock.
+    """Remove the ledger and what `host install` left. Returns what was removed. The caller holds the exclusive lock.
 
-    Raises Refusal if the ledger still has something, or cannot be read; then nothing went. Raises OSError.
+    Raises Refusal if the ledger is not empty, or cannot be read; then nothing is removed. Raises OSError.
     """
     ledger = read_ledger(root)
     rows = len(ledger.entries) + len(ledger.instances) + len(ledger.cordons) + len(ledger.blocked_writes)

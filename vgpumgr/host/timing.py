@@ -38,7 +38,7 @@ class Timing(NamedTuple):
 
 
 def of_host(root: Root) -> Timing:
-    """The times on this host: scaled if root's file says that its driver is imitated; in doubt, as shipped."""
+    """The times on this host: scaled if root's file says that its driver is imitated, else as shipped."""
     try:
         pace = _pace(root)
     except (OSError, ValueError):

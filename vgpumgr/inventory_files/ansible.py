@@ -57,7 +57,7 @@ class Answer:
 
 
 def kept_s(environ: Mapping[str, str]) -> float | None:
-    """How old an answer may be; None if Ansible is not to be asked. Raises InventoryError."""
+    """How many seconds old a kept answer may be; None if Ansible is not asked. Raises InventoryError."""
     setting = environ.get(VARIABLE, "")
     if setting in ("", "0"):
         return None
@@ -75,7 +75,7 @@ def kept_s(environ: Mapping[str, str]) -> float | None:
 def ask(
     paths: Sequence[Path], read: Iterable[Path], environ: Mapping[str, str], *, most_s: float, keep: Path | None
 ) -> Answer:
-    """Ansible's answer for inventories; the kept one if it is young enough and no file of `read` has changed since.
+    """Ansible's answer for inventories. The kept one, if it is not too old and no file of `read` has changed since.
 
     `keep`: the folder for answers. Raises NoAnswerError.
     """
@@ -114,7 +114,7 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 
 def _kept(place: Path, state: str) -> Answer | None:
-    """The answer kept there, if the file is ours and the state is the same."""
+    """The answer kept there; None if the file is not ours, or the state has changed."""
     try:
         status = place.lstat()
         if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
@@ -143,7 +143,7 @@ def _keep(place: Path, state: str, text: str) -> None:
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The command's output. A source that Ansible cannot read makes it fail: otherwise its hosts would be missing."""
+    """The command's output. It fails if Ansible cannot read a source, whose hosts would otherwise be missing."""
     with tempfile.TemporaryDirectory(
         prefix="vgpumgr-"
     ) as place:  # Ansible's own folder would be in a home that a confined service cannot write
@@ -158,7 +158,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
-            start_new_session=True,  # no terminal: it asks nobody, and a Ctrl-C is ours
+            start_new_session=True,  # no terminal: it cannot prompt, and only we get a Ctrl-C
         )
     except OSError as error:
         raise NoAnswerError(f"{PROGRAM} cannot be run: {error.strerror}") from error
@@ -169,7 +169,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
         raise NoAnswerError(f"{PROGRAM} did not end within {TIMEOUT_S:g} s") from None
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and what a script of the inventory has left
+            os.killpg(process.pid, signal.SIGKILL)  # and what an inventory's script has started
         process.wait()
         for stream in (process.stdout, process.stderr):
             if stream is not None:
@@ -183,7 +183,7 @@ def _run_with(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
-    """All of its stdout, and the end of its stderr. Raises TimeoutError, and NoAnswerError if it is too much."""
+    """All of its stdout, and the end of its stderr. Raises TimeoutError, and NoAnswerError for too much output."""
     output, stderr, until = bytearray(), bytearray(), time.monotonic() + TIMEOUT_S
     with selectors.DefaultSelector() as streams:
         for stream, into in ((process.stdout, output), (process.stderr, stderr)):
@@ -206,7 +206,7 @@ def _listen(process: subprocess.Popen[bytes]) -> tuple[bytearray, bytearray]:
 
 
 def _cause(stderr: str) -> str:
-    """Its last error, and the cause that the first warning names."""
+    """Ansible's last error and its first warning, which has the cause."""
     lines = [" ".join(line.split()) for line in stderr.splitlines()]
     errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))]
     warnings = [line for line in lines if line.startswith("[WARNING]")]

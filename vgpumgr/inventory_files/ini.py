@@ -1,7 +1,7 @@
 """Reads Ansible's INI inventories as their equivalent in YAML: ansible-core 2.19's rules, plugins/inventory/ini.py.
 
-A file becomes several tables, in order, because a host may occur often: the later variables win. Where Ansible drops
-the rest of a file with only a warning, a problem is reported.
+A file becomes several tables, in order, because a host may occur several times: the last variables win. If Ansible
+would drop the rest of a file with only a warning, a problem is reported.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _UnreadableError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Reading:
-    """What has been read so far. `entries` belong to the innermost table, `[group:kind]`."""
+    """What has been read so far. `entries`: those of the current section, `[group:kind]`."""
 
     file: str
     tables: list[Value] = field(default_factory=list)
@@ -181,7 +181,7 @@ def _meaning(text: str, where: Location) -> Value:
 
 
 def _twice(tree: ast.AST) -> Iterator[object]:
-    """The keys that a mapping of the literal has twice."""
+    """The keys that occur twice in a mapping of the literal."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             keys = set()

@@ -1,8 +1,8 @@
 """Reads an inventory's files into plain data with line numbers, from which core builds the Inventory.
 
-It decides nothing itself. It takes the YAML parser's events one by one instead of its nodes. So there is no recursion,
-and nesting is bounded before it takes too long (the parser itself needs 15 s for 100,000 open brackets). Aliases are
-shared, so their expansion can be bounded too.
+It decides nothing itself. It takes the YAML parser's events one by one, not its nodes. So there is no recursion, and
+too deep nesting is found early (the parser itself needs 15 s for 100,000 open brackets). Aliases share a value, so
+their expansion can be limited, too.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _read_sources(paths: Sequence[Path], environ: Mapping[str, str], keep: Path 
 def _variables(
     reader: _Reader, folders: Sequence[Folder]
 ) -> tuple[tuple[dict[str, tuple[SourceFile, ...]], ...], dict[str, tuple[SourceFile, ...]]]:
-    """The files of group_vars, for each folder by group; and those of host_vars of all folders by host."""
+    """The files of group_vars by group, separately for each folder; and the files of all host_vars by host."""
     group_vars: list[dict[str, tuple[SourceFile, ...]]] = []
     host_vars: dict[str, tuple[SourceFile, ...]] = {}
     for folder in folders:
@@ -156,7 +156,7 @@ def _ask(
     most_s: float,
     keep: Path | None,
 ) -> tuple[list[SourceFile], str | None]:
-    """Ansible's answer for all sources, which the one at `where` needs; and when it was given, as text."""
+    """Ansible's answer for all sources (the one at `where` needs it), and its age as text."""
     from vgpumgr.inventory_files import ansible
 
     read = [path for one in folders for path in (*one.files, *one.for_ansible)]
@@ -196,7 +196,7 @@ class _Reader:
     groups: set[str] = field(default_factory=set)  # of the sources that were read
 
     def read_source(self, path: Path) -> list[SourceFile]:
-        """A file that lists hosts. Without a deciding suffix, it is YAML if a mapping, else INI, as in Ansible.
+        """A file that lists hosts. If its suffix does not decide, a mapping is YAML, all else INI, as in Ansible.
 
         INI becomes one source for each of its tables. As in Ansible, it may name groups of the files before it.
         """
@@ -243,14 +243,14 @@ class _Reader:
         return self._source(file, text, *read_yaml(text.removeprefix(_BOM), file, self.meanings))
 
     def _source(self, file: str, text: str, content: Value | None, problems: list[Problem]) -> SourceFile:
-        """A parsed file as a source. What an empty one means, or one of comments alone, is decided in core."""
+        """A parsed file as a source. Core decides what an empty file means, or one with only comments."""
         self.problems += problems
         if content is None and not problems:
             content = Value(where=Location(file, 1), data=None)
         return SourceFile(file=file, content=content, is_remark=_is_remark(text))
 
     def _text(self, path: Path) -> tuple[str, str | None]:
-        """A file's name in the inventory, and its text; None after reporting why it cannot be read."""
+        """A file's name in the inventory, and its text. If it cannot be read, reports why; the text is None."""
         file = os.path.relpath(path, self.root)
         where = Location(file=file, line=1)
         try:
@@ -274,7 +274,7 @@ class _Reader:
 
 
 def _is_remark(text: str) -> bool:
-    """Whether the text has comments, and none that could be a declaration of ours that somebody commented out."""
+    """Whether the text has comments, and no declaration of ours could be among them."""
     return any(line.lstrip().startswith(("#", ";")) for line in text.splitlines()) and "vgpumgr_" not in text
 
 
@@ -302,7 +302,7 @@ _Meanings: TypeAlias = "dict[str, tuple[Plain, bool]]"
 
 
 def read_yaml(text: str, file: str, meanings: _Meanings | None = None) -> tuple[Value | None, list[Problem]]:
-    """One document as located data, and its problems; no data if the YAML is broken. `meanings`: kept between files."""
+    """One document as located data, and its problems; no data if the YAML is broken. `meanings`: a cache for files."""
     feed = _Feed(file=file, meanings={} if meanings is None else meanings)
     try:
         loader = yaml.CSafeLoader(text)

@@ -105,13 +105,13 @@ class ValueBuilder:
             top.key = value if value.text else self._key(value)
         else:
             top.key = None
-            if key.opaque is None and key.text not in members:  # as nearly each of a million
+            if key.opaque is None and key.text not in members:  # the usual case, of up to a million
                 members[key.text] = Member(key, value)
             else:
                 self._set_odd(top, members, key, value)
 
     def _set_odd(self, top: _Open, members: dict[str, Member], key: Value, value: Value) -> None:
-        """Set a member whose key is unusual: one that merges, has a tag, or was given before."""
+        """Set a member whose key is unusual: it is a merge, has a tag, or was given before."""
         if key.opaque == _MERGE:
             sources = value.data if isinstance(value.data, tuple) else (value,)
             top.merged = sources + top.merged  # as in PyYAML: a later << wins, and in a list the earlier

@@ -58,7 +58,7 @@ def _text(path: str, file: str) -> str:
 
 
 def _content(text: str, file: str, report: Report) -> Value | None:
-    """The YAML's content; None, after a report, if it is not YAML."""
+    """The YAML's content. If it is not YAML, reports that and returns None."""
     if text.startswith("$ANSIBLE_VAULT;"):
         raise UsageError(
             say("{}: {} is encrypted with ansible-vault, which is not decrypted here", _FILE, file),

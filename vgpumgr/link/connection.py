@@ -64,7 +64,7 @@ def _local(endpoint: Endpoint) -> ThisMachine:
 
 
 def _resolved(endpoint: Endpoint, limits: Deadlines) -> Endpoint:
-    """Return the endpoint with what the user's own ssh_config says of it, if that file says anything at all."""
+    """Return the endpoint, completed by the user's own ssh_config if that has any setting that counts here."""
     if config_files.find(endpoint.ssh_config).said is None:
         return endpoint
     from vgpumgr.link.ssh import config  # few sites have one

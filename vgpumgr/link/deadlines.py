@@ -22,7 +22,7 @@ _SLICE_S = 0.5
 
 
 def now() -> float:
-    """Seconds on a clock that runs on while the machine sleeps: a closed laptop must not keep a lease looking fresh."""
+    """Seconds on a clock that also runs while the machine sleeps: otherwise a lease would look fresh after a sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -67,7 +67,7 @@ class Bounded(Generic[T]):
         except BaseException as error:  # noqa: BLE001 -- it is re-raised where the result is awaited
             self._error = error
         finally:
-            del call  # what it closes over need not outlive it
+            del call  # releases what it closes over
             self._done.set()
 
     @property
@@ -75,10 +75,10 @@ class Bounded(Generic[T]):
         return self._done.is_set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it ended within that time.
+        """Wait; returns whether it ended within that time.
 
-        It waits in slices: if the kernel delivers a Ctrl-C to another thread (paramiko's), that does not end this
-        thread's wait; the signal is handled only when this thread runs Python code again.
+        It waits in slices, because a Ctrl-C that the kernel delivers to another thread (paramiko's) does not end this
+        thread's wait, and is handled only when this thread runs Python code again.
         """
         deadline = Deadline(timeout_s)
         while not self._done.wait(min(_SLICE_S, deadline.remaining())):

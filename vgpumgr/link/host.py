@@ -9,8 +9,8 @@ plug_device, unplug_device                          change what a VM runs with, 
 installed, install, uninstall                       what `host install` leaves there (docs/logins.md)
 files, purge                                        every file of ours there (docs/leaving.md)
 
-Given a query, the first three and unlock read libvirt's domains at the same time. What turns answers into core's
-values is imported with the first answer: that takes as long as a login.
+Given a query, the first three and unlock read libvirt's domains at the same time. The code that turns answers into
+core's values is imported only with the first answer, because importing it takes as long as a login.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ PLUG_S = 120.0  # with a virtual function, VFIO first locks all of the guest's m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """A host's facts, and its domains or why they could not be read; None if they were not asked for."""
+    """A host's facts. `read`: its domains, or why they could not be read; None if they were not requested."""
 
     snapshot: HostSnapshot
     read: LibvirtDump | HostError | None
 
     @property
     def libvirt(self) -> LibvirtDump:
-        """What was asked of libvirt. Raises the reason if it could not be read."""
+        """The answer of libvirt. Raises the reason if it could not be read."""
         return _or_raise(self.read)
 
 
@@ -150,7 +150,7 @@ class Host(abc.ABC):
         return Observed(snapshot=self._snapshot(facts), read=self._read(facts))
 
     def domains(self, query: DomainQuery) -> LibvirtDump:
-        """What the query asks of libvirt, and nothing else of the host."""
+        """The answer of libvirt to the query, without the host's facts."""
         return _or_raise(
             libvirt_facts.parse(
                 self.host, self.program.libvirt(libvirt_facts.render_query(query, wait_s=self._libvirt_s))
@@ -180,7 +180,7 @@ class Host(abc.ABC):
         return self._installation(self.program.install(ours.dispatcher, ours.programs, pinned=pinned))
 
     def uninstall(self) -> Installation:
-        """Remove all that `install` left; what is there afterwards. Raises as it does."""
+        """Remove all that `install` left. Returns what is there afterwards. Raises the same errors as `install`."""
         return self._installation(self.program.uninstall())
 
     def files(self) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ class Host(abc.ABC):
         return tuple(self.program.purge(check=True)["files"])
 
     def purge(self) -> tuple[str, ...]:
-        """Remove them, under the lock; which there were. Raises StalePlan if the ledger still has something."""
+        """Remove these files, under the lock, and return them. Raises StalePlan if the ledger is not empty."""
         return tuple(self.program.purge(check=False)["files"])
 
     def ping(self, timeout_s: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A host's own words in our messages, and what they say of its disk."""
+"""A host's text in our messages, and hints about its disk."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def lines(text: bytes | str) -> list[str]:
 
 
 def quote(said: Sequence[str]) -> list[str]:
-    """The first of a host's lines as details of an error, and how many more there are."""
+    """A host's first lines as details of an error, and the number of the others."""
     more = [f"and {len(said) - _MOST_LINES} more lines"] if len(said) > _MOST_LINES else []
     return [f"it says: {line}" for line in said[:_MOST_LINES]] + more
 
 
 def disk_hint(errno_name: str, path: str) -> str:
-    """What to do on a host where a file cannot be written, by the errno's name."""
+    """What to do on a host that cannot write a file. It depends on the errno's name."""
     match errno_name:
         case "ENOSPC" | "EDQUOT":
             return f"free some space there first: `df -h {path}` and `df -i {path}` show how much is left"

@@ -74,7 +74,7 @@ class LocalCommand:
         return status if status >= 0 else None
 
     def end(self) -> None:
-        """Close the command's input and output, which ends it; kill it if it goes on all the same. Never blocks."""
+        """Close the command's input and output, which should end it; otherwise kill it. Never blocks."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         # At the very end of the process there are no new threads (RuntimeError); the kernel then closes the sockets.

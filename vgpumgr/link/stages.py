@@ -1,6 +1,6 @@
-"""The stage of each host of this process, for a person who watches: those of errors.Unreachable, then the requests.
+"""The stage of the work on each host, for a person who watches: those of errors.Unreachable, then the requests.
 
-One thing at a time is done with a host. A host that is closed has none. Each stage is a line of the log (`-v`).
+A host is in one stage at a time; a closed host is in none. Each stage is a line of the log (`-v`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 logger = logging.getLogger(__name__)
 
 _NOW: dict[str, str] = {}
-_STEP = "execute"  # whoever sends one says which
+_STEP = "execute"  # the sender of a step logs it
 _DOES = {
     "config": "reading ssh_config",
     "dns": "looking up its name",
@@ -28,18 +28,18 @@ _DOES = {
 
 
 def enter(host: str, stage: str) -> None:
-    """The host is waited for at that stage from now on."""
+    """From now on we wait for the host at that stage."""
     _NOW[host] = stage
     if stage != _STEP:
         logger.info("%s", _DOES.get(stage, stage), extra={"host": host})
 
 
 def leave(host: str) -> None:
-    """It is waited for no more."""
+    """We no longer wait for the host."""
     if _NOW.pop(host, None) is not None:
         logger.info("done", extra={"host": host})
 
 
 def of(host: str) -> str | None:
-    """Where it is; None if it is not waited for."""
+    """The host's stage; None if we do not wait for it."""
     return _NOW.get(host)

@@ -64,7 +64,7 @@ def _ways() -> Sequence[str]:
 
 
 def _questions(context: Context, profiles: Sequence[str], asked: Mapping[str, str | bool | None]) -> list[Question]:
-    """Make a question of each profile, or one question of the options. Raises UsageError for both, or for a host."""
+    """One question for each profile, or one for the options. Raises UsageError if both are given, or a host."""
     from vgpumgr import errors
     from vgpumgr.core.report.capacity import Question
 
@@ -146,7 +146,7 @@ def _answer(
 
 
 def _able(document: Mapping[str, object], answers: Sequence[Answer], count: int) -> list[Row]:
-    """The rows of hosts on which so many of one question fit."""
+    """The rows of the hosts on which `count` fit for at least one question."""
     from vgpumgr.core.report import capacity as core
 
     hosts = {host for one in answers for host, left in core.by_host(one).items() if core.fits(left, count)}
@@ -171,7 +171,7 @@ def _print_answers(
 
 
 def _findings(facts: HostSnapshot) -> list[Finding]:
-    """What makes a GPU take less than it should."""
+    """Findings about GPUs that take less than they should."""
     from vgpumgr.core.evidence import blocked_write, lost
     from vgpumgr.core.placing import places
 

@@ -134,7 +134,7 @@ def attach(
 
 
 def _undo(result: ChangeResult[Plan], slot: str, count: int, on: str | None) -> str | None:
-    """The command that takes back just what was attached; None if there is none, for the VM had some of these slots."""
+    """The command that removes just what was attached; None if none can, because the VM had more before."""
     from vgpumgr.core.commands import command
 
     plan, all_of_it = result.planned.plan, len(result.rows)
@@ -224,7 +224,7 @@ def detach(
 
 
 def _guard_force(*, live: bool, force: bool) -> None:
-    """Raises NotWhileRunning, or UsageError, unless both options of a live detach are given, or neither."""
+    """A live detach needs both options. Raises UsageError or NotWhileRunning if only one is given."""
     if force and not live:
         raise errors.UsageError("--force-live-detach is for --live", hint="add --live, or leave both out")
     if live and not force:

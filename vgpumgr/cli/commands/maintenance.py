@@ -113,7 +113,7 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
 
 
 def _consent(settings: Settings) -> Consent[FleetPlan]:
-    """Asks only where something moves."""
+    """The consent of drain. It is used only if something is moved."""
     from vgpumgr.cli.text import drain_text, fleet_text
     from vgpumgr.controller.results import Consent
 

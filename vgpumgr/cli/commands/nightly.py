@@ -168,7 +168,7 @@ def _unit(template: str, words: Sequence[str], confined: Confined, **values: obj
 def _confined(settings: Settings, user: str) -> Confined:
     """What that user's unit may write: the folder of the store.
 
-    `here` says whether this machine is one of the hosts; only what the inventory names now counts.
+    `here`: whether this machine is one of the hosts that the inventory names now.
     """
     from vgpumgr.controller import environment
     from vgpumgr.core.reconcile.nightly import Confined
@@ -266,7 +266,7 @@ def _words(settings: Settings, *command: str) -> tuple[str, ...]:
 
 
 def _program() -> tuple[str, ...]:
-    """The words that start this very program: the script next to this interpreter, not one that PATH finds at night."""
+    """The words that start this same program: the script beside this interpreter, not what PATH finds later."""
     script = Path(sys.executable).with_name("vgpumgr")
     return (str(script),) if script.exists() else (sys.executable, "-m", "vgpumgr.cli.main")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(settings: Settings, options: BoardOptions) -> int:
-    """Set the mode or the scheduler and print what came of it. The result is the exit code."""
+    """Set the mode or the scheduler, and print the result. Returns the exit code."""
     from vgpumgr.cli.text import fleet_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import of_board as use_case

@@ -180,8 +180,8 @@ def _run(
     record: Kind | None,
     command: str | None = None,
 ) -> int:
-    """`command`: the one that carries out what is only planned here."""
-    from vgpumgr.cli.text import fleet_text  # not for --help: it brings the plans along
+    """Plan or reconcile. `command`: the one that carries out what is only planned here."""
+    from vgpumgr.cli.text import fleet_text  # not at the top, for --help: it imports the plans
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reconcile as use_case
     from vgpumgr.controller.recording import Recording
@@ -210,7 +210,7 @@ def _run(
 
 
 def _findings(result: FleetResult, *, quiet: bool) -> Iterator[Finding]:
-    """For people; in a quiet run that has nothing to do without what stands there every night."""
+    """The findings for people. With `quiet`, those are left out that would be the same every night."""
     from vgpumgr.core.model.view import STANDING
 
     # An error says itself that its vGPU is gone, and why.

@@ -37,7 +37,7 @@ def attach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Attach what is asked to every VM, or what the file says to each slot. `each`: every request's other options."""
+    """Attach the wish to every VM, or to each slot what the file says. `each`: every request's other options."""
     asks = each.replace is Replace.ALWAYS or each.live
     if file is None:
         wish, conditions = wishes.read("attach", asked)
@@ -74,7 +74,7 @@ def detach(
     out: str | None,
     plan_file: str | None,
 ) -> int:
-    """Free what `each` says of every VM, or the slots that the file names."""
+    """Free the slots that `each` names on every VM, or the slots of the file."""
     context: Context | None = None
     if file is None:
         vm_requests: list[SlotRequest] = []
@@ -107,7 +107,7 @@ def _run(
     plan_file: str | None,
     context: Context | None = None,
 ) -> int:
-    """`words_again`: how a command names the same VMs again; None: it cannot."""
+    """Serve the VMs. `words_again`: the words by which a command names them again; None: there are none."""
     plan_files.guard_out(settings, out)
     lines = bound(fleet_text.lines, diff=settings.diff)
     sentences, plan = bound(several_text.question, verb), plan_files.read(plan_file)
@@ -152,14 +152,14 @@ def _print(settings: Settings, result: RequestsResult, document: dict[str, objec
 
 
 def _findings(result: RequestsResult) -> list[Finding]:
-    """For people; without the hosts that an error names anyway, with what is wrong there."""
+    """The findings for people, without those about unread hosts that an error already names."""
     hosts = {error.host for one in result.problems if isinstance(one, VmNotSeen) for error in one.unread}
     findings = [*(finding for slot in result.slots for finding in slot.findings), *result.findings]
     return [finding for finding in findings if finding.kind != "unreached" or finding.host not in hosts]
 
 
 def _undo(result: RequestsResult, words_again: Sequence[str]) -> str | None:
-    """The command that frees just what was made; None if there is none: a VM had something there, or has more."""
+    """The command that frees just what was made; None if none can, because a VM had something there, or has more."""
     first = result.slots[0].request
     only = _only_these(result.slots, first.count)
     if any(slot.outcome != Outcome.DONE or _had_something(slot.request) for slot in result.slots):
@@ -181,6 +181,6 @@ def _had_something(request: SlotRequest) -> bool:
 
 
 def _only_these(slots: Sequence[SlotResult], count: int) -> bool:
-    """Whether no VM has more than what it was just given."""
+    """Whether no VM has more than what it just got."""
     claims = [slot.after.claims for slot in slots if slot.after is not None]
     return all(one is None or len(one.claims) <= count for one in claims)

@@ -93,7 +93,7 @@ def top(settings: Settings, *, chosen: tuple[str, ...], every: float, sort: str,
 
 
 def _past() -> Past | None:
-    """What the stored samples know; a store that cannot be read is `usage`'s to report."""
+    """The past from the stored samples; None if the store cannot be read, which only `usage` reports."""
     from vgpumgr.controller import environment
     from vgpumgr.controller import usage as use_case
     from vgpumgr.store import place
@@ -108,7 +108,7 @@ def _past() -> Past | None:
 def _of_choice(
     inventory: Inventory, rounds: Sequence[Round], meant: Choice
 ) -> tuple[Sequence[Round], Sequence[VgpumgrError]]:
-    """The rounds with only what is meant, and an error for each argument that nothing is called by."""
+    """The rounds with only the chosen vGPUs, and an error for each argument that matches none."""
     from vgpumgr.core.inventory import choice
     from vgpumgr.core.usage import live
 

@@ -105,7 +105,7 @@ def usage(
         and one is not None
         and (not (report.rows or report.not_judged) or (on and not report.is_of_host))
     ):
-        report = None  # nothing is called so, or it is a group
+        report = None  # no VM or host has that name, or it is a group
     if report is None:
         vms, hosts = store.names()
         vms, roster = stored.known(settings, vms, hosts)
@@ -129,7 +129,7 @@ def _rest_the_collector(command: click.Context) -> None:
 
 
 def _one(chosen: Sequence[str], on: str | None) -> str | None:
-    """The one name that is asked for, if it is one and no pattern; a UUID in its canonical form."""
+    """The name, if the user gave only one and it is no pattern; a UUID in its canonical form."""
     patterns = (*chosen, *(() if on is None else (on,)))
     if len(patterns) != 1 or not stored.is_plain(patterns[0]):
         return None
@@ -165,7 +165,7 @@ def _only(idle: float | None, idle_limit: int, over: int | None) -> Callable[[Us
 def _print(
     settings: Settings, view: View, report: UsageReport, store: Samples, *, of_one: bool, condition: str
 ) -> None:
-    """`condition`: what only some vGPUs are known to do, if that was asked."""
+    """Print the report. `condition`: the filter in words."""
     from vgpumgr.cli.text import usage_text
     from vgpumgr.documents import usage as documents
 

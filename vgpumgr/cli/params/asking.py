@@ -29,10 +29,10 @@ def consent(
     question: str,
     kept: KeptPlan | None = None,
 ) -> Consent[Planned[PlanT]]:
-    """The consent for the command `what` (`detach`); `lines` is a plan as text. `question`: what is asked, with
-    `{about}` and `{host}` for what the plan is about and where.
+    """The consent for the command `what` (`detach`). `lines`: a plan as text. `question`: the prompt; `{about}` and
+    `{host}` in it stand for the plan's subject and host.
 
-    Asking raises UsageError without a terminal, Declined on a no.
+    Asking raises UsageError without a terminal, Declined if the answer is no.
     """
 
     def sentences(planned: Planned[PlanT]) -> tuple[str, str]:
@@ -56,7 +56,7 @@ def consent_to(
     kept: KeptPlan | None = None,
     given: bool = False,
 ) -> Consent[Shown]:
-    """The consent for any plan. `sentences`: the question, and the error if nobody can answer; None: none is asked."""
+    """The consent for any plan. `sentences`: the question, and the error without a terminal; None: no question."""
 
     def show(plan: Shown) -> None:
         if settings.for_people:
@@ -71,9 +71,9 @@ def consent_to(
 
 
 def confirm(settings: Settings, question: str, *, why: str, hint: str, after_no: str = "nothing was changed") -> None:
-    """Ask, unless --yes was given. `why` and `hint`: of the error without a terminal; `after_no`: the state then.
+    """Ask, unless --yes was given. `after_no`: the state if nobody agrees.
 
-    Raises UsageError if there is no terminal, Declined if the answer is no.
+    Raises UsageError (with `why` and `hint`) if there is no terminal, Declined if the answer is no.
     """
     if settings.yes:
         return

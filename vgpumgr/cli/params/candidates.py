@@ -46,26 +46,26 @@ def hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -
 
 
 def vms_and_hosts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The VMs, the hosts and the groups, likewise."""
+    """The VMs, the hosts and the groups; within a pattern, as in `hosts`."""
     return _in_pattern(_everything, context, parameter, incomplete)
 
 
 @_offering
 def host(context: click.Context) -> Iterable[str]:
-    """The inventory's hosts, where it can only be one."""
+    """The inventory's hosts, where only one can be given."""
     return _inventory(context).hosts
 
 
 @_offering
 def groups(context: click.Context) -> Iterable[str]:
-    """The inventory's groups, also where nothing says yet which of them is ours."""
+    """The inventory's groups, even if it does not say yet which hosts are ours."""
     roster = _inventory(context, group="all").roster
     return sorted(roster.members) if roster else ()
 
 
 @_offering
 def vms(context: click.Context) -> Iterable[str]:
-    """The declared VMs (of --on's hosts, if the line has it), those in the journal, and those that were sampled."""
+    """The declared VMs (only those on --on's hosts, if it is given), the journal's, and the sampled ones."""
     return _vm_names(context)
 
 
@@ -83,7 +83,7 @@ def slots(context: click.Context) -> Iterable[str]:
 
 @_offering
 def gpus(context: click.Context) -> Iterable[str]:
-    """The GPUs that the inventory names or `collect` has seen, only those of the VM's host if that is known."""
+    """The GPUs that the inventory names or `collect` has seen; only those of the VM's host, if that is known."""
     samples = {one.last.host: one for one in _sampled()}
     for host in _hosts_asked(context):
         yield from (gpu.gpu_id for gpu in host.gpus)
@@ -133,7 +133,7 @@ def boards(_context: click.Context) -> Iterable[str]:
 
 @_offering
 def mig_boards(_context: click.Context) -> Iterable[str]:
-    """The codes of those that have MIG."""
+    """The codes of the boards that have MIG."""
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue, mig_fit
 
@@ -141,7 +141,7 @@ def mig_boards(_context: click.Context) -> Iterable[str]:
 
 
 def mig_profiles(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The MIG profiles of the board on the line, also those that it has already: a board takes several of most."""
+    """The MIG profiles of the board on the line. One can be repeated: a board takes several of most profiles."""
     from vgpumgr import resources
     from vgpumgr.core.driver import catalogue, known_types, mig
     from vgpumgr.errors import VgpumgrError
@@ -198,7 +198,7 @@ def _everything(context: click.Context) -> Iterable[str]:
 
 
 def _groups(context: click.Context) -> Iterator[str]:
-    """The groups that have hosts of ours, and not all of them: those tell one host from another."""
+    """The groups with some of our hosts, but not all: only these select anything."""
     inventory = _inventory(context)
     roster = inventory.roster
     for name in sorted(roster.members) if roster else ():
@@ -255,7 +255,7 @@ def _boards(context: click.Context, rows: Iterable[CatalogueType]) -> set[str]:
 
 
 def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
-    """The hosts that --on means, or the one that declares the VM; every host if the line has neither."""
+    """The hosts of --on, or the one that declares the VM; every host if the line has neither."""
     inventory = _inventory(context)
     on, vm = context.params.get("on"), _vm(context)
     if on:
@@ -266,7 +266,7 @@ def _hosts_asked(context: click.Context) -> Iterator[HostDeclaration]:
 
 
 def _vm(context: click.Context) -> str | None:
-    """The VM on the line, if any. While the option before the cursor has no value, click parses no argument."""
+    """The VM on the line, if any. Click leaves arguments unparsed while the option before the cursor has no value."""
     if "vms" in context.params:
         words = context.params["vms"] or context.args
         return words[0] if len(words) == 1 else None

@@ -51,14 +51,14 @@ def _read_files(context: click.Context, _parameter: click.Parameter, value: tupl
 
 
 def read_lists(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The same where an argument can only be a VM, which may have an @ in its name: only `@FILE` alone is a file."""
+    """As _read_files, for arguments that are VMs. Their names may contain @, so only a leading @ means a file."""
     if context.resilient_parsing:
         return value
     return tuple(part for text in value for part in (expanded((text,)) if text.startswith("@") else (text,)))
 
 
 def _joined(context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]) -> str | None:
-    """One text that means what all of them mean; None if there is none."""
+    """All texts joined into one pattern; None if there is none."""
     if not value or context.resilient_parsing or (len(value) == 1 and "@" not in value[0]):
         return value[0] if value else None
     from vgpumgr.core.inventory import patterns
@@ -90,14 +90,14 @@ def vms_or_hosts() -> Decorator:
 
 
 def on(text: str) -> Decorator:
-    """The option of a command whose arguments are VMs, or none."""
+    """--on, for commands that take VMs or no arguments."""
     return click.option(
         "--on", multiple=True, metavar="HOSTS", callback=_joined, shell_complete=candidates.hosts, help=text
     )
 
 
 def limit(text: str) -> Decorator:
-    """--limit: the word of ansible-playbook for the hosts of a command that is about hosts."""
+    """--limit, for commands about hosts; named as in ansible-playbook."""
     return click.option(
         "--limit",
         multiple=True,
@@ -109,7 +109,7 @@ def limit(text: str) -> Decorator:
 
 
 def either(hosts: tuple[str, ...], other: tuple[str, ...], option: str = "--limit") -> tuple[str, ...]:
-    """What the arguments say, or the option. Raises UsageError for both."""
+    """The arguments, or the option's patterns. Raises UsageError if both are given."""
     if hosts and other:
         raise errors.UsageError(f"{option} and arguments cannot be combined", hint="both name hosts: use one of them")
     return hosts or other

@@ -46,15 +46,15 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class _Safe(shell_completion.ShellComplete):
-    """Offers no name that would break the answer's line: libvirt's and the journal's names can hold anything."""
+    """Offers only printable names: names from libvirt and the journal can contain anything, even line breaks."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         return [item for item in super().get_completions(args, incomplete) if item.value.isprintable()]
 
 
 class _Bash(_Safe):
-    """bash passes the whole line up to the cursor in COMP_LINE, and inserts an answer unquoted, so `$(…)` would run at
-    Enter. Hence only words that need no quotes are offered.
+    """bash passes the line up to the cursor in COMP_LINE. It inserts an answer unquoted, so `$(…)` would be run at
+    Enter: only words that need no quotes are offered.
     """
 
     name = "bash"

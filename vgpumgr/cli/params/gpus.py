@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 def one(text: str) -> Callable[[Command], Command]:
-    """--gpu-id; the command gets `gpu_id`, which `parsed` reads."""
+    """--gpu-id. The command gets `gpu_id` as text, for `parsed`."""
     return click.option("--gpu-id", metavar="PCI|UUID", shell_complete=candidates.gpus, help=text)
 
 
 def parsed(gpu_id: str | None) -> PciAddress | GpuUuid | None:
-    """Raises BadName."""
+    """The value of --gpu-id. Raises BadName."""
     from vgpumgr.names import parse_gpu_id
 
     return None if gpu_id is None else parse_gpu_id(gpu_id)
 
 
 def options(command: Command) -> Command:
-    """Add them, with --on; the command gets `on`, `gpu_id` and `board`, of which `guard` makes sure."""
+    """Add --gpu-id, --board and --on. The command gets `on`, `gpu_id` and `board`, for `guard` to check."""
     board = click.option("--board", metavar="BOARD", shell_complete=candidates.boards, help="All GPUs of this board.")
     return choosing.on("The GPU's host; with --board one or more hosts.")(one("The GPU.")(board(command)))
 
 
 def guard(on: str | None, gpu_id: str | None, board: str | None) -> tuple[str, str]:
-    """The hosts, and the GPU (empty with `board`). Raises BadName; UsageError unless `on` and one of both are given."""
+    """The hosts, and the GPU (empty with `board`). Raises BadName; UsageError without `on` and exactly one other."""
     from vgpumgr.errors import UsageError
 
     if on is None:

@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
 def once(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """The callback of an option of which click would drop all but the last without a word."""
+    """The callback of an option that may be given only once. Click alone would silently use the last value."""
     if len(given) > 1:
         from vgpumgr.errors import UsageError
 
@@ -100,12 +100,12 @@ def root_options(command: Command) -> Command:
 
 
 def settings_of(context: click.Context) -> Settings:
-    """The settings collected so far; the option nearest to the command wins."""
+    """The settings collected so far. If an option was given twice, the one nearer to the command wins."""
     return Settings(**context.find_root().meta.get("vgpumgr.settings", {}))
 
 
 def is_given(name: str) -> bool:
-    """Whether the command line has this parameter itself, even with the value that is its default."""
+    """Whether the user gave this parameter, even if with its default value."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 

@@ -1,4 +1,4 @@
-"""What other tools call our commands: a word of theirs is answered with ours, and never carried out."""
+"""Other tools' names for our commands. Such a word is answered with our command's name; nothing is carried out."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ _BY_WORD: Final = {word: ours for words, ours in _MEANT.items() for word in word
 
 
 def meant(word: str) -> str | None:
-    """Our command for what is meant; None for a word that says nothing."""
+    """Our command for another tool's word; None if the word is unknown."""
     return _BY_WORD.get(word.lower())

@@ -22,7 +22,7 @@ _WITH_HEADER = ("table", "wide", "csv")
 
 
 def options(*views: View, sort: bool = True) -> Callable[[Command], Command]:
-    """Add them to a command that prints one of these views. Stands above `common_options`, which collects them."""
+    """Add them to a command that prints one of these views. Use it above `common_options`, which collects them."""
     spellings = list(dict.fromkeys(name for view in views for name in view.spellings))
 
     def offered(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 -- click's signature
@@ -59,7 +59,7 @@ def options(*views: View, sort: bool = True) -> Callable[[Command], Command]:
 
 
 def guard(settings: Settings) -> None:
-    """Refuse what the format has no use for. Raises UsageError."""
+    """Raises UsageError for an option that does not apply to the output format."""
     if settings.columns is not None and settings.output not in _WITH_COLUMNS:
         raise UsageError(
             f"--columns and -o {settings.output} cannot be combined", hint=_hint("--columns", _WITH_COLUMNS)

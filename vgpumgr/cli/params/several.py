@@ -38,16 +38,16 @@ _OPTIONS = (
 
 
 def options(command: Command) -> Command:
-    """Add them; the command gets `vms`, `file` and `partial`."""
+    """Add the options. The command gets `vms`, `file` and `partial`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def only_one(vms: Sequence[str], file: str | None) -> str | None:
-    """The VM, if one is named, and not by a range, a pattern or a file: then what the command prints is about one VM.
+    """The VM, if just one is given by its name, not by a range, pattern or file; then the output is about one VM.
 
-    Raises UsageError if neither VMs nor a file are named, or both.
+    Raises UsageError if both VMs and a file are given, or neither.
     """
     if file is not None:
         if vms:
@@ -61,7 +61,7 @@ def only_one(vms: Sequence[str], file: str | None) -> str | None:
 
 
 def names_of(vms: Sequence[str]) -> tuple[str, ...]:
-    """The VMs that the arguments mean, in the order of their names. Raises BadName, UsageError for one named twice."""
+    """The VMs that the arguments mean, by name. Raises BadName, and UsageError if one is named twice."""
     from collections import Counter
 
     from vgpumgr import names
@@ -82,7 +82,7 @@ def names_of(vms: Sequence[str]) -> tuple[str, ...]:
 
 
 def are_wild(vms: Sequence[str]) -> bool:
-    """Whether one of the arguments selects among the VMs that exist (a pattern, for example) instead of naming VMs."""
+    """Whether an argument selects among existing VMs, as a pattern does, instead of naming them."""
     from vgpumgr.core.inventory import choice
 
     return any(map(choice.is_wild, choice.vm_words(vms)))
@@ -96,7 +96,7 @@ def read_file(file: str) -> tuple[tuple[VmDeclaration, ...], tuple[Finding, ...]
 
 
 def guard_alone(others: Mapping[str, object]) -> None:
-    """Raises UsageError for -f with an option that the file sets itself. `others`: those options, as given."""
+    """Raises UsageError if -f is combined with one of `others`, which the file itself sets."""
     for key, value in others.items():
         if value and is_given(key):
             option = "--all" if key == "every" else f"--{key.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""Stored VMs and hosts: the arguments of `history` and `usage`, compared with the store's and inventory's names."""
+"""The arguments of `history` and `usage`: VMs and hosts, looked up in the store and in the inventory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def is_plain(text: str) -> bool:
-    """Whether it can only be one name: the store is asked for it directly, and the inventory is not read."""
+    """Whether it can only be one name. Then the store is asked for it directly, without reading the inventory."""
     return set(text).isdisjoint(",:*?[!&~ ")
 
 
 def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple[set[str], Roster]:
-    """Those VMs and hosts, and the inventory's, if there is one: a store can be read without it."""
+    """These VMs and hosts with those of the inventory; without an inventory, only these."""
     from vgpumgr.controller import environment
     from vgpumgr.core.inventory.patterns import Roster
 
@@ -38,9 +38,9 @@ def known(settings: Settings, vms: Iterable[str], hosts: Iterable[str]) -> tuple
 
 
 def chosen(texts: Sequence[str], vms: Collection[str], roster: Roster, what: str, *, on: str | None = None) -> Shown:
-    """What the arguments mean. `what`: the store, and the command that lists all of it.
+    """What the arguments select. `what`: the store's name in messages.
 
-    Raises UnknownName and UnknownHost for what nothing is called by, and BadName.
+    Raises UnknownName and UnknownHost if an argument matches nothing, and BadName.
     """
     from vgpumgr.core.inventory import choice
 
@@ -51,7 +51,7 @@ def chosen(texts: Sequence[str], vms: Collection[str], roster: Roster, what: str
 
 
 def unknown(text: str, valid: Iterable[str], what: str) -> errors.UnknownName:
-    """The error for a name that nothing has."""
+    """The error for an unknown name."""
     near = names.nearest(text, valid)
     command = "history" if what == "journal" else "usage"
     return errors.UnknownName(

@@ -64,28 +64,28 @@ param_option = click.option(
 
 
 def options(command: Command) -> Command:
-    """Add them; the command gets them as keywords, for `read`."""
+    """Add the options. The command gets them as keywords, for `read`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def spelt(key: str) -> str:
-    """A key of `read` as the option that it comes from."""
+    """The option that a key of `read` comes from."""
     return f"--{key.replace('_', '-')}"
 
 
 def read(
     vm: str, asked: Mapping[str, str | bool | None], spelt: Callable[[str], str] = spelt
 ) -> tuple[Wish, Conditions]:
-    """What was asked for a VM. Raises UsageError and BadName. `spelt`: a key as the user wrote it."""
+    """The wish and conditions for a VM. Raises UsageError and BadName. `spelt`: a key as the user wrote it."""
     from vgpumgr.core.driver import asking
 
     return asking.read(asked, about=vm, spelt=spelt)
 
 
 def guard_profile_as_vm(vms: Sequence[str]) -> None:
-    """Raises UsageError where nothing is asked for, and one of the words that are VMs' names looks like a profile."""
+    """Raises UsageError if an argument after the first looks like a profile. For commands without a wish."""
     from vgpumgr.core.driver import profiles
     from vgpumgr.errors import BadName, UsageError
 

@@ -74,7 +74,7 @@ def local(value: str | None, _row: Row) -> str | None:
 
 
 def _moment(value: str) -> datetime.datetime | None:
-    """None for what is no time: a claim that somebody wrote by hand."""
+    """The time; None if the text is no time, as in a claim that was written by hand."""
     try:
         return datetime.datetime.fromisoformat(value)
     except ValueError:
@@ -82,7 +82,7 @@ def _moment(value: str) -> datetime.datetime | None:
 
 
 def or_else(read: Read, key: str) -> Read:
-    """Read another key where there is no value."""
+    """`read`, but with the value of another key if there is none."""
 
     def either(value: Any, row: Row) -> str | None:
         return read(row.get(key) if value is None else value, row)

@@ -1,4 +1,4 @@
-"""What `--columns` and `--sort` say: which columns, and in which order the rows come."""
+"""`--columns` and `--sort`: which columns are shown, and how the rows are sorted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def columns(view: View, text: str) -> tuple[Column, ...]:
 
 
 def sort_keys(view: View, text: str) -> list[tuple[Column, bool]]:
-    """`-sm,vm`: (column, whether the largest come first), the first counts most. Raises UsageError."""
+    """`-sm,vm` as pairs: a column, and whether its largest values come first. Raises UsageError."""
     return [
         (view.column(_key("--sort", part.strip().lstrip("+-"), view.spellings)), part.strip().startswith("-"))
         for part in text.split(",")
@@ -30,7 +30,7 @@ def sort_keys(view: View, text: str) -> list[tuple[Column, bool]]:
 
 
 def check(option: str, text: str, spellings: Iterable[str]) -> None:
-    """Raise UsageError for a column that is not one of these."""
+    """Raises UsageError if `text` names a column that is not in `spellings`."""
     keys = {name: name for name in spellings}
     for part in text.split(","):
         _key(option, part.strip().lstrip("+-") if option == "--sort" else part, keys)
@@ -48,7 +48,7 @@ def _key(option: str, text: str, spellings: Mapping[str, str]) -> str:
 
 
 def in_order(rows: Sequence[Thing], keys: Iterable[tuple[Callable[[Thing], object], bool]]) -> list[Thing]:
-    """The rows by these keys, the first counts most; with True the largest come first. Unknown is always last."""
+    """The rows, sorted by these keys; the first counts most. True: the largest come first. Unknown is always last."""
     result = list(rows)
     for key, is_reverse in reversed(tuple(keys)):
         known = [row for row in result if key(row) is not None]
@@ -58,14 +58,14 @@ def in_order(rows: Sequence[Thing], keys: Iterable[tuple[Callable[[Thing], objec
 
 
 def _comparable(value: object) -> tuple[float, object]:
-    """A column has numbers or text."""
+    """A sort key: a number as it is, text in its natural order. A column has only one of both."""
     from vgpumgr.names import natural_order
 
     return (float(value), ()) if isinstance(value, int | float) else (0.0, natural_order(str(value)))
 
 
 def arranged(view: View, document: Row, text: str) -> Row:
-    """The document with its rows in the order of `text`; where hosts are objects of their own, within each host."""
+    """The document with its rows sorted as `text` says. Rows that are listed within a host stay within it."""
     keys = [(column.value, is_reverse) for column, is_reverse in sort_keys(view, text)]
     return _arranged(document, view.path, keys)
 

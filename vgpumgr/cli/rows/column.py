@@ -1,8 +1,8 @@
 """A command's rows as a value: its columns, where each is found in the document, and how a person reads it.
 
-Every format follows from it. A row is an object of the document of `-o json`, and takes along what it shares with its
-neighbours: `host` of a GPU is its host's `name`. A column is a key of the row; a dot leads into an object (`sm.p95`).
-csv, wide and jsonl have all columns, the table some of them, all in one order.
+Every format follows from it. A row is an object of the document of `-o json`, with values that it shares with other
+rows: the `host` of a GPU is its host's `name`. A column is a key of the row; a dot leads into an object (`sm.p95`).
+csv, wide and jsonl have all columns, the table only some; their order is the same.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NAME, _PROSE = 36, 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """`read`: the value as a person reads it; None is printed as `none`. `is_prose`: sentences, which may be folded.
+    """`read` formats a value for people; None is printed as `none`. `is_prose`: sentences, which may be folded.
 
-    `in_table`: not only in wide, csv and jsonl. `is_number`: aligned to the right. `colours`: of some texts.
+    `in_table`: shown in the table, too. `is_number`: aligned to the right. `colours`: the colours of some texts.
     """
 
     key: str
@@ -39,15 +39,15 @@ class Column:
 
     @property
     def least(self) -> int:
-        """Text that is no wider than this is on one line. A name or an address is never cut: a longer one is folded."""
+        """The least width: shorter text is never folded. Longer names and addresses are folded, never cut."""
         return _PROSE if self.is_prose else _NAME
 
     def value(self, row: Row) -> Any:
-        """What a machine reads; None for unknown and for absent."""
+        """The value for programs; None if unknown or absent."""
         return at(row, self.key)
 
     def text(self, row: Row) -> str:
-        """What a person reads."""
+        """The text for people."""
         text = self.read(self.value(row), row)
         return self.none if text is None else text
 
@@ -56,7 +56,7 @@ class Column:
 class View:
     """The rows of a document. `path`: the keys of the lists that lead to them, the outermost first.
 
-    `shared`: columns with their value elsewhere than in the row, and where: `hosts.name`. `names`: the columns of
+    `shared`: columns whose value is not in the row, and where it is: `hosts.name`. `names`: the columns of
     `-o name`. `gives_way`: the columns that a narrow terminal drops, in this order; the others always stay.
     """
 
@@ -72,7 +72,7 @@ class View:
 
     @property
     def spellings(self) -> dict[str, str]:
-        """What --columns and --sort take, and the key that it means: keys, and the heads of the table."""
+        """The names that --columns and --sort accept (keys and heads of the table), each with its key."""
         heads = {spelt(column.head): column.key for column in reversed(self.columns)}
         return {column.key: column.key for column in self.columns} | {
             head: key for head, key in heads.items() if head not in {column.key for column in self.columns}
@@ -101,12 +101,12 @@ class View:
 
 
 def listed(found: Any) -> Sequence[Row]:
-    """The objects of a list; an object stands for a list of one."""
+    """The objects of a list. A single object counts as a list."""
     return [found] if isinstance(found, dict) else found or ()
 
 
 def at(one: Row, where: str) -> Any:
-    """What a key leads to, a dot into an object; None where there is nothing."""
+    """The value at a key, in which a dot leads into an object. None if there is none."""
     value: Any = one
     for part in where.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Which columns a line of a terminal has room for, and how wide each is.
+"""Which columns fit on a terminal's line, and how wide each is.
 
 Nothing is cut. A table wider than the terminal first folds sentences, then drops columns in order, then folds names.
 """
@@ -17,7 +17,7 @@ _NARROWEST = 2  # a wide character
 
 
 class Fitted(NamedTuple):
-    """Columns with their widths, and those that had to give way."""
+    """The columns that fit, their widths, and the columns that were dropped."""
 
     columns: tuple[Column, ...]
     widths: dict[str, int]
@@ -25,7 +25,7 @@ class Fitted(NamedTuple):
 
 
 def fit(columns: Sequence[Column], natural: Mapping[str, int], gives_way: Sequence[str], width: int | None) -> Fitted:
-    """`natural`: the widest cell of each column, by key. `width` None: nothing limits a line."""
+    """Fit columns into a line. `natural`: each column's widest cell, by key. `width` None: no limit."""
     if width is None:
         return Fitted(tuple(columns), dict(natural), ())
     columns_in_use = list(columns)
@@ -48,7 +48,7 @@ def _total(widths: Mapping[str, int]) -> int:
 
 
 def shrink(widths: dict[str, int], least: Mapping[str, int], width: int) -> None:
-    """Take from the widest of these columns, none below its least, until a line fits."""
+    """Narrow the widest of these columns until a line fits. None gets narrower than its least width."""
     while (over := _total(widths) - width) > 0:
         able = [key for key in least if widths[key] > least[key]]
         if not able:

@@ -28,8 +28,8 @@ def print_result(
     what: str,
     findings: Iterable[Iterable[Finding]],
 ) -> int:
-    """Print findings, failures with host and subject, and the `closing` lines for people; for programs the document or
-    its rows, and the errors, which `what` names if there are several. Returns the exit code.
+    """Print the result for people (findings, failures, errors, the `closing` lines) or for programs (the document or
+    its rows, and the errors). Returns the exit code. `what` is the word for several errors.
     """
     if settings.for_people:
         for group in findings:

@@ -160,7 +160,7 @@ SCHEDULER = View(
 
 
 def _of_able(read: Read) -> Read:
-    """A dash for what a GPU that cannot serve the wish does not have."""
+    """`read`, but a dash if there is no value because the GPU cannot serve the wish."""
     return lambda value, row: ABSENT if value is None and row["rank"] is None else read(value, row)
 
 
@@ -173,7 +173,7 @@ def _why(value: str, row: Row) -> str:
 
 
 def _passed(rows: Iterable[Row]) -> list[str]:
-    """Each reason once, with all the types that it stands against."""
+    """Each reason once, with all the types that it excludes."""
     against: dict[str, list[str]] = {}
     for one in rows:
         against.setdefault(one["why"], []).append(one["type_name"])
@@ -209,7 +209,7 @@ EXPLAIN = View(
 
 
 def _fits(value: list[Row], row: Row) -> str:
-    """Where it fits on several hosts, the first and how many more."""
+    """The first host where it fits, and how many more there are."""
     if not value:
         return f"no: {row['why_not']}"
     first = value[0]

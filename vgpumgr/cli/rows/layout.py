@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def texts(columns: Sequence[Column], rows: Sequence[Row]) -> list[list[str]]:
-    """What a person reads, on one line and without control characters."""
+    """The cells for people, each on one line and without control characters."""
     return [[one_line(column.text(row)) for column in columns] for row in rows]
 
 
@@ -36,7 +36,7 @@ def lines(
     header: bool = True,
     paint: Callable[[str, str], str] | None = None,
 ) -> Iterator[str]:
-    """The head, if wanted, and each row. `cells`: of the columns that are shown. `paint`: puts colour on a text."""
+    """The head, if wanted, and each row. `cells`: the text of the shown columns. `paint` colours a text."""
     with lean_imports():
         import tabulate
 
@@ -65,7 +65,7 @@ def _head(column: Column, width: int) -> list[str]:
 
 
 def _cell(column: Column, text: str, width: int, paint: Callable[[str, str], str] | None) -> str:
-    """A text on as many lines as it takes, in the colour of the whole."""
+    """A text on as many lines as it needs. Each line has the colour of the whole text."""
     colour = column.colours.get(text)
     parts = wrapped(text, width)
     if paint is not None and colour is not None:

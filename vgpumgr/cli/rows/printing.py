@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def print_rows(
     settings: Settings, view: View, document: Row, rows: Sequence[Row] | None = None, *, none: str | None = None
 ) -> tuple[Column, ...]:
-    """Print the document as json or yaml, or its rows. `rows`: others than the view finds in the document.
+    """Print the document as json or yaml, or its rows. `rows` replaces the rows that the view finds in it.
 
-    `none`: what people see in place of a table without rows; by default its head. Returns a printed table's columns.
+    `none`: printed for people if there are no rows; by default the head is. Returns a printed table's columns.
     """
     if settings.output in ("json", "yaml"):
         if settings.sorted_by is not None:
@@ -72,7 +72,7 @@ def name(view: View, row: Row) -> str | None:
 
 
 def _print_table(settings: Settings, view: View, columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Column, ...]:
-    """-o wide and --columns leave nothing out, however narrow the terminal is."""
+    """Print a table. With -o wide or --columns, no column is dropped, even on a narrow terminal."""
     width = output.width() if settings.output == "table" and settings.columns is None else None
     fitted = _write(settings, columns, layout.texts(columns, rows), view.gives_way, width)
     if fitted.left_out:
@@ -95,7 +95,7 @@ def _write(
 
 
 def print_table(settings: Settings, rows: Sequence[Mapping[str, object]], keys: Sequence[str]) -> None:
-    """Print a summary for people that is in no document. All of it is text; None is ?. `0` and `0 (12)` are grey."""
+    """Print a summary that is in no document, as text for people. None is ?. `0` and `0 (12)` are grey."""
     zeros = {text: "dim" for row in rows for text in map(str, row.values()) if text.partition(" (")[0] == "0"}
     columns = [Column(key=str(at), head=output.head(key), colours=zeros) for at, key in enumerate(keys)]
     cells = [["?" if row.get(key) is None else one_line(str(row[key])) for key in keys] for row in rows]

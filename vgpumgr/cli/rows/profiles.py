@@ -96,7 +96,7 @@ ANSWERS = View(
 
 
 def _meaning(value: float | None, row: Row, name: str) -> str | None:
-    """`12 GiB: 12C`: an amount, and the smallest type with so much."""
+    """`12 GiB: 12C`: an amount, and the smallest type that has it."""
     if value is None:
         return None if row["unit"] or name != "fgpu" else ABSENT
     type_name = row[name]["type_name"]

@@ -17,7 +17,7 @@ def _ended(value: str | None, _row: Row) -> str:
 
 
 def _why(value: str, row: Row) -> str:
-    """With the error, if it was not cut off."""
+    """The reason, with the run's error unless it was interrupted."""
     return f"{value} ({row['error']})" if row["error"] and row["outcome"] != "interrupted" else value
 
 

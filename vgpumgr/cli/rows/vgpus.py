@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _unless(framework: str) -> Read:
-    """A dash where the framework has no such thing."""
+    """A reader that shows a dash for GPUs of a framework that has no such value."""
 
     def read(value: Any, row: Row) -> str | None:
         return ABSENT if value is None and row.get("framework") == framework else cells.plain(value, row)

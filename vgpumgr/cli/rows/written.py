@@ -31,10 +31,10 @@ def csv_text(columns: Sequence[Column], rows: Iterable[Row], *, header: bool = T
 
 
 def csv_field(value: Any) -> str:
-    """Empty for null; text of a list between blanks; any other list or object as JSON.
+    """A csv field: empty for null; a list of texts with blanks between; any other list or object as JSON.
 
     Text that a spreadsheet would take for a formula gets an apostrophe, which it hides. A wish, `--profile 4Q`, gets
-    none: without brackets, `|` or `!` it calls nothing.
+    none: without brackets, `|` or `!` it can call nothing.
     """
     if value is None:
         return ""
@@ -48,7 +48,7 @@ def csv_field(value: Any) -> str:
 
 
 def json_lines(columns: Sequence[Column], rows: Iterable[Row]) -> str:
-    """An object for each row; a dot in a key is an object in it, as in `-o json`."""
+    """An object for each row. A key with a dot becomes an object within it, as in `-o json`."""
     return "".join(f"{json.dumps(_nested(columns, row))}\n" for row in rows)
 
 

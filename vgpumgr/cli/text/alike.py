@@ -1,4 +1,4 @@
-"""Errors and findings that differ only in the host or in its VM: told once, with all names and one way out."""
+"""Errors and findings that differ only in the host or VM: printed once, with all names and one hint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alike:
-    """`message` has … where they differ, `lines` their names and what else they share; `hint` None: there is none."""
+    """Several alike. `message` has … where they differ; `lines` are their names and what else they share."""
 
     message: str
     lines: tuple[str, ...]
@@ -32,7 +32,7 @@ class Alike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A task's error. `subject` is what the task is about there; `vm` and `slot` None: that is no slot of a VM."""
+    """A task's error. `subject`: what the task is about. `vm` and `slot` are None if that is not a VM's slot."""
 
     host: str
     vm: str | None
@@ -51,7 +51,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Said(Generic[_T]):
-    """What is said of a host, or of a VM there. `pieces`: every second one may differ. `kind` None: it is unique."""
+    """A text about a host or a VM. Every second one of `pieces` may differ. `kind` None: it is like no other."""
 
     one: _T
     kind: object
@@ -63,7 +63,7 @@ class _Said(Generic[_T]):
 
 
 def grouped(errors: Iterable[VgpumgrError]) -> list[VgpumgrError | Alike]:
-    """In the order of the first of each kind. What is said of fewer hosts than FEWEST stays as it is."""
+    """The errors, those that are alike as one, where the first was. Fewer than FEWEST hosts are not grouped."""
     return _together(_of_host(error) for error in errors)
 
 
@@ -75,7 +75,7 @@ def _of_host(error: VgpumgrError) -> _Said[VgpumgrError]:
 
 
 def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
-    """The same of the errors of VMs' slots. Details are never left out: errors are alike only if these are."""
+    """As `grouped`, for the errors of VMs' slots. No details are lost: errors are alike only if theirs are equal."""
     return _together(
         _Said(
             one=one,
@@ -91,7 +91,7 @@ def of_tasks(failed: Iterable[Failed]) -> list[Failed | Alike]:
 
 
 def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
-    """The same of findings. One whose command names its host or VM stays as it is: it is there to be copied."""
+    """As `grouped`, for findings. One with a command that names its host or VM stays alone, to be copied."""
     return _together(
         _Said(
             one=one,
@@ -105,7 +105,7 @@ def findings(found: Iterable[Finding]) -> list[Finding | Alike]:
 
 
 def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
-    """An error's details and hint; what many hosts or GPUs in it have alike is told once, with its way out."""
+    """An error's details and hint. What many hosts or GPUs in it have in common is stated once, with its hint."""
     groups = grouped(error.unread) if isinstance(error, VmNotSeen) else []
     many = [one for one in groups if isinstance(one, Alike)]
     if not many:
@@ -118,7 +118,7 @@ def within(error: VgpumgrError) -> tuple[Sequence[str], str | None]:
 
 
 def _by_reason(details: Iterable[str]) -> list[str]:
-    """Lines about one GPU each, by reason. What is said of it may differ in its address, and in whose the vGPUs are."""
+    """The lines, grouped by reason if each is about one GPU. Their values, such as the GPU's address, may differ."""
     kinds: dict[tuple[bool, *tuple[str, ...]], list[tuple[str, str, list[str]]]] = {}
     for line in details:
         pci = next(iter(values(line)), None)
@@ -147,7 +147,7 @@ def _together(remarks: Iterable[_Said[_T]]) -> list[_T | Alike]:
 
 
 def _without_host(pieces: list[str], host: str | None) -> list[str]:
-    """Without the name that a text begins with, and its colon."""
+    """The pieces without the host's name and colon, if they begin with them."""
     if pieces[:2] == ["", host] and pieces[2].startswith(": "):
         return [pieces[2].removeprefix(": "), *pieces[3:]]
     return pieces
@@ -159,7 +159,7 @@ def _names_its_own(finding: Finding) -> bool:
 
 
 def _common(texts: Iterable[Sequence[str]]) -> str:
-    """What they say, with … where they differ."""
+    """The text that they have in common, with … where they differ."""
     return "".join(pieces[0] if len(set(pieces)) == 1 else _ELSE for pieces in zip(*texts, strict=True))
 
 
@@ -191,7 +191,7 @@ def _who(alike: Sequence[_Said[_T]]) -> tuple[str, list[str]]:
 
 
 def _wrapped(names: Iterable[str]) -> Iterator[str]:
-    """Some to a line."""
+    """The names, several to a line."""
     line = ""
     for name in names:
         if line and len(line) + 1 + len(name) > _COLUMNS:
@@ -202,7 +202,7 @@ def _wrapped(names: Iterable[str]) -> Iterator[str]:
 
 
 def _hint(alike: Sequence[_Said[_T]]) -> str | None:
-    """The hint that all share; the one command that adds all keys; else the first one's, as an example."""
+    """The hint that all share, or the one command that adds all host keys; else the first one's, as an example."""
     first = alike[0]
     if len({one.hint for one in alike}) == 1:
         return first.hint
@@ -213,7 +213,7 @@ def _hint(alike: Sequence[_Said[_T]]) -> str | None:
 
 
 def _add_all(errors: Sequence[HostKeyRefused]) -> str:
-    """Scanned once, so that what was compared is what is added."""
+    """The command that adds all keys. It scans only once, so that exactly the compared keys are added."""
     scans = [error.scan for error in errors if error.scan is not None]
     addresses: dict[tuple[str, int], list[str]] = {}
     for scan in scans:

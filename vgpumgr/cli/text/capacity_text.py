@@ -1,4 +1,4 @@
-"""Capacity for people: profiles by board, and sums that say when they are lower bounds."""
+"""Capacity for people: profiles by board, and sums. A sum that is a lower bound says so."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def profiles(found: Overview, totals: Mapping[str, Left], *, fits: bool) -> list
 def pivot(
     found: Overview, totals: Mapping[str, Left], *, width: int | None, one_by_one: bool
 ) -> Iterator[tuple[list[dict[str, object]], list[str]]]:
-    """Tables of profiles by board, each with its columns: as many as it takes for no line to be longer than `width`.
+    """The table of profiles by board, with the columns to print: several times if one table is wider than `width`.
 
     Profiles of one size with the same numbers share a line, unless `one_by_one`.
     """
@@ -71,7 +71,7 @@ def total(answer: Answer) -> str:
 
 
 def together(answer: Answer, count: int) -> str:
-    """`3 of 8Q fit together on kvm01 (room for 6)`; not for so many that certainly do not fit."""
+    """`3 of 8Q fit together on kvm01 (room for 6)`. Not to be called if `count` certainly does not fit."""
     text = f"{count} of {answer.question.text}"
     hosts = capacity.by_host(answer)
     if capacity.fits(answer.left, count) is None:

@@ -21,9 +21,9 @@ _INDENT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """`most` stands at the top of the scale, `middle` in its middle, and nothing at its foot, which is 0.
+    """`most` and `middle`: the texts at the top and in the middle of the scale. Its foot is 0.
 
-    `since_s`, `until_s`: left and right edge, in seconds since the epoch; `cell_s`: a cell's; the last can be less.
+    `since_s`, `until_s`: the edges, in seconds since the epoch. `cell_s`: a cell's seconds (the last can have fewer).
     """
 
     most: str
@@ -52,7 +52,7 @@ def lines(values: Sequence[float | None], axes: Axes, width: int, *, bars: str, 
 
 
 def _piece(value: float | None, below: int, height: int, bars: str) -> str:
-    """A cell's character in a row; `below`: the rows under it. A known value has a mark at least: 0 is no gap."""
+    """A cell's character in a row. `below`: the number of rows under it. Even 0 has a mark, unlike an unknown value."""
     if value is None:
         return " "
     part = value * height / 100 - below
@@ -66,7 +66,7 @@ def _piece(value: float | None, below: int, height: int, bars: str) -> str:
 
 
 def _times(axes: Axes, room: int) -> str:
-    """Times below the plot, each at its place: as many as there is room for, the first and the last in any case."""
+    """The times below the plot, each at its place: the first and the last, and as many between as there is room for."""
     length = axes.until_s - axes.since_s
     shape = "%H:%M" if length <= _DAY_S + 3600 else "%m-%d %H:%M" if length <= 4 * _DAY_S else "%m-%d"
     size = len(_local(axes.since_s, shape))
@@ -74,7 +74,7 @@ def _times(axes: Axes, room: int) -> str:
     text = ""
     for at in range(count):
         place = round(at * (room - size) / (count - 1))
-        # The time under the middle of its text; those of the edges are the edges' own.
+        # The time of the place under the text's middle; the first and the last text have the edges' times.
         middle = 0 if at == 0 else room if at == count - 1 else place + size / 2
         text = text.ljust(place) + _local(axes.since_s + length * middle / room, shape)
     return text

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def question(fleet: FleetPlan) -> str:
-    """What is moved, where something is."""
+    """What is moved, for the question."""
     moves = sum(isinstance(one.task, MoveSlot) and bool(one.steps) for plan in fleet.plans for one in plan.tasks)
     return f"{words.counted(moves, 'idle vGPU')} to another GPU"
 
 
 def beside_rows(error: VgpumgrError) -> VgpumgrError:
-    """The error without what the rows above it already tell: each vGPU in the way."""
+    """The error without the vGPUs in the way, which the rows above it show."""
     return NotDrained(error.message, hint=error.hint) if isinstance(error, NotDrained) else error
 
 
 def closing(result: DrainResult, elapsed_s: float) -> str:
-    """The last line, where nothing is in the way."""
+    """The last line, if nothing is in the way."""
     where = result.host if result.gpu is None else f"GPU {result.gpu} of {result.host}"
     if result.outcome is Outcome.WOULD_CHANGE:
         return "dry run: nothing was changed (--check)."

@@ -73,7 +73,7 @@ def counted(fleet: FleetPlan) -> str:
 
 
 def _instances(steps: Sequence[plan_steps.Step]) -> Iterator[str]:
-    """`2 instances to create`, `4 to remove`: in the hardware; an entry of the ledger alone is none."""
+    """`2 instances to create`, `4 to remove`. Only hardware counts, not a mere entry of the ledger."""
     creations = sum(isinstance(step, plan_steps.CreateInstance) and step.expect == plan_steps.EMPTY for step in steps)
     removals = sum(isinstance(step, plan_steps.DestroyInstance) and step.expect == plan_steps.PRESENT for step in steps)
     if creations:
@@ -83,7 +83,7 @@ def _instances(steps: Sequence[plan_steps.Step]) -> Iterator[str]:
 
 
 def _evacuated(steps: list[plan_steps.Step]) -> int:
-    """A vGPU that is moved out and back counts as neither created nor destroyed."""
+    """How many vGPUs are moved out and back. They count as neither created nor destroyed."""
     return sum(isinstance(step, plan_steps.EvacuateVgpu) for step in steps)
 
 
@@ -99,7 +99,7 @@ def unread(fleet: FleetPlan) -> str:
 
 
 def disturbs(fleet: FleetPlan) -> str:
-    """What a plan that needs a yes does, and how often."""
+    """What a plan that needs confirmation does, with numbers."""
     removals = sum(step.destroys for plan in fleet.plans for step in plan.steps)
     moves = sum(_evacuated([*plan.steps]) for plan in fleet.plans)
     if removals:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def granted(grant: Grant) -> str:
-    """`asked 9.6 GiB, 20 % waste, guest sees at least 10.5 GiB`; without the first two for exactly what was asked."""
+    """`asked 9.6 GiB, 20 % waste, guest sees at least 10.5 GiB`; only the last part if there is no waste."""
     sees = f"guest sees at least {gib(grant.guest_mib)}"
     if grant.asked_mib == grant.framebuffer_mib:
         return sees

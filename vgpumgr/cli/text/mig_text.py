@@ -23,7 +23,7 @@ _LEAST_SLICE: Final = 2  # a border, and the letter of the key
 
 
 class State(StrEnum):
-    """What an instance is to us. `planned`: only asked for."""
+    """Whose an instance is, and whether it is in use. `planned`: it does not exist yet."""
 
     USED = "used"
     CACHED = "cached"
@@ -44,7 +44,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Strokes:
-    """What is drawn with. The corners: left, where two instances meet, right."""
+    """The characters to draw with. `top` and `bottom`: the left corner, where two instances meet, the right corner."""
 
     top: str
     bottom: str
@@ -71,7 +71,7 @@ _ASCII: Final = _Strokes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """A part of the row of boxes: an instance, or the free slices between two. `inner`: its columns without borders."""
+    """A box in the drawing: an instance, or free slices. `inner`: its width without borders."""
 
     inner: int
     texts: tuple[str, str]
@@ -93,8 +93,8 @@ class _Box:
 def drawing(slices: int, instances: Sequence[Drawn], width: int, *, ascii_only: bool = False) -> list[str]:
     """The slices from left to right with their numbers above, no line wider than `width` (at least 17 columns).
 
-    A text that does not fit its instance becomes a letter, explained below. If any instance exists, a row shows
-    what each is to us, by a pattern that does not depend on colour.
+    A text that does not fit its instance becomes a letter, explained below. If any instance exists, a row shows each
+    one's State by a pattern, without colour.
     """
     strokes = _ASCII if ascii_only else _BOXES
     cell = max(_LEAST_SLICE, min(_WIDEST_SLICE, (width - 1) // slices))
@@ -142,7 +142,7 @@ def _edge(strokes: _Strokes, corners: str, boxes: Sequence[_Box]) -> str:
 
 
 def show_lines(hosts: Iterable[HostInstances], width: int | None, nothing: str, *, ascii_only: bool) -> Iterator[str]:
-    """Each GPU in MIG mode: a head, its instances, and what still fits. `nothing`: what is said where there is none."""
+    """Each GPU in MIG mode: a head, its instances, and what still fits. `nothing`: printed if there is no such GPU."""
     none = True
     for host in hosts:
         for gpu in host.gpus:
@@ -174,7 +174,7 @@ def _drawn(one: InstanceRow) -> Drawn:
 
 
 def fit_lines(answer: Fit, width: int | None, *, ascii_only: bool) -> Iterator[str]:
-    """What has a place, drawn; and if that is all, how much of the board it takes."""
+    """A drawing of what could be placed; and if that is everything, how much of the board it takes."""
     instances = [
         Drawn(start=piece.start, size=piece.profile.size, label=piece.profile.name, state=State.PLANNED)
         for piece in answer.placed

@@ -42,12 +42,12 @@ def echo(text: str = "") -> None:
 
 
 def _prose(text: str, stream: TextIO | None) -> list[str]:
-    """Foreign text made safe, on lines that the terminal has room for, if the stream is one."""
+    """Foreign text made safe, and wrapped to the terminal's width if the stream is one."""
     return [part for line in folded(text).split("\n") for part in sentence(line, width(stream))]
 
 
 def plan_lines(settings: Settings, found: Iterable[str]) -> None:
-    """Print a plan's lines. A mark says what is done; colour repeats it. Before a question nothing is paged."""
+    """Print a plan's lines. A mark shows what each does, and colour repeats it. Before a prompt there is no pager."""
     lines = [_marked(settings, part) for line in found for part in _prose(line, sys.stdout)]
     if lines and settings.check:
         write_long(settings, lines)
@@ -76,9 +76,9 @@ def write_lines(found: Iterable[str]) -> None:
 
 
 def write_long(settings: Settings, found: Iterable[str]) -> None:
-    """The same; on a terminal that is too low for it by the pager: `less -FIRX`, or what VGPUMGR_PAGER or PAGER names.
+    """As write_lines, but with a pager if the terminal is too low: `less -FIRX`, or that of VGPUMGR_PAGER or PAGER.
 
-    Only where a person sits at both ends, and not with -o. An empty VGPUMGR_PAGER switches it off.
+    Only if stdin and stdout are terminals, and without -o. An empty VGPUMGR_PAGER switches the pager off.
     """
     text = [*found]
     pager = os.environ.get("VGPUMGR_PAGER", os.environ.get("PAGER", "less"))
@@ -92,7 +92,7 @@ def write_long(settings: Settings, found: Iterable[str]) -> None:
 
 
 def _height() -> int | None:
-    """The lines of the terminal on stdout; None where it is none, or not one that can be paged."""
+    """The number of lines of the terminal on stdout; None if it is not a terminal, or one without paging."""
     if not is_terminal(sys.stdout) or os.environ.get("TERM") == "dumb":
         return None
     try:
@@ -103,7 +103,7 @@ def _height() -> int | None:
 
 def _print(text: str, *, error: bool = False, nl: bool = True) -> None:
     STATUS.wipe()
-    # click would take colours out of a pipe; they are there only if they are wanted.
+    # click would remove colours from a pipe, but there are some only if they are wanted.
     click.echo(text, nl=nl, err=error, color=True)
 
 
@@ -181,9 +181,9 @@ def print_findings(settings: Settings, findings: Iterable[Finding]) -> None:
 
 
 def print_error(settings: Settings, error: VgpumgrError, *, about: Failed | None = None) -> None:
-    """Print what failed, where, one line per candidate, and last the hint, near the prompt; with json, one object.
+    """Print what failed and where, its details, and last the hint; with json, one object.
 
-    `about` comes first, for when several errors are printed in a row, unless the error begins with it anyway.
+    `about`, the failed task, comes first, because several errors may follow; unless the error begins with it anyway.
     """
     from vgpumgr.documents import error as documents
 
@@ -203,7 +203,7 @@ def print_error(settings: Settings, error: VgpumgrError, *, about: Failed | None
 
 
 def print_failed(settings: Settings, failed: Iterable[Failed]) -> None:
-    """Print tasks' errors for people; what many VMs have alike is told once. A log has a line for each."""
+    """Print tasks' errors for people; what many VMs have in common is printed once. A log has a line for each."""
     from vgpumgr.cli.text import alike
 
     for one in alike.of_tasks(failed) if settings.log_format != "json" else failed:
@@ -242,7 +242,7 @@ def end(
 
 
 def _print_grouped(settings: Settings, errors: Sequence[VgpumgrError]) -> None:
-    """What many hosts have alike is told once; a log has one line for each all the same."""
+    """Print errors; what many hosts have in common is printed once. A log has a line for each."""
     from vgpumgr.cli.text import alike
 
     for one in alike.grouped(errors) if settings.log_format != "json" else errors:

@@ -12,7 +12,7 @@ from rich.markdown import Markdown
 _WIDEST = 110
 _NARROWEST = 40
 _USUAL = 80
-# As git has it: quit if all fits on the screen, pass colours through, leave the text there.
+# As in git: quit if all fits on the screen, keep colours, leave the text on the screen.
 _LESS = "FRX"
 
 

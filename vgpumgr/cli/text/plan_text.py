@@ -110,7 +110,7 @@ def closing(result: ChangeResult[Plan], elapsed_s: float, undo: str | None) -> s
 
 
 def _bound_gpus(plan: Plan) -> Iterator[str]:
-    """A sentence for each GPU that is empty now: from then on it would take only types of one size."""
+    """A sentence for each GPU that is empty now, and will take only types of one size after this plan."""
     for part in plan.parts or (plan,):
         placed = part.placed
         if placed is not None and placed.is_first_of_its_size:

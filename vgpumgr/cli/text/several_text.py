@@ -1,4 +1,4 @@
-"""What a command about several VMs prints: errors, each kind once with the VMs that it stopped, and a last line."""
+"""What a command about several VMs prints: each kind of error once, with the VMs that have it, and a last line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTIAL = "--partial"
 
 
 def errors_of(result: RequestsResult) -> Iterator[errors.VgpumgrError]:
-    """An error for each kind, with what it has to say of each VM; what held back the others comes with how not to."""
+    """One error for each kind, with its text about each VM. If it held back others, its hint says how to avoid that."""
     vms = len({slot.vm for slot in result.slots})
     kinds: dict[type[errors.VgpumgrError], list[SlotResult]] = {}
     for slot in result.failed:
@@ -58,7 +58,7 @@ def _joined(vms: Iterable[str]) -> str:
 
 
 def question(verb: str, fleet: FleetPlan) -> tuple[str, str]:
-    """What is asked, and why."""
+    """The question, and the error if it cannot be asked."""
     changes = [plan for plan in fleet.plans if plan.changed]
     vms = words.counted(len({one.task.vm for plan in changes for one in plan.tasks if one.steps}), "VM")
     about = f"{vms} on {words.counted(len(changes), 'host')}"

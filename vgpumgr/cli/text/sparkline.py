@@ -13,7 +13,7 @@ ASCII = ".:-=+*#%"
 
 
 def sparkline(values: Iterable[float | None], bars: str) -> str:
-    """None, which is not 0, becomes a space."""
+    """The bars of these values. None is a space, unlike 0."""
     return "".join(" " if value is None else bars[min(7, int(value * 8 / 100))] for value in values)
 
 

@@ -13,10 +13,10 @@ from vgpumgr.cli.text.words import counted, one_line
 if TYPE_CHECKING:
     from vgpumgr.controller.context import Progress, Slow
 
-_AFTER_S = 1.0  # what is done sooner shows none
+_AFTER_S = 1.0  # work that ends sooner has no status line
 _EVERY_S = 0.1
-_COLUMNS = 80  # of a terminal that does not tell
-# What a person calls the stages of link/stages.py.
+_COLUMNS = 80  # if the terminal does not report its width
+# The stages of link/stages.py, in words for people.
 _STAGES = {
     "config": "ssh_config",
     "dns": "name look-up",

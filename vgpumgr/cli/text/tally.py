@@ -28,7 +28,7 @@ _GOOD: Final = {Outcome.DONE, Outcome.WOULD_CHANGE, Outcome.UNCHANGED, Outcome.W
 
 
 def tally(outcomes: Iterable[Outcome]) -> str:
-    """Each outcome with its number; those of _OF_REFUSED are among what is refused. Empty for none."""
+    """Each outcome with its number; those of _OF_REFUSED count as refused. Empty if there are none."""
     count = Counter(outcomes)
     reasons = {word: count.pop(outcome, 0) for outcome, word in _OF_REFUSED.items()}
     count[Outcome.REFUSED] += sum(reasons.values())

@@ -36,7 +36,7 @@ def unread(snapshot: HostSnapshot) -> Iterator[str]:
 
 
 def _some(what: list[str]) -> str:
-    """The names of all the facts, or of the first few if there are more than a GPU has."""
+    """The names of the facts; only the first few if there are very many."""
     few = what if len(what) <= _MOST_FACTS else what[:_FIRST_FACTS]
     more = f" and {len(what) - len(few)} more" if what[len(few) :] else ""
     return ", ".join(map(_cut, few)) + more

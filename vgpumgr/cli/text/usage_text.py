@@ -60,7 +60,7 @@ def engines(row: UsageRow, bars: str) -> list[dict[str, object]]:
 
 
 def plots(row: UsageRow, report: UsageReport, width: int, bars: str) -> Iterator[str]:
-    """SM and framebuffer over the window, each below its title; none of which nothing was measured."""
+    """Plots of SM and framebuffer over the window, each below its title. One without measurements is left out."""
     shares, size = row.engines["sm"].series, row.framebuffer_size_bytes
     if any(value is not None for value in shares):
         yield "SM, percent of the whole GPU"
@@ -84,7 +84,7 @@ def _axes(report: UsageReport, most: str, middle: str) -> chart.Axes:
 
 
 def not_judged(report: UsageReport) -> Iterator[str]:
-    """The rows of which too little is known, in one line."""
+    """One line that names the rows about which too little is known."""
     if report.not_judged:
         names = ", ".join(
             f"{row.vm or row.vm_uuid or '?'}{f'/{row.slot}' if row.slot else ''} on {row.host} ({_percent(row.coverage * 100)}, {row.state})"

@@ -23,7 +23,7 @@ def gpu_lines(planned: Planned[SchedulerPlan] | Planned[ModePlan], steps: Iterab
 
 
 def move_line(step: steps.Step, plan: Sequence[steps.Step], *, maybe: bool = False) -> str:
-    """One step of a plan; `maybe`: it is taken only if the driver refuses because of this vGPU."""
+    """The line of one step. `maybe`: it is taken only if the driver refuses the change because of this vGPU."""
     match step:
         case steps.EvacuateVgpu() if maybe:
             return f"? vGPU    {vgpu_text(step.vgpu)}      removed for a moment and re-created, only if the driver requires it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# A line with a command is there to be copied, and half a command is another one.
+# A line with a command is there to be copied, so it is not split.
 _COMMAND = re.compile(
     r"\b(vgpumgr|virsh|systemctl|sudo|ssh|ssh-keyscan|ansible-playbook|modprobe|pip|apt-get) +[-\w\"'/]"
 )

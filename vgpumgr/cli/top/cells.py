@@ -49,7 +49,7 @@ def gib(value: int | None) -> str:
 
 
 def celsius(value: int | None) -> str:
-    """As nvidia-smi writes it; so are watts."""
+    """A temperature as nvidia-smi writes it."""
     return "?" if value is None else f"{value}C"
 
 
@@ -58,17 +58,17 @@ def watts(milliwatts: int | None) -> str:
 
 
 def part(used: int | None, whole: int | None) -> float | None:
-    """In percent."""
+    """The used part, in percent."""
     return 100 * used / whole if used is not None and whole else None
 
 
 def level(value: float | None) -> str:
-    """The colour of that many percent."""
+    """The colour for a percentage."""
     return "" if value is None else "red" if value >= HOT else "yellow" if value >= WARM else "green"
 
 
 def shortened(text: str, width: int) -> str:
-    """A name no wider than that, without its middle: names of a fleet differ at their ends."""
+    """A name, shortened to `width` in its middle: a fleet's names differ at their ends."""
     if cell_width(text) <= width:
         return text
     start = _start(text, (width - 1) // 2)
@@ -79,7 +79,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def cut(line: Line, width: int) -> Line:
-    """The line as far as the terminal is wide, with a mark where more of it would follow."""
+    """The line, cut to `width`. A mark shows that it was cut."""
     if sum(cell_width(cell.text) for cell in line) <= width:
         return line
     cells, room = [], width - 1
@@ -93,7 +93,7 @@ def cut(line: Line, width: int) -> Line:
 
 
 def _start(text: str, width: int) -> str:
-    """As much of its beginning as fits."""
+    """The beginning of a text, as much as fits."""
     if text.isascii():
         return text[:width]
     end = 0

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from vgpumgr.core.usage.readings import Holder, Round
 
 _AXIS = 6  # "100 % " before the plot
-_FINDINGS = 3  # that are told in full
+_FINDINGS = 3  # shown in full
 _LEAST = 3  # lines of a plot
 
 
 def findings(key: Key, rounds: Iterable[Round]) -> list[str]:
-    """What is wrong with the reading of this vGPU's host, or unknown of its GPU."""
+    """Why this vGPU's host was not read, or what is unknown about its GPU."""
     texts = []
     for one in rounds:
         if one.host != key[0]:
@@ -81,14 +81,14 @@ def lines(
 def _sm(
     values: Sequence[int | None], entitled: Fraction | None, *, of_share: bool
 ) -> tuple[str, Sequence[float | None]]:
-    """The title of SM's plot, which says its scale, and the values."""
+    """The title of the SM plot, which names its scale, and the plot's values."""
     if not of_share:
         return "SM, percent of the whole GPU", values
     return f"SM, percent of its share, {share(entitled)} of the GPU", plot.of_share(values, entitled)
 
 
 def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
-    """Each with its parts: the last ones give way where it is narrow."""
+    """The facts, each as a name and parts. On a narrow screen the last parts are left out."""
     vgpu, gpu = row.vgpu, row.gpu
     load = row.load
     engines = (
@@ -97,7 +97,7 @@ def _facts(row: Row) -> list[tuple[str, tuple[str, ...]]]:
     used = part(vgpu.framebuffer_used_bytes, vgpu.framebuffer_size_bytes)
     size = f"{gib(vgpu.framebuffer_used_bytes)} of {gib(vgpu.framebuffer_size_bytes)} GiB ({percent(used)})"
     board = one_line(gpu.name or "?").removeprefix("NVIDIA ")
-    # A bare question mark would not say of what; why something is unknown is among the findings.
+    # A bare question mark would not say what is unknown; the findings do.
     facts = (
         "" if gpu.temperature_c is None else celsius(gpu.temperature_c),
         "" if gpu.power_mw is None else watts(gpu.power_mw),
@@ -139,7 +139,7 @@ def _day(microseconds: int) -> str:
 
 
 def _last_day(key: Key, setting: Setting) -> list[tuple[str, tuple[str, ...]]]:
-    """What the stored samples say of it. Their means are of an hour, so they are no part of the plots of seconds."""
+    """The last day, from the stored samples. They are means of an hour, so the plots of seconds do not include them."""
     values = (
         setting.past.sm.get(VgpuKey(HostName(key[0]), PciAddress(key[1]), key[2], key[3])) if setting.past else None
     )
@@ -151,7 +151,7 @@ def _last_day(key: Key, setting: Setting) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _fitting(parts: tuple[str, ...], width: int) -> str:
-    """As many parts as fit, and the first in any case: nothing is cut within a value."""
+    """As many parts as fit, at least the first. No value is cut."""
     while len(parts) > 1 and cell_width("".join(parts)) > width:
         parts = parts[:-1]
     return "".join(parts)
@@ -166,7 +166,7 @@ def _summary(values: Sequence[float | None]) -> str:
 
 
 def _spread(values: Sequence[float | None]) -> str:
-    """Of means: their percentiles would be other ones than `usage` has, which are of the samples."""
+    """The range of the means. Percentiles of means would differ from those of `usage`, which are of samples."""
     numbers = [value for value in values if value is not None]
     return f"its mean {percent(min(numbers))} to {percent(max(numbers))}" if numbers else "not known"
 

@@ -63,7 +63,7 @@ class _Suspended:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A signal that ends the program. `handler` is the one that was set before `top`, and raises what ends it."""
+    """A signal that ends the program. `handler` is the one from before `top`; it raises the exception that ends it."""
 
     number: int
     handler: Callable[[int, FrameType | None], object]
@@ -187,7 +187,7 @@ class _Loop:
     def _signals(self) -> Iterator[None]:
         """Turn size changes, Ctrl-Z, Ctrl-C and SIGTERM into events; the previous handlers are restored afterwards.
 
-        What ends the program must not do so within a frame: it would be up to rich what comes of the terminal then.
+        The program must not be ended while a frame is drawn: rich might then not restore the terminal.
         """
         with contextlib.ExitStack() as handlers:
             for number, event in ((signal.SIGWINCH, _Resized()), (signal.SIGTSTP, _Suspended())):

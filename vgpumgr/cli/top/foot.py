@@ -1,4 +1,4 @@
-"""The last line of a screen of `top`: what is shown, and the keys. What matters least gives way where it is narrow."""
+"""The last line of a screen of `top`: what is shown, and the keys. On a narrow screen the least important part goes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GAP = "  "
 
 
 class Part(NamedTuple):
-    """`rank`: the part with the highest one gives way first; 0 never does."""
+    """A part of the line. The one with the highest `rank` is dropped first; one with rank 0 never is."""
 
     text: str
     rank: int = 0
@@ -29,7 +29,7 @@ ORDER, TIME = 3, 2
 
 
 def scrolling(first: int, last: int, count: int) -> tuple[Part, ...]:
-    """Of a text that is longer than the screen."""
+    """The parts for a text that is longer than the screen."""
     return (Part(f"lines {first + 1}-{last} of {count}"), Part("↑ ↓ PgUp PgDn scroll"), Part(_OTHER_KEY, 1))
 
 

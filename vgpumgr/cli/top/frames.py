@@ -42,7 +42,7 @@ _GPU_HEADS = tuple(
         ("POLICY", False), ("TEMP", True), ("POWER", True), ("MODE", False), ("MEM", True),
     )
 )  # fmt: skip
-_BELOW = 3  # the VMs' head, one of them and the foot
+_BELOW = 3  # lines: the head of the VMs, one VM, and the foot
 _KEY = 13  # a key and the blanks around it, in the help
 _LEAST_MEANING = 10
 _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
@@ -50,9 +50,9 @@ _ROOMY = 16  # from so many lines on, a blank one divides GPUs and VMs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One screen: lines, then `foot` as the terminal's last. `at`: the selected row's vGPU.
+    """One screen: lines, then `foot` as the terminal's last line. `at`: the selected row's vGPU.
 
-    `page`: how many rows of VMs, or lines of a help, fit. `count`: how many there are, off the screen too.
+    `page`: how many rows of VMs, or lines of a help, fit on the screen. `count`: how many there are in all.
     """
 
     lines: tuple[Line, ...]
@@ -117,7 +117,7 @@ def _detail(view: View, rounds: Sequence[Round], history: History, setting: Sett
 
 
 def _help(view: View, setting: Setting, at: Key | None) -> Frame:
-    """A help on the whole screen, which is scrolled where it is longer. `page` and `count` are those of its lines."""
+    """A help on the whole screen, scrolled if it is longer. `page` and `count` are about its lines."""
     if view.help == "command":
         texts = [part for text in setting.manual for part in sentence(text, setting.width)]
     else:
@@ -132,7 +132,7 @@ def _help(view: View, setting: Setting, at: Key | None) -> Frame:
 
 
 def _keys(width: int) -> list[str]:
-    """What each key does; what is too long goes on below."""
+    """What each key does. A long text continues on the next line."""
     lines = []
     for key, meaning in KEYS:
         first, *more = wrapped(meaning, max(_LEAST_MEANING, width - _KEY))
@@ -141,7 +141,7 @@ def _keys(width: int) -> list[str]:
 
 
 def _nothing(rounds: Sequence[Round], view: View, setting: Setting) -> list[Line]:
-    """Why there is no row, once a reading says so."""
+    """Why there is no row; nothing before the first reading."""
     if not rounds:
         return []
     sentences = nothing.told(rounds, live.rows(rounds), pattern=view.pattern, chosen=setting.chosen)
@@ -149,7 +149,7 @@ def _nothing(rounds: Sequence[Round], view: View, setting: Setting) -> list[Line
 
 
 def _above(rounds: Sequence[Round], history: History, setting: Setting) -> list[Line]:
-    """What stands above the VMs: a third of the screen at most."""
+    """The lines above the VMs, at most a third of the screen."""
     if not rounds:
         return [(Cell(f"reading {counted(setting.hosts, 'host')} …"),)]
     room = max(1, setting.height // 3)
@@ -160,7 +160,7 @@ def _above(rounds: Sequence[Round], history: History, setting: Setting) -> list[
 
 
 def _told(totals: Sequence[Total], width: int, *, room: int) -> list[Line]:
-    """What is wrong with these hosts: in whole sentences if they all fit, else in a line for each."""
+    """What is wrong with these hosts: whole sentences if all fit, else a line for each."""
     whole: list[Line] = [(cell._replace(text=part),) for cell in heads(totals) for part in sentence(cell.text, width)]
     return whole if len(whole) <= room else [(cell,) for cell in heads(totals, room=room)]
 
@@ -191,7 +191,7 @@ def _gpus(rounds: Sequence[Round], history: History, setting: Setting, *, room: 
     """A line for each GPU; if they do not all fit, the busiest, and the last line counts the rest."""
     gpus = [(one.host, gpu) for one in rounds for gpu in (one.reading.gpus if one.reading else ())]
     if not gpus or room < 2:
-        return []  # a head without a line says nothing
+        return []  # no head without a line
     hidden = 0
     if len(gpus) + 1 > room:
         hidden = len(gpus) - max(0, room - 2)
@@ -228,7 +228,7 @@ def _gpu_cells(host: str, gpu: GpuReading, *, ascii_only: bool) -> Line:
 
 
 def _vms(window: Sequence[Row], selected: int, view: View, history: History, setting: Setting) -> list[Line]:
-    """The head, and a line for each row; in groups with the group's name above its first one."""
+    """The head, and a line for each row. A group's name stands above its first row."""
     rows = [cells(row, ascii_only=setting.ascii_only) for row in window]
     rows[selected] = tuple(
         Cell(cell.text, f"{cell.style} {'bold' if head in _BARS else 'reverse'}".strip())
@@ -256,7 +256,7 @@ def _vms(window: Sequence[Row], selected: int, view: View, history: History, set
 
 
 def _heads(view: View, setting: Setting) -> list[Head]:
-    """With a mark on the column that decides the order."""
+    """The heads. The one of the column that the rows are sorted by has a mark."""
     down = (view.sort in table.BY_NAME) == view.reverse
     mark = (" v" if down else " ^") if setting.ascii_only else (" ▼" if down else " ▲")
     return [

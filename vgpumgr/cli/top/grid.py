@@ -20,7 +20,7 @@ _LEAST_PLOT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A column's head. `right`: its cells are numbers, under the head's end. `name`: they are names, maybe long."""
+    """A column's head. `right`: its cells are numbers, aligned to the right. `name`: they are names, maybe long."""
 
     text: str
     right: bool = False
@@ -29,7 +29,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """The last column: as wide as there is room. `draw`: the plot of the row of that number, at that width."""
+    """The last column, as wide as there is room. `draw` gets a row's number and a width, and returns its plot."""
 
     head: str
     draw: Callable[[int, int], Cell]
@@ -38,14 +38,14 @@ class Plot:
 def lines(
     heads: Sequence[Head], rows: Sequence[Line], width: int, *, always: int, plot: Plot | None = None
 ) -> list[Line]:
-    """The head and the rows. The first `always` columns are shown in any case: for them names are shortened."""
+    """The head and the rows. The first `always` columns are always shown; names are shortened to make room for them."""
     widths = [
         max(cell_width(text) for text in (head.text, *(row[at].text for row in rows))) for at, head in enumerate(heads)
     ]
     count = fitting(widths, width, always=always)
     widths = _with_short_names(heads[:count], widths, width)
     has_plot = False
-    if plot is not None:  # it is worth more than most columns
+    if plot is not None:  # it matters more than most columns
         beside = fitting(widths, width - GAP - max(_LEAST_PLOT, len(plot.head)), always=always)
         has_plot = beside > always and sum(widths[:beside]) + GAP * beside + max(_LEAST_PLOT, len(plot.head)) <= width
         count = beside if has_plot else count
@@ -74,7 +74,7 @@ def fitting(widths: Sequence[int], width: int, *, always: int) -> int:
 
 
 def _with_short_names(heads: Sequence[Head], widths: Sequence[int], width: int) -> list[int]:
-    """The widths with which these columns fit, if their names leave room enough."""
+    """The widths of these columns, with those of names reduced until all fit, as far as possible."""
     sizes = {head.text: size for head, size in zip(heads, widths, strict=False)}
     shrink(sizes, {head.text: min(_LEAST_NAME, sizes[head.text]) for head in heads if head.name}, width)
     return [*sizes.values(), *widths[len(sizes) :]]

@@ -19,7 +19,7 @@ Key = tuple[str, ...]
 
 
 class Seen(NamedTuple):
-    """Percent of the whole GPU, and percent of the framebuffer's size. None: not known at that reading."""
+    """SM in percent of the whole GPU, and framebuffer in percent of its size. None: unknown at that reading."""
 
     sm: int | None
     framebuffer: float | None
@@ -29,7 +29,7 @@ NOTHING = Seen(None, None)
 
 
 def key_of(row: Row) -> Key:
-    """What stays the same of a vGPU while it exists, and while its VM is off."""
+    """The key of a vGPU: it stays the same while the vGPU exists, even while its VM is off."""
     return (row.host, row.gpu.pci, row.vm, row.vgpu.slot or "", row.vgpu.uuid or row.vgpu.vf or "")
 
 
@@ -38,14 +38,14 @@ def key_of_gpu(host: str, pci: str) -> Key:
 
 
 class History:
-    """Rings of KEPT values. All are of the same readings, so what is beside each other happened together."""
+    """Rings of KEPT values, all from the same readings: values at the same place were read together."""
 
     def __init__(self) -> None:
         self._rings: dict[Key, deque[Seen]] = {}
         self._readings = 0
 
     def add(self, rounds: Iterable[Round]) -> None:
-        """One reading of all hosts. What it does not have was not known then; what no value is left of is forgotten."""
+        """Add one reading of all hosts. What it lacks is unknown there; what has only unknown values is forgotten."""
         rounds = tuple(rounds)
         uses = {key_of(row): _of_vgpu(row) for row in live.rows(rounds)}
         for one in rounds:
@@ -60,7 +60,7 @@ class History:
         self._rings = {key: ring for key, ring in self._rings.items() if any(use != NOTHING for use in ring)}
 
     def of(self, key: Key) -> Sequence[Seen]:
-        """The values of all readings that are kept, the newest last; none if nothing was ever known of it."""
+        """The values of all kept readings, the newest last; empty if nothing is known of it."""
         return tuple(self._rings.get(key, ()))
 
 

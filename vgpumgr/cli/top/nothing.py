@@ -1,4 +1,4 @@
-"""What `top` says where it has no vGPU to show: why that is, and what to do."""
+"""What `top` prints if there is no vGPU to show: the reason, and what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATTACH = "`vgpumgr attach VM --profile 4Q` makes one"
 
 
 def told(rounds: Sequence[Round], rows: Sequence[Row], *, pattern: str = "", chosen: bool = False) -> list[str]:
-    """The sentences to show; none if no host was read. `rows`: before the filter, which is `pattern`.
+    """The sentences to show; none if no host was read. `rows`: those before `pattern` filtered them.
 
     `chosen`: the user named VMs.
     """

@@ -16,7 +16,7 @@ _ROWS = 4  # of dots in a character
 
 
 def of_share(values: Sequence[int | None], entitled: Fraction | None) -> list[float | None]:
-    """Percent of the whole GPU as percent of a share of it; what is more than all of it fills a plot."""
+    """Percent of the whole GPU as percent of the entitled share. The result can be above 100; a plot is full then."""
     return [None if value is None or not entitled else float(value / entitled) for value in values]
 
 
@@ -27,7 +27,7 @@ def line(values: Sequence[float | None], width: int, *, ascii_only: bool) -> str
 
 
 def field(values: Sequence[float | None], width: int, height: int, *, ascii_only: bool) -> list[str]:
-    """`height` lines, from the top, with the newest values: two columns of dots a character, or one of `#`."""
+    """The newest values as `height` lines, from the top. A character has two columns of dots, or one `#`."""
     across, up = (1, 1) if ascii_only else (2, _ROWS)
     dots = [None] * max(0, width * across - len(values)) + list(values[-width * across :])
     heights = [None if value is None else _dots(value, height * up) for value in dots]
@@ -41,12 +41,12 @@ def field(values: Sequence[float | None], width: int, height: int, *, ascii_only
 
 
 def _dots(value: float, most: int) -> int:
-    """How many dots high. What is known has one at least, so that 0 is not a gap."""
+    """A value's height in dots: at least one, so that 0 does not look like a gap."""
     return max(1, min(most, round(value * most / 100)))
 
 
 def _character(heights: Sequence[int | None], below: int, *, ascii_only: bool) -> str:
-    """One place of the field; `below`: the rows of dots under it."""
+    """One character of the field. `below`: how many rows of dots are under it."""
     if ascii_only:
         return "#" if heights[0] is not None and heights[0] > below else " "
     dots = 0

@@ -43,7 +43,7 @@ def totals(rounds: Iterable[Round]) -> list[Total]:
 
 def _total(one: Round) -> Total:
     every: Sequence[GpuReading] = one.reading.gpus if one.reading else ()
-    # Nothing runs on it for certain, although NVML tells nothing of it.
+    # Left out: GPUs on which certainly nothing runs, but of which NVML reports nothing else (passed through).
     gpus = [gpu for gpu in every if not gpu.reported or gpu.framebuffer_size_bytes is not None]
     sm = _sum([gpu.sm for gpu in gpus])
     return Total(

@@ -1,7 +1,7 @@
 """The user's consent: the plan is shown and confirmed, then made again inside the locks and compared.
 
-If the new plan removes more than was confirmed, it is shown again, without the locks, until that is confirmed.
-What it only adds is shown and carried out.
+If the new plan removes more than was confirmed, the locks are released, and it must be confirmed, too.
+If it only adds something, it is shown and carried out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def agree(
 ) -> Agreement[ShownT]:
     """Have the plan confirmed. `asks`: the change needs that, whatever its plan is. `whose`: "the host", for messages.
 
-    Raises Declined or UsageError if the answer is no, PlanOutdated if another plan was kept, and what planning raises.
+    Raises what planning raises, Declined or UsageError if the answer is no, PlanOutdated if the kept plan differs.
     """
     shown: ShownT | None = None
     if consent.reads_first(asks=asks):

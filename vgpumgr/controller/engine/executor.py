@@ -36,13 +36,13 @@ def _in_words(step: steps.Step) -> str:
 
 
 class Executor:
-    """Does one step at a time. Remembers each claim document as last written, each scheduler as last read back."""
+    """Does one step at a time. Remembers the last written claims of each VM, and each scheduler as last read back."""
 
     def __init__(self, session: Session, plan: AnyPlan) -> None:
         self.session = session
         self.plan = plan
         self.documents: dict[VmUuid, claims.ClaimDocument | None] = {}
-        self.interrupted = threading.Event()  # a step that waits for a VM to stop gives up
+        self.interrupted = threading.Event()  # then a step that waits for a VM to stop gives up
         self._policies: dict[GpuUuid, Mapping[str, Policy | None]] = {}
 
     def execute(self, step: steps.Step) -> None:
@@ -101,11 +101,11 @@ class Executor:
         self.session.context.progress(f"{self.session.declaration.name}: {line}")
 
     def write_claims_again(self, vm: VmUuid) -> None:
-        """Write the claims again as last written: after a failed write, libvirt can have different ones in memory."""
+        """Write the last written claims again: after a failed write, libvirt can have other ones in memory."""
         self._write(vm, self._document(vm))
 
     def take_back_hostdev(self, step: steps.AttachHostdev | steps.DetachHostdev) -> None:
-        """Undo a step if the VM's definition shows, under the step's own alias, that it was done."""
+        """Undo a step if it was done: the VM's definition shows whether the device, by its alias, is there."""
         domain = self._read(step.vm)
         if domain is not None:
             there = any(one.source == step.device.source and one.alias == step.device.alias for one in domain.inactive)
@@ -118,7 +118,7 @@ class Executor:
         return domain_xml.read_domain(found[0]) if found else None
 
     def _set_scheduler(self, step: steps.SetScheduler) -> None:
-        """Remember the scheduler that was read back after setting it: undoing the step needs it."""
+        """Set the scheduler, and remember what was read back: the step's undo needs it."""
         expect = self._policies.get(step.gpu_uuid, step.expect)
         result = self._patiently(replace(step, expect=expect))
         if result.scheduler is not None:

@@ -101,7 +101,7 @@ class HostRun:
         self.session.unlock(self.view)
 
     def foretell(self, plan: HostPlan, outcome: errors.Success) -> HostView:
-        """The host's state as the plan would leave it; fills `results`. `outcome`: of the tasks that have steps."""
+        """The host's state as the plan would leave it. Fills `results`; tasks with steps get `outcome`."""
         self.results = [task_result(planned, outcome) for planned in plan.tasks]
         return simulate.apply(self.view, plan.steps)
 
@@ -171,7 +171,7 @@ class HostRun:
         return view, plans
 
     def _last_look(self, view: HostView, plans: Sequence[AnyPlan]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
-        """Release the lock and return the host's state, with the steps that finished tasks would still have to do."""
+        """Release the lock. Returns the host's state, and the steps that finished tasks still lack."""
         gpus, vms = {gpu for plan in plans for gpu in plan.gpus}, {vm for plan in plans for vm in plan.vms}
         try:
             after = self.session.unlock(view, sorted(gpus), sorted(vms))
@@ -183,7 +183,7 @@ class HostRun:
             raise errors.Unexpected.of(error, about=about, host=self._host) from error
 
     def _note(self, result: TaskResult) -> None:
-        """Keep a result; a repeated task keeps its last result that is not another refusal."""
+        """Keep a result. That of a repeated task replaces its last one, unless it was only refused again."""
         at = self._noted.setdefault(result.planned.task, len(self.results))
         if at == len(self.results):
             self.results.append(result)
@@ -227,7 +227,7 @@ class HostRun:
 
 
 def task_result(planned: PlannedTask, outcome: errors.Success, error: errors.VgpumgrError | None = None) -> TaskResult:
-    """`outcome`: of a planned task with steps. Without steps it is unchanged; refused, it has its error's outcome."""
+    """A task's result. `outcome` is for one with steps; without steps it is unchanged, with an error the error's."""
     failed = error or planned.refused
     if failed is not None:
         return TaskResult(planned=planned, outcome=failed.outcome, error=explained(failed))

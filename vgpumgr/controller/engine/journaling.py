@@ -45,13 +45,13 @@ class Line:
         end_all(self._context, [(self, error)])
 
     def end_oddly(self, error: BaseException) -> None:
-        """The run ended with an exception that is not ours. After Ctrl-C and SIGTERM, everything is undone by now."""
+        """The run ended with an exception that is not ours. For Ctrl-C and SIGTERM, everything was undone before."""
         odd = isinstance(error, Exception)
         outcome = "failed" if odd else journal_entry.INTERRUPTED
         _write(self._context, [self._end(outcome, type(error).__name__, str(error) if odd else None)])
 
     def ended(self, error: VgpumgrError | None) -> End | None:
-        """The end to be written; None if its beginning was not."""
+        """The line's end, to be written; None if its beginning was not written."""
         if error is None:
             return self._end(journal_entry.DONE)
         return self._end(error.outcome, type(error).__name__, "\n".join((error.message, *error.details)))
@@ -90,7 +90,7 @@ def recorded(context: Context, entry: Intent) -> Iterator[Line]:
 
 
 def intent_of(planned: PlannedTask, host: HostName) -> Intent:
-    """The line of a task: its steps, and why. Slot and GPU come from the steps, None if they name several."""
+    """The line of a task: its steps, and why. Its slot and GPU are the steps'; None if they name several."""
     task, told = planned.task, tuple(step.record() for step in planned.steps)
     return Intent(
         verb=task.verb,
@@ -113,6 +113,6 @@ def findings(context: Context) -> tuple[Finding, ...]:
 
 
 def _only(told: Sequence[Mapping[str, object]], key: str) -> str | None:
-    """The value of this key that all steps agree on; None if no step has one, or they have several."""
+    """The one value that the steps have for this key; None if there is none, or more than one."""
     found = {str(step[key]) for step in told if step.get(key) is not None}
     return found.pop() if len(found) == 1 else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def judged(
     error: errors.StalePlan, host: str, steps: Sequence[Step], again: Callable[[], Sequence[Step]]
 ) -> errors.VgpumgrError:
-    """The error unchanged, or Unsure (5) if `again`, a plan from a new reading, has the same steps."""
+    """The error unchanged; or Unsure (5) if `again`, which reads and plans again, returns the same steps."""
     try:
         same = list(again()) == list(steps)
     except Exception:  # noqa: BLE001 -- repeating the command will report this error itself

@@ -28,7 +28,7 @@ class StepCount:
         self._turn = threading.Lock()
 
     def add(self, host: HostName, planned: PlannedTask) -> None:
-        """Count a finished task. The user is told, unless it is the only one: then the command's end says so."""
+        """Count a finished task, and tell the user, unless it is the only one: then the command's end says so."""
         with self._turn:
             self._done += len(planned.steps)
             if not self._is_one_change:
@@ -41,5 +41,5 @@ class StepCount:
         self._context.reading(replace(progress, steps=steps))
 
     def _steps(self) -> Steps:
-        """At most as many as planned: a host that has changed since may take more steps."""
+        """The steps done, limited to those planned: a host that has changed since may need more."""
         return Steps(min(self._done, self._planned), self._planned)

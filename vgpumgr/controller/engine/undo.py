@@ -73,11 +73,11 @@ def _take_all_back(
 
 
 def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.VgpumgrError | None) -> str | None:
-    """Make sure that the failed step left nothing behind. Returns why that is uncertain, None if it is certain.
+    """Make sure that the failed step left nothing behind. Returns why that is uncertain; None if it is certain.
 
     libvirt keeps a claim in memory even if it could not write it to disk (seen on 9.0 with a read-only /etc/libvirt).
-    So we write the previous claim again; a refusal of that is just as good. After an unexpected failure it is not
-    known whether it came before or after the action.
+    So we write the previous claim again; that helps even if it fails, too. An unexpected failure may have come before
+    or after the action.
     """
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
@@ -159,7 +159,7 @@ def _undo_without_libvirt(
 ) -> None:
     """Remove the created vGPUs, unless a VM's definition may name one. The host program and its lock still work.
 
-    A call without an answer may have been carried out, or may be later when a hanging libvirtd continues. A VM whose
+    libvirt may have carried out a call that it did not answer, or may do so later when it no longer hangs. A VM whose
     definition names a missing vGPU does not start. If the vGPU stays, the VM starts, and the next run finishes or
     frees the pending claim.
     """
@@ -196,14 +196,14 @@ def _claims_left(executor: Executor, left: Sequence[plan_steps.Step]) -> str:
 
 
 def _names_vgpu(step: plan_steps.Step) -> bool:
-    """Whether a definition may name a vGPU after the step: a device was added, or was there when a claim was bound."""
+    """Whether a VM's definition may name a vGPU after the step: it added the device, or bound the claim."""
     if isinstance(step, plan_steps.PutClaim):
         return step.claim.state == BOUND
     return isinstance(step, plan_steps.AttachHostdev)
 
 
 def _was_there(step: plan_steps.Step) -> bool:
-    """Whether the step only recorded in the ledger what already existed: an earlier run's work must not be undone."""
+    """Whether the step only changed the ledger. An earlier run did the rest, and its work must not be undone."""
     if isinstance(step, plan_steps.DestroyInstance):
         return step.expect == plan_steps.ABSENT
     return isinstance(step, plan_steps.EnterVgpu) or (
@@ -212,7 +212,7 @@ def _was_there(step: plan_steps.Step) -> bool:
 
 
 def _is_apart(step: plan_steps.Step) -> bool:
-    """Whether an undo continues if it fails here: every evacuated vGPU is re-created, whatever happens to the rest."""
+    """Whether an undo goes on if it fails at this step: every evacuated vGPU is re-created, whatever else fails."""
     match step:
         case (
             plan_steps.EvacuateVgpu()

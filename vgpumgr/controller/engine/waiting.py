@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.timing import Timing
 
-_SECONDS = re.compile(r"\b[0-9]+ s ago")  # they pass while the same thing is waited for, which is told once
+_SECONDS = re.compile(r"\b[0-9]+ s ago")  # left out of comparisons: the same wait is reported only once
 _BUSY_FILE = "/current_vgpu_type"
 
 T = TypeVar("T")

@@ -137,9 +137,9 @@ class _Pool(Generic[Result]):
         self._timing = timing
         self._turn = threading.Condition()
         self._waiting = list(reversed(hosts))
-        self._running: dict[HostName, float] = {}  # since when, the longest first
+        self._running: dict[HostName, float] = {}  # the time when each began, the longest running first
         self._outcomes: dict[HostName, Outcome[Result]] = {}
-        self._ended: list[Outcome[Result]] = []  # of the outcomes those that the watch has not seen
+        self._ended: list[Outcome[Result]] = []  # the outcomes that the watch has not got yet
         self._told = time.monotonic()
 
     def wait(self) -> tuple[Outcome[Result], ...]:

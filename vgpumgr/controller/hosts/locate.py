@@ -66,8 +66,8 @@ def find_vm(
 ) -> FoundVm:
     """Find a VM by name or UUID; with `or_gone`, also a VM that only a ledger still names.
 
-    `opened` is called for each host whose session is open, before the host is queried. If there is only one candidate,
-    it is not queried for names first: `ahead` reads from it at once what will be needed.
+    `opened` is called for each host whose session is open, before the host is queried. An only candidate is not queried
+    for names: `ahead` reads it as the caller needs it.
 
     Raises UnknownVm, AmbiguousVm, UnknownHost or the HostError of its host.
     """
@@ -108,7 +108,7 @@ def find_vm(
 
 
 def _gone_on(context: Context, host: HostDeclaration, left_open: list[Session], vm: str) -> list[FoundVm]:
-    """The VM, if this host's ledger still names it. A session opened here is then kept in `left_open`, else closed."""
+    """The VM, if this host's ledger still names it. A new session is added to `left_open` then, else closed."""
     session = next((one for one in left_open if one.declaration.name == host.name), None)
     looked = session or open_session(context, host)
     found: list[FoundVm] = []
@@ -143,7 +143,7 @@ def candidates(context: Context, vm: str, on: str | None) -> tuple[HostDeclarati
 
 
 def _read(host: HostDeclaration, session: Session, ahead: Callable[[Session], HostView]) -> Answer:
-    """The VMs of the only candidate, which stays open. If it does not answer, it is closed and HostError is raised."""
+    """The VMs of the only candidate, which stays open. If it does not answer, it is closed; raises HostError."""
     try:
         view = ahead(session)
     except BaseException:

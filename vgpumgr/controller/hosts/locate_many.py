@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.names import HostName
 
-_NAMED = 8  # how many VMs one line names; for more it has only their number
+_NAMED = 8  # the most VMs that a line names; of more it gives only the number
 
 
 class ManyVms:
@@ -69,7 +69,7 @@ class ManyVms:
         return unread_of(self._answers.values())
 
     def not_asked(self, found: Sequence[FoundVm]) -> Iterator[Finding]:
-        """What is unknown about these VMs because of unread hosts: one line per host, however many VMs there are."""
+        """For each unread host, one finding: it may have these VMs, too."""
         for host, error in self.unread:
             vms = dict.fromkeys(one.name for one in found if any(finding.host == host for finding in one.findings))
             if vms:

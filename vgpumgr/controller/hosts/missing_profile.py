@@ -30,7 +30,7 @@ class MissingProfiles:
     ) -> errors.NoCapacity | errors.UnknownProfile:
         """The error for a profile that the VM's host lacks: NoCapacity if it exists elsewhere, else UnknownProfile.
 
-        A name with its board is known when NVIDIA has such a type; a short one when any host of the inventory has it.
+        A name with a board exists if NVIDIA has such a type; a short one, if any host of the inventory has it.
         """
         if self._context.catalogue.names_board_type(profile):
             return error

@@ -1,6 +1,6 @@
 """One open host: facts and domains joined into a view, with or without the host's lock.
 
-Core's model is imported with the first answer, so that the host is asked before.
+Core's model is imported only with the first answer: importing it earlier would delay the question to the host.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.names import VmUuid
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
-_DROPPED = frozenset({"banner"})  # by an sshd that has too many logins under way, which are over in a moment
+_DROPPED = frozenset({"banner"})  # sshd dropped it because too many logins were under way, which passes soon
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Session:
         return self._ahead
 
     def observe(self, *, saved: bool = False) -> HostView:
-        """Read everything, under the shared lock, which is released at once, or under our exclusive lock if we hold it.
+        """Read everything under our exclusive lock if we hold it; else under the shared lock, released at once.
 
         `saved`: with every VM's managed-save image and snapshots, which can be restored.
         """
@@ -85,7 +85,7 @@ class Session:
         return self.view_of(locked)
 
     def unlock(self, before: HostView, gpus: Sequence[str] = (), vms: Collection[VmUuid] = ()) -> HostView:
-        """Read again the GPUs and the VMs that were changed, then release the lock. Returns `before` with these."""
+        """Read the changed GPUs and VMs again, then release the lock. Returns `before`, updated by that reading."""
         part = self.link.unlock(gpus, DomainQuery(only=vms) if vms else None)
         found = part.libvirt.domains if vms else ()
         return replace(

@@ -1,1 +1,1 @@
-"""What a host's snapshot says about a vGPU: its owner, who uses or names it, what was lost, what is off limits."""
+"""What a host's snapshot says about its vGPUs: who owns, uses or names them, and which places cannot be used."""

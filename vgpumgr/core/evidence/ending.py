@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def findings(view: HostView, steps: Iterable[plan_steps.Step]) -> tuple[Finding, ...]:
-    """One for each vGPU that steps remove and that something which ends by itself may still hold."""
+    """A finding for each vGPU that a step removes while something, which will end by itself, may still hold it."""
     findings: list[Finding] = []
     for step in chain.from_iterable(one.around if isinstance(one, plan_steps.GpuStep) else (one,) for one in steps):
         if not isinstance(step, plan_steps.DestroyVgpu | plan_steps.EvacuateVgpu):

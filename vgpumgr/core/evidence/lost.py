@@ -50,7 +50,7 @@ def lost_by_driver(facts: HostSnapshot) -> tuple[LostPlace, ...]:
 
 
 def lost_parents(facts: HostSnapshot, gpu: Gpu) -> frozenset[PciAddress]:
-    """The VFs of a GPU on which nothing can be created. A physical function never is one: it has other instances."""
+    """The VFs of a GPU on which nothing can be created. No physical function is one, since it has other instances."""
     return frozenset(
         place.parent for place in _of_gpu(facts, gpu) if gpu.framework is not None and place.parent != gpu.pci
     )
@@ -115,7 +115,7 @@ def _of_gpu(facts: HostSnapshot, gpu: Gpu) -> Iterator[LostPlace]:
 
 
 def _missing(gpu: Gpu) -> int:
-    """By how many instances a physical function's offer is too low, over the types that it offers (of its one size)."""
+    """By how many instances a physical function offers too few: the least number over the types that it offers."""
     (parent,) = gpu.parents
     short = [
         _most(gpu, vgpu_type, vgpu_type.max) - len(parent.vgpus) - offered
@@ -127,6 +127,6 @@ def _missing(gpu: Gpu) -> int:
 
 
 def _most(gpu: Gpu, vgpu_type: VgpuType, most: int) -> int:
-    """A type's maximum, capped by the card's memory: an unlocked driver has the maximum of a larger board's types."""
+    """A type's maximum, limited by the card's memory: an unlocked driver reports the maximum for a larger board."""
     size = vgpu_type.size_mib
     return most if not size else next((count for count in range(most, 0, -1) if gpu.holds(count * size)), 0)

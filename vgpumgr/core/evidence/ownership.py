@@ -2,8 +2,8 @@
 
 A ledger can be lost (disk failure, restore, manual deletion). A claim that was bound on this machine still says which
 vGPU is the VM's. If the hardware is that very vGPU and only this VM's definition names it, it is entered again
-(EnterVgpu), and nothing is created twice. If they disagree, the user is told and decides. The same goes for a virtual
-function without an mdev: anybody's tool may have set its type.
+(EnterVgpu), and nothing is created twice. If they disagree, the user decides; also about a virtual function without
+an mdev, because any tool may have set its type.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HIDDEN: Final = "hidden"  # its GPU may be one whose UUID cannot be read
 class Unentered:
     """The hardware of a claim that has no ledger entry; `spec` names it by its current addresses.
 
-    `doubts`: what does not agree among claim, hardware and definition, in words. Without any it is proved.
+    `doubts`: the disagreements of claim, hardware and definition, in words. Without any, it is proved to be ours.
     """
 
     vgpu: Vgpu
@@ -53,7 +53,7 @@ Standing = Unentered | Literal["gone", "hidden"]
 
 
 def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
-    """The evidence for a claim; None if it needs none: it has its entry, or belongs to another VM or host."""
+    """The evidence for a claim. None if none is needed: it has an entry, or belongs to another VM or host."""
     if not _is_unentered(view, domain, claim):
         return None
     binding = claim.binding
@@ -69,11 +69,11 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
     others = sharing.namers(view, vgpu.device, but=domain.uuid)
     is_named = any(device.source == vgpu.device for device in domain.inactive)
     if isinstance(binding.device, Vf) and not is_named and (others or claim.state != claims.BOUND):
-        # A VF's vGPU has no identity but its address: it is theirs, or nothing says that it is the claim's.
+        # A VF's vGPU has only its address for an identity: it is the others', or nothing shows that it is the claim's.
         return GONE
     doubts = [*_doubts(domain, claim, gpu, vgpu)]
     if isinstance(binding.device, Vf):
-        # Claim, definition and type are in the hand of whoever may edit the VM; an mdev's UUID is in nobody's but ours.
+        # Anyone who may edit the VM can set claim, definition and type; only we choose an mdev's UUID.
         doubts.append("a virtual function does not say whose it is")
     if not is_named:
         doubts.append(say("the definition of {} does not name it", domain.name))
@@ -92,7 +92,7 @@ def standing(view: HostView, domain: Domain, claim: Claim) -> Standing | None:
 
 
 def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]:
-    """What does not agree between a claim and its hardware."""
+    """The disagreements of a claim and its hardware, in words."""
     binding = claim.binding
     has_moved = isinstance(binding.device, Vf) and vgpu.device != binding.device
     if claim.state != claims.BOUND:
@@ -106,7 +106,7 @@ def _doubts(domain: Domain, claim: Claim, gpu: Gpu, vgpu: Vgpu) -> Iterator[str]
 
 
 def _is_computed(domain: Domain, claim: Claim) -> bool:
-    """Whether an mdev's UUID is the one computed for that VM's slot; true of a virtual function, which has none."""
+    """Whether an mdev's UUID is the one computed for that VM's slot. True for a VF, which has no UUID."""
     device = claim.binding.device
     mine = names.compute_mdev_uuid(domain.uuid, claim.slot, claim.generation)
     return not isinstance(device, Mdev) or device == Mdev(mine)
@@ -143,7 +143,7 @@ def _is_unentered(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def _hardware(view: HostView, claim: Claim) -> tuple[Gpu, Vgpu] | None:
-    """The mdev with the claim's UUID, wherever it is; a VF's vGPU if it has the claim's type."""
+    """The claim's vGPU: the mdev with its UUID, anywhere on the host; or the vGPU on its VF, if of its type."""
     binding = claim.binding
     if isinstance(binding.device, Mdev):
         return view.snapshot.find(binding.device)
@@ -176,8 +176,8 @@ def strays_to(snapshot: HostSnapshot, ours: VgpuSpec) -> str | None:
 def is_reverted(view: HostView, domain: Domain, claim: Claim) -> bool:
     """Whether the definition is older than the ledger (a snapshot, a restore): that vGPU is no longer wanted.
 
-    If a claim's hardware is gone and no entry names it, it is reverted only if the ledger says that its vGPU was freed.
-    Otherwise the ledger, or its entry, was lost and the host has booted since: the vGPU is still wanted.
+    A claim without hardware and entry is reverted only if the ledger says that its vGPU was freed. Otherwise the ledger
+    or the entry was lost, and the host has booted since: the vGPU is still wanted.
     """
     if is_behind(view, domain, claim):
         return True
@@ -194,31 +194,31 @@ def is_behind(view: HostView, domain: Domain, claim: Claim) -> bool:
 
 
 def has_nothing(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether a bound claim has neither hardware nor a ledger entry, although nothing says that it was freed."""
+    """Whether a bound claim has neither hardware nor a ledger entry, and its vGPU was not freed."""
     bound = claim.state == claims.BOUND and standing(view, domain, claim) == GONE
     return bound and not is_reverted(view, domain, claim)
 
 
 def lacks_entry(view: HostView, domain: Domain, claim: Claim) -> bool:
-    """Whether there is a ledger, but neither it nor the hardware has the vGPU of a bound claim.
+    """Whether there is a ledger, and a bound claim's vGPU is neither in it nor on the host.
 
-    Such a claim was written by hand, or restored; anyone who may edit the VM can write one. It is only a request:
-    nothing is made for it until an operator asks on this host. Without a ledger, the claims are the only record of
+    Such a claim was restored or written by hand, as anyone who may edit the VM can do. It is only a request: nothing
+    is made for it until an operator requests that on this host. Without a ledger, the claims are the only record of
     what existed.
     """
     return view.snapshot.ledger_file and has_nothing(view, domain, claim)
 
 
 def is_of_earlier_boot(snapshot: HostSnapshot, entry: LedgerEntry) -> bool:
-    """Whether the hardware at an entry's place is not what the entry made: no vGPU survives a boot of its host.
+    """Whether an entry is from an earlier boot, but there is hardware at its place: no vGPU survives a boot.
 
-    Something else created it since: mdevctl with our UUID, or somebody who set the same type on the VF by hand.
+    So something else created it: mdevctl with our UUID, or somebody who set the same type on the VF by hand.
     """
     return bool(snapshot.boot) and entry.boot != snapshot.boot and snapshot.vgpu_of(entry.vgpu) is not None
 
 
 def next_generation(view: HostView, domain: Domain, slot: Slot) -> int:
-    """The first generation of a slot above all that claim and ledger name, whose UUID is unused on the host."""
+    """The first generation of a slot after those of its claim and entries whose UUID is unused on the host."""
     claim = domain.claim(slot)
     used = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)] + ([claim.generation] if claim else [])
     generation = max(used, default=0) + 1
@@ -282,7 +282,7 @@ def way_out(view: HostView, domain: Domain, claim: Claim, found: Unentered) -> s
     """What the user can do about hardware that is not proved to be the claim's."""
     host = view.snapshot.host
     others = sharing.namers(view, found.vgpu.device, but=domain.uuid)
-    if others and not _is_computed(domain, claim):  # the claim that names another's is the one to go, whoever wrote it
+    if others and not _is_computed(domain, claim):  # this claim names another VM's vGPU: it must go
         detach = command("detach", domain.name, slot=claim.slot, on=host)
         return say("`{}` removes the claim and keeps the vGPU", detach)
     if others:

@@ -1,7 +1,7 @@
-"""Whether a VM can start with a vGPU: what will stop it, and what may.
+"""Whether a VM can start with a vGPU: obstacles, which will stop it, and doubts, which may.
 
 An obstacle is known from the source code that refuses the start. A doubt is a requirement of NVIDIA or libvirt's
-authors where nothing public says that the start fails without it.
+authors, but no public source says that the start fails without it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _host(view: HostView, gpu: Gpu, *, on_vf: bool) -> Iterator[Obstacle]:
 
 
 def _function(view: HostView, parent: Parent | None) -> Iterator[Obstacle]:
-    """The obstacles of a VF, where the vGPU is one.
+    """The obstacles of the VF, if the vGPU is on one.
 
     A VF is assigned by its IOMMU group, which needs the IOMMU on (virPCIDeviceAddressGetIOMMUGroupNum, virpci.c).
     """
@@ -114,7 +114,7 @@ def _locked_memory(domain: Domain) -> Iterator[Obstacle]:
 def little_room(domain: Domain) -> Iterator[Obstacle]:
     """Why a running VM should get no vGPU now: its <memtune> lets it lock less memory than libvirt's default would.
 
-    When a VM starts, that is only a doubt. A guest that runs short of it loses its GPU, and what it computed on it.
+    For a VM that is off, that is only a doubt. A running guest that exceeds the limit loses its GPU and its results.
     """
     guest = domain.live_guest
     if guest is None or guest.memory_kib is None or guest.hard_limit_kib is None:
@@ -148,7 +148,7 @@ def doubts(domain: Domain, slot: Slot, type_name: str) -> Iterator[str]:
 
 
 def _small_limit(domain: Domain, memory_kib: int, hard_limit_kib: int) -> Iterator[str]:
-    """By default libvirt limits a VM with a VFIO device to its memory plus 1 GiB (qemuDomainGetMemLockLimitBytes)."""
+    """The doubt about a limit below libvirt's default: memory plus 1 GiB (qemuDomainGetMemLockLimitBytes)."""
     if hard_limit_kib < memory_kib + _GIB_KIB:
         yield say(
             "the <memtune> hard_limit of {} is {} KiB: less than its memory and the 1 GiB that libvirt leaves for VFIO "
@@ -160,7 +160,7 @@ def _small_limit(domain: Domain, memory_kib: int, hard_limit_kib: int) -> Iterat
 
 
 def _together(domain: Domain, slot: Slot, ours: TypeName) -> Iterator[str]:
-    """Doubts about this vGPU beside the VM's other ones.
+    """Doubts about this vGPU together with the VM's other ones.
 
     NVIDIA's vGPU User Guide, "Multiple vGPU Support": Q and C series only, and all of a VM's vGPUs of one board and
     series, in any sizes.

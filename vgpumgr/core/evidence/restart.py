@@ -1,6 +1,6 @@
 """What a running VM gets or loses at its next start: the vGPUs in which its live and its inactive definition differ.
 
-A start is what counts: a reboot inside the guest keeps QEMU, and with it the live definition.
+A reboot inside the guest is no start: it keeps QEMU, and with it the live definition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ YIELDS: Final = "yields"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One vGPU of a slot that the VM's next start changes, or (`yields`) for whose end `waits` waits."""
+    """A slot's vGPU that the VM gets or loses at its next start; or (`yields`) whose release `waits` waits for."""
 
     slot: Slot
     does: Literal["gets", "loses", "yields"]
@@ -39,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A VM whose next start changes which vGPUs it has, or for whose end something waits."""
+    """A VM whose vGPUs change at its next start, or whose end something waits for."""
 
     vm: VmName
     vm_uuid: VmUuid
@@ -62,9 +62,9 @@ def waiting(view: HostView) -> tuple[Waiting, ...]:
 
 
 def changes(view: HostView, domain: Domain) -> Iterator[Change]:
-    """What the VM's next start changes; nothing for one that is off, transient or unreadable.
+    """What the VM's next start changes; nothing for a VM that is off, transient or unreadable.
 
-    Only vGPUs that the ledger or a claim names for it count, and one that it gets must exist.
+    Only vGPUs count that the ledger or a claim names for it. One that it gets must exist.
     """
     if domain.live is None or not domain.persistent or domain.problem is not None:
         return
@@ -104,7 +104,7 @@ def findings(view: HostView, domain: Domain) -> Iterator[Finding]:
 
 
 def finding(view: HostView, domain: Domain, change: Change) -> Finding:
-    """What a person has to know of a change that waits."""
+    """The finding for a change that waits for the VM's next start."""
     what = f"{change.type_name} on {change.parent} (slot {change.slot})"
     text = (
         say(
@@ -121,7 +121,7 @@ def finding(view: HostView, domain: Domain, change: Change) -> Finding:
 
 
 def planned(view: HostView, domain: Domain, vgpu: VgpuSpec) -> tuple[Finding, ...]:
-    """The finding of a vGPU that a plan leaves in the inactive definition of a VM which runs without it."""
+    """A finding if a plan leaves the vGPU in the definition of a VM that runs without it."""
     if domain.live is None or any(one.source == vgpu.device for one in domain.live):
         return ()
     change = Change(slot=vgpu.slot, does=GETS, device=vgpu.device, type_name=vgpu.type_name, parent=vgpu.parent)

@@ -32,7 +32,7 @@ _AFTER_REVERT = (
 
 
 def guard_image(view: HostView, domain: Domain) -> None:
-    """Raises SavedImage for a VM whose managed-save image holds a definition of its own."""
+    """Raises SavedImage if the VM has a managed-save image, which holds its own definition."""
     saved = (view.saved or {}).get(domain.uuid)
     if domain.managed_save or (saved is not None and (saved.image is not None or saved.image_problem is not None)):
         raise errors.SavedImage(
@@ -53,7 +53,7 @@ def guard_read(view: HostView) -> None:
 def guard_entries(
     view: HostView, vm: Domain | GoneVm, slot: Slot, entries: Sequence[LedgerEntry], *, keep: bool, way_on: str
 ) -> list[Finding]:
-    """As guard_snapshots, for these entries of the slot, whichever VM's snapshot names their vGPUs."""
+    """As guard_snapshots, for the vGPUs of these entries, and for snapshots of all VMs."""
     devices = {entry.vgpu.device for entry in entries}
     return guard_snapshots(
         view,
@@ -67,7 +67,7 @@ def guard_entries(
 
 
 def concerned(view: HostView, devices: Collection[Device]) -> set[VmUuid]:
-    """The VMs of which an image or a snapshot names one of them, or cannot be read; none if there are no devices."""
+    """The VMs with an image or snapshot that names one of the devices, or is unreadable. None without devices."""
     if not devices:
         return set()
     return set(view.states.unreadable).union(*(view.states.naming(device) for device in devices))
@@ -91,9 +91,8 @@ def guard_snapshots(
 ) -> list[Finding]:
     """Raises NamedInSnapshot if a snapshot names what the VM's slot frees; with `keep`, returns that as findings.
 
-    `names_it(vm, device)`: whether a device in that VM's snapshot is the one being freed. `among`: the VMs whose
-    snapshots count, including ones that could not be read.
-    `way_on` is the end of a hint: how to override the guard.
+    `names_it(vm, device)`: whether a device in that VM's snapshot is being freed. `among`: the VMs whose snapshots
+    count, also unreadable ones. `way_on`: the end of a hint, how to override the guard.
     """
     findings: list[Finding] = []
     states = [(uuid, view.states[uuid]) for uuid in among if uuid in view.states]

@@ -2,7 +2,7 @@
 
 A definition, a running VM, a managed-save image and a snapshot can each name a device. If two VMs name the same one,
 the first to start gets it. The other does not start, or starts with another VM's vGPU (on a VF whose vGPU was freed and
-created anew).
+re-created).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Barred: TypeAlias = "Callable[[PciAddress], str | None]"
 
 
 def none_barred(_pci: PciAddress) -> None:
-    """Every function may be used."""
+    """A check by which every function may be used."""
 
 
 _DEFINITION = "definition"
@@ -104,7 +104,7 @@ def _of_saved(view: HostView, uuid: VmUuid) -> Iterator[Namer]:
 
 
 def namers(view: HostView, device: Device, *, but: VmUuid | None) -> tuple[Namer, ...]:
-    """Who names a vGPU, except one VM; in the order of all_namers."""
+    """The documents that name a vGPU, except those of the VM `but`; in the order of all_namers."""
     return tuple(
         namer
         for group in (
@@ -190,7 +190,7 @@ def _of_device(view: HostView, device: Device, group: Sequence[Namer]) -> Iterat
 
 
 def passed_through(view: HostView) -> tuple[Finding, ...]:
-    """For each GPU that a VM has whole while vGPUs are on it, or will be again: the two cannot both be used."""
+    """A finding for each GPU that is passed through to a VM, but also has vGPUs, or will again: both cannot be used."""
     findings: list[Finding] = []
     for gpu in view.snapshot.gpus:
         rows = [(pci, namer) for pci in gpu.own_functions for namer in namers(view, Vf(pci), but=None)]
@@ -243,12 +243,12 @@ def in_one_group(view: HostView) -> tuple[Finding, ...]:
 
 
 def of_hardware(view: HostView) -> tuple[Finding, ...]:
-    """Findings about what several VMs cannot have at once although no device is in two definitions."""
+    """Findings about VMs that name different devices, but still cannot have them at the same time."""
     return (*passed_through(view), *in_one_group(view))
 
 
 def findings_of(view: HostView, vm: VmUuid) -> tuple[Finding, ...]:
-    """The findings above, for one VM only. All of them are made only if one is its."""
+    """As `findings`, for one VM only. They are computed only if the VM shares a device."""
     domain, saved = view.domain(vm), view.states.get(vm)
     devices = {entry.vgpu.device for entry in view.entries(vm)}
     if domain is not None:
@@ -272,7 +272,7 @@ def _is_shared(view: HostView, device: Device) -> bool:
 
 
 def _known(view: HostView) -> set[Device]:
-    """The devices that can be vGPUs here: mdevs that exist, are in the ledger or are claimed; VFs that take a type."""
+    """The devices that can be vGPUs here: mdevs that exist, are in the ledger or are claimed; vendor-vfio's VFs."""
     devices: set[Device] = {vgpu.device for gpu in view.snapshot.gpus for vgpu in gpu.vgpus}
     devices |= {entry.vgpu.device for entry in view.snapshot.entries}
     devices |= view.vms.claimed

@@ -1,4 +1,4 @@
-"""Where no GPU can take a wish: what would have to change on the host so that one can.
+"""If no GPU can take a wish: what could be changed on the host so that one can.
 
 Each remedy is planned as its command would be, with the same guards, and tried on the simulated result
 (core/simulate.py). So nothing is offered that would be refused or would not help.
@@ -49,10 +49,10 @@ class Remedy(Protocol):
 
     @classmethod
     def find(cls, shortage: Shortage) -> Self | None:
-        """The first GPU for which it helps, in the order of the refusals; None if there is none."""
+        """The change for the first GPU, in the order of the refusals, that it helps; None if there is none."""
 
     def in_words(self, shortage: Shortage) -> str:
-        """On which GPU, and the command that makes the change."""
+        """The GPU and the command that makes the change, in words."""
 
 
 def explained(error: VgpumgrError) -> VgpumgrError:
@@ -64,7 +64,7 @@ def explained(error: VgpumgrError) -> VgpumgrError:
     except Exception:  # noqa: BLE001 -- the refusal itself is right, whatever an odd host makes of the search for a remedy
         return error
     full = error.shortage.error(remedies)
-    full.message = error.message  # of several slots it also says how many could get one
+    full.message = error.message  # for several slots it also says how many could get one
     return full
 
 
@@ -200,7 +200,7 @@ class Uncordoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A GPU can take it without these vGPUs of ours, as few as possible."""
+    """A GPU can take it once these vGPUs of ours are freed. They are as few as possible."""
 
     entries: tuple[LedgerEntry, ...]
     placed: Placed
@@ -252,7 +252,7 @@ def _refused(shortage: Shortage, causes: Iterable[Cause]) -> list[tuple[Gpu, Cau
 
 
 def _granted(shortage: Shortage, view: HostView, gpu: Gpu | None) -> Placed | None:
-    """The place for the wish on the host as it would be then, on that GPU or (None) on any."""
+    """The place for the wish on the changed host, on that GPU or (None) on any."""
     among = None if gpu is None else [other for other in view.snapshot.gpus if other.uuid == gpu.uuid]
     barred = sharing.barred_functions(view, but=(shortage.domain.uuid, shortage.request.slot))
     verdict = placement.place(view.snapshot, shortage.ask, among=among, barred=barred)
@@ -269,9 +269,9 @@ def _freed(shortage: Shortage, entries: Iterable[LedgerEntry]) -> HostView:
 
 
 def _groups(shortage: Shortage, gpu: Gpu, cause: Cause) -> Iterator[Sequence[LedgerEntry]]:
-    """Groups of vGPUs to try without, the smallest first.
+    """Groups of vGPUs whose removal is tried, the smallest first.
 
-    Neighbours if each has a placement id; all if another size blocks the wish; each alone if only room is missing.
+    On a GPU with placement ids: neighbours. Otherwise, if another size blocks the wish: all; else each one alone.
     """
     facts = shortage.view.snapshot
     at = {vgpu.device: vgpu.placement_id or 0 for vgpu in gpu.vgpus}

@@ -34,7 +34,7 @@ class CordonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan(plans.AnyPlan):
-    """`cordon`: what holds afterwards, None if nothing does. `stay`: the GPUs whose own cordons stay."""
+    """`cordon`: the cordon afterwards; None: there is none. `stay`: the GPUs whose own cordons stay."""
 
     host: HostName
     gpu: PciAddress | None
@@ -89,7 +89,7 @@ def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
 
 
 def _place(facts: HostSnapshot, gpu_id: str | None) -> tuple[GpuUuid | None, PciAddress | None]:
-    """The GPU that a cordon is for; None twice for the host. A GPU that was taken out is still found by its cordon."""
+    """The UUID and address of a cordon's GPU; both None for the host. The cordon names a GPU that was taken out."""
     if gpu_id is None:
         return None, None
     parsed_id = names.parse_gpu_id(gpu_id)
@@ -102,7 +102,7 @@ def _place(facts: HostSnapshot, gpu_id: str | None) -> tuple[GpuUuid | None, Pci
 
 
 def _others(facts: HostSnapshot, lifted: GpuUuid | None) -> tuple[Finding, ...]:
-    """The cordons that still keep new vGPUs from the same place after one is lifted."""
+    """Findings about the cordons that still apply there after one is lifted."""
     return tuple(
         cordons.finding(facts, cordon)
         for cordon in facts.cordons

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """A ledger entry on the GPU, with its hardware. `whole`: it was made once, whatever happened to it since."""
+    """A ledger entry on the GPU, with its hardware. `whole`: it was fully made once, even if it is gone now."""
 
     entry: LedgerEntry
     vgpu: Vgpu | None
@@ -68,7 +68,7 @@ def enter(view: HostView, ours: Iterable[Ours]) -> tuple[plan_steps.Step, ...]:
 
 
 def _create(view: HostView, vgpu: VgpuSpec, expect: Literal["empty", "same"]) -> plan_steps.CreateVgpu:
-    """The step that re-creates a vGPU. With `expect` "empty" it is marked `again`: the ledger has its entry already."""
+    """The step that re-creates a vGPU. If `expect` is "empty", it is marked `again`: its entry is in the ledger."""
     host, runs = view.snapshot.host, views.runs_without(view, vgpu.vm)
     return plan_steps.CreateVgpu(host=host, vgpu=vgpu, expect=expect, again=expect == plan_steps.EMPTY, runs=runs)
 
@@ -96,7 +96,7 @@ def around(
     what: str,
     change: Callable[[tuple[plan_steps.EvacuateVgpu, ...]], Iterable[plan_steps.Step]],
 ) -> tuple[tuple[plan_steps.Step, ...], tuple[Finding, ...]]:
-    """The steps of a change that needs an empty GPU: `change` makes them from the steps that would empty it.
+    """The steps of a change that needs an empty GPU. `change` gets the steps that empty it, and returns all of them.
 
     Raises what guard_idle and `change` raise, and BlockedWrite. Messages use `what` to name the setting that stays.
     """
@@ -109,7 +109,7 @@ def around(
 def make_again(
     view: HostView, gpu: Gpu, ours: Iterable[Ours]
 ) -> tuple[tuple[plan_steps.Step, ...], tuple[Finding, ...]]:
-    """Steps that re-create our missing vGPUs, as after a killed run; a finding for each that cannot be now."""
+    """Steps that re-create our missing vGPUs, as after a killed run; a finding for each that cannot be re-created."""
     steps: list[plan_steps.Step] = []
     findings: list[Finding] = []
     after = view

@@ -54,7 +54,7 @@ def find(view: HostView, gpu_uuid: str) -> Gpu:
 
 
 def unread(facts: HostSnapshot, gpu: Gpu, what: str, why: str | None = None) -> errors.Unsure:
-    """`what` of the GPU is unknown. `why` None: `what` is a fact for which the snapshot gives the reason."""
+    """The error if `what` of the GPU is unknown. `why` None: the snapshot has the reason for that fact."""
     why = why or views.why_unknown(facts, what, gpu.pci)
     return errors.Unsure(
         say("the {} of GPU {} of {} cannot be read: {}", what, gpu.pci, facts.host, why),
@@ -63,5 +63,5 @@ def unread(facts: HostSnapshot, gpu: Gpu, what: str, why: str | None = None) -> 
 
 
 def refused(facts: HostSnapshot, gpu: Gpu, why: str, hint: str, details: Iterable[str] = ()) -> errors.RefusedPlan:
-    """`why` continues a line that begins with the GPU."""
+    """The error of a refused plan. `why` continues a line that begins with the GPU."""
     return errors.RefusedPlan(say("GPU {} of {} {}", gpu.pci, facts.host, why), details=[*details], hint=hint)

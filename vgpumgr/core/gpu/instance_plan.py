@@ -1,9 +1,9 @@
 """The plans that make or remove the GPU instances of one GPU.
 
-A declared layout moves no vGPUs of other profiles, nor their instances. Our cached instances that are not declared make
-room; what still finds no room is `unmet`, beside the plan for the rest.
+A declared layout moves no vGPUs of other profiles, nor their instances. Our cached instances are removed to make room
+unless they are declared. What still finds no room is `unmet`, beside the plan for the rest.
 
-Giving back removes our instances that hold no vGPU and to which none returns.
+Giving back removes our instances that hold no vGPU and to which no vGPU will return.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class InstancePlan(GpuPlan):
     """`in_use`: how many of our instances stay because they hold a vGPU; 0 in a plan that only makes instances.
 
-    `unmet`: why not everything declared is made. Removing an instance that holds nothing needs no confirmation.
+    `unmet`: why some declared instances are not made. Removing an empty instance needs no confirmation.
     """
 
     in_use: int = 0
@@ -165,7 +165,7 @@ def gpus_of_ours(facts: HostSnapshot) -> tuple[PciAddress, ...]:
 
 
 def plan_giving_back(view: HostView, gpu_id: str) -> InstancePlan:
-    """Plan what removes a GPU's cached instances, and the entries of instances that are gone.
+    """Plan the removal of a GPU's cached instances, and of the entries of instances that are gone.
 
     Raises UnknownGpu, LedgerBroken, Unsure, BlockedWrite.
     """
@@ -187,7 +187,7 @@ def _has_entered(facts: HostSnapshot, gpu: Gpu) -> bool:
 
 
 def _guard_read(facts: HostSnapshot, gpu: Gpu) -> None:
-    """Raises Unsure if the instances cannot be read, unless the ledger has none: then none of ours can be cached."""
+    """Raises Unsure if the instances cannot be read; not if the ledger has none, so that none can be cached."""
     why = instances.why_unread(facts, gpu)
     if why is not None and _has_entered(facts, gpu):
         raise gpu_plan.unread(facts, gpu, "GPU instances", why)

@@ -1,8 +1,8 @@
 """(wish, observed) → the steps that turn a GPU's MIG mode on or off, in a safe order, or the guard that refuses.
 
-vGPUs and instances go out, the mode changes in the driver's order (core/driver/mig_order.py), and what the new mode
-can hold is re-created: a slot that asked for memory or a share gets a vGPU of the other kind; one that asked for a type
-of the old kind cannot. The ledger keeps the entry of a removed vGPU until its slot has the new one.
+vGPUs and instances are removed, the mode changes in the driver's order (core/driver/mig_order.py), and slots get vGPUs
+of the new mode's kind if they asked for memory or a share. A slot that asked for a type of the old kind gets none. The
+ledger keeps the entry of a removed vGPU until its slot has the new one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Back:
-    """What comes back: the steps, the slots served, and a line for each slot that the other mode cannot serve."""
+    """What is re-created: the steps, the served slots, and a line for each slot that the new mode cannot serve."""
 
     steps: tuple[plan_steps.Step, ...]
     findings: tuple[Finding, ...]
@@ -51,7 +51,7 @@ class _Back:
 
 
 def is_about(view: HostView, gpu: Gpu, request: ModeRequest) -> bool:
-    """Whether a request is about MIG: it asks for MIG, or its GPU has to leave MIG first or was left halfway."""
+    """Whether a request is about MIG: it asks for MIG, or the GPU is in MIG mode, or a change of it was interrupted."""
     if modes.of(request.mode).mig_backed:
         return True
     if not gpu.mig:
@@ -118,7 +118,7 @@ def _plan(
 
 
 def _slots(view: HostView, gpu: Gpu) -> tuple[tuple[Domain, Claim], ...]:
-    """The slots whose claim binds them to this GPU on this host; also pending ones, of an interrupted run."""
+    """The slots with a claim for this GPU of this host, bound or (after an interrupted run) pending."""
     return tuple(
         (domain, claim)
         for domain in sorted(view.domains, key=lambda one: one.name)
@@ -164,7 +164,7 @@ def _guard_instances(facts: HostSnapshot, gpu: Gpu, request: ModeRequest) -> Non
 
 
 def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], view: HostView) -> None:
-    """Raises RefusedPlan for entries without a claim on this GPU: nothing says what comes back for them."""
+    """Raises RefusedPlan for entries without a claim on this GPU: nothing says what to re-create for them."""
     slots = {(domain.uuid, claim.slot) for domain, claim in _slots(view, gpu)}
     loose = [one.entry.vgpu for one in ours if (one.entry.vgpu.vm, one.entry.vgpu.slot) not in slots]
     if loose:
@@ -177,10 +177,10 @@ def _guard_gone(facts: HostSnapshot, gpu: Gpu, ours: Sequence[evacuate.Ours], vi
 def _out(
     facts: HostSnapshot, gpu: Gpu, mig_state: Mig, vgpus: Sequence[plan_steps.EvacuateVgpu]
 ) -> Iterator[plan_steps.VgpuStep | plan_steps.InstanceStep]:
-    """Remove all our vGPUs and GPU instances: removing the functions would end the instances, unknown to the ledger.
+    """Remove all our vGPUs and GPU instances. Otherwise removing the VFs would end the instances unnoticed.
 
-    Each instance goes right after its own vGPUs, and those without vGPUs go first. So if all is undone, each instance
-    is the only one with room when its vGPUs come back: the driver chooses among those that have room.
+    Instances without vGPUs are removed first, each other one right after its vGPUs. So in an undo, each instance is the
+    only one with room when its vGPUs are re-created: the driver chooses among those that have room.
     """
     inside: dict[MigPlace | None, list[plan_steps.EvacuateVgpu]] = {}
     for step in vgpus:
@@ -227,9 +227,9 @@ def _change(
 
 
 def _back(view: HostView, gpu: Gpu, slots: Sequence[tuple[Domain, Claim]]) -> _Back:
-    """Attach each slot again on this GPU, each on the state that those before it leave.
+    """Attach each slot again on this GPU, each to the state after those before it.
 
-    Entries of the other kind for these slots go first: they hold room that the slots cannot use.
+    These slots' entries of the other kind are removed first: they hold room that the slots cannot use.
     """
     assert gpu.uuid is not None
     keys = {(domain.uuid, claim.slot) for domain, claim in slots}

@@ -1,4 +1,4 @@
-"""The request for a GPU's mode, its plan, and what every mode asks of a GPU first."""
+"""The request for a GPU's mode, its plan, and the checks that all modes share."""
 
 from __future__ import annotations
 

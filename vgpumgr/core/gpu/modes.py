@@ -1,4 +1,4 @@
-"""Plans a change of a GPU's mode, whichever mode it is: for `mode set`, and for a declared mode."""
+"""Plans a change of a GPU's mode, to any mode: for `mode set`, and for a declared mode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ended(view: HostView, gpu: Gpu) -> Mode | None:
 
 
 def leaving(gpu: Gpu, host: str, pci: str) -> Command:
-    """The command that gives a GPU the default mode again; `pci`: its address, or a text that stands for several."""
+    """The command that gives a GPU the default mode again. `pci`: its address, or a placeholder for several."""
     reset = () if gpu.rules.ends_with_boot(gpu.board_names) else ("--allow-reset",)
     return Command("vgpumgr", "mode", "set", EQUAL_SIZE, "--on", host, "--gpu-id", pci, *reset)
 

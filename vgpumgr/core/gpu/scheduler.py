@@ -1,10 +1,10 @@
 """(wish, observed) → the steps that set one GPU's scheduler, or the guard that refuses; and how it differs from a wish.
 
-Only a layer that differs is written. While no vGPU is active, the policy can be read at run time, but not the slice. So
-the slice is compared with the persistent layer: if that differs, the run-time layer is set, too. The driver accepts a
+Only a layer that differs is written. While no vGPU is active, the driver reports its policy, but not the slice. So the
+slice is compared only with the persistent layer: if that differs, the run-time layer is set, too. The driver accepts a
 scheduler while no VM runs, but some drivers refuse it while idle vGPUs exist. Then ours are removed and re-created at
 the same place with the same UUID.
-The graphics engine decides: for other engines the driver knows only best effort (nvml.h).
+Only the graphics engine counts: for other engines the driver knows only best effort (nvml.h).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SchedulerPlan(gpu_plan.GpuPlan):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persistent:
-    """The persistent layer of one GPU: what the files say, what the module was loaded with. `state` None: unknown.
+    """The persistent layer of one GPU: the setting in the files, and that of the loaded module. `state` None: unknown.
 
     `api`: the API of the GPU's scheduler, which defines the bits of the value.
     """
@@ -227,7 +227,7 @@ def _grant(facts: HostSnapshot, gpu: Gpu, wish: SchedulerWish, state: SchedulerS
 
 
 def _differs(state: SchedulerState, setting: Setting) -> bool:
-    """Whether the run-time policy differs. An unreadable one does not count: an idle GPU may not report it."""
+    """Whether the run-time policy differs. An unreadable one counts as equal: an idle GPU may not report it."""
     return state.policies.get(GRAPHICS) not in (None, setting.policy)
 
 
@@ -244,7 +244,7 @@ def _unverified(state: SchedulerState, setting: Setting) -> Iterator[Difference]
 def _cause(facts: HostSnapshot, gpu: Gpu, policy: str, layer: Persistent, *, keeps: bool) -> Cause:
     """Why the run-time policy differs: the module was loaded with it, or it was set since.
 
-    A module loaded without a setting begins with best effort, so only the file tells whether somebody set that.
+    A module loaded without a setting begins with best effort, so only the file shows whether somebody has set that.
     """
     if facts.module is None:
         return Cause.CANNOT_TELL
@@ -282,7 +282,7 @@ def _change(
 
 
 def _before(facts: HostSnapshot, gpu: Gpu, state: SchedulerState) -> Setting:
-    """The setting that an undo restores: the current policy, with the slice of a persistent value of that policy."""
+    """The setting that an undo restores: the current policy, and the persistent slice if that is for this policy."""
     policy = state.policies.get(GRAPHICS) or scheduler.BEST_EFFORT
     module_value = modprobe.read_loaded(facts.module, gpu.pci) if facts.module else None
     for raw in (modprobe.read(facts.modprobe or (), gpu.pci), module_value):

@@ -117,9 +117,9 @@ def _guard_board(facts: HostSnapshot, gpu: Gpu, mode: Mode) -> None:
 
 
 def _room_again(facts: HostSnapshot, gpu: Gpu, mode: Mode, ours: Sequence[Ours]) -> Mapping[Key, int]:
-    """Each of our vGPUs' placement id in mixed-size mode: its present one if possible.
+    """The placement id of each of our vGPUs in mixed-size mode: its present one if possible.
 
-    Raises RefusedPlan unless the mode has room for each, missing ones included.
+    Raises RefusedPlan unless the mode has room for all of them, including missing ones.
     """
     type_ids = [one.entry.vgpu.type_id for one in ours]
     sizes = [gpu.size_of(type_id) for type_id in type_ids]
@@ -185,5 +185,5 @@ def _claims(after: HostView, ours: Sequence[Ours]) -> Iterator[plan_steps.PutCla
 
 
 def _largest_first(gpu: Gpu, of: Iterable[_T], spec: Callable[[_T], VgpuSpec]) -> tuple[_T, ...]:
-    """The order in which they come back, so that each finds room."""
+    """The order in which they are re-created: the largest first, so that each finds room."""
     return tuple(sorted(of, key=lambda one: -(gpu.size_of(spec(one).type_id) or 0)))

@@ -1,4 +1,4 @@
-"""What became of one task: its plan or its refusal; and of many, in order."""
+"""The result of planning a task: its plan, or why it was refused. PlannedTasks collects many in order."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
 class PlannedTask:
     """One task: its plan, or why it was refused. `drift` says why there are steps.
 
-    Both are set if a declaration is refused but what the slot had is kept intact. `unverified`: why nobody can tell
-    that it is as declared, although there is nothing to do.
+    Both are set if the declaration is refused, and the plan keeps what there is. `unverified`: there is nothing to do,
+    but it could not be checked that the slot is as declared, for this reason.
     """
 
     task: Task
@@ -62,7 +62,7 @@ class PlannedTask:
 
 
 class PlannedTasks:
-    """The planned tasks in order. For a repeated task, a plan replaces the first refusal; a second refusal does not."""
+    """The planned tasks in order. If a task was refused and is tried again, its new plan replaces the refusal."""
 
     def __init__(self) -> None:
         self._rows: dict[int, PlannedTask] = {}

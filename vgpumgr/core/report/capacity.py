@@ -130,7 +130,7 @@ class Answer:
 
 
 def overview(view: HostView) -> Overview:
-    """How many more of every profile fit on a host's GPUs."""
+    """How many more of each profile fit on a host's GPUs."""
     barred = sharing.barred_functions(view)
     rows = [row for gpu in view.snapshot.gpus for row in _of_gpu(view, gpu, barred)]
     closed = tuple(
@@ -186,7 +186,7 @@ def of_host(view: HostView, questions: Sequence[Question], catalogue: Catalogue)
 def answers(
     hosts: Iterable[HostAnswers], unread: Iterable[tuple[HostName, VgpumgrError]], questions: Iterable[Question]
 ) -> tuple[Answer, ...]:
-    """The answer to each question on all hosts. Nothing is known of hosts in `unread` that `hosts` does not have."""
+    """The answer to each question on all hosts. A host that is in `unread`, but not in `hosts`, has no number."""
     hosts = tuple(hosts)
     host_names = {host.host for host in hosts}
     failures = [(name, error.what) for name, error in unread if name not in host_names]

@@ -1,6 +1,6 @@
-"""A wish against every GPU: what each would grant and in which order, or why not; and what each mechanism has for it.
+"""What each GPU would grant for a wish, in order of preference, or why it cannot; and which mechanisms can serve it.
 
-The resolver's own answers: an attach takes the first of its VM's host.
+The order is the resolver's own: an attach takes the first GPU on its VM's host.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """A closer type that a GPU cannot take now."""
+    """A type that would be closer to the wish, but that the GPU cannot take now."""
 
     type_name: str
     why: str
@@ -51,9 +51,9 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAnswer:
-    """What one GPU has for the wish. `rank` 1: what an attach on this host would take; None: it cannot, as `why` says.
+    """One GPU's answer to the wish. `rank` 1: an attach on this host would take it; None: it cannot serve the wish.
 
-    `allocated`: the part of the GPU that is allocated, None if it is unknown.
+    `why`: the reason for its rank or refusal. `allocated`: the part of the GPU that is allocated; None: unknown.
     """
 
     host: HostName
@@ -71,7 +71,7 @@ class GpuAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Where a mechanism has what was asked for."""
+    """A place where a mechanism can serve the wish."""
 
     host: HostName
     gpu: PciAddress
@@ -80,7 +80,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAnswer:
-    """One host: its GPUs, the best first, and each mechanism's first fit. `ways`: the mechanisms GPUs are set to."""
+    """One host: its GPUs, best first, and each mechanism's first fit. `ways`: those that its GPUs are set to."""
 
     host: HostName
     gpus: tuple[GpuAnswer, ...]
@@ -90,7 +90,7 @@ class HostAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A mechanism, and where it has what was asked for: once for each host. `why_not`: why nowhere."""
+    """A mechanism, and one place on each host where it can serve the wish. `why_not`: why there is none."""
 
     mechanism: Mechanism
     fits: tuple[Fit, ...]
@@ -98,7 +98,7 @@ class Compared:
 
 
 def of_host(view: HostView, asked: Asked) -> HostAnswer:
-    """What each GPU of a host has for the wish."""
+    """The answers of a host's GPUs to the wish."""
     gpus = [gpu for gpu in view.snapshot.gpus if asked.gpu_id in (None, gpu.pci, gpu.uuid)]
     barred = sharing.barred_functions(view)
     ask = resolve.Ask(
@@ -121,7 +121,7 @@ def of_host(view: HostView, asked: Asked) -> HostAnswer:
 
 
 def compare(hosts: Iterable[HostAnswer]) -> tuple[Compared, ...]:
-    """Every mechanism, with where it has what was asked for."""
+    """Every mechanism, with the places where it can serve the wish."""
     hosts = tuple(hosts)
     return tuple(_compared(mechanism, hosts) for mechanism in MECHANISMS)
 
@@ -169,7 +169,7 @@ def _answer(view: HostView, gpu: Gpu, *, why: str) -> GpuAnswer:
 
 
 def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred: Barred) -> Fit | None:
-    """The place that a mechanism has for the wish. Its own policy or mode counts, not the wish's."""
+    """The first place where a mechanism can serve the wish. The mechanism's policy or mode replaces the wish's."""
     among = [_of_mig(gpu, shared=key == _SHARED_MIG) for gpu in gpus if _is_set_to(gpu, key)]
     if key == "whole-gpu":
         # A board that is enough for the wish; how much of it is wasted does not matter.
@@ -185,7 +185,7 @@ def _fit(view: HostView, ask: resolve.Ask, key: Key, gpus: Sequence[Gpu], barred
 
 
 def _is_set_to(gpu: Gpu, key: Key) -> bool:
-    """Whether a GPU is divided by a mechanism, as far as its settings go."""
+    """Whether a GPU's settings are those of a mechanism."""
     if key == _SHARED_MIG:
         return gpu.rules.mig_backed and any(instances.per_instance(one) > 1 for one in (gpu.types or {}).values())
     policy = gpu.scheduler.policy if gpu.scheduler else None
@@ -193,7 +193,7 @@ def _is_set_to(gpu: Gpu, key: Key) -> bool:
 
 
 def _of_mig(gpu: Gpu, *, shared: bool) -> Gpu:
-    """A GPU in MIG mode, limited to the types that share an instance, or to those that do not."""
+    """A GPU in MIG mode with only the types that share an instance (`shared`), or only the others."""
     if not gpu.rules.mig_backed or gpu.types is None:
         return gpu
     types = {

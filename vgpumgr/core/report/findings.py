@@ -79,8 +79,8 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
 def _managed(view: HostView) -> Iterator[Finding]:
     """Definitions of any kind with managed='yes': libvirt would unbind the function, and rebind it when the VM stops.
 
-    The driver does not learn of a vGPU on it then, which is lost (525.85.07); with later branches the function takes no
-    vGPU at all until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
+    The driver does not notice that, so a vGPU on it is lost (525.85.07). With later branches the function then takes no
+    vGPU until SR-IOV is turned off and on (kernel/hypeman, lib/devices/GPU.md).
     """
     vendor = [gpu for gpu in view.snapshot.gpus if gpu.framework == VENDOR_VFIO]
     functions = [parent.pci for gpu in vendor for parent in gpu.parents]
@@ -98,7 +98,7 @@ def _managed(view: HostView) -> Iterator[Finding]:
 
 
 def _is_nowhere(view: HostView, domain: Domain, mdev: Mdev) -> bool:
-    """Whether no GPU has it and nothing of ours makes it; an mdev that the VM runs with may be another vendor's."""
+    """Whether no GPU has the mdev and nothing of ours makes it. One that the VM runs with may be another vendor's."""
     if mdev in view.vms.claimed or any(device.source == mdev for device in domain.live or ()):
         return False
     return view.snapshot.find(mdev) is None and not view.snapshot.entries.of_device(mdev)
@@ -107,7 +107,7 @@ def _is_nowhere(view: HostView, domain: Domain, mdev: Mdev) -> bool:
 def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
     """Definitions that name missing mdevs which nothing of ours re-creates: their VMs cannot start.
 
-    Nothing is reported while a GPU shows no vGPUs at all, since they may be its.
+    Nothing is reported while any GPU shows no vGPUs at all, since the mdevs may be on it.
     """
     if any(gpu.framework is None for gpu in view.snapshot.gpus):
         return
@@ -130,7 +130,7 @@ def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
 
 
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
-    """Whether an entry of the claim's slot is the vGPU that a killed `attach --replace` did not get to free."""
+    """Whether an entry of the claim's slot is an old vGPU that `attach --replace` was killed before freeing."""
     return entry.vgpu.generation < claim.generation
 
 
@@ -234,7 +234,7 @@ def _claim_findings(view: HostView, domain: Domain, claim: Claim, *, served: boo
 
 
 def _vgpu_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool) -> list[Finding]:
-    """About the vGPU of a bound claim."""
+    """Findings about the vGPU of a bound claim."""
     entries = view.entries(domain.uuid, claim.slot)
     entry = entries[-1] if entries and not is_left_over(entries[-1], claim) else None
     if entry is None:
@@ -246,7 +246,7 @@ def _vgpu_findings(view: HostView, domain: Domain, claim: Claim, *, served: bool
 
 
 def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """A bound claim without a ledger entry. If the whole ledger is missing, one finding covers all proved claims."""
+    """Findings for a bound claim without a ledger entry. If there is no ledger, another covers all proved claims."""
     name, slot, host = domain.name, claim.slot, view.snapshot.host
     stands = ownership.standing(view, domain, claim)
     if stands is None or stands == ownership.HIDDEN:
@@ -299,7 +299,7 @@ def _unentered(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
 
 
 def _image(view: HostView, domain: Domain, claim: Claim) -> list[Finding]:
-    """A managed-save image without the vGPU: it overrides the definition at the next start."""
+    """A finding if a managed-save image lacks the vGPU: it overrides the definition at the next start."""
     if not lacks_in_image(view, domain, claim):
         return []
     text = say(

@@ -47,8 +47,8 @@ UNREAD: Final = InstanceRow()
 class DividedGpu:
     """A GPU that is in MIG mode, or may be. `problem`: why its instances are unknown; then one row stands for them.
 
-    `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first, as a plan
-    sees it: cached instances make room, and where the driver would take a foreign one, its profile does not fit.
+    `slices`: how many memory slices it has. `fits`: the profiles of which one more fits, the largest first. As in a
+    plan, cached instances make room; a profile does not fit if the driver would take a foreign instance for it.
     """
 
     pci: PciAddress
@@ -111,7 +111,7 @@ def _of_gpu(view: HostView, gpu: Gpu) -> DividedGpu:
 def rows(
     facts: HostSnapshot, gpu: Gpu, holder: Callable[[Vgpu], str | None] = lambda _: None
 ) -> tuple[InstanceRow, ...]:
-    """Each instance of a GPU in MIG mode by its start, or the one row if they cannot be read.
+    """Each instance of a GPU in MIG mode by its start; one row, UNREAD, if they cannot be read.
 
     `holder` names the VM of a vGPU that is not ours.
     """

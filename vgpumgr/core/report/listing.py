@@ -95,7 +95,7 @@ def rows(view: HostView) -> tuple[VgpuRow, ...]:
 
 
 def _named(view: HostView, domain: Domain, claim: Claim) -> Vgpu | None:
-    """The hardware that a claim's binding names but no entry does; None for a copied claim, which is another VM's."""
+    """The hardware that a claim names, but no ledger entry. None for a copied claim, which is another VM's."""
     if view.snapshot.ledger is not None:
         standing = ownership.standing(view, domain, claim)
         return standing.vgpu if isinstance(standing, ownership.Unentered) else None

@@ -124,7 +124,7 @@ def _differences(
 
 
 def _is_without(gpu: Gpu, wish: SchedulerWish | None) -> bool:
-    """Whether there is no scheduler, and no wish for one."""
+    """Whether the GPU has no scheduler to set, and none is declared."""
     return wish is None and scheduler_plan.why_none(gpu) is not None
 
 

@@ -93,21 +93,21 @@ class Units:
 
 
 def of_host(view: HostView) -> Units:
-    """The boards of a host, and its vGPUs from another unit."""
+    """The boards of a host, and its vGPUs that were requested under another unit."""
     host = view.snapshot.host
     boards = [replace(_of_gpu(gpu, view.fgpu_per_gpu), hosts=(host,)) for gpu in view.snapshot.gpus if gpu.types]
     return Units(boards=tuple(dict.fromkeys(boards)), earlier=tuple(_earlier(view)))
 
 
 def on_paper(hosts: Iterable[HostDeclaration], catalogue: Catalogue) -> Units:
-    """The boards for which the inventory has a unit, with NVIDIA's list of types."""
+    """The boards for which the inventory has a unit, with the types of NVIDIA's list."""
     units = {(name, unit) for host in hosts for name, unit in host.fgpu_per_gpu.items()}
     rows = {_on_paper(catalogue, name, unit) for name, unit in units}
     return Units(boards=tuple(sorted(rows, key=lambda row: (row.board, row.unit or ""))))
 
 
 def together(parts: Iterable[Units], declared: Units) -> Units:
-    """All hosts' boards, each once for each unit, and those that are only declared."""
+    """One row for each board and unit of all hosts, and for each that is only declared."""
     parts = tuple(parts)
     earlier = tuple(one for part in parts for one in part.earlier)
     hosts: dict[BoardUnits, list[HostName]] = {}
@@ -169,7 +169,7 @@ def _earlier(view: HostView) -> Iterator[EarlierUnit]:
 
 
 def _changed(view: HostView, gpu: Gpu, vm: str, claim: Claim) -> EarlierUnit | None:
-    """A claim's fGPUs in its own unit and in today's; None if the amounts agree, or it asks for something else."""
+    """A claim's fGPUs in its own unit and in today's. None if both are the same amount, or the wish is not in fGPUs."""
     if not isinstance(claim.wish, profiles.ByFgpu) or claim.grant is None:
         return None
     wish, grant, unit = claim.wish, claim.grant, resolve.unit_of(gpu, view.fgpu_per_gpu)
@@ -193,7 +193,7 @@ def _changed(view: HostView, gpu: Gpu, vm: str, claim: Claim) -> EarlierUnit | N
 
 
 def _unit_then(fgpu: Fraction, asked_mib: int, board_mib: int | None) -> FgpuUnit:
-    """The unit under which these fGPUs made this amount, which claims round up to MiB. Parts of a GPU come first."""
+    """The unit by which `fgpu` was `asked_mib`, which was rounded up to MiB: a part of a GPU if that fits, else MiB."""
     if board_mib is not None:
         per_gpu = round(board_mib * fgpu / asked_mib)
         if per_gpu and math.ceil(board_mib * fgpu / per_gpu) == asked_mib:
@@ -206,7 +206,7 @@ def _unit_text(unit: FgpuUnit) -> str:
 
 
 def _on_paper(catalogue: Catalogue, board: str, unit: FgpuUnit) -> BoardUnits:
-    """A board that the inventory names; nothing is known of one that is not in NVIDIA's list."""
+    """A board that the inventory names. It has no types and no sizes if NVIDIA's list lacks it."""
     try:
         rows = known_types.known_types(catalogue, board.removeprefix("NVIDIA "))
     except UnknownProfile:

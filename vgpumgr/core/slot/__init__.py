@@ -1,1 +1,1 @@
-"""A VM's slot: what is asked for it, which vGPU it is to have, and the plans that attach, repair and free it."""
+"""A VM's slot: what is requested for it, which vGPU it should have, and the plans that attach, repair and free it."""

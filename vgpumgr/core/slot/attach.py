@@ -1,7 +1,7 @@
-"""(desired, observed) → the steps that give one slot of one VM what was requested, or the guard that refuses.
+"""(desired, observed) → the steps that give one slot of one VM what was requested, or a refusal.
 
 Claim, ledger entry, hardware and hostdev are compared separately. So one function plans the first attach, a repeated
-one (no steps), and one after a kill at any instant (the missing steps).
+one (no steps), and one after a run that was killed at any instant (the missing steps).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EVEN_IF = Option("--even-if-it-will-not-start")
 def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     """Plan the steps that give the slot its wish. Raises RequestError or RefusedPlan; changes nothing.
 
-    The slot's present vGPU is removed last. If there is room for the new one only without it, it is removed first.
+    The slot's present vGPU is removed last; but first, if otherwise there is no room for the new one.
     """
     try:
         return _plan_attach(view, request)
@@ -120,8 +120,7 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
 def to_mend(view: HostView, domain: Domain, claim: Claim) -> tuple[plan_steps.Step, ...]:
     """The steps that a claim's attach still needs for its vGPU, definition and claim; none if all is well.
 
-    Raises what that attach would raise. Older generations are left out, and so are steps that a saved image forbids for
-    now.
+    Raises what that attach would raise. Leaves out older generations, and steps that a managed-save image forbids now.
     """
     if not profiles.is_served(claim.wish):
         return ()
@@ -163,7 +162,7 @@ def _mending(
 
 
 def _foreign_findings(view: HostView, domain: Domain) -> Iterator[Finding]:
-    """A vGPU that the VM's definition names but no entry or claim of ours does: the user may have meant that one."""
+    """Findings about foreign vGPUs in the VM's definition: the user may have meant one of them."""
     own_devices = [claim.binding.device for claim in domain.claims.claims] if domain.claims else []
     devices = dict.fromkeys(device.source for device in domain.inactive if device.source not in own_devices)
     rows = [place for device in devices if (place := view.snapshot.find(device)) is not None]
@@ -245,10 +244,10 @@ def entering_steps(view: HostView, domain: Domain, request: AttachRequest, targe
 
 
 def _wrong(domain: Domain, slot: Slot, wanted: Hostdev) -> list[Hostdev]:
-    """Devices that the definition must not keep beside the one that is wanted.
+    """The devices that the definition must not keep beside the wanted one.
 
-    One with another alias is wrong, too: without its claim, nothing would say whose it is. libvirt removes a device by
-    its source, whatever alias is passed (9.0, tried).
+    The wanted device with another alias is wrong, too: without a claim, only the alias says whose it is. libvirt
+    removes a device by its source, whatever alias is passed (9.0, tried).
     """
     return [one for one in domain.inactive if one != wanted and (one.slot == slot or one.source == wanted.source)]
 
@@ -301,9 +300,9 @@ def _attach_steps(
 
 
 def _before(view: HostView, domain: Domain, slot: Slot, target: VgpuSpec) -> int | None:
-    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last; None if none.
+    """The generation whose plugin parameters a vGPU keeps: its own if re-created, else the last one; None: none.
 
-    A pending claim may be all that remains of an exchange: its own vGPU is not made yet, the former one may be gone.
+    After an exchange there may only be a pending claim: its vGPU does not exist yet, and the former one may be gone.
     """
     claim = domain.claim(slot)
     generations = [entry.vgpu.generation for entry in view.entries(domain.uuid, slot)]
@@ -323,7 +322,7 @@ def _instance_steps(view: HostView, target: VgpuSpec) -> tuple[plan_steps.Instan
 
 
 def _bound(view: HostView, domain: Domain, request: AttachRequest, target: VgpuSpec) -> claims.Claim:
-    """The slot's claim once it has the vGPU, with its former plugin parameters. Raises Unsure without a machine-id."""
+    """The claim of the slot with that vGPU; it keeps former plugin parameters. Raises Unsure without a machine-id."""
     machine = view.snapshot.machine
     if machine is None:
         raise errors.Unsure(
@@ -376,7 +375,7 @@ def _guard_alias(domain: Domain, wanted: Hostdev) -> None:
 
 
 def _guard_shared(view: HostView, domain: Domain, wanted: Hostdev) -> None:
-    """Never put a device into a second definition: another VM's definition or running state may name it already."""
+    """Raises ConflictingClaim if another VM's definition or running state names the device: no two may have it."""
     if any(device.source == wanted.source for device in domain.inactive):
         return  # it is already there, and only its alias changes
     others = [namer for namer in sharing.namers(view, wanted.source, but=domain.uuid) if namer.can_start]
@@ -390,8 +389,8 @@ def _guard_shared(view: HostView, domain: Domain, wanted: Hostdev) -> None:
 def _is_claimed(claim: Claim, bound: Claim) -> bool:
     """Whether the slot's claim names this vGPU already.
 
-    A bound claim does so even if the vGPU's card has another address now. It stays bound while the vGPU is made again
-    there: the next reconcile finishes that, but would make nothing for a pending claim that only an attach asked for.
+    A bound claim does so even if the vGPU's card has another address now. It stays bound while the vGPU is re-created
+    there: the next reconcile can finish that, but would make nothing for a pending claim from an attach.
     """
     had, has = claim.binding, bound.binding
     if (

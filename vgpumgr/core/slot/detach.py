@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class DetachRequest:
     """`by` and `at` go into the leaving claim. `keep_snapshots` frees a device even if snapshots name it.
 
-    `live`: take it out of a running VM, too. `gone`: the last name of a VM that the host no longer has; then only what
-    the ledger names for it is freed.
+    `live`: take it out of a running VM, too. `gone`: the last known name, if the host no longer has the VM; then only
+    its ledger entries are freed.
     """
 
     vm: VmUuid
@@ -76,9 +76,9 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
 def entering(
     view: HostView, domain: Domain, slot: Slot, *, keep: int | None
 ) -> tuple[list[plan_steps.EnterVgpu], list[Finding]]:
-    """Before freeing a slot, enter its claim's vGPU that the ledger lacks, if it is proved to be the claim's.
+    """The step that enters the vGPU of the slot's claim, before it is freed, if the ledger lacks it and it is proved.
 
-    One that is not proved stays, and is a finding. `keep` is the generation that the slot keeps. Raises Unsure.
+    A vGPU that is not proved stays, with a finding. `keep`: the generation that the slot keeps. Raises Unsure.
     """
     claim = domain.claim(slot)
     if claim is None or claim.generation == keep:
@@ -119,7 +119,7 @@ def _hidden(view: HostView, place: VgpuSpec | claims.Binding, vm: VmName, slot: 
 
 
 def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
-    """Plan for a VM that has only ledger entries and their hardware left; another VM that uses them keeps them."""
+    """Plan for a VM of which only ledger entries and their hardware are left. What another VM uses stays."""
     guard_ledger(view)
     steps: list[plan_steps.Step] = []
     findings: list[Finding] = []
@@ -138,14 +138,14 @@ def _plan_gone(view: HostView, request: DetachRequest, vm: GoneVm) -> Plan:
 
 
 def _keeping(vm: str, slot: Slot) -> str:
-    """The command that frees it anyway, whichever command was refused: reconcile has no --keep-snapshots."""
+    """The command that frees it anyway. It is always a detach, because reconcile has no --keep-snapshots."""
     return say("`{}` to free it anyway", command("detach", vm, slot=slot, options=("--keep-snapshots",)))
 
 
 def _detach_steps(
     view: HostView, domain: Domain, slot: Slot, before: Sequence[plan_steps.Step]
 ) -> list[plan_steps.DetachHostdev]:
-    """For each device in the definition that goes with the slot and that no step `before` removes."""
+    """A step for each device of the slot in the definition, except those that `before` removes."""
     removed = {step.device for step in before if isinstance(step, plan_steps.DetachHostdev)}
     devices = [one for one in domain.inactive if one not in removed and _goes_with(view, domain, slot, one)]
     return [plan_steps.DetachHostdev(vm=domain.uuid, vm_name=domain.name, slot=slot, device=one) for one in devices]
@@ -194,7 +194,7 @@ def _devices(entries: Sequence[LedgerEntry]) -> set[Device]:
 def _goes_with(view: HostView, domain: Domain, slot: Slot, device: Hostdev) -> bool:
     """Whether a device in the definition is the slot's: by its alias, or because the slot's entries or claim name it.
 
-    A claim has the address of the time it was written; if cards have moved since, only the alias counts.
+    A claim has the address from when it was written. If cards have moved since, only the alias counts.
     """
     if device.slot == slot or device.source in _devices(view.entries(domain.uuid, slot)):
         return True
@@ -233,7 +233,7 @@ def destroy_steps(
 ) -> list[plan_steps.Step]:
     """Steps that free ledger entries whose hostdev the same plan removes. Raises if something holds one.
 
-    `unplugged`: the devices that the plan takes out of the running VM before; what that VM still has of them ends.
+    `unplugged`: the devices that the plan takes out of the running VM before, so that the VM's use of them ends.
     """
     if entries:
         saved_states.guard_read(view)
@@ -355,7 +355,7 @@ def _same_attach(vm: Domain, entry: LedgerEntry) -> str:
 
 
 def _hint_untold(view: HostView) -> str:
-    """The hint if the only evidence is that something could not be read: shutting a VM down would not help."""
+    """The hint if something could not be read, and there is no other evidence: shutting a VM down would not help."""
     unreadable = [domain.name for domain in view.domains if domain.problem is not None]
     if unreadable:
         look = joined(", ", (say("`{}`", virsh("dumpxml", name)) for name in unreadable))
@@ -368,7 +368,7 @@ def _hint_untold(view: HostView) -> str:
 
 
 def _hint_in_use(view: HostView, vm: Domain | GoneVm, entry: LedgerEntry) -> str:
-    """If another VM's document names it, that document must change: this VM may have been off for long."""
+    """The hint for a vGPU in use. If another VM's document names it, that must change: this VM may have been off."""
     others = [namer for namer in sharing.namers(view, entry.vgpu.device, but=vm.uuid) if namer.can_start]
     neighbours = views.neighbours(view, entry.vgpu)
     if others:
@@ -442,6 +442,6 @@ def guard_claim_readable(domain: Domain) -> None:
 
 
 def claim_way_out(domain: Domain) -> str:
-    """How to remove a claim that cannot be read: what the ledger has for the VM can be detached after that."""
+    """How to remove a claim that cannot be read. After that, what the ledger has for the VM can be detached."""
     metadata = virsh("metadata", domain.name, domain.claim_namespace, "--config")
     return say("`{}` shows it, and removes it with --remove; then attach or detach again", metadata)

@@ -1,7 +1,7 @@
-"""How many more vGPUs of a wish a GPU takes: as many attaches, one after the other, as would be granted there.
+"""How many more vGPUs of a wish a GPU takes: how many attaches, one after the other, would be granted there.
 
-core/placing/fits.py counts them for one type. If several types serve the wish, each step is granted on what the steps
-before it leave (core/simulate.py), since a GPU that is out of the closest type may have the next one.
+core/placing/fits.py counts them for one type. If several types serve the wish, each attach is simulated after those
+before it (core/simulate.py), since a GPU that has no room for the closest type may have some for the next one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowMany:
-    """What a GPU has for a wish: `granted` in the order in which attaches would get it.
+    """How many vGPUs of a wish a GPU takes. `granted`: their types, in the order in which attaches would get them.
 
     `count` None: unknown. `why`: why it is unknown or 0; None if the GPU takes at least one.
     """
@@ -68,7 +68,7 @@ def how_many(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> HowMany:
 
 
 def closed(view: HostView, gpu: Gpu, barred: Barred) -> HowMany | None:
-    """Why a GPU takes no vGPU of any type now, though it may be empty; None if it takes some, or is only full."""
+    """Why a GPU takes no vGPU of any type now, even if it is empty. None if it takes some, or is only full."""
     snapshot = view.snapshot
     refusal = takes.unfit(snapshot, gpu) or takes.cordoned(snapshot, gpu) or takes.passed_through(gpu, barred)
     if refusal is not None:

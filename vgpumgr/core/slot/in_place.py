@@ -1,8 +1,8 @@
-"""A slot's vGPU exchanged at its own place: the old one goes first, since only its place has room for the new one.
+"""Exchanging a slot's vGPU at its own place: the old one is removed first, because the new one fits only there.
 
-If a GPU in equal-size mode holds nothing else, another size fits only once the old vGPU is gone. A run that ends in
-between leaves a VM whose claim still asks for the old vGPU: the same command goes on, reconcile would make the old one
-again. If the new one cannot be created, undoing the steps creates the old one again at its place.
+If a GPU in equal-size mode holds nothing else, another size fits only once the old vGPU is gone. If a run ends in
+between, the VM's claim still asks for the old vGPU: the same command continues; reconcile would re-create the old one.
+If the new one cannot be created, undoing the steps re-creates the old one at its place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def leaving_steps(view: HostView, domain: Domain, slot: Slot) -> tuple[plan_steps.Step, ...]:
-    """The steps that free the slot's vGPU but keep its claim; none if it has none. Raises if anything holds it."""
+    """The steps that free the slot's vGPU but keep its claim; none without a vGPU. Raises if anything holds it."""
     old = view.entries(domain.uuid, slot)  # also one whose vGPU is gone already: it keeps its place until it is freed
     if not old:
         return ()

@@ -1,4 +1,4 @@
-"""A vGPU for a running VM: what is in the way, and its guest address, which is the same now and after the next start.
+"""A vGPU for a running VM: the obstacles, and its guest address, which stays the same at the next start.
 
 No option overrides these obstacles: libvirt, QEMU or VFIO would refuse half way, or the guest would find another GPU at
 that address at its next start. Tried on libvirt 9.0 and 11.3 (tests/kernel/test_kernel_hotplug.py).
@@ -54,7 +54,7 @@ def plug(view: HostView, domain: Domain, target: VgpuSpec, wanted: Hostdev) -> p
 
 
 def definition_port(domain: Domain, wanted: Hostdev, plugged: plan_steps.PlugHostdev | None) -> int | None:
-    """The port for a device that the definition lacks: the one that the running VM gives it; None if any will do."""
+    """The port for a device that the definition lacks: its port in the running VM; None if any port will do."""
     if plugged is not None:
         return plugged.port
     live_device = _in(domain.live or (), wanted)
@@ -74,7 +74,7 @@ def _in(devices: tuple[Hostdev, ...], wanted: Hostdev) -> Hostdev | None:
 def _port(domain: Domain, ports: FreePorts, wanted: Hostdev) -> int | None:
     """The lowest port that is free in the running VM and in its definition; None if there is none.
 
-    If the definition has the device already, only its port there will do.
+    If the definition has the device already, it can only be its port there.
     """
     defined = _in(domain.inactive, wanted)
     if defined is not None:
@@ -86,7 +86,7 @@ def _port(domain: Domain, ports: FreePorts, wanted: Hostdev) -> int | None:
 def _no_port(domain: Domain, wanted: Hostdev) -> Obstacle:
     """The obstacle that no port is free.
 
-    The advice follows libvirt's own rule: it keeps as many ports as the definition has (formatdomain, "Controllers").
+    A running VM has the ports that its definition had at its start (libvirt's formatdomain, "Controllers").
     """
     defined = _in(domain.inactive, wanted)
     if defined is not None:

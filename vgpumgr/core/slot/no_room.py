@@ -1,6 +1,6 @@
 """The refusals of a wish that no GPU of a host can take: every GPU with its reason, and what would fit.
 
-What to change on the host so that one can is another question, since it plans other commands (explain/remedies.py).
+What could be changed on the host, is in explain/remedies.py, because that plans other commands.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Shortage:
         )
 
     def hint(self, would: str = "") -> str:
-        """What to do. `would`: what the wish would fit if the host were changed, in words."""
+        """What to do. `would`: where the wish would fit after a change of the host, in words."""
         if self.needs_mig:
             other = say(
                 "ask for an amount ({}, {}) or for a profile such as 4Q, which GPUs outside MIG mode serve, too",
@@ -157,7 +157,7 @@ def _not_here(
 def dropped(
     view: HostView, vm: VmName, request: AttachRequest, gpu: Gpu, had: profiles.TypeName
 ) -> errors.ProfileNotHere:
-    """The slot's type is no longer offered: the driver now calls the card's types otherwise, or has fewer of them."""
+    """The error if the slot's type is no longer offered: the driver has renamed or dropped types of the card."""
     host = view.snapshot.host
     today = next((one for one in (gpu.types or {}).values() if one.short == had.short), None)
     successor = f"; {today.type_name} is" if today is not None else ""
@@ -207,7 +207,7 @@ def _cordoned(view: HostView, domain: Domain, verdict: placement.NoPlace, lines:
 
 
 def _what(ask: Ask) -> str:
-    """The wish in words, to follow "no GPU can take": `a 4 GiB vGPU`. A profile's size is taken from its name."""
+    """The wish in words, to follow "no GPU can take": `a 4 GiB vGPU`. A profile's name gives its size."""
     match ask.wish:
         case profiles.ByProfile(profile=profile) if ask.conditions == NO_CONDITIONS:
             mib = profiles.parse_type_name(f"any-{profile.short}").nominal_mib

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class AnyPlan(abc.ABC):
     """What every plan has: steps in order of execution, and their subject in words.
 
-    `goes_on`: what else there is to do can be planned only once its steps are done.
+    `goes_on`: there is more to do, which can be planned only after these steps.
     """
 
     steps: tuple[plan_steps.Step, ...]
@@ -69,15 +69,15 @@ class AnyPlan(abc.ABC):
         return tuple(sorted({vm for step in self.steps if (vm := step.changed_vm) is not None}))
 
     def claims_of(self, vm: VmUuid) -> ClaimDocument | None:  # noqa: ARG002 -- a plan about a GPU touches no claim
-        """The claims of a VM that the plan is about, before any step; None without that VM, or without claims."""
+        """The claims of one of the plan's VMs, before any step. None if the plan is not about it, or it has none."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(AnyPlan):
-    """`placed` says where a new vGPU goes and why; None if there is no new one.
+    """`placed`: where a new vGPU goes and why; None if there is no new one.
 
-    `parts`: plans of several slots that this one carries out, all or none; `slot`, `placed` and `target` are theirs.
+    `parts`: the plans of several slots, carried out all or none; then these have their own `slot`, `placed`, `target`.
     """
 
     vm: Domain | GoneVm
@@ -142,13 +142,13 @@ def digest(*seen: object) -> str:
 
 
 _OF_GPU = attrgetter(*(one.name for one in fields(Gpu) if one.name not in {"types", "parents"}))
-_OF_TYPE = attrgetter("id", "name", "framebuffer_mib", "max")  # what a type is called says all the rest of it
+_OF_TYPE = attrgetter("id", "name", "framebuffer_mib", "max")  # the rest follows from a type's name
 _ALIKE = attrgetter("creatable", "vfio_dev", "iommu_group")
 _PCI, _INDEX = attrgetter("pci"), attrgetter("vf_index")
 
 
 def _of_gpu(gpu: Gpu) -> object:
-    """A GPU in full. Types that neighbouring VFs share are written once; flat lists are quicker to encode than rows."""
+    """A GPU in full. What neighbouring VFs share is written once; flat lists are faster to encode than rows."""
     types = None if gpu.types is None else [*chain.from_iterable(map(_OF_TYPE, gpu.types.values()))]
     rows = [(alike, [*rows]) for alike, rows in groupby(gpu.parents, _ALIKE)]
     parents = [(*alike, [*map(_PCI, rows)], [*map(_INDEX, rows)]) for alike, rows in rows]
@@ -182,7 +182,7 @@ def find_domain(view: HostView, vm: VmUuid) -> Domain:
 
 
 def spec_of_entry(view: HostView, entry: LedgerEntry) -> VgpuSpec:
-    """A ledger entry as steps name it: with its VM's current name, by which the host program finds its QEMU and log.
+    """A ledger entry for a step, with the VM's current name: by that the host program finds the QEMU and its log.
 
     The VM may have been renamed since the entry was written. If it is no longer defined, the entry's name stays.
     """

@@ -1,4 +1,4 @@
-"""What an operator or playbook asks for a VM's slot, by name; and an attach request for a VM that was located."""
+"""What an operator or playbook requests for a VM's slot, by name; and an attach request, once the VM was located."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SlotRequest:
 
     @property
     def asked(self) -> Message:
-        """All that a wish asks, as options."""
+        """The whole wish, as options."""
         assert self.wish is not None
         count = [Option("--count", self.count)] if self.count > 1 else []
         return joined(" ", [asking.describe(self.wish, self.conditions), *count])

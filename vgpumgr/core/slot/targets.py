@@ -1,4 +1,4 @@
-"""Which vGPU a slot should have: the one it has, the place reserved for it, or a new place; or why it can have none."""
+"""Which vGPU a slot should have: its present one, one at a place reserved for it, or a new one; or why it gets none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
 
 
 def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | None:
-    """Why the request does not accept a claim that has the same wish; None if it accepts it."""
+    """Why a claim with the same wish does not satisfy the request; None if it does."""
     if request.gpus is not None and claim.binding.gpu_uuid not in request.gpus:
         return say("another GPU than {} names", Option("--gpu-id"))
     return _unmet(view, claim, request.conditions)
@@ -50,7 +50,7 @@ def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | 
 def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
     """The condition that a claim does not meet; None if it meets all.
 
-    The conditions under which the claim was made are not judged again: its GPU may have changed.
+    If the claim was made under the same conditions, they are not checked again: its GPU may have changed since.
     """
     if conditions == claim.conditions:
         return None
@@ -71,9 +71,9 @@ def _unmet(view: HostView, claim: Claim, conditions: Conditions) -> str | None:
 
 
 def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
-    """The request in the form that the resolver takes.
+    """The request for the resolver.
 
-    If the claim has the same wish, what it was granted decides how much its fGPUs are.
+    If the claim has the same wish, its grant decides how much its fGPUs are.
     """
     same = claim is not None and profiles.same_wish(claim.wish, request.wish)
     before = claim.grant if claim is not None and same else None
@@ -93,9 +93,9 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
 def find_target(
     view: HostView, domain: Domain, request: AttachRequest
 ) -> tuple[VgpuSpec, placement.Placed | None, steps.Missing | None]:
-    """The slot's desired vGPU; its placement if it is new; what is expected at its place, None if it exists already.
+    """The slot's desired vGPU; its placement if it is new; what its step must expect there, None if it exists already.
 
-    `steps.ENTER` stands for a vGPU that exists and is proved to be the claim's, but that the ledger does not name.
+    `steps.ENTER`: the vGPU exists and is proved to be the claim's, but the ledger does not name it.
     """
     claim = domain.claim(request.slot)
     _guard_claim(view, domain, request, claim)
@@ -210,7 +210,7 @@ def _guard_alias(domain: Domain, slot: Slot) -> None:
 
 
 def guard_offered(view: HostView, domain: Domain, request: AttachRequest) -> None:
-    """Raises ProfileNotHere if no GPU of the host has the profile: a hint of --replace would be wrong then."""
+    """Raises ProfileNotHere if no GPU of the host has the profile, since a hint to use --replace would be wrong."""
     ask = ask_of(view, request, None)
     verdict = placement.place(view.snapshot, ask)
     if isinstance(verdict, placement.NoPlace) and verdict.unknown_profile and verdict.reasons:
@@ -225,7 +225,7 @@ def _pci(view: HostView, binding: claims.Binding) -> str:
 def _kept_entry(
     view: HostView, request: AttachRequest, claim: Claim | None, entries: Sequence[LedgerEntry]
 ) -> LedgerEntry | None:
-    """The newest ledger entry, if it satisfies the wish: then its vGPU is the target, at its generation.
+    """The newest ledger entry, if it satisfies the wish: its vGPU is then the target, with the same generation.
 
     Raises if it cannot be re-created, unless the request has --replace.
     """
@@ -262,7 +262,7 @@ def _kept_entry(
 
 
 def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: LedgerEntry) -> bool:
-    """Whether an entry's vGPU serves the request. A claim with the same wish says what the wish was granted."""
+    """Whether an entry's vGPU serves the request. A claim with the same wish has the wish's grant."""
     if claim is not None and plugin_params.missing(request.conditions.param, claim.conditions.param) is not None:
         return False  # a vGPU gets its parameters when it is made, and a claim in another spelling says which
     same = claim if claim is not None and profiles.same_wish(claim.wish, request.wish) else None
@@ -284,7 +284,7 @@ def _fits(view: HostView, request: AttachRequest, claim: Claim | None, entry: Le
 
 
 def _exchange(vm: str, request: AttachRequest) -> str:
-    """The attach command that gives the slot a new vGPU, also if reconcile was refused: that has no --replace."""
+    """The attach command that gives the slot a new vGPU. Reconcile's hints use it, too: it has no --replace."""
     gpu = ("--gpu-id", request.gpus[0]) if request.gpus else ()
     return say("`{}`", command("attach", vm, slot=request.slot, options=(*request.options, *gpu, "--replace")))
 
@@ -379,7 +379,7 @@ def _expect(view: HostView, entry: LedgerEntry) -> Literal["empty", "same"] | No
 def _pending_place(
     view: HostView, request: AttachRequest, domain: Domain, claim: Claim | None
 ) -> tuple[VgpuSpec, placement.Placed] | None:
-    """The place to which a claim without a ledger entry was bound, if still free: such a claim reserves nothing."""
+    """The place in a claim without a ledger entry, if it is still free. Such a claim reserves nothing."""
     if claim is None or not serves(view, claim, request) or claim.binding.host != view.snapshot.machine:
         return None
     device = claim.binding.device
@@ -392,9 +392,9 @@ def _pending_place(
 
 
 def _successor(view: HostView, request: AttachRequest, domain: Domain, past: VgpuSpec) -> placement.Placed | None:
-    """The same type at the place of a vGPU that cannot come back as it was; None if that place does not take it.
+    """A vGPU of the same type at the place of `past`, which cannot come back as it was; None if it does not fit there.
 
-    The view must not have the ledger entry of that vGPU.
+    The view must not have the ledger entry of `past`.
     """
     claim = domain.claim(request.slot)
     if claim is None or claim.generation != past.generation or not serves(view, claim, request):
@@ -430,7 +430,7 @@ def _same_again(
 
 
 def _mig_place(gpu: Gpu, binding: claims.Binding) -> MigPlace | None:
-    """Where a claim says that its MIG-backed vGPU is; None where the GPU has no such profile now."""
+    """The place of a MIG-backed vGPU according to its claim; None if the GPU has no such profile now."""
     profile = next((one for one in gpu.instance_profiles if one.name == binding.mig_profile), None)
     if profile is None or binding.mig_start is None:
         return None

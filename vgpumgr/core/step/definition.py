@@ -131,7 +131,7 @@ class PlugHostdev(_Live):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplugHostdev(_Live):
-    """The guest has to release it, and may refuse."""
+    """Ask the guest to release a device. It may refuse."""
 
     verb = "unplug_hostdev"
 

@@ -6,7 +6,7 @@ set_vfs         a GPU's virtual functions, by sriov-manage    ← set_vfs
 set_mig         MIG mode of a GPU without them                ← set_mig
 reset_gpu       a reset of one GPU                            (stays: nothing undoes it)
 write_modprobe  one file of /etc/modprobe.d                   ← write_modprobe
-set_cordon      the ledger says: nothing new on a GPU or here ← set_cordon
+set_cordon      a cordon of a GPU or the host, in the ledger  ← set_cordon
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _names(around: Iterable[EvacuateVgpu]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScheduler(OfGpu):
-    """`expect`: the policy of each engine, as read. `before`: what an undo restores, as far as the driver reports it.
+    """`expect`: the policy of each engine, as read. `before`: what an undo restores, as far as it is known.
 
     `around`: the idle vGPUs that are removed and re-created if, and only if, the driver refuses because of them.
     """
@@ -96,7 +96,7 @@ class SetMode(OfGpu):
         return replace(self, mode=self.before, before=self.mode, around=(), back=())
 
     def instead(self, nvml_code: int) -> tuple[SetMode | CreateVgpu | EvacuateVgpu, ...]:
-        """The same as for SetScheduler.
+        """As for SetScheduler.
 
         nvml.h on Set…HeterogeneousMode: IN_USE if the GPU has vGPUs, NOT_SUPPORTED if it has no such mode.
         """

@@ -1,4 +1,4 @@
-"""A vGPU is made, entered, destroyed or evacuated for a while; so is the GPU instance that it may need.
+"""Steps that make, enter, destroy or briefly evacuate a vGPU, or make or destroy its GPU instance.
 
 create_vgpu       ledger planned, hardware, ledger made           ← destroy_vgpu
 enter_vgpu        the ledger names what is there already          (stays: it only says what is true)
@@ -48,7 +48,7 @@ class _OfVgpu(AnyStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateVgpu(_OfVgpu):
-    """`expect` is `empty`, or `same` if the hardware exists and only the ledger must be set to made.
+    """`expect` is `empty`; or `same` if the hardware exists, and only its ledger entry is set to made.
 
     `again`: the ledger has its entry from an earlier run, and an undo of this step keeps it. `runs`: see DestroyVgpu.
     `param`: the requested plugin parameters. `replaces`: the generation of the slot's vGPU whose other parameters it
@@ -146,7 +146,7 @@ class _OfInstance(AnyStep):
 class CreateInstance(_OfInstance):
     """A GPU instance, with one compute instance of its whole size.
 
-    `expect` is `empty`, or `same` if it exists and only the ledger must be set to made.
+    `expect` is `empty`; or `same` if it exists, and only its ledger entry is set to made.
     """
 
     expect: Literal["empty", "same"]

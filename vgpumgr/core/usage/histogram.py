@@ -24,7 +24,7 @@ _FIELDS = struct.Struct(f"<{FIELDS}I")
 
 
 def weigh(percent: int, microseconds: int) -> Histogram:
-    """A histogram of one stretch at one percent, in whole centiseconds but at least one, so that nothing is lost."""
+    """A histogram of one period at one percent: whole centiseconds, at least one, so that nothing is lost."""
     return max(1, (microseconds + 5000) // 10_000) << (BITS * percent)
 
 
@@ -34,7 +34,7 @@ def counts(histogram: Histogram) -> Sequence[int]:
 
 
 def quantiles(histogram: Histogram, *percents: int) -> tuple[int | None, ...]:
-    """For each percentage of the time, the lowest value not exceeded for that long. 100: the maximum. None: no data."""
+    """The lowest value not exceeded for each percentage of the time (100: the maximum). None: there are no data."""
     below = tuple(accumulate(counts(histogram)))
     whole = below[-1]
     if not whole:
@@ -46,7 +46,7 @@ def quantiles(histogram: Histogram, *percents: int) -> tuple[int | None, ...]:
 
 
 def pack(histogram: Histogram) -> bytes:
-    """The stored form: the first value that occurs, then its fields up to the last that is not zero. Empty for EMPTY.
+    """The stored form: the first value that occurs, then the fields from it to the last non-zero one. Empty for EMPTY.
 
     An idle engine takes a few bytes; one whose load stays within 20 percentage points takes 80.
     """

@@ -40,7 +40,7 @@ class Row:
 
 
 def silent(rounds: Iterable[Round]) -> Iterator[Finding]:
-    """One for each host that answered, but not all that it was asked."""
+    """A finding for each host whose answer lacks something that it was asked."""
     for one in rounds:
         if one.silent is not None:
             yield Finding(kind="silent", host=one.host, text=say("{}: {}", one.host, one.silent))
@@ -62,7 +62,7 @@ def rows(rounds: Iterable[Round]) -> list[Row]:
 
 
 def only(rounds: Iterable[Round], shows: Callable[[str, str | None, str | None], bool]) -> tuple[Round, ...]:
-    """The rounds with only those vGPUs: `shows` is given host, name and UUID of each one's VM. The GPUs' sums stay."""
+    """The rounds with only the vGPUs that `shows` selects by host, VM name and VM UUID. The GPUs' sums stay."""
     return tuple(
         one if one.reading is None else replace(one, reading=_only(one.host, one.reading, shows)) for one in rounds
     )

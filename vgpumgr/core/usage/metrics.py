@@ -119,7 +119,7 @@ def _rows(hosts: Sequence[LatestHost], now: float, max_age_s: float, build: Buil
 
 
 def _of_runs(last_runs: LastRuns) -> Iterator[_Row]:
-    """They are as old as the last run, which its timestamp tells: a nightly one is not out of date at noon."""
+    """The rows of the last runs, however old they are. Each run has a timestamp; a nightly one is valid all day."""
     for run in last_runs.runs:
         yield _Row(table.RUN_LAST, (run.kind,), run.at)
         yield _Row(table.RUN_DURATION, (run.kind,), run.seconds)

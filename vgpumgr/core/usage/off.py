@@ -1,4 +1,4 @@
-"""Since when each vGPU's VM is off, by every round since. Neither a missing round nor a long pause proves anything."""
+"""Since when each vGPU's VM is off, as every round since has shown. Missing rounds and long pauses prove nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def followed(before: Mapping[VgpuKey, Off], one: Round, *, every_s: float | None) -> dict[VgpuKey, Off]:
-    """One host's vGPUs that are off, after one more round. What the round does not say stays as it was."""
+    """One host's vGPUs that are off, after one more round. What that round leaves unknown stays as it was."""
     if one.reading is None:
         return dict(before)
     states: dict[VgpuKey, set[State]] = {}

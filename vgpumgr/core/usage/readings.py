@@ -147,7 +147,7 @@ class Cursor:
     gpus: Mapping[str, GpuCursor] = field(default_factory=dict)
 
     def since(self) -> dict[str, int]:
-        """What to ask the host program for: samples newer than this time in microseconds, by GPU."""
+        """The times for the host program's `sample`: only newer samples are wanted. In microseconds, by GPU."""
         return {pci: gpu.at_us for pci, gpu in self.gpus.items()}
 
 
@@ -198,7 +198,7 @@ class Round:
 
     @property
     def silent(self) -> str | None:
-        """What a host that answered left out of what was asked; None if nothing is missing or it did not answer."""
+        """What is missing in the host's answer; None if nothing is, or if it did not answer."""
         return None if self.reading is None else incomplete_reason(self.reading)
 
 
@@ -265,8 +265,8 @@ def key_of(host: HostName, gpu: PciAddress, vgpu: VgpuReading) -> VgpuKey:
 def advance(cursor: Cursor, reading: HostReading) -> tuple[tuple[Measured, ...], Cursor]:
     """What a reading made with `cursor.since()` measured, and the cursor for the next one.
 
-    No time is measured twice, nor any that the driver cannot have seen: a vGPU that was absent at the cursor, another
-    boot and a cursor older than MEMORY_US give only a baseline.
+    No time is measured twice, or without the driver having seen it: a vGPU that is new since the cursor, a new boot, or
+    a cursor older than MEMORY_US gives only a baseline.
     """
     cursors = cursor.gpus if cursor.boot == reading.boot else {}
     measured: list[Measured] = []
@@ -290,7 +290,7 @@ def unmeasured(reading: HostReading, measured: Iterable[Measured]) -> bool:
 
 
 def incomplete_reason(reading: HostReading) -> str | None:
-    """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: it is complete.
+    """Why the use of some vGPU of the host is unknown: the first cause, and how many more. None: all are known.
 
     GPUs without vGPUs (passed through whole, for example) do not count, nor do sensors and the mode.
     """
@@ -314,9 +314,9 @@ def _measured(before: GpuCursor, gpu: GpuReading) -> Iterator[Measured]:
 
 
 def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor | None:
-    """The cursor at the newest sample; without a newer sample the cursor stays.
+    """The cursor at the newest sample. Without a newer sample it stays.
 
-    A cursor in the host's future means that its clock was set back: it is dropped, or no sample would be newer.
+    A cursor in the host's future is dropped: the clock was set back, and no sample would be newer.
     """
     if before is not None and before.at_us > now_us:
         before = None
@@ -330,8 +330,8 @@ def _next(before: GpuCursor | None, gpu: GpuReading, now_us: int) -> GpuCursor |
 def entitled_share(vgpu_type: VgpuType | None, policy: str | None, running: int, *, runs: bool) -> Fraction | None:
     """The share of a GPU that a vGPU is promised.
 
-    Equal share: the same part as every other running VM. Otherwise one part in as many as the GPU takes of its type:
-    guaranteed under fixed share; under best effort what the VM is entitled to, without a guarantee.
+    Equal share: 1/n for n running VMs. Otherwise 1/n if the GPU takes n of its type: guaranteed under fixed share;
+    under best effort the VM is entitled to it, without a guarantee.
     """
     if policy == EQUAL_SHARE:
         return Fraction(1, running) if runs and running else None

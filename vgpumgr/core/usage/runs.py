@@ -1,4 +1,4 @@
-"""What the last plan and reconcile found, as values for `export`: of each run, and of each host."""
+"""What the last plan and reconcile found, for each run and for each host, as values for `export`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedHost:
-    """What the last run that had to read a host found. `reached`: it was read, and no error spoilt its whole run.
+    """A host as its last run found it. `reached`: it was read, and no error spoilt its run; else only `at` is known.
 
     `drift`: slots, modes, schedulers and layouts out of sync, except `waiting` ones; `refused`: their errors, by class.
-    `nvml_silent`: NVML does not say what runs on some GPU. Unless reached, only `at` is known.
+    `nvml_silent`: NVML does not say what runs on some GPU.
     """
 
     host: str
@@ -57,7 +57,7 @@ NO_RUNS = LastRuns()
 
 
 def without_site(inventory: Inventory, hosts: Iterable[PlannedHost]) -> tuple[Finding, ...]:
-    """A finding if the last runs saw another inventory on hosts for which this one names no site: it needs one."""
+    """A finding if the last runs saw another inventory on a host for which this one names no site, as it should."""
     labels = [
         one.host
         for one in hosts

@@ -1,4 +1,4 @@
-"""Which vGPUs did nothing, or are short of something. What was not measured decides nothing."""
+"""Which vGPUs did nothing, or are short of something. If too little was measured, the verdict is unknown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def idle(row: UsageRow, *, most: int) -> bool | None:
 
 
 def over(row: UsageRow, *, percent: int) -> bool | None:
-    """Whether SM use exceeds this percentage of the guaranteed share, or framebuffer use of the size; None: unknown."""
+    """Whether SM use is above this percentage of the entitled share, or framebuffer use of the size. None: unknown."""
     size, used = row.framebuffer_size_bytes, row.framebuffer_max_bytes
     framebuffer = used / size if used is not None and size else None
     parts = (row.used_of_share, framebuffer)
@@ -39,6 +39,6 @@ def over(row: UsageRow, *, percent: int) -> bool | None:
 def judged(
     rows: Iterable[UsageRow], verdict: Callable[[UsageRow], bool | None]
 ) -> tuple[tuple[UsageRow, ...], tuple[UsageRow, ...]]:
-    """The rows of which the verdict is true, and those of which it is unknown."""
+    """The rows whose verdict is true, and the rows whose verdict is unknown."""
     verdicts = [(row, verdict(row)) for row in rows]
     return tuple(row for row, yes in verdicts if yes), tuple(row for row, yes in verdicts if yes is None)

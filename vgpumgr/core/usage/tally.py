@@ -133,9 +133,9 @@ def fold(rounds: Iterable[Round]) -> dict[VgpuKey, dict[int, Tally]]:
 
 
 def measures(host: HostName, measured: Iterable[Measured]) -> dict[VgpuKey, list[Measure]]:
-    """The measures to count for each key. Several vGPUs that look alike (no known VM) count as one: their sum.
+    """The measures to count for each key. Several vGPUs with one key (their VM is unknown) count as one: their sum.
 
-    Measures whose times overlap are of different vGPUs and are summed; consecutive ones are two measures of one vGPU.
+    Measures whose times overlap are of different vGPUs, and are summed. Consecutive ones are of the same vGPU.
     """
     by_key: dict[VgpuKey, list[Measure]] = {}
     for row in measured:

@@ -86,19 +86,19 @@ def rows(series: Iterable[Series], latest: Iterable[LatestHost], window: Window)
     for key in keys:
         past = measured.get(key) or Series(key=key, vm_uuid=None, type_name=None, origin=None)
         row = _row(key, past, by_host.get(key.host, {}).get(key, ()), hosts.get(key.host), window)
-        # The sum is history: the entitled share is in the rows of its parts.
+        # This row is only history: the entitled share is in the separate rows.
         table.append(replace(row, state=OFF, entitled=None) if key in split else row)
     return tuple(sorted(table, key=lambda row: (row.vm is None, row.vm or "", row.host, row.gpu, row.slot or "")))
 
 
 def _is_split(key: VgpuKey, by_key: Mapping[VgpuKey, object]) -> bool:
-    """Whether the key is of several vGPUs that could not be told apart while running, and each has its own row now."""
+    """Whether the key stands for several vGPUs that looked alike while running, but have separate rows now."""
     same = any((other.gpu, other.vm) == (key.gpu, key.vm) for other in by_key)
     return not key.slot and bool(key.vm) and key not in by_key and same
 
 
 def findings(latest: Sequence[LatestHost], *, now_s: float, every_s: float | None) -> Iterator[Finding]:
-    """Why the output may be old, incomplete or off in time: no samples, a host not fully read, a wrong clock."""
+    """Why the output may be old, incomplete or wrong in time: no samples, a host not fully read, a wrong clock."""
     if not latest:
         return
     newest = max(host.last.at for host in latest)

@@ -43,7 +43,7 @@ class Window:
 
 
 def window(since_us: int, until_us: int) -> Window:
-    """A window from `since_us`, moved back to the start of its quarter, or of its hour where data are kept by the hour.
+    """A window from `since_us`, moved back to the start of its quarter; of its hour, if data are kept by the hour.
 
     It has about CELLS cells, each of whole quarters or hours.
     """

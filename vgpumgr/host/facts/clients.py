@@ -13,7 +13,7 @@ _MINOR = re.compile(r"^Device Minor:\s+([0-9]+)\s*$", re.MULTILINE)  # nv-procfs
 
 
 def open_in(root: Root, address: str) -> List[str]:
-    """`the GPU is open in nv-hostengine (pid 812)`, or empty. Only an explanation: unreadable processes are skipped."""
+    """`the GPU is open in nv-hostengine (pid 812)`, or empty. It only explains, so it skips unreadable processes."""
     clients = _clients_of(root, address)
     return ["the GPU is open in {}".format(", ".join(clients))] if clients else []
 

@@ -1,4 +1,4 @@
-"""NVSwitches and Fabric Manager, which activates the partition without which a guest with a whole GPU has no CUDA.
+"""NVSwitches and Fabric Manager. A guest with a whole GPU has CUDA only if that has activated its partition.
 
 The configuration file, its FABRIC_MODE and the program's name are from the Fabric Manager User Guide. Nothing here
 queries Fabric Manager.
@@ -66,7 +66,7 @@ def _manager(root: Root, processes: Optional[Collection[str]], unknown: Unknowns
 
 
 def _mode(root: Root, unknown: Unknowns) -> Optional[int]:
-    """The mode in the last FABRIC_MODE line, as Fabric Manager takes it; null if the file or such a line is missing."""
+    """The mode in the last FABRIC_MODE line, which is what counts; null if the file or such a line is missing."""
     try:
         lines = read_all(root.path(CONFIGURATION)).decode("utf-8", "replace").splitlines()
     except (FileNotFoundError, NotADirectoryError):

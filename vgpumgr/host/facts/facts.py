@@ -193,7 +193,7 @@ def _on(uuid: Optional[str], entries: Sequence[LedgerEntry]) -> List[LedgerEntry
 def _types(
     root: Root, offer: gpu.Offer, nvml: NvmlGpu, ours: Sequence[LedgerEntry], unknown: Unknowns
 ) -> List[TypeFact]:
-    """The GPU's types. Its vGPUs get the names of theirs and, in MIG mode, their places."""
+    """The GPU's types. Its vGPUs get the names of their types and, in MIG mode, their places."""
     types = gpu.unify_types(offer.types, nvml.types)
     for fact in types:
         fact["mig_profile"], fact["max_per_instance"] = nvml.type_mig.get(fact["id"], (None, None))
@@ -215,7 +215,7 @@ def _gpu_fact(
     uuid, name = information.uuid, information.model or nvml.name
     why = "/proc/driver/nvidia/gpus/{} does not show it".format(card.pci)
     if uuid is None:
-        # NVML's alone is not enough: each step reads it there again before it writes.
+        # NVML's UUID alone is not enough: each step reads it there again before it writes.
         unknown.add("uuid", why + ("" if nvml.uuid is None else ", although NVML does: {}".format(nvml.uuid)))
     if name is None:
         unknown.add("name", why)
@@ -278,7 +278,7 @@ def _silent(report: NvmlReport, gpus: Sequence[GpuFact]) -> Dict[str, str]:
 
 
 def _vf_of(row: ActiveFact, handles: Sequence[HandleFact], gpus: Sequence[GpuFact]) -> Optional[str]:
-    """The VF that a running VM uses: NVML names the VM, and the VM has the VF's /dev/vfio path open."""
+    """The VF of a running vGPU: the one whose /dev/vfio path its VM has open. NVML names only the VM."""
     paths = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
     vfs = [
         parent["pci"]

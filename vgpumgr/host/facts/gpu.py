@@ -29,7 +29,7 @@ class Offer(NamedTuple):
 
 
 def place(creatable: List[CreatableFact], offers: List[List[CreatableFact]]) -> int:
-    """Its position in the list, to which it is added if it is new."""
+    """The position in `offers`, to which a new list is added."""
     if creatable not in offers:
         offers.append(creatable)
     return offers.index(creatable)
@@ -65,7 +65,7 @@ def find_framework(root: Root, card: Card) -> Framework:
 
 
 def _fwctl(root: Root, card: Card) -> Optional[str]:
-    """Why vgpumgr does not serve a GPU whose driver makes vGPUs by fwctl; None if it does not (mlx5 has fwctl, too)."""
+    """Why vgpumgr does not serve a GPU, if its driver makes vGPUs by fwctl; else None (mlx5 has fwctl, too)."""
     names = sorted(optional_names(root.path(_FWCTL)) or ())
     links = {name: os.path.realpath(root.path("{}/{}".format(_FWCTL, name))) for name in names}
     node = next((name for name, target in links.items() if "/{}/".format(card.pci) in target), None)
@@ -78,7 +78,7 @@ def _fwctl(root: Root, card: Card) -> Optional[str]:
 
 
 def left_alone(root: Root, card: Card) -> Optional[str]:
-    """Why NVML is not asked about a GPU, on which no vGPU can run as long as that is so; None if it is asked."""
+    """Why NVML is not asked about a GPU; None if it is. No vGPU can run on the GPU while that reason holds."""
     if card.driver != NVIDIA_DRIVER:
         return "NVIDIA's driver does not have the GPU: it is bound to {}".format(card.driver or "no driver")
     if awaits_vfs(root, card):
@@ -288,7 +288,7 @@ def locate_vgpus(root: Root, parents: Sequence[ParentFact], unknown: Unknowns) -
 
 
 def unify_types(listed: Dict[int, TypeFact], supported: Optional[Sequence[TypeFact]]) -> List[TypeFact]:
-    """The types that functions list, plus those that NVML says the GPU supports; NVML's figures fill gaps."""
+    """The types that functions list, and those that NVML reports for the GPU. NVML's figures fill gaps."""
     union = dict(listed)
     for fact in supported or ():
         current = union.get(fact["id"])

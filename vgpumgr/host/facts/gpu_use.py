@@ -49,7 +49,7 @@ class GpuUse:
         self._places = places_on(gpu, snapshot)
 
     def refuse_running(self, snapshot: Snapshot) -> None:
-        """Check NVML's list, just read. Raises Refusal: InUse, or NotYet if it lists only VMs that have ended."""
+        """Check NVML's list in `snapshot`. Raises Refusal: InUse, or NotYet if it lists only VMs that have ended."""
         rows = [row for row in snapshot["active"] or [] if row["gpu"] == self._pci]
         if rows and all(self._is_ending(row, snapshot) for row in rows):
             raise self._not_yet([_name(row) or "?" for row in rows])
@@ -70,7 +70,7 @@ class GpuUse:
         return Refusal(NOT_YET, message, vm=names[0], waits_for=[listed.format(name) for name in names])
 
     def _is_ending(self, row: ActiveFact, snapshot: Snapshot) -> bool:
-        """Whether a row's VM has no QEMU that stays, and nothing of this GPU open: then only its plugin is left."""
+        """Whether only the plugin of a row's VM is left: no QEMU of it stays, and nothing of this GPU is open."""
         if row["vm_uuid"] is None or snapshot["handles"] is None:
             return False
         stays = any(qemu["vm_uuid"] == row["vm_uuid"] and not qemu["ending"] for qemu in snapshot["qemus"] or [])
@@ -78,7 +78,7 @@ class GpuUse:
         return not stays and not any(handle["path"] in paths for handle in snapshot["handles"])
 
     def refuse_open(self, but: str = "") -> None:
-        """Check the handles that are open right now; `but` says what was changed before. Raises Refusal(InUse)."""
+        """Check the handles that are open now. `but`: text about what was changed before. Raises Refusal(InUse)."""
         names: List[Optional[str]] = []
         lines: List[str] = []
         try:

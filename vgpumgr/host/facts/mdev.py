@@ -121,7 +121,7 @@ def read_vgpu(root: Root, mdev: Mdev, type_name: Optional[str], unknown: Unknown
 
 
 def new_type(type_id: int, name: str) -> TypeFact:
-    """A type of which nothing else is known yet."""
+    """A type with these values; all others are unknown yet."""
     return {
         "id": type_id,
         "name": name,
@@ -133,7 +133,7 @@ def new_type(type_id: int, name: str) -> TypeFact:
 
 
 def vgpu_fact(uuid: Optional[str], type_id: Optional[int], type_name: Optional[str]) -> VgpuFact:
-    """A vGPU of which nothing else is known yet."""
+    """A vGPU with these values; all others are unknown yet."""
     return {
         "uuid": uuid,
         "type_id": type_id,
@@ -193,7 +193,7 @@ class Catalogue:
         self.types: Dict[int, TypeFact] = {}
 
     def learn(self, parent: int, type_id: int) -> TypeFact:
-        """The type, read from this parent (an open directory) when it is seen for the first time. Raises OSError."""
+        """The type. It is read from this parent (an open directory) only the first time. Raises OSError."""
         known = self.types.get(type_id)
         if known is not None:
             return known
@@ -217,7 +217,7 @@ class Catalogue:
 def read_creatable(parent: int, catalogue: Catalogue, *, offers: bool) -> List[CreatableFact]:
     """What the parent (an open directory) would take now. Raises OSError.
 
-    `offers` False: the VF holds a vGPU and takes no other, so only its types are read, and not their availability.
+    `offers` False: the VF holds a vGPU and takes no other, so only its types are read, not how many are available.
     """
     creatable: List[CreatableFact] = []
     with directory(TYPES, parent) as types:

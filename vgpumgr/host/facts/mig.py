@@ -164,7 +164,7 @@ def read_mig(
 ) -> MigFact:
     """Read how the GPU is divided.
 
-    `attempt` calls a function. If something could not be read, it notes that and gives null, as nvml.py's does.
+    `attempt` calls a function. If that fails, it notes the failure and returns null (_attempt of nvml.py).
     """
     fact: MigFact = {"enabled": switch.enabled, "pending": switch.pending, "profiles": [], "instances": []}
     if not switch.enabled:

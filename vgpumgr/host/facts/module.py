@@ -29,7 +29,7 @@ class NotText(Exception):
 
 
 def read_modprobe(root: Root, unknown: Unknowns) -> Optional[List[ModprobeFact]]:
-    """The files with an `options nvidia` line, in modprobe's order, and ours. None if one file cannot be reported."""
+    """The files with an `options nvidia` line, and ours, in modprobe's order. None if any cannot be reported."""
     files: List[ModprobeFact] = []
     try:
         with directory(root.path(FOLDER)) as folder:
@@ -102,7 +102,7 @@ def read_module(root: Root, unknown: Unknowns) -> Optional[ModuleFact]:
 
 
 def _parameter(line: str) -> "tuple[str, str]":
-    """`RegistryDwords: "RmPVMRL=0x11"`, with or without the quotes."""
+    """The key and value of a line such as `RegistryDwords: "RmPVMRL=0x11"`, with or without the quotes."""
     key, _, value = line.partition(":")
     value = value.strip()
     if len(value) > 1 and value[0] == value[-1] == '"':

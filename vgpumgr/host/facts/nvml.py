@@ -58,7 +58,7 @@ class NvmlGpu(NamedTuple):
 
 
 class NvmlReport(NamedTuple):
-    """`version` is NVML's own; `failure` says why nothing at all could be read, `fault` whether that is the driver."""
+    """`version` is NVML's own. `failure`: why nothing at all could be read; `fault`: the driver's fault, if any."""
 
     version: Optional[str]
     failure: Optional[str]
@@ -100,7 +100,7 @@ def read_nvml(
 
 
 class _Reader:
-    """One opened NVML. Each query that fails adds a row and gives null."""
+    """One opened NVML. A query that fails returns null, and adds a row to `unknown`."""
 
     def __init__(self, library: Any, unknown: Unknowns, pause: Callable[[float], None]) -> None:
         self._nvml = library
@@ -152,7 +152,7 @@ class _Reader:
         return gpu._replace(scheduler=scheduler, active=active, places=places, silent=why, fault=self._fault)
 
     def _modes(self, handle: Any) -> Tuple[Optional[Switch], Optional[Mode]]:
-        """MIG's, null also where the GPU does not know it, and the GPU's."""
+        """The MIG switch (null also if the GPU has no MIG), and the GPU's mode."""
         mig, why = self._attempt("mig", lambda: read_switch(self._nvml, handle))
         if why is not None:
             self._unknown.add("mode", why)
@@ -165,7 +165,7 @@ class _Reader:
         return type_mig or TypeMig(None, None)
 
     def _attempt(self, what: str, call: Callable[[], Any]) -> Tuple[Any, Optional[str]]:
-        """What several calls give together; if any of them fails, null, with one row and the reason."""
+        """The result of a function that makes several calls; if one fails, null with the reason, and a row."""
         try:
             return call(), None
         except NvmlFailed as failed:
@@ -196,7 +196,7 @@ class _Reader:
         return places
 
     def _places_of(self, handle: Any, type_id: int) -> Tuple[int, List[int]]:
-        """The list's second version, and its first from a driver before R565."""
+        """The size and ids of the free places: version 2 of NVML's list, or version 1 from a driver before R565."""
         name = "nvmlDeviceGetVgpuTypeCreatablePlacements"
         try:
             answer = ask(self._nvml, name, handle, type_id, 2)

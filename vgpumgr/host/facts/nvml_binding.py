@@ -30,7 +30,7 @@ def _call(name: str, *arguments: Any) -> None:
 
 
 def _handles(name: str, kind: Any, *arguments: Any) -> List[Any]:
-    """A list, for which the caller has room from the start."""
+    """The list that a call fills, in a buffer of the greatest size."""
     rows, count = (kind * _MOST_PLACES)(), c_uint(_MOST_PLACES)
     _call(name, *arguments, rows, byref(count))
     # Handles of their own: an array's elements would change with it.
@@ -38,7 +38,7 @@ def _handles(name: str, kind: Any, *arguments: Any) -> List[Any]:
 
 
 def nvmlDeviceGetGpuInstancePossiblePlacements(handle: Any, profile_id: int) -> List[Any]:
-    """Where an instance may lie, whether that is free or not."""
+    """All places where an instance may lie, free or not."""
     kind = pynvml.c_nvmlGpuInstancePlacement_t
     return _handles("nvmlDeviceGetGpuInstancePossiblePlacements_v2", kind, handle, profile_id)
 
@@ -64,7 +64,7 @@ def nvmlDeviceGetVgpuTypeCreatablePlacements(handle: Any, type_id: int, version:
 
 
 def nvmlVgpuInstanceGetVmID(instance: int) -> Tuple[bytes, int]:
-    """The id, which pynvml does not decode either, and its kind."""
+    """The id (bytes, as in pynvml), and its kind."""
     size = pynvml.NVML_DEVICE_UUID_BUFFER_SIZE
     name, kind = create_string_buffer(size), c_uint(0)
     _call("nvmlVgpuInstanceGetVmID", c_uint(instance), byref(name), c_uint(size), byref(kind))

@@ -68,7 +68,7 @@ def _process(proc: int, pid: str) -> Optional[Process]:
 
 
 def _stat(folder: int, number: str) -> Optional[_Stat]:
-    """The stat of a process or thread; None if it is gone, the only thing that can hide it from root."""
+    """The stat of a process or thread. If it cannot be read, it is gone (None): nothing else hides it from root."""
     try:
         text = read(number + "/stat", folder)
     except OSError:

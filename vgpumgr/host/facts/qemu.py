@@ -49,8 +49,8 @@ def qemu_owners(root: Root) -> FrozenSet[int]:
 def read_qemu(proc: int, process: Process, owners: FrozenSet[int]) -> Optional[QemuFact]:
     """The process as a VM's QEMU; None if it is not one.
 
-    Anybody can choose a process's name and command line: they count only for a process of `owners`, or in a libvirt
-    machine, into which nobody else can put a process.
+    Anybody can choose a process's name and command line. So these count only if the process is of one of `owners`, or
+    in a libvirt machine, into which no other user can put one.
     """
     vm, machine = Vm(None, None), None
     by_name = process.name.startswith(_NAMES)
@@ -98,7 +98,7 @@ def is_of(qemu: QemuFact, vm_uuid: str, vm_name: str) -> Optional[bool]:
 
 
 def is_machine_of(machine: str, vm_name: str) -> bool:
-    """Whether libvirt names that VM's machine so: letters, digits, single dots and dashes, cut at 64 characters."""
+    """Whether `machine` is libvirt's name for that VM: its letters, digits, single dots and dashes, at most 64."""
     prefix = _MACHINE.match(machine)
     if prefix is None:
         return False

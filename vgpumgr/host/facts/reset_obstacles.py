@@ -17,7 +17,7 @@ _LINKS = 36  # NVML_NVLINK_MAX_LINKS (nvml.h 13)
 
 
 def in_the_way(root: Root, load_nvml: Callable[[], Any], address: str) -> List[str]:
-    """A sentence for each. They serve an explanation only: what cannot be read is left out."""
+    """A sentence for each obstacle. They only explain a failure, so what cannot be read is left out."""
     lines = open_in(root, address)
     with suppress(NvmlFailed, OSError, ImportError), opened(load_nvml) as nvml:
         with suppress(NvmlFailed):
@@ -31,13 +31,13 @@ def in_the_way(root: Root, load_nvml: Callable[[], Any], address: str) -> List[s
 
 
 def _peers(nvml: Any, address: str, gpus: List[str]) -> List[str]:
-    """The GPUs to which links lead, themselves or through an NVSwitch."""
+    """The GPUs that NVLink connects to this one, directly or through an NVSwitch."""
     mine = _ends(nvml, address)
     return sorted(gpu for gpu in gpus if gpu != address and (gpu in mine or mine & _ends(nvml, gpu)))
 
 
 def _ends(nvml: Any, address: str) -> Set[str]:
-    """The PCI addresses to which the GPU's active links lead: of GPUs or of NVSwitches."""
+    """The PCI addresses of the GPUs and NVSwitches at the other ends of the GPU's active links."""
     handle, addresses = _handle(nvml, address), set()
     for link in range(_LINKS):
         # The board may have fewer links, and what is at a link's end may have no address.

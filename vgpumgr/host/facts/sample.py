@@ -2,7 +2,7 @@
 
 The caller holds the host's lock, as for everything that opens NVML. From nvml.h: a vGPU is on NVML's list while a VM
 runs with it; nvmlDeviceGetVgpuUtilization returns one value for each, the mean since the given time, in percent of the
-GPU. In MIG mode neither it nor the whole GPU's utilization is supported: a sample then has the framebuffer alone.
+GPU. In MIG mode neither that nor the whole GPU's utilization is supported: a sample then has only the framebuffer.
 """
 
 import os
@@ -105,7 +105,7 @@ class _Gpu:
             self._information = pci.Information(uuid=None, model=None)
 
     def nothing(self) -> GpuSampleFact:
-        """What is known without NVML."""
+        """The fact if NVML reports nothing."""
         return {
             "pci": self.pci,
             "uuid": self._information.uuid,
@@ -163,7 +163,7 @@ class _Gpu:
         return self._attempt(key, lambda: ask(nvml, function, *arguments))
 
     def _attempt(self, key: str, call: Callable[[], Any]) -> Any:
-        """What the call returns; null, with a row that says why, if it fails."""
+        """What the call returns. If it fails: null, with a row that says why."""
         try:
             return call()
         except NvmlFailed as failed:
@@ -173,7 +173,7 @@ class _Gpu:
         return None
 
     def _sensor(self, nvml: Any, key: str, function: str, *arguments: Any) -> Optional[int]:
-        """What a sensor tells; null without a row if the board has none."""
+        """A sensor's value. If the board has no such sensor: null, without a row."""
 
         def read() -> Optional[int]:
             try:
@@ -194,7 +194,7 @@ class _Gpu:
     def _used(
         self, nvml: Any, handle: Any, since_us: int, instances: Sequence[int], *, in_mig: bool
     ) -> Dict[int, UsedFact]:
-        """The samples by instance; without a newer one it is left out. With MIG, empty samples of this moment."""
+        """The newer samples, by instance; an instance may have none. With MIG: an empty sample of now for each."""
 
         def newer() -> Any:
             try:
@@ -260,13 +260,13 @@ def _ask_in_mode(nvml: Any, function: str, *arguments: Any, in_mig: bool) -> Any
 
 
 def _percent(value: Any) -> Optional[int]:
-    """Percent; null for a number above 100, which in MIG mode is the driver's "not available" (a capture: N/A)."""
+    """Percent; null above 100, by which the driver says "not available" in MIG mode (seen in a capture: N/A)."""
     number = int(value)
     return number if number <= 100 else None
 
 
 def _name(root: Root, facts: Sequence[GpuSampleFact], cards: Sequence[pci.Card], unknown: Unknowns) -> None:
-    """Add what NVML does not report of a running vGPU: its VM's name, its process, and the VF that this has open."""
+    """Add to running vGPUs what NVML does not report: the VM's name and process, and the VF that it has open."""
     running = [(fact, row) for fact in facts for row in fact["vgpus"] or []]
     if not running:
         return
@@ -294,7 +294,7 @@ def _seconds_up(root: Root) -> Optional[float]:
 
 
 def _holder(row: VgpuSampleFact, handles: Sequence[HandleFact], up_s: Optional[float]) -> Optional[HolderFact]:
-    """The VM's own process; the plugin of the driver is none."""
+    """The VM's own process, which is not the driver's plugin."""
     for handle in handles:
         if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"] and not is_plugin(handle["path"]):
             since_us = None
@@ -308,7 +308,7 @@ def _holder(row: VgpuSampleFact, handles: Sequence[HandleFact], up_s: Optional[f
 def _vf_of(
     root: Root, row: VgpuSampleFact, handles: Sequence[HandleFact], vfs: Mapping[int, str]
 ) -> Tuple[Optional[int], Optional[str]]:
-    """The one VF of this GPU that the VM has open; nulls if it has several, which NVML's rows do not distinguish."""
+    """The VF of this GPU that the VM has open. Nulls if there are several: NVML's rows do not say which is which."""
     opened_by_vm = {handle["path"] for handle in handles if row["vm_uuid"] and handle["vm_uuid"] == row["vm_uuid"]}
     pairs = [(index, address) for index, address in vfs.items() if opened_by_vm.intersection(_paths(root, address))]
     return pairs[0] if len(pairs) == 1 else (None, None)

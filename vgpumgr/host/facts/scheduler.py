@@ -145,7 +145,7 @@ def _fact(engine: str, policy: int, *, arr: Optional[bool], factor: int, time_sl
 
 
 def set_engine(nvml: Any, handle: Any, engine: str, setting: SchedulerSetting, *, api: int) -> None:
-    """Give one engine the setting; with api 1, the GPU. Raises NvmlFailed."""
+    """Give one engine the setting; with api 1, the whole GPU. Raises NvmlFailed."""
     if api == 1:
         ask(nvml, _SET, handle, _state_v1(nvml, setting))
         return

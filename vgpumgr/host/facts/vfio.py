@@ -55,7 +55,7 @@ def device_paths(device: int) -> List[str]:
 
 
 def has_vfio(root: Root, unknown: Unknowns) -> Optional[bool]:
-    """Whether there is VFIO's container; null (and noted) if that cannot be told."""
+    """Whether there is VFIO's container; null (and noted) if that is unknown."""
     try:
         return is_there(root.path(_CONTAINER))
     except OSError as error:
@@ -96,7 +96,7 @@ def look(root: Root) -> Users:
 
 
 class _Nodes:
-    """The host's device nodes of vGPUs, by identity; they are read once a descriptor may be one."""
+    """The host's device nodes of vGPUs, by identity. They are read only when the first descriptor is checked."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -104,7 +104,7 @@ class _Nodes:
         self._majors: Set[int] = set()
 
     def path_of(self, status: os.stat_result, text: str) -> str:
-        """The host's name of a descriptor's node; empty if it is not one. `text` is the descriptor's link text."""
+        """The path of a descriptor's node on the host; empty if it is none. `text` is the descriptor's link text."""
         if self._known is None:
             self._known = self._read()
         path = self._known.get(_identity(status))
@@ -131,7 +131,7 @@ class _Nodes:
 
 
 def _identity(status: os.stat_result) -> _Identity:
-    """The device number; the inode if it is no driver's device (a simulated host has files, or copies of /dev/null)."""
+    """The device number; for anything but a driver's device the inode (simulated hosts have files or /dev/null)."""
     if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) != _MEMORY:
         return "device", os.major(status.st_rdev), os.minor(status.st_rdev)
     return "file", status.st_dev, status.st_ino
@@ -161,7 +161,7 @@ def _named_by(text: str) -> str:
 
 
 def _paths_of(proc: int, process: Process, nodes: _Nodes) -> Set[str]:
-    """The nodes that it has open, with an empty text for all else; an empty set if it has no descriptors at all."""
+    """The nodes that a process has open; "" stands for other files. Empty if it has no descriptors at all."""
     try:
         with directory(process.table, proc) as descriptors:
             return {_path(descriptors, name, nodes) for name in os.listdir(descriptors)}

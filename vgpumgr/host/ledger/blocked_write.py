@@ -31,7 +31,7 @@ class Child(NamedTuple):
 
 
 def find_child(pid: int) -> Optional[Child]:
-    """The process with that pid that runs now, asleep in the kernel or not; None if it has ended. Raises OSError.
+    """The process that has that pid now, even if it sleeps in the kernel; None if it has ended. Raises OSError.
 
     It is looked up in the machine's /proc, whatever the root is: these are processes of this program.
     """
@@ -62,7 +62,7 @@ def holding(records: Sequence[Record], boot: str, alive: Callable[[Child], bool]
 
 
 def find_holding(records: Sequence[Record], boot: str) -> Tuple[Record, ...]:
-    """The records that hold now and still hold a moment later: a child that never got its go-ahead ends at once."""
+    """The records that still hold after a moment: a child that never got its go-ahead ends within it."""
     until = time.monotonic() + MOMENT_S
     held = holding(records, boot, is_alive)
     while held and time.monotonic() < until:
@@ -89,7 +89,7 @@ def record_of(step: Step, path: str, vfio: Sequence[str], *, boot: str, child: C
 
 
 def started(pid: int) -> Child:
-    """The identity of a child of ours that cannot have ended unseen. Raises Refusal if /proc does not show it."""
+    """The identity of a child of ours, which has not been reaped. Raises Refusal if /proc does not show it."""
     try:
         child = find_child(pid)
     except OSError as error:

@@ -96,11 +96,11 @@ class Ledger(NamedTuple):
         return self._replace(instances=tuple(row for row in self.instances if instance_key(row) not in keys))
 
     def took_vfs(self, gpu_uuid: Optional[str], boot: str) -> bool:
-        """Whether this program took a GPU's virtual functions away in this boot, and has not made them again."""
+        """Whether this program removed a GPU's virtual functions in this boot, and has not made them again."""
         return any((row["gpu_uuid"], row["boot"]) == (gpu_uuid, boot) for row in self.without_vfs)
 
     def with_vfs_taken(self, gpu_uuid: str, boot: str, *, taken: bool) -> "Ledger":
-        """The ledger that says so, or no longer does; it forgets earlier boots."""
+        """The ledger with that noted, or no longer noted. Notes of earlier boots are dropped."""
         others = tuple(row for row in self.without_vfs if row["gpu_uuid"] != gpu_uuid and row["boot"] == boot)
         return self._replace(without_vfs=(*others, *([{"gpu_uuid": gpu_uuid, "boot": boot}] if taken else [])))
 
@@ -110,7 +110,7 @@ class Ledger(NamedTuple):
         return facts_of(rows, CordonText)[0] if rows else None
 
     def with_cordon(self, gpu_uuid: Optional[str], gpu: Optional[str], cordon: Optional[CordonText]) -> "Ledger":
-        """The ledger with this cordon of a GPU or the host in place of the one before; None: without one."""
+        """The ledger with this cordon of a GPU or the host in place of the previous one; None: without any."""
         others = tuple(row for row in self.cordons if row["gpu_uuid"] != gpu_uuid)
         row = () if cordon is None else ({"gpu_uuid": gpu_uuid, "gpu": gpu, **cordon},)
         return self._replace(cordons=(*others, *row))
@@ -130,7 +130,7 @@ class Ledger(NamedTuple):
         return self._replace(freed=(*self.without_freed(key).freed, row)[-_MOST_FREED:])
 
     def params_of(self, key: Tuple[str, str, int]) -> str:
-        """The plugin parameters that a vGPU had, as far as they are known: empty if none are."""
+        """The known plugin parameters of a vGPU; empty if none are known."""
         rows = [row for row in (*self.entries, *self.freed) if identity(row) == key]
         return next((row[PARAMS] for row in rows if isinstance(row.get(PARAMS), str)), "")
 
@@ -140,17 +140,17 @@ class Ledger(NamedTuple):
 
 
 def facts_of(rows: Iterable[Mapping[str, Any]], shape: Type[Shape]) -> List[Shape]:
-    """The rows with the protocol's keys only."""
+    """The rows, with only the protocol's keys."""
     return [cast("Shape", {key: row.get(key) for key in shape.__annotations__}) for row in rows]
 
 
 def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
-    """The identity shared by an entry and the steps that mean it: both have these keys."""
+    """The identity of a vGPU, from its entry or from a step about it: both have these keys."""
     return entry["vm_uuid"], entry["slot"], entry["generation"]
 
 
 def instance_key(place: Mapping[str, Any]) -> Tuple[str, str, int]:
-    """The identity of an instance, shared by its entry and the steps that mean it."""
+    """The identity of an instance, from its entry or from a step about it."""
     return place["gpu_uuid"], place["profile"], place["start"]
 
 
@@ -304,7 +304,7 @@ def write_ledger(root: Root, ledger: Ledger) -> None:
 
 
 def find_unwritable(root: Root) -> Optional[UnwritableFact]:
-    """Why the ledger could not be written now, as far as a file without a name can show; None if it could.
+    """Why the ledger could not be written now, tested with a file without a name; None if it could.
 
     On file systems without such files (open(2), O_TMPFILE), only statvfs(3) is checked.
     """
@@ -370,7 +370,7 @@ def _write(root: Root, ledger: Ledger) -> None:
 
 
 def _version_of(ledger: Ledger) -> int:
-    """The oldest version that says all of it."""
+    """The oldest version of the file's format that can hold this ledger."""
     if ledger.instances or any(entry.get("mig") is not None for entry in ledger.entries):
         return LEDGER_VERSION
     return LEDGER_VERSION_WITHOUT_INSTANCES if ledger.cordons else LEDGER_VERSION_WITHOUT_CORDONS

@@ -23,7 +23,7 @@ _BY_BYTES = 200  # the kernel allows a memfd's name 249
 
 
 def pause(seconds: float) -> bool:
-    """Wait without watching for a hang-up: for a program that has no other end."""
+    """Wait, without watching for a hang-up. For programs without a controller."""
     time.sleep(seconds)
     return False
 
@@ -125,7 +125,7 @@ def _mark(by: str) -> int:
 
 
 def _open_to_others(descriptor: int) -> Dict[str, str]:
-    """The folder's mode if users other than root can open it, and so hold the lock for ever without being named."""
+    """The folder's mode, if users other than root can open it: they could hold the lock forever, unnamed."""
     mode = os.fstat(descriptor).st_mode & 0o7777
     return {"mode": "{:04o}".format(mode)} if mode & 0o055 else {}
 
@@ -156,7 +156,7 @@ def find_owner(root: Root, descriptor: int) -> Optional[str]:
 
 
 def _owner_in(folder: str, lock: os.stat_result) -> Optional[str]:
-    """The mark of a process that has this very directory open: programs of other (simulated) hosts may be visible."""
+    """The owner's mark, if a process has this directory open. Programs of other (simulated) hosts have others open."""
     owner = None
     names = os.listdir(folder)
     for name in names:

@@ -59,7 +59,7 @@ class Writer:
 
     @contextmanager
     def ready(self, path: str, text: bytes) -> Iterator[Writing]:
-        """A child that waits to write this. It ends with the block, or is left behind if its write has not returned."""
+        """A child that waits to write this. It ends with the block. If its write does not return, it is left behind."""
         self._reap()
         # We keep both ends of the go-ahead pipe: writing to one whose reader was killed would end us (SIGPIPE).
         hear, go = os.pipe2(os.O_CLOEXEC)
@@ -114,7 +114,7 @@ def _receive(descriptor: int, deadline_s: float) -> Optional[bytes]:
 
 
 def keep_only(*kept: int) -> None:
-    """Close what a child that outlives the program must not keep: above all the lock, and the controller's channel."""
+    """Close the other descriptors: a child that outlives us must not keep the lock or the controller's channel."""
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)

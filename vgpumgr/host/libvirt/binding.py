@@ -91,7 +91,7 @@ class Library:
         return value
 
     def text(self, name: str, *arguments: Any) -> str:
-        """The text that a call returned for us to free. Raises LibvirtError."""
+        """The text that a call returns; libvirt's copy is freed. Raises LibvirtError."""
         pointer = self.call(name, *arguments)
         try:
             return _text(cast_pointer(pointer, c_char_p).value or b"")
@@ -99,7 +99,7 @@ class Library:
             self._free(pointer)
 
     def listing(self, name: str, of: int, flags: int) -> List[int]:
-        """The objects that a call lists, for us to free. Raises LibvirtError."""
+        """The objects that a call lists; the caller frees them. Raises LibvirtError."""
         array = _POINTERS()
         count = self.call(name, of, byref(array), flags)
         try:
@@ -166,7 +166,7 @@ class Domain:
         return self._library.text("virDomainManagedSaveGetXMLDesc", self._pointer, 0)
 
     def snapshots(self) -> List[Tuple[str, str]]:
-        """The name and XML of each."""
+        """The name and XML of each snapshot."""
         pointers: Sequence[int] = self._library.listing("virDomainListAllSnapshots", self._pointer, 0)
         try:
             return [
@@ -198,7 +198,7 @@ class Domain:
         self._library.call("virDomainAttachDeviceFlags", self._pointer, xml.encode("utf-8"), affect)
 
     def detach_device(self, xml: str, affect: int) -> None:
-        """Remove a device from the persistent definition, or ask the running domain's guest for it."""
+        """Remove a device from the persistent definition, or ask the running domain's guest to release it."""
         self._library.call("virDomainDetachDeviceFlags", self._pointer, xml.encode("utf-8"), affect)
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Unavailable(Exception):
     """A call has no value; `kind` and `message` say why.
 
-    `begun`: what the call was to change may have been changed, or may be changed later.
+    `begun`: the call's change may have been made, or may be made later.
     """
 
     def __init__(self, kind: LibvirtRefusal, message: str, code: int = 0, *, begun: bool = False) -> None:
@@ -29,9 +29,9 @@ class Unavailable(Exception):
 
 
 class Turn:
-    """What the thread of a call and the thread that waits for it agree on, so that no change starts unattended.
+    """Shared by the thread of a call and the thread that waits for it, so that no change begins that nobody waits for.
 
-    Either the first begins its change, or the second gives it up: whichever comes first counts.
+    Either the call begins its change first, or the waiting thread gives it up first.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,14 @@ class Turn:
         self.begun = False
 
     def begin(self) -> None:
-        """Announce that the call is about to change something. Raises GivenUp if nobody waits for that any more."""
+        """Announce that the call is about to change something. Raises GivenUp if nobody waits for it any more."""
         with self._one_at_a_time:
             if self._given_up:
                 raise GivenUp
             self.begun = True
 
     def give_up(self) -> bool:
-        """Stop waiting: a change that has not begun by now never will. Returns whether it has begun."""
+        """Stop waiting. A change that has not begun yet never will. Returns whether it has begun."""
         with self._one_at_a_time:
             self._given_up = True
             return self.begun

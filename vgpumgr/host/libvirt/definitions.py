@@ -1,4 +1,4 @@
-"""Changes of a domain, by three of libvirt's calls only: its metadata, and one device in or out.
+"""Changes of a domain, by only three of libvirt's calls: set its metadata, attach a device, detach a device.
 
 Each changes either the persistent definition or the running domain.
 
@@ -23,7 +23,7 @@ from .client import Client, Turn, Unavailable
 
 
 def change(client: Client, step: DefinitionStep, wait_s: float) -> None:
-    """Make that change. Raises Refusal, which says whether it may have been made all the same, or may be later."""
+    """Make that change. Raises Refusal, which says whether the change may still have been made, or may be later."""
 
     def call(connection: Connection, turn: Turn) -> None:
         # Apart from the change, this mostly detects a libvirtd that is gone by now.

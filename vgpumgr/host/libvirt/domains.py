@@ -78,7 +78,7 @@ _NOT_READ = _Document()
 
 
 def _domains(connection: Connection, everything: Dict[str, Domain], only: Optional[List[str]]) -> List[DomainFact]:
-    """Every domain, or those of them, without those that disappeared while they were read."""
+    """Every domain, or those of `only`, without those that disappeared while they were read."""
     domains = {uuid: domain for uuid, domain in everything.items() if only is None or uuid in only}
     if not domains:
         return []

@@ -68,9 +68,9 @@ class ParentFact(TypedDict):
     """A PCI function on which vGPUs are created: the PF (mdev-pf, vf_index null, many vGPUs) or a VF (at most one).
 
     `vfio_dev`: whether a vendor-vfio GPU's VF has its vfio-dev directory, which tells libvirt to leave it bound to
-    nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer). `iommu_group`: whether that VF has an IOMMU group, by which it
-    is assigned to a VM; `group`: which. All three are null if not read, or if the GPU's vGPUs are mdevs.
-    `creatable`: what it would take now, as the position in the GPU's `offers`.
+    nvidia (libvirt 9.7, virpci.c; Linux 6.1 and newer). `iommu_group`: whether that VF has an IOMMU group, which it
+    needs to be assigned to a VM; `group`: that group. These three are null if unread, or if the GPU's vGPUs are mdevs.
+    `creatable`: what it would take now, as an index into the GPU's `offers`.
     """
 
     pci: str
@@ -114,8 +114,8 @@ class EngineSchedulerFact(TypedDict):
 class SchedulerFact(TypedDict):
     """The scheduler as set at run time.
 
-    `api`: by which NVML call, 1 (nvmlDevice…SchedulerState) or 2 (…_v2, from r595: each engine for itself, always with
-    arr).
+    `api`: the version of NVML's calls, 1 (nvmlDevice…SchedulerState) or 2 (…_v2, from r595: each engine separately,
+    always with arr).
     """
 
     api: int

@@ -6,7 +6,7 @@ from .ledger import CordonFact
 
 
 class InstalledProgramFact(TypedDict):
-    """A host program below /opt/vgpumgr-host. `sha256` is its name; `intact`: also the hash of what it holds."""
+    """A host program below /opt/vgpumgr-host. `sha256` is its name; `intact`: that is the hash of its content."""
 
     sha256: str
     intact: bool
@@ -35,6 +35,6 @@ class Installed(TypedDict):
 
 
 class PurgeFact(TypedDict):
-    """The answer to `purge`: the files and folders of ours that went; with `check`, those that are there."""
+    """The answer to `purge`: the files and folders of ours that were removed; with `check`, those that exist."""
 
     files: List[str]

@@ -48,14 +48,14 @@ class LedgerEntry(OurVgpu):
 
 
 class InstanceEntry(OurInstance):
-    """Our ownership, written before the hardware is touched, void after `boot`. state: planned, made or leaving."""
+    """Our ownership of one GPU instance, written before the hardware is touched. It holds only during `boot`."""
 
     boot: str
     state: EntryState
 
 
 class FreedFact(TypedDict):
-    """The vGPU of a slot and generation that was removed on purpose, and not re-created since."""
+    """The slot and generation of a vGPU that was removed on purpose and not re-created since."""
 
     vm_uuid: str
     slot: str
@@ -71,7 +71,7 @@ class CordonText(TypedDict):
 
 
 class CordonFact(CordonText):
-    """Where that is: a GPU, or with both null the whole host. `gpu` is the GPU's address when it was said."""
+    """A cordon of a GPU, or (both null) of the whole host. `gpu` is the GPU's address when the cordon was set."""
 
     gpu_uuid: Optional[str]
     gpu: Optional[str]

@@ -66,7 +66,7 @@ LibvirtRefusal = Literal["missing", "closed", "refused", "silent"]
 
 
 class LibvirtFailure(TypedDict):
-    """`message` and `code` are libvirt's own where it refused."""
+    """Why libvirt could not be read. `message` and `code` are its own if it refused."""
 
     kind: LibvirtRefusal
     message: str

@@ -19,8 +19,8 @@ class UsedFact(TypedDict):
     """What a vGPU used, in integer percentages of the whole GPU, since the `since` of the request.
 
     The source is nvmlDeviceGetVgpuUtilization. `at_us`: the sample's time, us since the epoch. It and the four
-    percentages are null if there is no newer sample. With MIG, of which NVML has no such samples, `at_us` is the
-    time of this reading, and the four are null.
+    percentages are null if there is no newer sample. In MIG mode NVML has no such samples: `at_us` is then the time
+    of this reading, and the four are null.
     """
 
     at_us: Optional[int]

@@ -66,7 +66,7 @@ class ModprobeFact(TypedDict):
 
 
 class ModuleFact(TypedDict):
-    """What the nvidia module was loaded with: two lines of /proc/driver/nvidia/params; empty if nothing was given."""
+    """The nvidia module's options at load: two lines of /proc/driver/nvidia/params; empty if there were none."""
 
     registry_dwords: str
     registry_dwords_per_device: str
@@ -125,7 +125,7 @@ class Snapshot(TypedDict):
 
 
 class Observed(Snapshot):
-    """A snapshot, and what was asked of libvirt, null if nothing was."""
+    """A snapshot, and libvirt's answer; null if it was not asked."""
 
     libvirt: Optional[LibvirtFact]
 

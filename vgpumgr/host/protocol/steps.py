@@ -40,7 +40,7 @@ class Step(OurVgpu):
     and is to be entered as ours). A new vGPU is moved to `placement_id`, if set; the note says if it lies elsewhere.
     verb destroy_vgpu: expect "present" (exactly this vGPU is there) or "absent" (only the entry is left).
     verb evacuate_vgpu: expect "present"; the vGPU is removed; its entry, which must be `made`, stays as it is.
-    `param`: plugin parameters that it gets; `replaces`: the generation of the slot, or its own, whose others it keeps.
+    `param`: plugin parameters to set; `replaces`: the slot's generation (it may be its own) whose others it keeps.
     `runs`: the VM runs without this vGPU. `listed`: at planning, NVML listed it with its VM off; it must be gone now.
     """
 
@@ -53,7 +53,7 @@ class Step(OurVgpu):
 
 
 class SchedulerSetting(TypedDict):
-    """The setting for NVML. Null: the driver's default. A time slice requires arr false; the others, true or null."""
+    """The setting; null: the driver's default. A time slice needs `arr` false, factor and frequency true or null."""
 
     policy: Policy
     arr: Optional[bool]
@@ -101,7 +101,7 @@ class ModprobeStep(TypedDict):
 
 
 class CordonStep(TypedDict):
-    """verb set_cordon: the ledger's cordon of a GPU, or (both null) of the host; null: none. expect: the one before.
+    """verb set_cordon: the cordon of a GPU, or (both null) of the host; null lifts it. `expect`: the cordon before.
 
     A ledger that already says so passes, too. The GPU may have been taken out of the host.
     """
@@ -160,9 +160,9 @@ class MetadataStep(TypedDict):
 
 
 class DeviceStep(TypedDict):
-    """verbs attach_device, detach_device: a device into the VM's persistent definition, or out of it.
+    """verbs attach_device, detach_device: add a device to the VM's persistent definition, or remove it there.
 
-    verbs plug_device, unplug_device: into the VM while it runs; its guest is asked to release it.
+    verbs plug_device, unplug_device: the same for the running VM; unplug_device only asks its guest to release it.
     """
 
     verb: Literal["attach_device", "detach_device", "plug_device", "unplug_device"]

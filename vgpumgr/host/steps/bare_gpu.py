@@ -1,4 +1,4 @@
-"""A GPU that has to be without vGPUs before something is done to the whole of it: MIG mode, its VFs, a reset."""
+"""Checks that a GPU is empty, before a step changes the whole GPU: MIG mode, its VFs, a reset."""
 
 from typing import Any, Callable, List, Union
 

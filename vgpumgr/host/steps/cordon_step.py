@@ -1,4 +1,4 @@
-"""The step set_cordon: enter or remove a cordon in the ledger: nothing new is placed on a host or GPU with one."""
+"""The step set_cordon: enter a cordon in the ledger, or remove it. A cordoned host or GPU gets no new vGPUs."""
 
 from typing import Callable, Optional
 
@@ -10,7 +10,7 @@ from .hardware import changed
 
 
 def set_cordon(root: Root, step: CordonStep, at: Callable[[str], None]) -> None:
-    """Write it. The caller holds the host's exclusive lock. Raises Refusal."""
+    """Carry out the step. The caller holds the host's exclusive lock. Raises Refusal."""
     ledger = read_ledger(root)
     cordon = ledger.cordon_of(step["gpu_uuid"])
     if cordon == step["cordon"]:

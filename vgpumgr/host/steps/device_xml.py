@@ -1,8 +1,8 @@
 """What a step may attach to a VM or detach: a host device that is a vGPU, as templates/hostdev-*.xml.j2 write it.
 
 Anyone who may attach any device to a VM controls the whole host: its disks are devices, too. So a device's XML must be
-exactly such a text, and only a vGPU of the ledger is attached. A device to detach may be in a definition alone (a
-clone, a lost ledger), but if the host has it, it must be a vGPU: neither another vendor's device, nor a whole GPU.
+exactly such a text, and only a vGPU of the ledger is attached. A device to detach may exist only in a definition (a
+clone, a lost ledger). If the host has it, it must be a vGPU: neither another vendor's device, nor a whole GPU.
 """
 
 import os
@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
 
 def read_source(xml: str) -> Optional[Source]:
-    """Null if it is any other text."""
+    """The device in the XML; null if that is any other text."""
     for text in _TEXTS:
         match = text.fullmatch(xml)
         if match is not None:
@@ -64,7 +64,7 @@ def _is_named(ledger: Ledger, source: Optional[Source]) -> bool:
 
 
 def check_vgpu_comes_out(root: Root, step: DeviceStep) -> None:
-    """Raises Refusal(Changed) if the step takes a device out of a VM that is no vGPU of NVIDIA's."""
+    """Raises Refusal(Changed) if the device that the step takes out of a VM is not an NVIDIA vGPU."""
     source = read_source(step["xml"])
     if source is None:
         return

@@ -62,7 +62,7 @@ class RemovalGuard:
         self._seen: Optional[float] = None  # when anything was last seen that may hold any vGPU
 
     def refuse(self, step: Step, found: VgpuFact) -> None:
-        """Before anything is written. Raises Refusal(InUse, NotYet)."""
+        """Check before anything is written. Raises Refusal(InUse, NotYet)."""
         self._refuse(step, self._look(step, found))
         end_time = self._ended(step)
         who, since = self._since(step, end_time)
@@ -102,9 +102,9 @@ class RemovalGuard:
         return Evidence(lasting, passing)
 
     def _lingering(self, users: Users) -> List[str]:
-        """Plugins, if there are more than vGPUs in use: one is left over, maybe of the last VM that had this vGPU.
+        """All plugins, if they are more than the vGPUs in use: one is left over, maybe of the last VM with this vGPU.
 
-        All are named: it is unknown which is left over, and of which VM. Another VM may have had the vGPU since.
+        It is unknown which one, and of which VM: another VM may have had the vGPU since.
         """
         plugins = [handle for handle in users.handles if is_plugin(handle["path"])]
         if not plugins:
@@ -120,7 +120,7 @@ class RemovalGuard:
         ]
 
     def _listed(self, step: Step) -> List[str]:
-        """NVML's rows that may be this vGPU; they are read only if the plan was based on one."""
+        """NVML's rows that may be this vGPU. To be called only if the plan was based on such a row."""
         snapshot = observe(self._root, self._load_nvml, only=[step["gpu_uuid"]])
         if snapshot["active"] is None or step["gpu"] in snapshot["silent"]:
             return ["cannot tell: NVML does not say whether it still lists it"]
@@ -128,7 +128,7 @@ class RemovalGuard:
         return ["NVML lists it as active for VM {}".format(row["vm_name"] or row["vm_uuid"] or "?") for row in rows]
 
     def _ended(self, step: Step) -> Optional[float]:
-        """When the VM ended at the latest, by the host's clock: libvirt's last write to its log. None: unknown."""
+        """The latest time at which the VM can have ended: libvirt's last write to its log. None: unknown."""
         name = step["vm_name"]
         if step["runs"] or "/" in name:
             return None
@@ -139,9 +139,9 @@ class RemovalGuard:
         return at if at <= self._wall() else None  # None: the clock was set back since
 
     def _since(self, step: Step, end_time: Optional[float]) -> Tuple[str, Optional[float]]:
-        """The last of all possible holders of the vGPU to end, and how many seconds ago, as far as known.
+        """Which possible holder of the vGPU ended last, and how many seconds ago; None: unknown.
 
-        A holder seen during another step counts as well: it was unknown then, too, which vGPU it held.
+        A holder seen during another step counts, too, because it was unknown which vGPU it held.
         """
         its = None if end_time is None else self._wall() - end_time
         age_s = None if self._seen is None else self._clock() - self._seen
@@ -151,7 +151,7 @@ class RemovalGuard:
 
 
 def _names_one(row: ActiveFact) -> bool:
-    """Whether NVML says which vGPU a row is: the VM may run with another one."""
+    """Whether NVML says which vGPU a row is. If not, the VM may run with another one."""
     return row["uuid"] is not None or row["vf"] is not None
 
 
@@ -173,10 +173,10 @@ def _holding(users: Users, paths: Sequence[str]) -> Tuple[List[str], List[str]]:
 
 
 def _ending(users: Users, step: Step) -> List[str]:
-    """The QEMUs that may have the vGPU, with or without descriptors: any that is exiting, and always the step's VM's.
+    """The QEMUs that may have the vGPU, with or without descriptors: those that are exiting, and the step's VM's own.
 
-    Another VM may have got the vGPU (by a copied definition), and an exiting QEMU no longer shows what it has. For one
-    that is not exiting, descriptors are proof enough if it is another VM's, or of a VM known to run without this vGPU.
+    Another VM may have got the vGPU (by a copied definition), and an exiting QEMU no longer shows what it has. If it is
+    not exiting, descriptors are proof enough for another VM, or one that is known to run without this vGPU.
     """
     lines: List[str] = []
     for qemu in users.qemus:
@@ -198,7 +198,7 @@ def _ending(users: Users, step: Step) -> List[str]:
 def vgpu_paths(root: Root) -> List[List[str]]:
     """The /dev/vfio paths of each vGPU on this host. Whatever cannot be read is left out.
 
-    Another vendor's mdev (Intel's GVT-g) has no plugin, and neither has a VF that is passed through as it is.
+    These have plugins. Another vendor's mdev (Intel's GVT-g), or a VF that is passed through as it is, has none.
     """
     cards = pci.find_cards(root, Unknowns())
     parents = {card.pci for card in cards} | {vf for card in cards for vf in card.vfs.values()}
@@ -249,7 +249,7 @@ def matched(plugins: Sequence[HandleFact], started: Sequence[int]) -> int:
 
 
 def _may_be(row: ActiveFact, step: Step) -> bool:
-    """Whether a row of the step's GPU may be its vGPU; one without any name may be any vGPU there."""
+    """Whether a row of the step's GPU may be its vGPU. A row that names nothing may be any vGPU there."""
     if row["uuid"] is None and row["vf"] is None and row["vm_uuid"] is None:
         return True
     if row["vm_uuid"] == step["vm_uuid"] and not (step["runs"] and _names_one(row)):

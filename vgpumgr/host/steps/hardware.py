@@ -21,7 +21,7 @@ Write = Tuple[str, bytes]  # a path below the root, and the text to write there
 class Absent(Exception):
     """The place itself does not exist: there is no such GPU or VF now, so nothing can be on it.
 
-    `expected` and `found` describe it: if a card was replaced in its slot, another one is at the address.
+    `expected` and `found`: texts for the refusal. `found` is another card if the card in the slot was replaced.
     """
 
     def __init__(self, expected: str, found: str) -> None:
@@ -30,7 +30,7 @@ class Absent(Exception):
         self.found = found
 
     def refusal(self) -> Refusal:
-        """The answer of a step that needs the place."""
+        """The refusal by a step that needs the place."""
         return changed(self.expected, self.found)
 
 
@@ -77,7 +77,7 @@ def check_gpu(root: Root, gpu: str, pci: str) -> None:
 
 
 def check_left_nothing(root: Root, step: Step) -> None:
-    """For a place that does not exist: make sure that its GPU is at no other address, and its mdev on no other parent.
+    """Make sure, for a missing place, that its GPU is at no other address, and its mdev on no other parent.
 
     Raises Refusal(Changed), also if that is unknown.
     """
@@ -114,7 +114,7 @@ def _uuid_at(root: Root, pci: str) -> Optional[str]:
 
 
 def located(root: Root, step: Step, found: VgpuFact) -> VgpuFact:
-    """The vGPU with the id of its GPU instance, if the step is about a MIG-backed one."""
+    """The vGPU; if the step is about a MIG-backed one, with the id of its GPU instance."""
     if step["mig"] is None:
         return found
     where = mdev.device_of(step["parent"], found["uuid"])
@@ -129,7 +129,7 @@ class MdevHardware:
         self._step = step
 
     def find(self) -> Optional[VgpuFact]:
-        """The step's vGPU, or what is in its way: the mdev with its uuid, wherever it is, else its VF's.
+        """The mdev with the step's uuid; else another one on its VF, which is in the way. None if there is neither.
 
         Raises OSError, or Refusal(Changed) if the uuid is taken on another parent.
         """

@@ -60,7 +60,7 @@ class InstanceSteps:
         self._at("made")
 
     def _enter(self, ledger: Ledger, step: InstanceStep, boot: str, gpu: OpenGpu, instance: Optional[Found]) -> None:
-        """Enter an existing instance as made; one whose creation was broken off gets its compute instance before."""
+        """Enter an existing instance as made. If its creation was interrupted, it first gets its compute instance."""
         if instance is None:
             raise changed("{} at {} there already".format(step["profile"], step["start"]), "no such GPU instance")
         entry = ledger.instance_of(step)
@@ -94,7 +94,7 @@ class InstanceSteps:
             raise Refusal(NVML_REFUSED, message, function=_CREATE, code=0)
 
     def _undo(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, handle: Any) -> None:
-        """Destroy what was created a moment ago. If anything is left, the entry stays, and the same step resumes."""
+        """Destroy what was just created. If anything is left, its entry stays, and the same step can resume."""
         with suppress(NvmlFailed):
             if handle is not None:
                 remove(gpu, handle)
@@ -139,12 +139,12 @@ class InstanceSteps:
         self._at("out")
 
     def _drop(self, ledger: Ledger, entry: Optional[Record]) -> None:
-        """What is gone leaves the ledger, if an earlier step has not dropped it as stale."""
+        """Remove the entry of an instance that is gone, unless it was dropped as stale before."""
         if entry is not None:
             write_ledger(self._root, ledger.without_instances([entry]))
 
     def _take_away(self, ledger: Ledger, step: InstanceStep, gpu: OpenGpu, instance: Found) -> None:
-        """Destroy it, and look whether it is gone. If it is not, it is as before, and so is its entry."""
+        """Destroy it, and check that it is gone. If not, the instance and its entry are restored."""
         had_compute = False
         try:
             # As late as possible: another tool may have put a vGPU into it while the ledger was being written to disk.
@@ -178,7 +178,7 @@ class InstanceSteps:
         self._write_after(ledger.with_instance(_entry(step, boot, MADE)))
 
     def _write_after(self, ledger: Ledger) -> None:
-        """If the ledger cannot be written after the hardware was, say so: the next run continues from there."""
+        """Write the ledger after the hardware. If that fails, the refusal says so: the next run resumes there."""
         try:
             write_ledger(self._root, ledger)
         except Refusal as refusal:
@@ -198,7 +198,7 @@ def _without_stale(ledger: Ledger, step: InstanceStep, gpu: OpenGpu, boot: str) 
 
 
 def _check_profile(gpu: OpenGpu, step: InstanceStep) -> None:
-    """The GPU must be in MIG mode, and know just this profile at this start."""
+    """Raises Refusal(Changed) unless the GPU is in MIG mode, and has this profile at this start."""
     words = "a profile {profile} (id {profile_id}) of {size} memory slices that may begin at {start}".format(**step)
     if not gpu.enabled:
         raise changed(words, "MIG is off")
@@ -217,7 +217,7 @@ def _exactly(gpu: OpenGpu, step: InstanceStep) -> Optional[Found]:
 
 
 def _check_reserved(ledger: Ledger, step: InstanceStep) -> None:
-    """Raises Refusal(Changed) if another entry has these slices, even if its instance is only about to be created."""
+    """Raises Refusal(Changed) if another entry has these slices, even if its instance does not exist yet."""
     for row in ledger.instances:
         if row["gpu_uuid"] != step["gpu_uuid"] or instance_key(row) == instance_key(step):
             continue
@@ -229,9 +229,9 @@ def _check_reserved(ledger: Ledger, step: InstanceStep) -> None:
 
 
 def _ours(ledger: Ledger, step: InstanceStep) -> Optional[Record]:
-    """The step's entry; null if there is none, and the step expects nothing there.
+    """The step's entry; null if there is none, and the step does not expect the instance either.
 
-    Raises Refusal(Changed) if it does: what the ledger does not have is not ours to destroy.
+    Raises Refusal(Changed) if it does expect it: an instance without an entry is not ours to destroy.
     """
     entry = ledger.instance_of(step)
     if entry is None and step["expect"] != PRESENT:
@@ -247,7 +247,7 @@ def _ours(ledger: Ledger, step: InstanceStep) -> Optional[Record]:
 
 
 def cut(gpu: OpenGpu, profile_id: int, start: int, size: int) -> Any:
-    """Create a GPU instance at this place, with nothing in it; its handle. Raises NvmlFailed."""
+    """Create an empty GPU instance at this place, and return its handle. Raises NvmlFailed."""
     from ctypes import byref  # here, because a Python without it can do everything else
 
     placement = gpu.nvml.c_nvmlGpuInstancePlacement_t(start, size)

@@ -1,7 +1,7 @@
 """The GPU instance that a MIG-backed vGPU is meant to be in: whether it has room, and whether the driver chose it.
 
-The driver chooses the instance of a new vGPU itself: the lowest id of those with the type's profile that have room
-(kernel_vgpu_mgr.c of the open modules, kvgpumgrGetSwizzId). So the choice is read back, and a wrong one is never kept.
+The driver chooses the instance of a new vGPU itself: the one with the lowest id, of those with the type's profile and
+room (kernel_vgpu_mgr.c of the open modules, kvgpumgrGetSwizzId). So it is read back, and a wrong one is never kept.
 """
 
 from typing import Any, Callable, NamedTuple, Optional
@@ -70,7 +70,7 @@ class MeantInstances:
             raise changed("room in GPU instance {}".format(_words(place)), ", ".join(inside))
 
     def why_elsewhere(self, step: Step, meant: Optional[Meant], found: VgpuFact) -> Optional[Refusal]:
-        """The refusal if the driver put the vGPU into another instance; null if not, or if that cannot be read."""
+        """The refusal if the driver put the vGPU into another instance. Null if it did not, or if that is unknown."""
         if meant is None or found["gpu_instance"] in (meant.id, None):
             return None
         name = "id {}".format(found["gpu_instance"])
@@ -82,9 +82,9 @@ class MeantInstances:
 
 
 def _may_be_in(instance: Found, parent: ParentFact, vgpu: VgpuFact, ledger: Ledger, step: Step) -> bool:
-    """Whether a vGPU may be in the instance. The driver's word counts, and without it the ledger's.
+    """Whether a vGPU may be in the instance, according to the driver; if that does not say, to the ledger.
 
-    A vGPU that neither knows may be in it.
+    A vGPU that neither of them places may be in it.
     """
     if vgpu["gpu_instance"] is not None:
         return vgpu["gpu_instance"] == instance.fact["id"]

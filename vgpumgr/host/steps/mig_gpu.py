@@ -29,7 +29,7 @@ class OpenGpu(NamedTuple):
     found: List[Found]
 
     def instances(self) -> List[Found]:
-        """Those that are there now. Raises NvmlFailed."""
+        """The GPU instances that exist now. Raises NvmlFailed."""
         return find_instances(self.nvml, self.handle, self.profiles)
 
 
@@ -76,10 +76,10 @@ def in_words(fact: MigInstanceFact, profiles: Sequence[MigProfileFact]) -> str:
 
 
 def stale(ledger: Ledger, gpu_uuid: str, gpu: OpenGpu, boot: str) -> List[Record]:
-    """The entries of this GPU's instances that no longer exist and that no vGPU's entry names.
+    """The entries of this GPU's instances that no longer exist, except those that a vGPU's entry names.
 
-    No instance survives a reboot, a reset or sriov-manage: one in the place of an earlier boot's is not ours.
-    An instance that a vGPU's entry names is created again for it.
+    No instance survives a reboot, a reset or sriov-manage: an instance at the place of an earlier boot's is not ours.
+    One that a vGPU's entry names will be re-created for it.
     """
     keys = {
         (entry["gpu_uuid"], entry["mig"]["profile"], entry["mig"]["start"])
@@ -124,7 +124,7 @@ def refuse_used(
 ) -> None:
     """Refuse while any vGPU is in the instance, or may be. Raises Refusal(InUse, Changed).
 
-    sysfs shows every vGPU, but not one whose removal has not returned; NVML lists that one as long as its VM runs.
+    sysfs shows every vGPU, except one whose removal has not returned. NVML lists that one as long as its VM runs.
     """
     pci = step["gpu"]
     fact, snapshot = look_at(root, load_nvml, step["gpu_uuid"], pci)
@@ -143,7 +143,7 @@ def refuse_used(
 
 
 def running_in(gpu: OpenGpu, instance: MigInstanceFact, pci: str, snapshot: Snapshot) -> List[str]:
-    """Who runs in the instance, or may: a line each."""
+    """A line for each VM that runs in the instance, or may run there."""
     why = snapshot["silent"].get(pci)
     if snapshot["active"] is None:
         why = "; ".join(row["why"] for row in snapshot["unknown"] if row["what"] == "active") or "unknown"

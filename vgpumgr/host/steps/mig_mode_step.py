@@ -19,7 +19,7 @@ _SET = "nvmlDeviceSetMigMode"
 
 
 def set_mig(root: Root, load_nvml: Callable[[], Any], step: MigModeStep, at: Callable[[str], None]) -> Optional[str]:
-    """Set it; returns a note if a reset is still needed. The caller holds the host's exclusive lock. Raises Refusal."""
+    """Set MIG mode. Returns a note if a reset is still needed. The caller holds the exclusive lock. Raises Refusal."""
     ledger = open_for(root, step)
     refuse_vgpus(root, load_nvml, step)
     refuse_vfs(root, step)

@@ -1,6 +1,6 @@
 """The step set_mode: mixed-size mode on or off, on a GPU that nothing uses.
 
-The driver takes it on a GPU without vGPUs only, idle ones included (device_ctrl.c of the open modules, 595).
+The driver accepts it only on a GPU without any vGPU, even idle ones (device_ctrl.c of the open modules, 595).
 """
 
 from typing import Any, Callable
@@ -20,7 +20,7 @@ _SET = "nvmlDeviceSetVgpuHeterogeneousMode"
 
 
 def set_mode(root: Root, load_nvml: Callable[[], Any], step: ModeStep, at: Callable[[str], None]) -> None:
-    """Set it. The caller holds the host's exclusive lock. Raises Refusal."""
+    """Carry out the step. The caller holds the host's exclusive lock. Raises Refusal."""
     gpu, snapshot = gpu_of(root, load_nvml, step)
     if gpu["mode"] == step["mode"]:
         return

@@ -35,7 +35,7 @@ class _File(NamedTuple):
 
 
 def write_modprobe(root: Root, step: ModprobeStep, at: Callable[[str], None]) -> None:
-    """Write it. The caller holds the host's exclusive lock. Raises Refusal."""
+    """Carry out the step. The caller holds the host's exclusive lock. Raises Refusal."""
     path = root.path(step["path"])
     why = why_not(step["path"], step["expect"], step["text"])
     if why is not None:
@@ -80,7 +80,7 @@ def _write(path: str, step: ModprobeStep, at: Callable[[str], None]) -> None:
 
 
 def _read(path: str) -> _File:
-    """Raises NotText, or OSError (ELOOP for a link: its target is not ours to write)."""
+    """The file at that path. Raises NotText, or OSError (ELOOP for a link: its target is not ours to write)."""
     try:
         descriptor = os.open(path, _READ)
     except FileNotFoundError:
@@ -112,6 +112,6 @@ def _put_aside(aside: str, text: str, file: _File) -> None:
 
 
 def _changed(step: ModprobeStep, text: Optional[str]) -> Refusal:
-    """The refusal, without the texts: they may be long, and belong to others."""
+    """The refusal. It does not quote the texts, which may be long, and belong to others."""
     expected = "no {}" if step["expect"] is None else "{} as it was read"
     return changed(expected.format(step["path"]), "no such file" if text is None else "another text there")

@@ -1,7 +1,7 @@
 """What a step may change in /etc/modprobe.d: how GPUs share their time (RmPVMRL), in the options of the nvidia module.
 
-Such a file can run any program as root when a module is loaded (`install`, modprobe.d(5)), which not everyone who may
-send steps to this program is allowed to. So both texts of a step must be the same apart from these dwords.
+Such a file can run any program as root when a module is loaded (`install`, modprobe.d(5)). Not everyone who may send
+steps to this program may do that. So both texts of a step must be equal, apart from these dwords.
 """
 
 import re
@@ -23,7 +23,7 @@ _SEPARATORS = re.compile(r";+(?=[;\"\s]|$)|(?<=[\"=]);+")
 
 
 def why_not(path: str, before: Optional[str], after: Optional[str]) -> Optional[str]:
-    """Why a step may not make the one text of the other; null if it may. A null text: there is no such file."""
+    """Why a step may not change the text `before` to `after`; null if it may. A null text: there is no such file."""
     if path != OURS and (before is None or _PARAMETER not in before):
         return "it may be {}, or a file that has {} already".format(OURS, _PARAMETER)
     if _others(path, before) != _others(path, after):
@@ -32,7 +32,7 @@ def why_not(path: str, before: Optional[str], after: Optional[str]) -> Optional[
 
 
 def _others(path: str, text: Optional[str]) -> List[str]:
-    """The lines without what is ours: dwords, lines that have nothing else, and in our own file the comments."""
+    """The lines without what is ours: our dwords, lines that are empty without them, comments in our own file."""
     lines = []
     for line in _LINE_END.split(text or ""):
         is_options = _OPTIONS.match(line.replace("\\\n", ""))

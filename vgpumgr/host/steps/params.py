@@ -41,7 +41,7 @@ class KeptParams:
     def of_new(self, ledger: Ledger, step: Step) -> str:
         """The parameters of a new vGPU: its entry's, else those of the vGPU it replaces, overlaid by requested ones.
 
-        A freed vGPU of the same name counts only if the step says so: a detached slot restarts at the same generation.
+        A freed vGPU with the same key counts only if the step says so: a detached slot restarts at that generation.
         """
         of_entry = ledger._replace(freed=()).params_of(identity(step))
         return merged(of_entry or self._of_replaced(ledger, step), step["param"] or "")
@@ -81,7 +81,7 @@ class KeptParams:
         return _elsewhere(self.of_idle(ledger, predecessor))
 
     def _is_idle(self, step: Step) -> bool:
-        """Whether a vGPU is there, and nothing can hold it: of any other one nothing is read."""
+        """Whether the step's vGPU is there, and nothing can hold it. Only then may its parameters be read."""
         try:
             vgpu = hardware_for(self._root, step).find()
             if vgpu is None or not is_what_step_means(vgpu, step):
@@ -93,7 +93,7 @@ class KeptParams:
 
 
 def merged(before: str, over: str) -> str:
-    """Both texts as one, in their order. Where both name a parameter, the value in `over` counts."""
+    """Both texts as one, in their order. If both have a parameter, the value in `over` counts."""
     if not before or not over:
         return before or over
     pairs: Dict[str, str] = {}
@@ -109,7 +109,7 @@ def _elsewhere(params: str) -> str:
 
 
 def text_for(params: str) -> bytes:
-    """The text to write, so that the driver keeps all parameters."""
+    """The text to write. Its last byte is for the driver to drop, so that it keeps all parameters."""
     return params.encode("latin-1") + b"\n"
 
 

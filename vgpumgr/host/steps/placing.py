@@ -14,7 +14,7 @@ FILE = "placement_id"
 
 
 def elsewhere(step: Step, found: Optional[VgpuFact]) -> bool:
-    """Whether a vGPU lies elsewhere than the step says; a step of another mode does not say it."""
+    """Whether a vGPU lies elsewhere than the step says. Only a step for mixed-size mode says where."""
     return found is not None and step["placement_id"] is not None and found["placement_id"] != step["placement_id"]
 
 

@@ -1,4 +1,4 @@
-"""Reservations by the ledger's entries: whether a step can have its place, and whether the place is ours already."""
+"""Places reserved by the ledger's entries: whether a step can have its place, and whether it has it already."""
 
 from typing import Any, Tuple
 
@@ -28,7 +28,7 @@ def superseded(entry: Entry, step: Step) -> bool:
 
 
 def check_reservations(ledger: Ledger, step: Step) -> None:
-    """Raises Refusal(Changed) if another entry has the place, or if the step's entry is for another one."""
+    """Raises Refusal(Changed) if another entry has the place, or if the step's entry is for another place."""
     for entry in ledger.entries:
         if identity(entry) == identity(step):
             _check_entry_for(entry, step)
@@ -51,7 +51,7 @@ def check_ours(ledger: Ledger, step: Step) -> Entry:
 
 
 def _check_entry_for(entry: Entry, step: Step) -> None:
-    """Compare GPU UUID, VF index and type name: addresses may change with a boot, and type ids with a driver."""
+    """Compare GPU UUID, VF index and type name; not addresses (a boot can change them) or type ids (a driver can)."""
     mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_name"])
     if (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_name"]) != mine:
         raise changed(place_of(step), "its entry is for {} ({})".format(entry["parent"], entry["type_name"]))

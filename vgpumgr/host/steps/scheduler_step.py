@@ -28,7 +28,7 @@ class SchedulerSet(NamedTuple):
 def set_scheduler(
     root: Root, load_nvml: Callable[[], Any], step: SchedulerStep, at: Callable[[str], None]
 ) -> SchedulerSet:
-    """Set it. The caller holds the host's exclusive lock. Raises Refusal."""
+    """Carry out the step. The caller holds the host's exclusive lock. Raises Refusal."""
     gpu, snapshot = gpu_of(root, load_nvml, step)
     use = GpuUse(root, gpu, snapshot)
     use.refuse_running(snapshot)
@@ -66,9 +66,9 @@ def _words(policies: Mapping[str, Optional[str]]) -> str:
 
 
 def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
-    """Whether the engine accepted it. Raises NvmlFailed.
+    """Set one engine; returns whether it accepted the policy. Raises NvmlFailed.
 
-    A GPU that accepts nothing now answers like an engine without that policy: graphics distinguishes the two.
+    NVML's answer does not tell a GPU that accepts nothing from an engine without that policy: only graphics does.
     """
     try:
         set_engine(nvml, handle, engine, step["setting"], api=step["api"])
@@ -80,7 +80,7 @@ def _set_one(nvml: Any, handle: Any, engine: str, step: SchedulerStep) -> bool:
 
 
 def _check_taken(scheduler: SchedulerFact, step: SchedulerStep, engines: List[str]) -> Optional[str]:
-    """Graphics must show the policy; other engines that do not are noted. Raises Refusal(NvmlRefused)."""
+    """A note of the engines that do not show the policy; if graphics does not, raises Refusal(NvmlRefused)."""
     policy = step["setting"]["policy"]
     others = {engine["engine"]: engine["policy"] for engine in scheduler["engines"] if engine["policy"] != policy}
     if GRAPHICS in others:

@@ -34,7 +34,7 @@ _LONGEST = 1000  # characters of each text of a cordon
 
 
 def _is_document(value: object) -> bool:
-    """Whether C and UTF-8 take the whole text: C ends it at a zero byte, and JSON accepts half a surrogate pair."""
+    """Whether C and UTF-8 accept the whole text. A zero byte would end it in C; UTF-8 has no half surrogate pairs."""
     return isinstance(value, str) and "\0" not in value and not re.search("[\ud800-\udfff]", value)
 
 
@@ -113,7 +113,7 @@ _STEPS: Dict[str, Tuple[Any, Checks]] = {
 
 
 def parse_step(data: object) -> steps.AnyStep:
-    """The step, without keys that none such has. Raises Refusal(BadRequest) saying which key is wrong."""
+    """The step, without keys that such a step does not have. Raises Refusal(BadRequest) naming the wrong key."""
     verb = check_fields(data, {"verb": (one_of(*_STEPS), "one of {}".format(", ".join(_STEPS)))}, "step")["verb"]
     step: steps.AnyStep = _reader(verb)(data)
     if verb in _TOGETHER:

@@ -126,7 +126,7 @@ class VgpuSteps:
     ) -> None:
         """Refuse if the driver put the vGPU into another GPU instance than the step's.
 
-        What was just created, or whose creation was broken off, is removed again; the ledger is then as `before`.
+        A vGPU that was just created, or whose creation was interrupted, is removed; the ledger is then as `before`.
         """
         why = None if vgpu is None else self._instances.why_elsewhere(step, meant, vgpu)
         if vgpu is None or why is None:
@@ -137,7 +137,7 @@ class VgpuSteps:
         raise why
 
     def _remove_again(self, before: Ledger, ledger: Ledger, step: Step, vgpu: VgpuFact, deadline_s: float) -> None:
-        """Remove what this step created; the ledger is then as `before`."""
+        """Remove the vGPU that this step created. The ledger is then as `before`."""
         self._guard.refuse_by_now(step, vgpu)
         with self._begin(ledger, step, hardware_for(self._root, step).destroy(), vgpu) as begun:
             write_ledger(self._root, begun.ledger)
@@ -149,7 +149,7 @@ class VgpuSteps:
             write_ledger(self._root, before)
 
     def _entered(self, ledger: Ledger, step: Step, vgpu: Optional[VgpuFact], deadline_s: float) -> Optional[str]:
-        """Enter an existing vGPU as made. If its creation was interrupted, it is moved first, unless maybe in use."""
+        """Enter an existing vGPU as made. If its creation was interrupted, first move it, unless it may be in use."""
         notes: List[Optional[str]] = []
         params = ledger.params_of(identity(step))
         if vgpu is not None and any(
@@ -248,7 +248,7 @@ class VgpuSteps:
         return ledger.with_entries(tuple(entries))
 
     def _give(self, step: Step, params: str, deadline_s: float) -> Optional[str]:
-        """Give a new vGPU its parameters. Why the driver refused them, in a word."""
+        """Give a new vGPU its parameters. Returns why the driver refused them, in a word; None if it did not."""
         if not params:
             return None
         with self._writer.ready(self._root.path(file_of(step, PARAMS_FILE)), text_for(params)) as writing:
@@ -274,7 +274,7 @@ class VgpuSteps:
 
     @contextmanager
     def _begin(self, ledger: Ledger, step: Step, write: Write, vgpu: Optional[VgpuFact] = None) -> Iterator[_Begun]:
-        """A write that must begin only after the `ledger` given here is on disk. `vgpu`: the one that it removes."""
+        """A write, and the ledger with its record, which must be on disk before. `vgpu`: the one that it removes."""
         path, text = write
         with self._writer.ready(self._root.path(path), text) as writing:
             vfio = vgpu["vfio"] if vgpu is not None else ()
@@ -352,7 +352,7 @@ def _with(entry: Entry, params: str, *, unwritten: bool = False) -> Entry:
 
 @contextmanager
 def _after_write() -> Iterator[None]:
-    """If the ledger cannot be written after the hardware was, the refusal says so: the next run resumes there."""
+    """A block that writes the ledger after the hardware. Its refusal says so, and the next run resumes there."""
     try:
         yield
     except Refusal as refusal:
@@ -379,7 +379,7 @@ def _joined(notes: Sequence[Optional[str]]) -> Optional[str]:
 
 
 def _unread(step: Step, vgpu: Optional[VgpuFact]) -> Optional[str]:
-    """The note on a vGPU of which the driver does not say in which GPU instance it is."""
+    """The note if the driver does not say in which GPU instance a MIG-backed vGPU is."""
     if step["mig"] is None or vgpu is None or vgpu["gpu_instance"] is not None:
         return None
     return "{} of {} slot {}: the driver does not say which GPU instance it is in".format(

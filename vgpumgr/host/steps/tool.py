@@ -16,16 +16,16 @@ _SLICE_S = 0.05
 
 
 class Ended(NamedTuple):
-    """`output` is what the program printed, of both kinds."""
+    """A program that has ended. `output`: what it printed on stdout and stderr."""
 
     command: str
     status: int
     output: str
 
     def refusal(self, why: str, found: Sequence[str] = ()) -> Refusal:
-        """The answer if the program did not do its work. `found`: what may have kept it from that, a sentence each.
+        """The refusal if the program did not do its work. `found`: possible reasons, a sentence each.
 
-        Several lines are in `output` alone, which the user is shown below the message.
+        Output of several lines is only in `output`, which the user sees below the message.
         """
         lines = [*_last(self.output), *found]
         message = "{}: {}{}".format(self.command, why, ": " + lines[0] if len(lines) == 1 else "")
@@ -35,8 +35,8 @@ class Ended(NamedTuple):
 def run_tool(root: Root, program: str, arguments: Sequence[str], deadline_s: float) -> Ended:
     """Run it to its end. Raises Refusal: ToolRefused if it cannot be started, Deadline if it does not end in time.
 
-    One that does not end is left alone: it is in the middle of a change of the driver, which it alone can finish. It
-    has neither the lock nor the controller's channel.
+    A program that does not end in time is not killed: only it can finish the change of the driver that it has begun.
+    It has neither the lock nor the controller's channel.
     """
     command = shlex.join([program, *arguments])
     # A file in memory, not a pipe: one that outlives us must not end because nobody reads what it says.

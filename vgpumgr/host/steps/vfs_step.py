@@ -38,7 +38,7 @@ def set_vfs(
     timing: Timing,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Make or remove them. The caller holds the host's exclusive lock. Raises Refusal."""
+    """Make or remove the VFs. The caller holds the host's exclusive lock. Raises Refusal."""
     ledger = open_for(root, step)
     has_vfs = vfs_on(root, step["gpu"]) > 0
     if has_vfs == step["on"]:
@@ -82,7 +82,7 @@ def _await_functions(root: Root, step: VfsStep, until: float, timing: Timing, pa
 
 
 def _await_offer(root: Root, step: VfsStep, timing: Timing, pause: Callable[[float], None]) -> None:
-    """Wait a moment for the driver to set them up, so that whoever looks next sees what they offer."""
+    """Wait a moment for the driver to set the functions up, so that the next reading shows what they offer."""
     for _ in range(_LOOKS):
         cards = [card for card in find_cards(root, Unknowns()) if card.pci == step["gpu"]]
         if not cards or find_framework(root, cards[0]).name is not None:

@@ -1,6 +1,6 @@
-"""What sudo says where it does not run the host program, and what to do about it. Pure.
+"""What sudo prints if it does not run the host program, and what to do about it. Pure.
 
-The words are English, for which the command sets LC_ALL=C: those of sudo 1.9 (plugins/sudoers, src/sudo.c) and of
+The texts are English, because the command sets LC_ALL=C: those of sudo 1.9 (plugins/sudoers, src/sudo.c) and of
 sudo-rs (src/common/error.rs, src/pam/error.rs).
 """
 
@@ -29,7 +29,7 @@ _RULE: Final = (
 
 
 class _Case(NamedTuple):
-    """What is said, what that means, and what to do; `{user}` is the login's name."""
+    """A pattern of sudo's text, its meaning, and what to do. `{user}` stands for the login's name."""
 
     says: re.Pattern[str]
     what: str
@@ -82,7 +82,7 @@ _CASES: Final = (
 def failure(
     endpoint: Endpoint, status: int | None, said: Sequence[str], *, is_forced: bool = False
 ) -> BecomeFailed | None:
-    """The error for a program that ended before its greeting if it was sudo that ended; otherwise None.
+    """The error if sudo ended before the program's greeting; None if it was not sudo.
 
     `is_forced`: the key can run one command only, which may be the dispatcher of `host install`.
     """

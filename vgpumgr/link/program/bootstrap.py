@@ -19,9 +19,9 @@ from vgpumgr import resources
 from vgpumgr.link.program.package import Packages, read_or_make
 
 TOO_OLD = 86
-CUT_SHORT = 87  # what it reads is not, or not all of, what was sent
+CUT_SHORT = 87  # it did not read all that was sent, or something else
 
-_MAKING = threading.Lock()  # twenty hosts ask at once, and functools.cache lets each of them begin
+_MAKING = threading.Lock()  # twenty hosts ask at once; functools.cache would let each of them make it
 
 LOADER = (
     "import os,sys,zlib;"
@@ -77,7 +77,7 @@ def installable() -> Installable:
 
 
 def package(*, far: bool) -> bytes:
-    """The loader's input: a length line and that many bytes. All far hosts get the same, and so do all near ones."""
+    """The loader's input: a length line and that many bytes. There is one for all far hosts, one for all near ones."""
     with _MAKING:
         packages = _packages()
     return packages.far if far else packages.near

@@ -1,4 +1,4 @@
-"""What the dispatcher says where it does not run the host program, and what to do about it. Pure."""
+"""What the dispatcher prints if it does not run the host program, and what to do about it. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _install(host: str) -> str:
 
 
 def failure(endpoint: Endpoint, said: Sequence[str]) -> ProgramFailed | None:
-    """The error for a program that ended before its greeting if the dispatcher said why; otherwise None."""
+    """The error if the dispatcher printed why there is no greeting; otherwise None."""
     lines = [line for line in said if line.startswith(DISPATCHER_SAYS)]
     if not lines:
         return None

@@ -1,8 +1,8 @@
 """The part of NVIDIA's NVML binding (pynvml, of the package nvidia-ml-py) that the host program uses, as a module.
 
-The whole binding is one module of 8,000 lines, which each host would receive and compile at each command. The package
-for a host has only the statements that define a name which the host program uses, those that they need in turn, each
-unchanged, and NVIDIA's licence.
+The whole binding is one module of 8,000 lines, which each host would receive and compile at each command. So a host
+gets only the statements that define the names which the host program uses, the statements that these need, and
+NVIDIA's licence. The statements are unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def source() -> bytes:
 
 
 def cut(binding: bytes, host_program: Iterable[bytes]) -> bytes:
-    """The part that these modules use. Raises ConfigError for another package of that name."""
+    """The part that these modules use. Raises ConfigError if `binding` is not NVIDIA's."""
     statements = [_Statement(each) for each in ast.parse(binding).body if not isinstance(each, ast.Expr)]
     by_name: dict[str, list[_Statement]] = {}
     for statement in statements:
@@ -62,7 +62,7 @@ def cut(binding: bytes, host_program: Iterable[bytes]) -> bytes:
 
 
 class _Statement:
-    """One at the top of a module: the names that it binds, those that it needs, and its lines."""
+    """A statement at the top of a module: the names that it binds, the names that it needs, and its lines."""
 
     def __init__(self, node: ast.stmt) -> None:
         self.names = set(_bound(node))

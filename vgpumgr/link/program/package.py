@@ -3,10 +3,10 @@
 zipimport looks for NAME.pyc before NAME.py, and takes the source if the compiled module is for another Python (by its
 magic number; CPython 3.9 to 3.13). So a host with the controller's Python compiles nothing, which is most of the cost
 of a start. Only our own source and NVIDIA's NVML binding (nvml_cut.py) are compiled, nothing that a host has sent. A
-far host gets the sources alone, a third of the size: each doubling of a new connection's window costs a round trip.
+far host gets only the sources, a third of the size: each doubling of a new connection's window costs a round trip.
 
 Making the zip takes 0.25 s, so it is kept in Python's __pycache__, and made again when a source or this Python
-changes. A controller that cannot write there, or must not (PYTHONDONTWRITEBYTECODE), sends the sources alone.
+changes. A controller that cannot write there, or must not (PYTHONDONTWRITEBYTECODE), sends only the sources.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Packages(NamedTuple):
 
 
 def read_or_make() -> Packages:
-    """The stored packages, else new ones, stored; if they cannot be, the sources. Raises ConfigError without pynvml."""
+    """The stored packages; else make and store them; else only the sources. Raises ConfigError without pynvml."""
     ours, binding = resources.host_sources(), nvml_cut.source()
     made_of = {**ours, nvml_cut.BINDING: binding}
-    # The name says for which Python it is, the beginning whether it is whole and of these sources.
+    # Its name says for which Python it is; its digest shows whether it is complete and from these sources.
     archive = Path(importlib.util.cache_from_source(str(Path(__file__).with_name("vgpumgr_host.py")))).with_suffix(
         ".zip"
     )
@@ -58,7 +58,7 @@ def read_or_make() -> Packages:
         return _plain(sources)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        # In that folder, as a rename must not cross file systems, and as nothing need be made that cannot be kept.
+        # In that folder: a rename must not cross file systems, and nothing is made that cannot be kept.
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             packages = make(sources, Path(folder))
             data = len(packages.near).to_bytes(_SIZE_BYTES) + packages.near + packages.far
@@ -76,12 +76,12 @@ def _plain(sources: dict[str, bytes]) -> Packages:
 
 
 def make(sources: dict[str, bytes], folder: Path) -> Packages:
-    """By way of files in `folder`. Raises OSError, SubprocessError."""
+    """Make the packages, by way of files in `folder`. Raises OSError, SubprocessError."""
     plain = {name: without_comments(source) for name, source in sources.items()}
     for name, source in plain.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(source)
-    # A separate Python compiles, since only a start option leaves out each instruction's columns, a third of the size.
+    # A separate Python compiles: only its start option leaves out each instruction's columns, a third of the size.
     # Lines stay, for tracebacks; the files' hashes are not checked (PEP 552), so that no date matters.
     options = ("-q", "-b", "-o", "2", "--invalidation-mode", "unchecked-hash", "-s", str(folder))
     command = [sys.executable, "-I", "-X", "no_debug_ranges", "-m", "compileall", *options, str(folder)]
@@ -91,7 +91,7 @@ def make(sources: dict[str, bytes], folder: Path) -> Packages:
 
 
 def pack(files: dict[str, bytes], *, level: int) -> bytes:
-    """A zip of these files, compressed as a whole: they have much in common. The same files give the same bytes."""
+    """A zip of these files, compressed as a whole, since they are alike. The same files give the same bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in sorted(files.items()):
@@ -100,7 +100,7 @@ def pack(files: dict[str, bytes], *, level: int) -> bytes:
 
 
 def without_comments(source: bytes) -> bytes:
-    """The module without comments and docstrings, each line where it was, indented by one blank for four."""
+    """The module without comments and docstrings, indented by one blank instead of four. Line numbers stay."""
     text = source.decode()
     lines = text.split("\n")
     previous = tokenize.NEWLINE
@@ -124,7 +124,7 @@ def _indented(line: str) -> str:
 
 
 def _digest(sources: dict[str, bytes], data: bytes) -> bytes:
-    """It stands for the data, the sources that it was made of, and what made it: this module and this Python."""
+    """A hash of the data, of its sources, and of what made it: this module and this Python."""
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for part in (Path(__file__).read_bytes(), *(each for pair in sorted(sources.items()) for each in pair), data):
         raw = part.encode() if isinstance(part, str) else part

@@ -134,7 +134,7 @@ def _of_ledger(host: HostName, kind: str, text: str, err: dict[str, Any]) -> Vgp
 
 
 def _rare(host: HostName, kind: str, text: str, path: str, errno_name: str) -> VgpumgrError:
-    """What installing on a host raises, and what no host program says."""
+    """The error of an answer that only an installation gives, or only a broken or foreign host program."""
     match kind:
         case session.NOT_ROOT:
             what = text or "the host program does not run as root"
@@ -150,7 +150,7 @@ def _rare(host: HostName, kind: str, text: str, path: str, errno_name: str) -> V
 
 
 def foreign(host: HostName, what: str) -> ProgramFailed:
-    """An answer that the host program of this version never gives: the greeting has said that it is of this version."""
+    """The error for an answer that the host program of this version, which its greeting claimed to be, never gives."""
     return ProgramFailed(
         host,
         what,
@@ -190,7 +190,7 @@ def unwritable(
 
 
 def _ranked(causes: Sequence[str]) -> list[str]:
-    """The possible causes, likeliest first, as details that say so."""
+    """The possible causes as details, likeliest first: each begins with `likely` or `less likely`."""
     return [f"{'less likely' if at else 'likely'}: {cause}" for at, cause in enumerate(causes)]
 
 

@@ -1,4 +1,4 @@
-"""Removes impossible values from facts that otherwise have the protocol's shape: they become unknown, the rest stays.
+"""Makes impossible values unknown, in facts that have the protocol's shape. The rest stays.
 
 A driver bug is enough to cause one (an unsigned number that underflowed). Numbers beyond 2^53 fit neither a database's
 integer nor a metric's float.
@@ -67,7 +67,7 @@ def _mended(value: Any, gpu: str | None, where: str, odd: list[dict[str, str | N
 
 
 def _whole(value: Any, gpu: str, where: str, odd: list[dict[str, str | None]]) -> Any:
-    """Return the value; null if any part of it is impossible, with a row in `odd` that gives the first reason."""
+    """Return the value. If any part is impossible, return null, and add the first reason to `odd`."""
     rows: list[dict[str, str | None]] = []
     result = _mended(value, gpu, where, rows)
     odd += [{**row, "what": where} for row in rows[:1]]

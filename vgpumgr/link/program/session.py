@@ -1,7 +1,7 @@
 """The host program's session: typed requests, one at a time, each with a deadline; and the lease on the host's lock.
 
-The host program holds the lock, and it alone changes the host: when it ends, the lock is free and none of its changes
-goes on. A thread pings while nothing else is sent, so that a slow controller keeps the lock.
+The host program holds the lock, and it alone changes the host: when it ends, the lock is free, and no change of its
+continues. A thread pings while nothing else is sent, so that a slow controller keeps the lock.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Program:
 
     @classmethod
     def start(cls, connection: Connection, timing: Timing) -> Self:
-        """Run the host program over that connection, from memory. Its first answer says whether it came up."""
+        """Run the host program over that connection, from memory. Whether it started shows with its first answer."""
         start_s = timing.deadlines.program
         deadline = Deadline(start_s)
         endpoint = connection.endpoint
@@ -144,7 +144,7 @@ class Program:
 
     @property
     def hello(self) -> Hello:
-        """Its greeting, which is waited for if no answer has come."""
+        """The greeting. Waits for it, unless an answer has come before."""
         with self._turn:
             if self._hello is None:
                 self._bounded(self._greet, self._starting)
@@ -175,7 +175,7 @@ class Program:
         return self._check(ok, Locked, "snapshot")
 
     def execute(self, step: AnyStep, *, deadline_s: float) -> Executed:
-        """Carry out one step under the lock. At `deadline_s` the host program gives up and says what may yet happen."""
+        """Carry out one step under the lock. At `deadline_s` the host program gives up; the step may still happen."""
         fields = {"step": step, "deadline_s": deadline_s}
         return self._checked("execute", fields, deadline_s + self._request_s, Executed, "result")
 
@@ -199,7 +199,7 @@ class Program:
         return self._installed("uninstall", {})
 
     def purge(self, *, check: bool) -> PurgeFact:
-        """Remove our files there, under the lock; with `check` only say which there are."""
+        """Remove our files there, under the lock; with `check`, only list them."""
         return self._checked("purge", {"check": check}, self._request_s, PurgeFact, "files")
 
     def ping(self, timeout_s: float | None = None) -> None:
@@ -212,7 +212,7 @@ class Program:
         self._stop()
 
     def _longest(self, libvirt: LibvirtQuery | None) -> float:
-        """Seconds that a request with this query may take."""
+        """The longest that a request with this query may take, in seconds."""
         return self._request_s + (0.0 if libvirt is None else libvirt["wait_s"])
 
     def _request(self, verb: str, fields: dict[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class Program:
         return self._bounded(exchange, deadline, changes=verb == "execute")
 
     def _bounded(self, call: Callable[[], T], deadline: Deadline, *, changes: bool = False) -> T:
-        """The call's value, with its errors translated. `changes`: it requests a change that may happen late."""
+        """The call's value. Its errors are translated. `changes`: it requests a change, which may happen late."""
         request = Bounded(call, name="request")
         try:
             return request.result(deadline.seconds + _GRACE_S)
@@ -254,7 +254,7 @@ class Program:
             raise self._broken from error
 
     def _greet(self) -> None:
-        """Wait for the greeting; once something else was printed, at most half of the time that is left."""
+        """Wait for the greeting. If something else was printed, only half of the remaining time is left for it."""
         deadline = self._starting
         while (hello := self._greeting.read()) is None:
             if self._greeting.is_drowned:
@@ -283,7 +283,7 @@ class Program:
             self._stream.send(wire.render_request(self._last_id, verb, fields), deadline)
         except ConnectionError as error:
             if self._hello is None:
-                self._greet()  # what came in its place says more
+                self._greet()  # its error says more, if something else came in its place
             raise self._ended(silent_s) from error
         if verb != "ping":
             moments.tell(self.host, "sent", verb)
@@ -300,7 +300,7 @@ class Program:
             if number != self._last_id:
                 raise wire.WireError(f"an answer to request {number}, which was never sent: {wire.show(line)}")
             if ok is None:
-                from vgpumgr.link.program import refusals  # the rules behind their hints are needed only now
+                from vgpumgr.link.program import refusals  # the rules for hints are needed only now
 
                 raise refusals.translate(self.host, err)
             return ok
@@ -312,7 +312,7 @@ class Program:
         self._lines.feed(chunk)
 
     def _ended(self, silent_s: float) -> HostError:
-        """The error that explains why output ended. `silent_s`: how long nothing was sent before this request."""
+        """The error that explains why output ended. `silent_s`: how long we had sent nothing before this request."""
         status = self._stream.exit_status(1.0)
         # A lost connection closes its channels a moment before it is recognised as lost.
         deadline = Deadline(_SETTLE_S if status is None else 0)
@@ -415,7 +415,7 @@ class Program:
 
 
 def _why_lost(error: Exception, ping_s: float) -> str:
-    """What is to be said of a lock after a ping that failed."""
+    """The text about our lock after a failed ping."""
     match error:
         case LeaseLost():
             return error.what

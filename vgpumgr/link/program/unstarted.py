@@ -1,7 +1,7 @@
-"""What came in place of the host program's greeting: why, and what to do about it. Pure.
+"""Why something else came in place of the host program's greeting, and what to do about it. Pure.
 
-A login is more than a command: sshd may run another one (ForceCommand, command= in authorized_keys), and gives each to
-the user's shell, which may be none, run a login script first, or find no Python. None of that is an SSH error.
+A login is more than a command: sshd may run another command (ForceCommand, command= in authorized_keys), and the user's
+shell runs it: that may be no shell, run a login script first, or find no Python. None of that is an SSH error.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 class Instead(NamedTuple):
     """What came in place of the greeting.
 
-    `printed`: its output; `said`: its stderr. `status` None: it has not ended, or was killed. `forced_by`: where the
-    command stands that sshd runs for our key in place of ours, if sshd has said so.
+    `printed`: its output; `said`: its stderr. `status` None: it has not ended, or was killed. `forced_by`: where a
+    forced command for our key is set, if sshd has said so.
     """
 
     printed: bytes
@@ -42,7 +42,7 @@ class Instead(NamedTuple):
 
 
 class _Trouble(NamedTuple):
-    """What is wrong, and what to do; `{user}` is the login's name."""
+    """What is wrong, and what to do. `{user}` stands for the login's name."""
 
     what: str
     hint: str
@@ -85,7 +85,7 @@ _CAUSES: Final = (
 
 
 def failure(endpoint: Endpoint, instead: Instead) -> HostError | None:
-    """The error for a login that ended, or printed without end, before the greeting. None: the program itself ended."""
+    """The error for a login that ended or printed too much before the greeting. None: it was the program that ended."""
     refusal: HostError | None = dispatched.failure(endpoint, instead.said)
     if refusal is None and endpoint.become:
         refusal = become.failure(endpoint, instead.status, instead.said, is_forced=instead.forced_by is not None)
@@ -105,7 +105,7 @@ def failure(endpoint: Endpoint, instead: Instead) -> HostError | None:
 
 
 def late(endpoint: Endpoint, instead: Instead, seconds: float) -> HostDeadline:
-    """The error for a login that has not ended, and not greeted within that time either."""
+    """The error for a login that goes on, but sent no greeting within that time."""
     texts, within = _texts(instead), humanize(seconds)
     causes: Sequence[str] = ()
     hint = _OWN_KEY
@@ -139,7 +139,7 @@ def _how_much(instead: Instead) -> str:
 
 
 def _waiting(endpoint: Endpoint) -> str:
-    """What may keep it so long."""
+    """What may take so long."""
     if endpoint.is_local:
         return "this machine is overloaded" + (", or sudo waits" if endpoint.become else "")
     what = "a forced command, a login script or sudo" if endpoint.become else "a forced command or a login script"
@@ -158,7 +158,7 @@ def _try(endpoint: Endpoint) -> str:
 
 
 def _is_own(instead: Instead) -> bool:
-    """Whether it was our program that ended: killed, or by an exception of Python's."""
+    """Whether our own program ended: it was killed, or Python raised an exception."""
     if instead.printed:
         return False
     return instead.status is None or instead.status in _SIGNALS or any(_TRACEBACK in line for line in instead.said)

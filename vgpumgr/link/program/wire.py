@@ -70,17 +70,17 @@ class Greeting:
 
     @property
     def noise(self) -> bytes:
-        """What came so far and is no greeting."""
+        """The bytes that came before the greeting."""
         tail = self._lines.pending
         return bytes(self._skipped) + (b"" if _MAGIC.startswith(tail[: len(_MAGIC)]) else tail)
 
     @property
     def is_drowned(self) -> bool:
-        """Whether more came before it than any login prints."""
+        """Whether there is more noise than any login prints."""
         return len(self.noise) > _MOST_NOISE
 
     def read(self) -> Hello | None:
-        """None while it is incomplete. WireError if it is not of this version, or malformed."""
+        """The greeting; None while it is incomplete. WireError if it is malformed or of another version."""
         while not self.is_drowned and (line := self._lines.take()) is not None:
             # Noise may end without a newline, as the title of a terminal's window does.
             noise, magic, tail = line.partition(_MAGIC)

@@ -6,5 +6,5 @@ jumps         through jump hosts, whose connections are shared   wire, tunnel   
 host_key      is this the host we know?                          known_hosts        the files, as an index
 keys          which private key                                  key_files, agent   key files; what an agent does
 certificate   a certificate as it is                             host_certificate, user_certificate   is it valid?
-remarks       what a server says beside a login                  login_refusals     why it does not let us in
+remarks       what a server tells us during a login              login_refusals     why it refuses a login
 """

@@ -108,9 +108,9 @@ class Agent:
 
 
 def _find(said: str) -> str:
-    """Return the path of the agent's socket. As in OpenSSH, `said` is that path, or names a variable that has it.
+    """Return the path of the agent's socket. As in OpenSSH, `said` is that path, or a variable's name.
 
-    Raises AgentFailed if no agent is to be asked, or if none runs.
+    Raises AgentFailed if no agent may be used, or if none runs.
     """
     if said == NO_AGENT:
         raise AgentFailed("no agent is asked (IdentityAgent none)")
@@ -123,7 +123,7 @@ def _find(said: str) -> str:
 
 
 class AgentKey:
-    """One key of the agent, as far as paramiko needs one to log in."""
+    """A key of the agent, with the methods that paramiko needs for a login."""
 
     public_blob: object = None
 

@@ -1,6 +1,6 @@
 """OpenSSH's certificates (PROTOCOL.certkeys), of hosts and of users, as cryptography reads them.
 
-What is read here is what the other side says of itself, so nothing of it counts before the signature was checked.
+All that is read here is the other side's claim. None of it counts until the signature was checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Malformed(ValueError):
 
 
 def read(blob: bytes) -> SSHCertificate:
-    """Read one, without believing any of it. Raises Malformed."""
+    """Read a certificate; its signature is not checked. Raises Malformed."""
     name = first(blob)
     try:
         certificate = load_ssh_public_identity(name + b" " + base64.b64encode(blob))
@@ -44,7 +44,7 @@ def read(blob: bytes) -> SSHCertificate:
 
 
 def is_signed(found: SSHCertificate) -> bool:
-    """Whether the authority has signed it, with an algorithm that counts."""
+    """Whether the authority has signed it, with an algorithm that we accept."""
     try:
         found.verify_cert_signature()
     except Exception:  # noqa: BLE001 -- not only InvalidSignature: whatever it is, this is no signature that counts
@@ -53,7 +53,7 @@ def is_signed(found: SSHCertificate) -> bool:
 
 
 def algorithm(found: SSHCertificate) -> str:
-    """What it is signed with, by its own account: the first field of the signature, which follows the authority."""
+    """The algorithm of its signature, as it claims: the first field of what follows the authority."""
     return text(first(_decoded(found.public_bytes()).rpartition(wire(found.signature_key()))[2][4:]))
 
 
@@ -63,7 +63,7 @@ def wire(key: SSHCertPublicKeyTypes) -> bytes:
 
 
 def first(data: bytes) -> bytes:
-    """The first field: of a key or a certificate, its kind."""
+    """The first field. In a key or a certificate that is its kind."""
     return data[4 : 4 + int.from_bytes(data[:4])]
 
 

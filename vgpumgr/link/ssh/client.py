@@ -68,11 +68,11 @@ class RemoteCommand:
         channel.settimeout(_SLICE_S)
 
     def send(self, data: bytes, deadline: Deadline | None = None) -> None:
-        """Send all of it. ConnectionError if the command no longer reads, TimeoutError at the deadline if there is one.
+        """Send all of it. Raises ConnectionError if the command no longer reads, TimeoutError at the deadline.
 
-        NotStarted if the server refused to run the command.
+        Raises NotStarted if the server refused to run the command.
 
-        Channel.sendall is no option: it spins forever once our end of the channel has been shut down.
+        Channel.sendall cannot be used: it loops forever once our end of the channel has been shut down.
         """
         while data:
             try:
@@ -90,7 +90,7 @@ class RemoteCommand:
             data = data[count:]
 
     def receive(self, deadline: Deadline | None = None) -> bytes:
-        """Some bytes; b"" at the end. Raises TimeoutError (never without `deadline`) or NotStarted if refused."""
+        """Some bytes; b"" at the end. Raises TimeoutError at the deadline, NotStarted if the command was refused."""
         while True:
             self._drain_stderr()
             try:
@@ -112,13 +112,13 @@ class RemoteCommand:
             return bytes(self._stderr).decode(errors="replace").strip()
 
     def exit_status(self, timeout_s: float) -> int | None:
-        """Its exit status, or None if none came in that time or ever will (killed by a signal, connection lost)."""
+        """Its exit status. None if none came in that time, or will ever come (killed by a signal, connection lost)."""
         if not self._channel.status_event.wait(timeout_s):
             return None
         return None if self._channel.exit_status == -1 else int(self._channel.exit_status)
 
     def _is_refused(self) -> bool:
-        """Whether the server closed the channel without a word that it runs the command. See SshConnection.run."""
+        """Whether the server closed the channel and never confirmed the command. See SshConnection.run."""
         channel, transport = self._channel, self._channel.transport
         is_connected = transport is not None and transport.is_active()
         return is_connected and channel.closed and not getattr(channel, "event_ready", True)
@@ -156,7 +156,7 @@ class SshConnection:
 
     @property
     def forced_by(self) -> str | None:
-        """The file and line there that force a command upon our key, if the server has told so."""
+        """The file and line on the host with a forced command for our key, if the server has said so."""
         return self._remarks.forced_by
 
     def find_silent(self) -> str | None:
@@ -165,8 +165,8 @@ class SshConnection:
     def run(self, command: str, *, stage: str, timeout_s: float) -> RemoteCommand:
         """Start a command. Only fixed strings are ever passed: no text from a user or a host is quoted here.
 
-        The server's reply is not awaited: the command's input follows at once, one round trip sooner. A paramiko whose
-        exec_command waits in another way than by this method simply waits.
+        It does not wait for the server's reply, so the command's input follows one round trip sooner. A paramiko whose
+        exec_command does not wait by the method that we replace still waits.
         """
         from paramiko import ChannelException, SSHException
 
@@ -212,7 +212,7 @@ class SshConnection:
                 if (refusal := refusals.take()) is not None:
                     raise refusal from error
                 if self.alive and "Timeout" in str(error):
-                    raise TimeoutError from error  # of which paramiko has no kind of its own
+                    raise TimeoutError from error  # paramiko has no separate exception for it
                 raise ConnectionError("the connection was lost") from error
             except (EOFError, OSError) as error:
                 raise ConnectionError("the connection was lost") from error
@@ -318,7 +318,7 @@ def _log_in(endpoint: Endpoint, transport: paramiko.Transport, timeout_s: float)
 
 
 def _certificate(endpoint: Endpoint, path: Path, key: Any) -> user_certificate.Found | None:
-    """The key's certificate, and what is to be said of it; None if it has none."""
+    """The key's certificate, and the text about it; None if it has none."""
     file = certificate_file(endpoint, path)
     if file is None:
         return None
@@ -386,7 +386,7 @@ def _refuse_login(
 
 
 def _banner(transport: paramiko.Transport) -> bytes:
-    """The last text for a person; also where the connection has ended."""
+    """The last banner that the server sent. It is kept after the connection has ended."""
     banner = getattr(transport.auth_handler, "banner", None)
     return banner if isinstance(banner, bytes) else b""
 
@@ -407,12 +407,12 @@ class _Unusable(Exception):
 
 @functools.lru_cache(maxsize=16)
 def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.PKey:
-    """The key in that file, read once per state of the file: a nightly run has thousands of hosts and one key."""
+    """The key in that file. It is read again only if the file changes: thousands of hosts use the same key."""
     import paramiko
 
     try:
         with Path(path).open("rb") as file:
-            # By another name, since paramiko would load the certificate beside it, and fail if that is broken.
+            # By another path: paramiko would also load the certificate beside it, and fail if that is broken.
             return paramiko.PKey.from_path(f"/proc/self/fd/{file.fileno()}")
     except (paramiko.PasswordRequiredException, TypeError) as error:
         raise _Unusable("is encrypted, and no passphrase is asked for", OWN) from error
@@ -424,8 +424,8 @@ def _parse_key(path: str, _mtime_ns: int, _size: int, _inode: int) -> paramiko.P
 def _import_paramiko() -> None:
     """Import paramiko without modules that nothing here needs.
 
-    invoke serves only `Match exec` in an ssh_config, and paramiko reads none for us; paramiko.config runs without it.
-    paramiko's own version is part of the line that it sends first; that line is ours (wire.VERSION).
+    invoke is only for `Match exec` in an ssh_config, which paramiko does not read for us; paramiko.config runs without
+    it. paramiko's own version is only for its first line, which we replace (wire.VERSION).
     """
     with lean_imports("invoke"):
         import paramiko  # noqa: F401 -- for the functions below, which import it again

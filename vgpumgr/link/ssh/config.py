@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from vgpumgr.timing import Deadlines
 
 STAGE = "config"
-_NAME = re.compile(r"[\w:][\w.:%-]*")  # of others ssh knows nothing; in `Match exec` they would reach a shell
+_NAME = re.compile(r"[\w:][\w.:%-]*")  # ssh accepts no others; in `Match exec` they would reach a shell
 _MOST_JUMPS = 8
 _SAID_BYTES = 300
 
@@ -76,7 +76,7 @@ class _Asking:
             raise self._not_honoured(error, one.address, None) from error
 
     def of_jumps(self, endpoint: Endpoint) -> tuple[JumpHost, ...]:
-        """Those of the chain; the first one's own jump hosts come before it, as `ssh -J` finds them."""
+        """The endpoint's jump hosts. The first one's own jump hosts come before it, as with `ssh -J`."""
         chain = list(endpoint.jumps)
         done: list[JumpHost] = []
         while chain:
@@ -139,7 +139,7 @@ class _Asking:
         return self._refused(text, hint, via)
 
     def _by_hand(self, name: str) -> str:
-        """The command that reads the same file."""
+        """The command by which a user reads the same file."""
         file = self._endpoint.ssh_config
         return f"ssh {'' if file == USUAL_CONFIG else f'-F {shlex.quote(file)} '}-G {name}"
 
@@ -148,7 +148,7 @@ class _Asking:
 
 
 def _way(chain: Sequence[JumpHost]) -> str:
-    """What ssh is given where the way is known, so that the files do not set it: whether there are jump hosts."""
+    """The ProxyJump given to ssh if the way is known, so that the files do not set it."""
     return "vgpumgr-knows" if chain else "none"
 
 
@@ -158,16 +158,16 @@ class _Failed(Exception):
 
 @functools.lru_cache(maxsize=4096)
 def _run(arguments: tuple[str, ...], file: str, user: str, timeout_s: float, _state: Found) -> str:
-    """The output of ssh for one host: asked for once per state of the files."""
+    """The output of ssh for one host. It is cached until a file changes."""
     ours = os.memfd_create("ssh_config")
     try:
         os.write(ours, _config(file, user).encode())
         process = subprocess.Popen(
-            ["ssh", "-G", "-F", "/proc/self/fd/0", *arguments],  # it closes all others, and may read this one twice
+            ["ssh", "-G", "-F", "/proc/self/fd/0", *arguments],  # ssh closes all others, and may read this one twice
             stdin=ours,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # no terminal: it asks nobody, and a Ctrl-C is ours
+            start_new_session=True,  # no terminal: it cannot prompt, and only we get a Ctrl-C
         )
     finally:
         os.close(ours)
@@ -184,7 +184,7 @@ def _run(arguments: tuple[str, ...], file: str, user: str, timeout_s: float, _st
 
 
 def _cause(errors: str) -> str:
-    """What ssh says first, with file and line. Its last counts: "FILE: terminating, 1 bad configuration options"."""
+    """The first lines of ssh, with file and line. Not its last: "FILE: terminating, 1 bad configuration options"."""
     lines = errors.strip().splitlines()
     causes = [line for line in lines if ": terminating, " not in line and not line.startswith("Pseudo-terminal ")]
     return "; ".join((causes or lines)[:2])[:_SAID_BYTES]
@@ -204,7 +204,7 @@ def _config(path: str, user: str) -> str:
 
 
 def _literally(file: str) -> str:
-    """A path for Include, which would take *, ? and [ for wildcards, and a backslash as a mark, twice."""
+    """A path, escaped for Include, which expands wildcards (*, ? and [) and reads backslashes twice."""
     return glob.escape(file.replace("\\", "\\\\")).replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -221,7 +221,7 @@ def _tokens(name: str) -> dict[str, str]:
 
 
 def _expand_home(path: str) -> str:
-    """~ is the account's, whatever $HOME is; ~USER is another's."""
+    """Expand ~ to the account's home, whatever $HOME is, and ~USER to that user's."""
     return os.path.join(config_files.home(), path[2:]) if path.startswith("~/") else str(files.expanded(path))  # noqa: PTH118 -- text
 
 

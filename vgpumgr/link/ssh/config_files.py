@@ -1,7 +1,7 @@
 """The user's own ssh_config: which files there are, and whether any of them has a keyword that counts here.
 
-Only then is ssh asked (config.py), which takes 9 ms a host: most sites have no such file, or only the distribution's
-in /etc/ssh. The files are not interpreted here: a keyword that counts is enough, whichever hosts it is for.
+Only then do we run ssh (config.py), which takes 9 ms a host: most sites have no such file, or only the distribution's
+in /etc/ssh. The files are not interpreted here: such a keyword is enough, for whichever hosts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stamp(NamedTuple):
 class Found(NamedTuple):
     """`said`: FILE:LINE of the first keyword that counts; None if there is none. `stamps`: the files' state.
 
-    `relative`: where the system's file includes another by a relative path, which cannot be handed on; else None.
+    `relative`: where the system's file includes another by a relative path, which we cannot repeat; else None.
     """
 
     said: str | None
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
 
 def home() -> str:
-    """As ssh takes it: the account's, whatever $HOME is."""
+    """The account's home, whatever $HOME is: ssh uses that, too."""
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -62,7 +62,7 @@ def own_file(chosen: str) -> str:
 
 
 def find(chosen: str) -> Found:
-    """What the files say that ssh reads with `chosen` (Endpoint.ssh_config); read again once one has changed."""
+    """What is in the files that ssh reads with `chosen` (Endpoint.ssh_config). Cached until a file changes."""
     if chosen == NO_CONFIG:
         return Found(None, ())
     with _LOOKING:
@@ -84,7 +84,7 @@ def _look(chosen: str) -> Found:
     if chosen == USUAL_CONFIG:
         search.at(Path(SYSTEM), is_system=True)
     elif not own.exists():
-        search.said = chosen  # which is to be told
+        search.said = chosen  # so that the missing file is reported
     return Found(search.said, tuple(search.stamps), search.relative)
 
 

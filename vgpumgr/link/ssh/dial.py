@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _DROPPED = (
     "dropped before the banner: MaxStartups, or is this address blocked (a firewall, fail2ban)? See the host's sshd log"
 )
-# What OpenSSH says before it drops a connection: until 9.7 for MaxStartups, then for both.
+# What OpenSSH sends before it drops a connection: until 9.7 for MaxStartups, since then for both reasons.
 _FULL = "raise MaxStartups in its sshd_config, or find out who else connects there"
 _SAID_AT_DROP = {
     b"Exceeded MaxStartups": _FULL,

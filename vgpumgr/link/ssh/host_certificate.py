@@ -1,4 +1,4 @@
-"""Does the certificate that a host has offered hold? Each reason why not is a refusal of its own, with what to do.
+"""Is the certificate that a host has offered valid? Each reason why not is a separate refusal, with what to do.
 
 As in OpenSSH, except that a certificate which names no host at all is refused too: it would be any host's.
 """
@@ -28,7 +28,7 @@ _SHOWN = 100
 
 
 def authority(endpoint: Endpoint, certificate: bytes) -> tuple[str, bytes]:
-    """Who has signed the certificate, by its own account: in words, and as a key.
+    """The authority that has signed the certificate, as it claims: in words, and as a key.
 
     Raises HostKeyRefused if it is no certificate.
     """
@@ -37,7 +37,7 @@ def authority(endpoint: Endpoint, certificate: bytes) -> tuple[str, bytes]:
 
 
 def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -> None:
-    """Return if the certificate vouches for that key of this host. Raises HostKeyRefused otherwise."""
+    """Check that the certificate vouches for that key of this host. Raises HostKeyRefused otherwise."""
     signed_key = _read(endpoint, certificate)
     name = say("the host's certificate {}", Own(repr(_short(certificates.text(signed_key.key_id)))))
     signer = certificates.wire(signed_key.signature_key())
@@ -60,7 +60,7 @@ def check(endpoint: Endpoint, known: Known, *, key: bytes, certificate: bytes) -
 
 
 def _reasons(endpoint: Endpoint, signed_key: SSHCertificate, key: bytes) -> Iterator[tuple[str, str]]:
-    """Why the certificate does not hold, the weightiest reason first. Each is a pair: what is so, and what to do."""
+    """Why the certificate is not valid, the weightiest reason first. Each is a pair: the reason, and what to do."""
     name = endpoint.address.lower()
     sign = (
         f"ssh-keygen -s CA -h -I {shlex.quote(name)} -n {shlex.quote(name)} -V +52w /etc/ssh/ssh_host_ed25519_key.pub"

@@ -33,10 +33,10 @@ CERTIFICATES = tuple(f"{name}-cert-v01@openssh.com" for name in HOST_KEYS)
 
 
 def usable_types(endpoint: Endpoint, known: Known) -> tuple[str, ...]:
-    """The types of host key to accept from this host: only those of which a key is known, if any is.
+    """The types of host key to accept from this host. If keys of it are known, only their types.
 
-    Otherwise a host that has several could offer one of a type that is not known. Certificates come first if an
-    authority is known for the host. Raises SshConfigRefused if ssh_config allows none of ours.
+    Otherwise a host with several keys could offer one that is not known. Certificates come first if an authority
+    is known for the host. Raises SshConfigRefused if ssh_config allows none of ours.
     """
     kinds = (*CERTIFICATES, *HOST_KEYS) if known.authorities else HOST_KEYS
     types = tuple(name for name in kinds if name in endpoint.host_keys) if endpoint.host_keys else kinds
@@ -128,7 +128,7 @@ def _refuse_unknown(endpoint: Endpoint, known: Known, key_type: str, text: str) 
 
 
 def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
-    """Return the error for a host that offers no key of the types that the known_hosts files have for it."""
+    """Return the error for a host that offers no key of a type that the known_hosts files have for it."""
     name = Own(render_name(endpoint.address, endpoint.port))
     return refused(
         endpoint,
@@ -140,7 +140,7 @@ def refuse_other_kind(endpoint: Endpoint, known: Known) -> HostKeyRefused:
 
 
 def find_known(endpoint: Endpoint) -> Known:
-    """What the known_hosts files say of that host: the user's, and the site's, which OpenSSH reads as well."""
+    """What the known_hosts files have about that host: the user's file and, as in OpenSSH, the site's."""
     own, site = load_known_hosts(endpoint.known_hosts), load_known_hosts(endpoint.site_known_hosts)
     return own.find(endpoint.address, endpoint.port) + site.find(endpoint.address, endpoint.port)
 
@@ -177,7 +177,7 @@ def _scan(endpoint: Endpoint) -> str:
 
 
 def _through(endpoint: Endpoint) -> str:
-    """The start of a command line that runs the rest of it on the last jump host, by ssh; empty without a jump host."""
+    """The beginning of a command line that runs its rest on the last jump host. Empty without a jump host."""
     if not endpoint.jumps:
         return ""
     *jumps, last = endpoint.jumps

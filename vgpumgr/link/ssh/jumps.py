@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     Connect = Callable[[Endpoint, Deadlines], SshConnection]
 
 IDLE_S = 5.0
-# How long a failure is the answer to all: the first is soon forgotten, for the one retry that every host has.
+# How long a failure is returned to everyone: the first only briefly, since every host retries once.
 _FIRST_S, _AGAIN_S, _FINAL_S = 0.25, 5.0, 60.0
 _SETTLE_S = 0.3  # a lost connection closes its channels a moment before it is recognised as lost
 
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """The connection to one jump host, made or being made. `failures`: how often in a row it had failed before."""
+    """The connection to one jump host, open or in progress. `failures`: how many attempts in a row failed before it."""
 
     failures: int
     users: int = 0
     made: Bounded[SshConnection] = field(init=False)
-    forgotten: Deadline | None = None  # when its failure is
+    forgotten: Deadline | None = None  # when its failure is forgotten
     closing: threading.Timer | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether it has to be made anew."""
+        """Whether a new connection is needed."""
         if not self.made.done:
             return False
         return self.forgotten.expired if self.forgotten is not None else not self.made.result(0).alive
@@ -65,7 +65,7 @@ class Jumps:
         self._shared: dict[Endpoint, _Shared] = {}
 
     def borrow(self, jump: Endpoint, deadlines: Deadlines) -> tuple[SshConnection, Callable[[], None]]:
-        """Its connection, and what to call when it is needed no more. Raises what went wrong, and HostDeadline."""
+        """Its connection, and a function to call when it is no longer needed. Raises its error, or HostDeadline."""
         with self._lock:
             shared = self._shared.get(jump)
             if shared is None or shared.is_over:
@@ -87,7 +87,7 @@ class Jumps:
             raise
 
     def close(self) -> None:
-        """Close all, those first that go through others."""
+        """Close all connections. Those that go through other jump hosts are closed first."""
         with self._lock:
             items = sorted(self._shared.items(), key=lambda item: -len(item[0].jumps))
             self._shared.clear()

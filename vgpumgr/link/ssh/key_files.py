@@ -1,4 +1,4 @@
-"""What a key file is, without its passphrase: OpenSSH stores public key and cipher name in the clear. Pure."""
+"""What can be read of a key file without its passphrase: OpenSSH does not encrypt public key and cipher name. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KeyFile:
 
 
 def read(data: bytes) -> KeyFile:
-    """What that content is. Anything but a public key counts as private; the code that loads it says what is wrong."""
+    """The kind of a key file's content. All but a public key counts as private; loading it shows what is wrong."""
     if (match := _OPENSSH.search(data)) is not None:
         try:
             return _read_openssh(base64.b64decode(match[1]))
@@ -40,7 +40,7 @@ def read(data: bytes) -> KeyFile:
 
 
 def read_public(data: bytes) -> bytes | None:
-    """The key, or certificate, of a line as in KEY.pub; None if it is none."""
+    """The key or certificate in a line of a KEY.pub file; None if there is none."""
     match = _PUBLIC.match(data.lstrip())
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""What every refusal of a host's key or certificate has."""
+"""What all refusals of a host's key or certificate have in common."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def refused(endpoint: Endpoint, message: str, *, hint: str, details: tuple[str, ...] = ()) -> HostKeyRefused:
-    """Every refusal of a host's key or certificate."""
+    """The error for a refused host key or certificate."""
     return HostKeyRefused(endpoint.host, "kex", message, hint=hint, details=details)
 
 
 def known_lines(keys: tuple[KnownKey, ...]) -> tuple[str, ...]:
-    """Where these keys stand."""
+    """A line for each key: where it stands."""
     return tuple(say("{} has {} {}", one.where, one.type, one.fingerprint) for one in keys)
 
 
 def nor(endpoint: Endpoint, verb: str) -> str:
-    """What is not so of the user's file is not so of the site's either, if there is one."""
+    """`, nor VERB FILE`: the same denied of the site's file, if there is one."""
     return f", nor {verb} {endpoint.site_known_hosts}" if Path(endpoint.site_known_hosts).is_file() else ""

@@ -1,8 +1,8 @@
 """Which key is used to log in, and whether it may be: OpenSSH's own rules, checked before anything is sent.
 
 It is one key, never every key of an agent or of ~/.ssh: sshd counts each offered key as an attempt (MaxAuthTries), and
-newer versions then block the controller's address for a while. An agent is asked only for a key that a file cannot
-give: an encrypted one, one in a FIDO key, or one of which only the public half is there.
+newer versions then block the controller's address for a while. An agent is asked only if the file is not enough: the
+key is encrypted or in a FIDO key, or the file has only its public half.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OWN = "create a separate key for vgpumgr: ssh-keygen -t ed25519 -N ''"
 class Chosen(NamedTuple):
     """The key to log in with.
 
-    `path` is the key's file. Where an agent has to sign, `agent_key` is its key there; otherwise the file has all.
+    `path` is the key's file. `agent_key`: the agent's key if an agent has to sign; None: the file is enough.
     """
 
     path: Path
@@ -78,7 +78,7 @@ def choose(endpoint: Endpoint, timeout_s: float) -> Chosen:
 
 
 def certificate_file(endpoint: Endpoint, key: Path) -> Path | None:
-    """Where the certificate of that key is: the file that was named, or the one beside it if that exists."""
+    """The file of that key's certificate: the named one, or the one beside the key if that exists."""
     if endpoint.certificate is not None:
         return Path(endpoint.certificate)
     beside = Path(f"{str(key).removesuffix('.pub')}-cert.pub")
@@ -121,7 +121,7 @@ def _from_agent(endpoint: Endpoint, path: Path, public: bytes | None, why: str, 
 
 
 def _only_one(endpoint: Endpoint, timeout_s: float) -> Chosen:
-    """An agent's key if it has only one: a choice among several would be a guess, and sshd counts each attempt."""
+    """The agent's key if it has only one. With several we would have to guess, and sshd counts each attempt."""
     from vgpumgr.link.ssh import agent as agents
 
     none = f"no key is named, and none of {', '.join(DEFAULT_KEYS)} exists"

@@ -58,7 +58,7 @@ class Known:
     remarks: tuple[str, ...] = ()
 
     def __add__(self, other: Known) -> Known:
-        """Join what two files have, as OpenSSH does: what any of them says holds."""
+        """Join what two files have. As in OpenSSH, every line of both counts."""
         return Known(
             keys=self.keys + other.keys,
             authorities=self.authorities + other.authorities,
@@ -112,7 +112,7 @@ class KnownHosts:
 
     @functools.cached_property
     def _hashes(self) -> list[tuple[bytes, bytes, bytes, int]]:
-        """Each hashed name, an HMAC-SHA1 keyed with the salt: the salt's two paddings, the digest, the line number."""
+        """Each hashed name (HMAC-SHA1, keyed with the salt) as the salt's two paddings, the digest, the line number."""
         decode = binascii.a2b_base64
         rows = [(decode(salt).ljust(_SHA1_BLOCK, b"\0"), digest, number) for salt, digest, number in self._hashed]
         return [(key.translate(_INNER), key.translate(_OUTER), decode(digest), number) for key, digest, number in rows]
@@ -201,7 +201,7 @@ def _line(number: int, raw: str) -> _Line:
 
 
 def _parts(raw: str) -> tuple[str | None, str, str]:
-    """A line's marker, its names, and the rest. Of a comment, the first word is taken for the names."""
+    """A line's marker, its names, and the rest. In a comment, the first word passes for the names."""
     text = raw.replace("\t", " ").strip(" \r")
     marker = None
     if text.startswith("@"):

@@ -1,6 +1,6 @@
-"""Why a server does not let us in, as far as it says so, and where to look. Pure.
+"""Why a server refuses a login, as far as it says so, and where to look. Pure.
 
-It says little: an unknown key, a locked account and a home that others can write to are one refusal. Its log says why.
+An unknown key, a locked account and a home that others can write to get the same refusal. Only its log has the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KeyOffered(NamedTuple):
 
 
 def not_taken(endpoint: Endpoint, key: KeyOffered) -> AuthenticationFailed:
-    """Sshd's plain no."""
+    """The error if sshd refuses the key without a reason."""
     user = endpoint.user
     remark = f", and {key.remark}" if key.remark else ""
     file = f"~{user}/.ssh/authorized_keys"
@@ -60,7 +60,7 @@ def not_taken(endpoint: Endpoint, key: KeyOffered) -> AuthenticationFailed:
 
 
 def no_keys(endpoint: Endpoint, allowed: Sequence[str]) -> AuthenticationFailed:
-    """Sshd does not take keys of that user at all."""
+    """The error if sshd accepts no keys at all for that user."""
     return AuthenticationFailed(
         endpoint.host,
         _STAGE,
@@ -70,7 +70,7 @@ def no_keys(endpoint: Endpoint, allowed: Sequence[str]) -> AuthenticationFailed:
 
 
 def more_wanted(endpoint: Endpoint, key: KeyOffered, allowed: Sequence[str]) -> AuthenticationFailed:
-    """Sshd takes the key, and wants something else besides."""
+    """The error if sshd accepts the key, but demands something else, too."""
     return AuthenticationFailed(
         endpoint.host,
         _STAGE,
@@ -85,7 +85,7 @@ def more_wanted(endpoint: Endpoint, key: KeyOffered, allowed: Sequence[str]) -> 
 
 
 def closed(endpoint: Endpoint, why: str, banner: bytes) -> Unreachable:
-    """Sshd ended the connection in the middle of the login. PAM's reason, if it gives one, comes as a banner."""
+    """The error if sshd ended the connection during the login. `banner` has PAM's reason, if there is one."""
     user = endpoint.user
     texts = lines(banner)
     quotation = quote(texts)

@@ -10,7 +10,7 @@ _FORCED: Final = b"command"
 
 
 class Remarks:
-    """One connection's. `forced_by`: the file and line with command= for our key; None until the server says it."""
+    """One connection's remarks. `forced_by`: the file and line with command= for our key; None: not reported yet."""
 
     def __init__(self, transport: Any) -> None:
         self.forced_by: str | None = None

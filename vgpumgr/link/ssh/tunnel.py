@@ -22,7 +22,7 @@ _PROHIBITED = 1
 
 
 class Carrier(Protocol):
-    """The connection to the jump host, as far as the way beyond it has to know."""
+    """The connection to the jump host, with what the connection through it needs."""
 
     pulse: Pulse
     wire: Wire
@@ -34,7 +34,7 @@ class Carrier(Protocol):
 
 
 class Channel(Protocol):
-    """What is used of paramiko's."""
+    """The methods of paramiko's channel that we use."""
 
     def recv(self, nbytes: int, /) -> bytes: ...
     def send(self, data: bytes, /) -> int: ...
@@ -44,7 +44,7 @@ class Channel(Protocol):
 
 
 class Tunnel:
-    """A Wire. `ended` is called once, when it is closed: the jump host's connection is then needed no more."""
+    """A Wire. When it is closed, `ended` is called once: it no longer needs the jump host's connection."""
 
     def __init__(
         self, channel: Channel, carrier: Carrier, name: str, *, timeout_s: float, ended: Callable[[], None]
@@ -99,7 +99,7 @@ class Tunnel:
 
     @property
     def _closed(self) -> bool:
-        """As sockets have it; paramiko looks there."""
+        """Whether it is closed. paramiko reads this attribute of sockets."""
         return not self._ended
 
     @property
@@ -141,10 +141,10 @@ class TunnelRefused(Exception):
 
 
 class Refusals:
-    """Why a server opened no channel, for the thread that asked for it.
+    """Why a server refused to open a channel, separately for each thread that requested one.
 
-    paramiko keeps one reason for all threads, and only its number, not the server's text. This class reaches into one
-    Transport's table of handlers and its numbering of channels.
+    paramiko keeps one reason for all threads, and only its number, not the server's text. So this class replaces a
+    handler of the Transport, and its function that numbers channels.
     """
 
     def __init__(self, transport: Any) -> None:
@@ -167,7 +167,7 @@ class Refusals:
         transport._next_channel = give_number  # noqa: SLF001 -- likewise
 
     def begin(self) -> None:
-        """This thread is about to ask."""
+        """To be called before this thread requests a channel."""
         self._own.channel = None
 
     def take(self) -> TunnelRefused | None:
@@ -179,7 +179,7 @@ _FIRST = threading.Lock()
 
 
 def refusals_of(transport: Any) -> Refusals:
-    """Those of that Transport, the same for all threads."""
+    """The Refusals of that Transport, which all threads share."""
     with _FIRST:
         if not hasattr(transport, "vgpumgr_refusals"):
             transport.vgpumgr_refusals = Refusals(transport)

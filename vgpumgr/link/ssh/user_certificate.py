@@ -1,7 +1,7 @@
-"""The certificate that goes with a login's key, CertificateFile or KEY-cert.pub, judged before it is offered.
+"""The certificate of a login's key (CertificateFile or KEY-cert.pub), checked before it is offered.
 
-sshd only rejects an expired one, without a reason. One that was named has to be valid. An invalid one that merely lies
-beside the key is left out, since the key may be enough; if it was not, the remark says so.
+sshd rejects an expired one without a reason. A named one has to be valid. An invalid one that merely lies beside the
+key is not offered, since the key may be enough; if it is not, the refusal's remark mentions the certificate.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.endpoint import Endpoint
 
-# A certificate's begin, up to its key, and its end, from its authority on, with keys that are nobody's.
+# The beginning of a certificate, up to its key, and its end, from its authority on, with nobody's keys.
 _HEAD = b"\0\0\0\x20ssh-ed25519-cert-v01@openssh.com" + bytes(4) + b"\0\0\0\x20" + bytes(32)
 _END = b"\0\0\0\x33\0\0\0\x0bssh-ed25519\0\0\0\x20" + bytes(32) + b"\0\0\0\x13\0\0\0\x0bssh-ed25519" + bytes(4)
 _FIDO_AUTHORITY = re.compile(rb"\0\0..\0\0\0.sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com", re.DOTALL)
 
 
 class Found(NamedTuple):
-    """What is to be offered in the key's place (its kind, and its bytes), in words as well, or why nothing is."""
+    """A certificate to offer in place of the key (kind and bytes), and its text; or in `remark` why there is none."""
 
     certificate: tuple[str, bytes] | None
     shown: str = ""
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 
 def find(endpoint: Endpoint, key: Path, path: Path, public: bytes) -> Found:
-    """The certificate in that file, of that key. Raises AuthenticationFailed if it was named and does not hold."""
+    """The key's certificate in that file. Raises AuthenticationFailed if it was named and is not valid."""
     certificate, blob = None, b""
     try:
         blob = _read(path)
@@ -72,7 +72,7 @@ def _read(path: Path) -> bytes:
 
 
 def _without_fido(blob: bytes, public: bytes) -> bytes:
-    """The certificate with other keys for FIDO keys, which cryptography cannot read. Only sshd checks signatures."""
+    """The certificate with its FIDO keys, which cryptography cannot read, replaced. Only sshd checks signatures."""
     if blob[4:7] == b"sk-":
         blob = _HEAD + blob.partition(_fields(public))[2]
     authority = _FIDO_AUTHORITY.search(blob)
@@ -80,7 +80,7 @@ def _without_fido(blob: bytes, public: bytes) -> bytes:
 
 
 def _fields(public: bytes) -> bytes:
-    """What follows a key's kind; its certificates have the same."""
+    """What follows a key's kind. The key's certificates contain the same bytes."""
     return public[4 + len(certificates.first(public)) :]
 
 

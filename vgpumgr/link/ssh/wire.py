@@ -45,7 +45,7 @@ class Wire(Protocol):
         """
 
     def shut(self) -> None:
-        """End the connection in both directions, which wakes whoever reads or writes on it. Never blocks for long."""
+        """End the connection in both directions. That wakes threads that read or write. Never blocks for long."""
 
     @property
     def is_far(self) -> bool:
@@ -56,7 +56,7 @@ class Wire(Protocol):
         """The jump host whose loss has ended this connection; None if there is none."""
 
     def find_silent(self) -> str | None:
-        """Find the jump host that no longer answers. Ask when something took too long; it takes a second or two."""
+        """Find the jump host that no longer answers. For use after a timeout, since it takes a second or two."""
 
 
 class SshSocket(socket.socket):
@@ -110,7 +110,7 @@ class SshSocket(socket.socket):
 
 
 def instead_of_version(data: ReadableBuffer) -> int:
-    """Return the length of paramiko's first line, as if it were sent: it has been sent already.
+    """Drop paramiko's first line, which has been sent already, and return its length.
 
     Raises ConnectionError if it is another line.
     """

@@ -1,7 +1,7 @@
 """Facts ↔ values by field name. A fact is an object of the wire with a TypedDict's keys, a value a dataclass of core.
 
-Each field is the key of the same name. A list becomes a tuple, and a fact in a fact its own value. Differences are
-stated where the fact is declared: a key of another name, or how the field is made of the whole fact.
+A field has the value of the key of its name. A list becomes a tuple, and a fact within a fact becomes a value, too.
+`declare` states what differs: a key of another name, or a field that is made of the whole fact.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _readers: dict[type, Reader] = {}
 def declare(
     fact: type, value: Callable[..., Value], *given: str, **differing: str | Callable[[Any], object]
 ) -> Callable[..., Value]:
-    """A function that makes the value of a fact. What a later host program reports in addition is left out.
+    """A function that makes the value of a fact. It ignores additional keys, as a later host program may send.
 
     `given`: the fields that its caller passes by name. `differing`: a field's key in the fact, or a function of the
-    whole fact. Every other field has a key of its name: TypeError, when the module is imported.
+    whole fact. Every other field must have a key of its name; otherwise TypeError is raised at import.
     """
     hints = fact.__annotations__
     fields = [field.name for field in dataclasses.fields(value) if field.name not in given]  # type: ignore[arg-type]  # a dataclass
@@ -48,7 +48,7 @@ def declare(
 
 
 def _reader(hint: Any) -> Reader | None:
-    """What reads a key of that type; None where the key's value is the field's."""
+    """The function that reads a key of that type; None if the field has the key's value as it is."""
     inner = [one for one in typing.get_args(hint) if one is not type(None)]
     if typing.is_typeddict(hint):
         return _readers[hint]
@@ -63,7 +63,7 @@ def _reader(hint: Any) -> Reader | None:
 
 
 def of_key(key: str, read: Reader) -> Reader:
-    """What makes a field of that one key."""
+    """A function that makes a field of one key of the fact."""
     return lambda row: read(row[key])
 
 
@@ -76,7 +76,7 @@ def rows(facts: Iterable[Fact] | None, read: Callable[[Fact], Value]) -> tuple[V
 
 
 def render(fact: Callable[..., Fact], value: object, **differing: object) -> Fact:
-    """The fact of a value. `differing`: the keys that no field has, or that a field has otherwise."""
+    """The fact of a value. `differing`: the keys for which there is no field, or a different one."""
     return fact(
         **{
             key: differing[key] if key in differing else write(getattr(value, key))
@@ -91,7 +91,7 @@ def _writers(fact: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def _writer(hint: Any) -> Callable[[Any], Any]:
-    """What makes the key's value of a field."""
+    """The function that makes a key's value of a field."""
     if typing.is_typeddict(hint):
         return lambda value: render(hint, value)
     match typing.get_origin(hint), typing.get_args(hint):

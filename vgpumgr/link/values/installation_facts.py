@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def parse(host: HostName, fact: InstallationFact, ours: Installable) -> Installation:
-    """`ours`: what this controller would install."""
+    """The fact as a value. `ours`: what this controller would install."""
     login = Login.DISPATCHER if fact["by_dispatcher"] else Login.SUDO if fact["user"] else Login.ROOT
     return Installation(
         host=host,

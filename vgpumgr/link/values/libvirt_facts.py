@@ -35,7 +35,7 @@ def render_names_query(*, wait_s: float) -> LibvirtQuery:
 
 
 def parse(host: HostName, fact: LibvirtFact) -> LibvirtDump | HostError:
-    """What was read; a part that was not asked for is empty, and None for `saved`."""
+    """What was read. A part that was not requested is empty; `saved` is None then."""
     failure = fact["failure"]
     if failure is not None:
         text = clean(failure["message"])

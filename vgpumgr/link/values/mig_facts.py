@@ -1,6 +1,6 @@
 """MIG in a host's facts.
 
-A number can have the shape that `wire` checks and still lie outside any GPU. Then no MIG fact of that GPU is believed.
+A number can have the shape that `wire` checks, and yet be impossible. Then all MIG facts of that GPU are dropped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _in_order(instances: Iterable[Instance]) -> tuple[Instance, ...]:
 
 
 def is_possible(row: ledger.InstanceEntry) -> bool:
-    """Whether such a GPU instance can exist. An entry for one that cannot names nothing that could be destroyed."""
+    """Whether such a GPU instance can exist. If not, its entry names nothing that could be destroyed."""
     return _lies(row["start"], row["size"]) and _is_id(row["profile_id"])
 
 

@@ -125,7 +125,7 @@ def _instance(row: VgpuSampleFact, now_us: int) -> _Instance:
 
 
 def _reported(number: int | None) -> int | None:
-    """A number from NVML; None also if it stands for a missing value, which is not 100 percent."""
+    """A number from NVML; None if it is one of the numbers by which NVML says "not available"."""
     return None if number is None or number < 0 or number in _NOT_AVAILABLE else number
 
 
@@ -163,7 +163,7 @@ def _vgpus(
     vgpu_types: Mapping[int, VgpuType],
     policy: str | None,
 ) -> tuple[VgpuReading, ...]:
-    """The vGPUs of one GPU that run, and those in the ledger that nothing runs on."""
+    """One GPU's vGPUs: the running ones, and the ledger's that do not run."""
     rows, ours = instances or (), entries or ()
     entry_by_number = _join(rows, ours)
     others = [entry for entry in ours if entry not in entry_by_number.values()]
@@ -192,19 +192,19 @@ def _by_vm(row: VgpuReading) -> tuple[str, str, str]:
 def _unclear(
     rows: Iterable[_Instance], entry_by_number: Mapping[int, LedgerEntry], others: Iterable[LedgerEntry]
 ) -> set[VmUuid | None]:
-    """The VMs that have instances without a place or an entry, and `others` of which any may be theirs."""
+    """The VMs whose running vGPU could be any of several: it has no place and no entry, and some of `others` fit."""
     unplaced = {row.vm_uuid for row in rows if row.is_unplaced and row.number not in entry_by_number}
     return unplaced & {entry.vgpu.vm for entry in others}
 
 
 def _type_of(entry: LedgerEntry, vgpu_types: Mapping[int, VgpuType]) -> VgpuType | None:
-    """None, too, where another driver gives the entry's id to another type."""
+    """The entry's type. None if it is unknown, or if the driver now uses its id for another type."""
     vgpu_type = vgpu_types.get(entry.vgpu.type_id)
     return vgpu_type if vgpu_type is not None and vgpu_type.type_name == entry.vgpu.type_name else None
 
 
 def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
-    """The ledger entry of each instance that has one. If another VM uses the device, that is not the owner's use."""
+    """The ledger entry of each instance that has one. An instance of another VM on its device does not count."""
     entry_by_number: dict[int, LedgerEntry] = {}
     for instance in instances:
         for entry in entries:
@@ -217,7 +217,7 @@ def _join(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dic
 
 
 def _only_ones(instances: Sequence[_Instance], entries: Sequence[LedgerEntry]) -> dict[int, LedgerEntry]:
-    """Those that are the only ones of their VM and type on both sides."""
+    """Pairs an instance with an entry if each is the only one of its VM and type."""
     mine: dict[tuple[VmUuid | None, int | None], list[_Instance]] = {}
     theirs: dict[tuple[VmUuid | None, int | None], list[LedgerEntry]] = {}
     for row in instances:
@@ -277,7 +277,7 @@ def _size(vgpu_type: VgpuType | None) -> int | None:
 
 
 def _unified(rows: Iterable[VgpuReading]) -> list[VgpuReading]:
-    """One row for each VM and slot: running ones first, and several that run without a slot are added up."""
+    """One row for each VM and slot: a running vGPU if there is one; several running ones are added up."""
     groups: dict[tuple[str | None, Slot | None], list[VgpuReading]] = {}
     for row in rows:
         groups.setdefault((row.vm_uuid or row.vm, row.slot), []).append(row)

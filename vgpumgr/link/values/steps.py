@@ -23,7 +23,7 @@ from vgpumgr.link.values.by_name import render
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Cordon
 
-# What only some of the steps of a vGPU say, and what the others mean.
+# The keys that only some steps of a vGPU have, with their values for the other steps.
 _UNSAID = {"param": None, "replaces": None, "runs": False, "listed": False}
 
 
