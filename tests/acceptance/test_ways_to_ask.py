@@ -189,6 +189,12 @@ def test_gpu_id(site: Site) -> None:
     assert both(site, gpu_memory="4G", gpu_id=SECOND)["gpu"] == SECOND
 
 
+def test_policy(site: Site) -> None:
+    """spread leaves the GPU that has the size already."""
+    vgpumgr(site, "attach", OTHER, "--profile", "4Q", "--gpu-id", FIRST)
+    assert both(site, profile="4Q", policy="spread")["gpu"] == SECOND
+
+
 def test_on(site: Site) -> None:
     assert attached(site, gpu_memory="4G", on=HOST)["host"] == HOST
 
@@ -226,7 +232,7 @@ def test_param(site: Site) -> None:
 def test_every_row_has_a_test_of_its_name() -> None:
     table = DOCS.read_text(encoding="utf-8").split("| option |")[1].split("\n\n")[0]
     options = re.findall(r"^\| `--([a-z-]+)` ", table, re.MULTILINE)
-    assert len(options) == 15
+    assert len(options) == 16
     assert [option for option in options if f"test_{option.replace('-', '_')}" not in globals()] == []
 
 

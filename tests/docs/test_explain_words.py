@@ -28,9 +28,9 @@ WORDS = (Path(__file__).parents[2] / "docs" / "words.md").read_text(encoding="ut
 
 # Words that mean what they mean everywhere. None of them is a term of GPUs, of virtual machines or of ours.
 _EVERYDAY = """
-    a address all alone among an and are as at be between can close closest empty equal equally every first fit fits
-    fixed for free from full further gib give hardware has holds in inventory is it its largest less lower mib
-    more most no none not now of off offers on one only or own part place read requested running sees shared some
+    a address all alone among an and are as at be between can closest empty equal every first fit fits
+    fixed for free from full further gib give good hardware has holds in inventory is it its largest less lower mib
+    more most no none not now of off offers on one only or own part place read requested running sees shared some such
     take taken takes than that this to until what which why would yes
 """
 EVERYDAY = frozenset(_EVERYDAY.split())

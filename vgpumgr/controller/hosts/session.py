@@ -108,6 +108,7 @@ class Session:
 
         Raises HostError if libvirt did not answer.
         """
+        from vgpumgr.core.inventory import settings
         from vgpumgr.core.model import domain_xml
         from vgpumgr.core.model.view import HostView
 
@@ -122,6 +123,7 @@ class Session:
             policy=self.declaration.policy,
             find_policy=self.declaration.find_policy,
             wishes=self.declaration.wishes,
+            layouts=settings.layouts(observed.snapshot.gpus, self.declaration.of_gpus),
         )
 
 

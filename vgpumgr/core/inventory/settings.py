@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal
 from vgpumgr.core.inventory.model import BoardDeclaration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from vgpumgr.core.inventory.model import GpuDeclaration, OfGpus
     from vgpumgr.core.model.snapshot import Gpu
+    from vgpumgr.names import PciAddress
 
 Setting = Literal["mode", "scheduler", "instances"]
 
@@ -25,6 +26,12 @@ def all_deciding(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> tupl
     entries = [one for one in declared if getattr(one, setting) is not None and _is_about(one, gpu, setting)]
     own = tuple(one for one in entries if not isinstance(one, BoardDeclaration))
     return own or tuple(entries)
+
+
+def layouts(gpus: Iterable[Gpu], declared: Sequence[OfGpus]) -> dict[PciAddress, tuple[str, ...]]:
+    """The profiles of the GPU instances that are declared for each of these GPUs; none without a declaration."""
+    entries = ((gpu.pci, deciding(gpu, declared, "instances")) for gpu in gpus)
+    return {pci: entry.instances for pci, entry in entries if entry is not None and entry.instances}
 
 
 def of_board(gpu: Gpu, declared: Sequence[OfGpus], setting: Setting) -> BoardDeclaration | None:

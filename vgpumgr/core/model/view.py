@@ -130,12 +130,11 @@ class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
     `saved`: what could come back, for VMs with a managed-save image or snapshots. None: it was not read, because only
-    steps that free a vGPU need it. Five settings are the inventory's: `excluded_vfs`, on which nothing new is created;
+    steps that free a vGPU need it. Seven settings are the inventory's: `excluded_vfs`, on which nothing new is created;
     `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with; `fgpu_per_gpu`, what one fGPU is on
-    a board; `policy`, which GPU a vGPU gets if its slot does not name one, and
-    `find_policy`, which knows the others; `wishes`, all that it declares for the
-    host's VMs. `planned`: the slots whose vGPUs were not
-    read, but added by a simulated plan (core/simulate.py).
+    a board; `policy`, which GPU a vGPU gets if its slot does not name one, and `find_policy`, which knows the others;
+    `wishes`, all that it declares for the host's VMs; `layouts`, the GPU instances that it declares for a GPU.
+    `planned`: the slots whose vGPUs were not read, but added by a simulated plan (core/simulate.py).
     """
 
     snapshot: HostSnapshot
@@ -148,6 +147,7 @@ class HostView:
     policy: Policy = known.DEFAULT
     find_policy: known.Find = field(default=known.find, compare=False, repr=False)
     wishes: tuple[Wish, ...] = ()
+    layouts: Mapping[PciAddress, tuple[str, ...]] = field(default_factory=dict)
     planned: frozenset[tuple[VmUuid, Slot]] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:

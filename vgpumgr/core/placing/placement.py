@@ -70,8 +70,8 @@ class NoPlace:
 class Spot:
     """What a GPU has for a wish: the function that takes it, as which type, and what is allocated of the GPU.
 
-    `passed`: the closer types that the GPU has but cannot take now, the closest first. `why`: the policy's reason for
-    its rank; None if it was the only one to choose from.
+    `passed`: the closer types that the GPU has but cannot take now, the closest first. `ready`: a GPU instance that is
+    declared for this GPU stands ready for it. `why`: the policy's reason; None if it was the only one to choose from.
     """
 
     gpu: Gpu
@@ -80,12 +80,13 @@ class Spot:
     share: Fraction
     passed: tuple[tuple[VgpuType, Refusal], ...] = ()
     preferred: bool = True
+    ready: bool = False
     why: str | None = None
 
     @property
-    def closeness(self) -> tuple[bool, Fraction]:
-        """What counts before any policy: whether the GPU is divided as preferred, and how close its type is."""
-        return not self.preferred, self.choice.excess
+    def closeness(self) -> tuple[bool, Fraction, bool]:
+        """What counts before any policy: whether the GPU is divided as preferred, how close its type is, `ready`."""
+        return not self.preferred, self.choice.excess, not self.ready
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +181,14 @@ def _rank(
     )
 
 
+def _is_ready(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -> bool:
+    """Whether a GPU instance stands ready for a type that is declared for this GPU."""
+    if gpu.pci not in ask.layouts:
+        return False
+    home = division.of(gpu).home(snapshot, gpu, vgpu_type, before=None)
+    return home is not None and home.is_there and home.place.profile in ask.layouts[gpu.pci]
+
+
 def _as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet) -> Candidate:
     gpu, kind = spot.gpu, spot.choice.type
     there = room.room_of(snapshot, gpu)
@@ -229,6 +238,7 @@ def _candidate(snapshot: HostSnapshot, gpu: Gpu, ask: Ask, barred: sharing.Barre
             share=gpu_room.share,
             passed=tuple(refusals),
             preferred=resolve.is_preferred(gpu, ask.conditions),
+            ready=_is_ready(snapshot, gpu, choice.type, ask),
         )
     # Of a GPU that is bound to one size, what that size meets says more than what the others do.
     return next((one for _, one in refusals if one.cause is not Cause.OTHER_SIZE), refusals[0][1])
@@ -245,6 +255,8 @@ def why_behind(best: Spot, other: Spot) -> str:
     if other.choice.excess != best.choice.excess:
         wastes = f"{resolve.percent(other.choice.waste)} waste, not {resolve.percent(best.choice.waste)}"
         return f"further from the wish: {wastes}"
+    if best.ready and not other.ready:
+        return "no instance that is declared for it stands ready"
     return "as good as the first, which has the lower address" if other.why == best.why else other.why or "?"
 
 
@@ -262,6 +274,8 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
     if len(closest) == 1:
         return f"the closest fit: {_instead(snapshot, preferred[1])}"
     alike = sum(one.why == best.why for one in closest)
+    if len(closest) > 1 and best.ready and not closest[-1].ready:
+        return "an instance that is declared for it stands ready"
     return f"{best.why}, the first of {alike} such GPUs" if alike > 1 else f"{best.why}"
 
 

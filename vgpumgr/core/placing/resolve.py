@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -22,13 +22,14 @@ from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from vgpumgr.core.driver.asking import FgpuUnit, FgpuUnits
     from vgpumgr.core.driver.profiles import Amount, Profile, TypeName, Wish
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.policies.policy import Policy
+    from vgpumgr.names import PciAddress
 
 
 _NEEDS_MIG = Refusal(Cause.NEEDS_MIG, "is not in MIG mode")
@@ -40,6 +41,7 @@ class Ask:
 
     `before`: the earlier grant. It decides what a wish for fGPUs means, whatever the unit is now. What the policy may
     weigh: `declared`, every wish that the inventory has for the host, and `numa_nodes`, which the VM is pinned to.
+    `layouts`: the GPU instances that are declared for a GPU.
     """
 
     wish: Wish
@@ -49,6 +51,7 @@ class Ask:
     policy: Policy = DEFAULT
     declared: tuple[Wish, ...] = ()
     numa_nodes: frozenset[int] = frozenset()
+    layouts: Mapping[PciAddress, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

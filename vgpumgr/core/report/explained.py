@@ -107,6 +107,7 @@ def of_host(view: HostView, asked: Asked) -> HostAnswer:
         units=view.fgpu_per_gpu,
         policy=view.policy if asked.policy is None else view.find_policy(asked.policy),
         declared=view.wishes,
+        layouts=view.layouts,
     )
     ranking = placement.consider(view.snapshot, ask, among=gpus, barred=barred)
     answers = [_able(view, ranking, at) for at in range(len(ranking.candidates))]

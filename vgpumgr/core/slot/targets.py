@@ -86,6 +86,7 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
         before=before,
         policy=request.policy,
         declared=view.wishes,
+        layouts=view.layouts,
         numa_nodes=guest.numa_nodes if guest is not None else frozenset(),
     )
 
