@@ -1,0 +1,90 @@
+"""What a new vGPU costs usual requests, and that the default policy keeps the largest types possible in each mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core import builders
+from tests.unit.core.law import LAW
+from tests.unit.core.placing.test_free_places import mixed
+from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO
+from vgpumgr.core.placing import cost, fits
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.view import HostView
+
+FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
+
+
+def in_mixed_size() -> HostView:
+    return builders.host(*(mixed(builders.gpu(VENDOR_VFIO, "L40S", pci)) for pci in (FIRST, SECOND)), vms=6)
+
+
+def in_mig() -> HostView:
+    return builders.host(*(builders.mig_gpu("A100", pci) for pci in (FIRST, SECOND)), vms=6)
+
+
+def in_equal_size() -> HostView:
+    return builders.host_of(MDEV_VF, vms=6)
+
+
+def attached(view: HostView, *profiles: str) -> HostView:
+    for number, profile in enumerate(profiles, 1):
+        view = simulate.apply(view, builders.plan_attach(view, f"vm{number:02}", profile).steps)
+    return view
+
+
+def free_of(view: HostView, pci: str) -> dict[str, int | None]:
+    (gpu,) = [one for one in view.snapshot.gpus if one.pci == pci]
+    return {fit.type.short: fit.left for fit in fits.fits(view.snapshot, gpu)}
+
+
+@pytest.mark.parametrize(
+    ("view", "small", "whole"),
+    [(in_equal_size(), "4Q", "48Q"), (in_mixed_size(), "8Q", "48Q"), (in_mig(), "1-5C", "7-40C")],
+)
+def test_small_ones_share_a_gpu_so_that_the_other_still_takes_the_largest_in_each_mode(
+    view: HostView, small: str, whole: str
+) -> None:
+    view = attached(view, small, small, small)
+    assert {entry.vgpu.gpu for entry in view.snapshot.entries} == {FIRST}
+    assert free_of(view, SECOND)[whole] == 1
+
+
+def test_what_usual_requests_lose_is_the_mean_over_their_sizes_by_how_often_each_is_asked_for() -> None:
+    usual = {4: 3, 8: 1}
+    assert cost.mean_loss([4, 8], [48, 48], [44, 0], usual) == Fraction(3 * 4 + 48, 4)
+    assert cost.mean_loss([4, 8], [48, 48], [44, 0], {5: 1, 9: 1}) == 24  # 5 is served by 8, 9 by nothing
+
+
+def test_usual_is_what_is_declared_or_else_what_there_is() -> None:
+    view = attached(in_equal_size(), "4Q")
+    ask = builders.asking("4Q")
+    assert cost.usual_sizes(view.snapshot, ask)[4096] == 2
+    declared = replace(ask, declared=(builders.wish("8Q"), builders.wish("8Q"), builders.wish("48Q")))
+    usual = cost.usual_sizes(view.snapshot, declared)
+    assert (usual[4096], usual[8192], usual[49152]) == (1, 3, 2)
+
+
+@LAW
+@given(st.lists(st.sampled_from(["1Q", "2Q", "4Q", "8Q", "12Q", "24Q", "48Q"]), max_size=5))
+def test_a_new_vgpu_gives_nobody_more_room(profiles: list[str]) -> None:
+    view = in_mixed_size()
+    for number, profile in enumerate(profiles, 1):
+        try:
+            plan = builders.plan_attach(view, f"vm{number:02}", profile)
+        except errors.NoCapacity:
+            continue
+        placed = plan.placed
+        assert placed is not None
+        usual = cost.usual_sizes(view.snapshot, builders.asking(profile))
+        assert cost.cost_mib(view.snapshot, placed.gpu, placed.parent, placed.type, usual) >= 0
+        view = simulate.apply(view, plan.steps)
