@@ -91,3 +91,22 @@ def test_an_inventory_names_the_folder_and_a_broken_file_is_a_problem_with_its_l
         reader.load(other, home=tmp_path, environ={})
     assert "hosts.yml:1: " in caught.value.details[0]
     assert "broken.py cannot be loaded: ZeroDivisionError" in caught.value.details[0]
+
+
+@pytest.mark.parametrize(("works", "text"), [(True, "name = 'packaged'\norder = why = len\n"), (False, "1 / 0\n")])
+def test_an_installed_package_offers_a_policy_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, works: bool, text: str
+) -> None:
+    package = f"site_policy_{works}".lower()
+    written(tmp_path, text, file=package)
+    about = tmp_path / f"{package}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[vgpumgr.placement]\npackaged = {package}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    find = policy_files.finder(tmp_path / "none")
+    if works:
+        assert find("packaged").name == "packaged"
+    else:
+        with pytest.raises(PolicyFailed, match="cannot be loaded: ZeroDivisionError"):
+            find("packaged")

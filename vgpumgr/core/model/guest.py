@@ -54,7 +54,7 @@ def _kib(element: ET.Element | None) -> int | None:
 
 
 def _nodes(memory: ET.Element | None) -> frozenset[int]:
-    """A nodeset as libvirt writes it: `0-3,^2,6`. None where it cannot be read, or the mode only prefers the nodes."""
+    """A nodeset as libvirt writes it: `0-3,^2,6`; none if it cannot be read."""
     nodes: set[int] = set()
     for part in memory.get("nodeset", "").split(",") if memory is not None else ():
         first, _, last = part.removeprefix("^").partition("-")

@@ -120,3 +120,19 @@ def test_a_root_port_is_free_until_a_device_is_on_its_bus(devices: list[str], fr
 def test_the_port_of_a_device_is_its_bus_where_it_is_alone_there(address: str, port: int | None) -> None:
     source = "<source><address domain='0x0000' bus='0x41' slot='0x00' function='0x4'/></source>"
     assert port_of(ET.fromstring(f"<hostdev>{source}{address}</hostdev>")) == port
+
+
+@pytest.mark.parametrize(
+    ("tune", "nodes"),
+    [
+        ("<memory mode='strict' nodeset='1'/>", {1}),
+        ("<memory mode='strict' nodeset='0-3,^2,6'/>", {0, 1, 3, 6}),
+        ("<memory mode='strict' placement='auto'/>", set()),
+        ("<memory nodeset='0-99999999999'/>", set()),
+        ("<memory nodeset='²'/>", set()),
+        ("<memory nodeset='a-b'/>", set()),
+        ("", set()),
+    ],
+)
+def test_the_numa_nodes_that_its_memory_is_pinned_to(tune: str, nodes: set[int]) -> None:
+    assert read(f"<numatune>{tune}</numatune>").numa_nodes == nodes

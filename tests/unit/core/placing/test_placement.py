@@ -14,11 +14,13 @@ from vgpumgr.core import simulate
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.explain import remedies
 from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.guest import Guest
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO, FrameworkName
 from vgpumgr.core.model.vgpu import Vf
 from vgpumgr.core.placing import fits, placement, resolve, room
 from vgpumgr.core.policies import known
 from vgpumgr.core.slot import attach
+from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -491,3 +493,28 @@ def test_what_a_physical_function_offers_is_not_to_be_had_where_a_missing_vgpu_c
     assert "the driver offers no" in why
     for_a_third = builders.change_gpus(missing, lambda gpu: offering(gpu, {type_id: 3}))
     assert placed(for_a_third, "4Q").parent.vf_index is None
+
+
+def test_a_vm_whose_memory_is_pinned_gets_a_gpu_of_its_node_by_the_policy_numa() -> None:
+    view = replace(builders.host_of(MDEV_VF), policy=known.find("numa"))
+    view = builders.change_gpus(view, lambda gpu: replace(gpu, numa_node=int(gpu.pci == "0000:81:00.0")))
+    pinned = Guest(memory_kib=None, hard_limit_kib=None, efi=False, numa_nodes=frozenset({1}))
+    view = builders.change_domain(view, "vm01", lambda domain: replace(domain, guest=pinned))
+    made = builders.plan_attach(view, "vm01").placed
+    assert made is not None
+    assert (made.gpu.pci, made.why) == ("0000:81:00.0", "numa: NUMA node 1; it is empty")
+
+
+def test_a_declared_gpu_instance_that_stands_ready_comes_before_one_that_has_to_be_made() -> None:
+    """Even where another GPU would lose less: whoever declared it wants it used."""
+    view = builders.host(*(builders.mig_gpu("A100", pci) for pci in ("0000:41:00.0", "0000:81:00.0")), vms=3)
+    ask = replace(builders.asking("4Q"), wish=profiles.ByMigProfile(mig_profile="3g.20gb"))
+    view = builders.attached(view, "vm01", "3-20C")
+    cached = builders.detached(view, "vm01")
+    found = placement.place(cached.snapshot, ask)
+    assert isinstance(found, placement.Placed)
+    made = placement.place(cached.snapshot, replace(ask, layouts={PciAddress("0000:41:00.0"): ("3g.20gb",)}))
+    assert isinstance(made, placement.Placed)
+    assert made.home is not None
+    assert (made.gpu.pci, made.home.is_there) == ("0000:41:00.0", True)
+    assert made.why == "an instance that is declared for it stands ready"
