@@ -16,7 +16,6 @@ import random
 import statistics
 import sys
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +169,7 @@ def _candidate(board: Board, state: State, size: int, usual: Mapping[int, int], 
         type_name=f"A40-{size}Q",
         size_mib=size,
         framebuffer_mib=board.largest,
-        share=Fraction(sum(one for one, _ in state), board.largest),
+        share=sum(one for one, _ in state) / board.largest,
         alike=alike,
         others=len(state) - alike,
         cost_mib=cost.mean_loss(board.sizes, before, then, usual),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.vgpu import PLANNED, LedgerEntry
@@ -50,9 +49,7 @@ def _size_of(snapshot: HostSnapshot, ask: Ask, wish: Wish) -> int | None:
     return next((answer[0].type.size_mib for answer in answers if isinstance(answer, tuple)), None)
 
 
-def cost_mib(
-    snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, usual: Mapping[int, int]
-) -> Fraction:
+def cost_mib(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, usual: Mapping[int, int]) -> float:
     """How many MiB of a GPU the usual requests lose on average if a function of it gets a vGPU of a type."""
     entry = LedgerEntry(vgpu=imagined.spec(snapshot, gpu, parent, vgpu_type), boot=snapshot.boot or "", state=PLANNED)
     after = replace(snapshot, ledger=snapshot.entries.put(entry))
@@ -61,7 +58,7 @@ def cost_mib(
     return mean_loss(sizes, _usable(snapshot, gpu, kinds), _usable(after, gpu, kinds), usual)
 
 
-def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int], usual: Mapping[int, int]) -> Fraction:
+def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int], usual: Mapping[int, int]) -> float:
     """What a usual request loses of a GPU on average. `before`, `after`: what vGPUs of each size could fill of it.
 
     A request is served by the smallest of `sizes`, which ascend, that is enough.
@@ -70,7 +67,7 @@ def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int],
     for size, count in usual.items():
         at = bisect.bisect_left(sizes, size)
         lost += count * (before[at] - after[at]) if at < len(sizes) else 0
-    return Fraction(lost, sum(usual.values()))
+    return lost / sum(usual.values())
 
 
 def _usable(snapshot: HostSnapshot, gpu: Gpu, kinds: Sequence[VgpuType]) -> list[int]:

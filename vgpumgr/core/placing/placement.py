@@ -201,7 +201,7 @@ def _as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet) -> Candidate
         type_name=kind.type_name,
         size_mib=kind.size_mib or 0,
         framebuffer_mib=resolve.board_mib(gpu) or 0,
-        share=spot.share,
+        share=float(spot.share),
         alike=alike,
         others=there.count - alike,
         cost_mib=cost.cost_mib(snapshot, gpu, spot.parent, kind, fleet.usual),

@@ -13,12 +13,11 @@ from vgpumgr.core.policies.policy import gib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
     from vgpumgr.core.policies.policy import Candidate, Fleet
 
 
-def least_loss(one: Candidate) -> tuple[Fraction, int, Fraction, int]:
+def least_loss(one: Candidate) -> tuple[float, int, float, int]:
     """The order: the least loss, then the smaller board, then the fuller GPU, then the lower address."""
     return one.cost_mib, one.framebuffer_mib, -one.share, one.place
 

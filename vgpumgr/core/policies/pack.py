@@ -18,4 +18,4 @@ class Pack:
         return sorted(candidates, key=lambda one: (-one.share, one.framebuffer_mib, one.place))
 
     def why(self, candidate: Candidate) -> str:
-        return f"{float(candidate.share):.0%} of it is allocated"
+        return f"{candidate.share:.0%} of it is allocated"

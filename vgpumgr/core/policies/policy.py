@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from fractions import Fraction
 
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.names import HostName, PciAddress
@@ -30,10 +29,10 @@ class Candidate:
     type_name: str
     size_mib: int
     framebuffer_mib: int
-    share: Fraction
+    share: float
     alike: int
     others: int
-    cost_mib: Fraction
+    cost_mib: float
     place: int
     numa_node: int | None = None
 
@@ -64,6 +63,6 @@ class Policy(Protocol):
         """Why a candidate stands where it does, or why it was left out; a phrase for the operator."""
 
 
-def gib(mib: Fraction | int) -> str:
+def gib(mib: float) -> str:
     """An amount of memory as a policy's reason shows it: `12 GiB`, `0.6 GiB`."""
-    return f"{round(float(mib) / 1024, 1):g} GiB"
+    return f"{round(mib / 1024, 1):g} GiB"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 from vgpumgr.core.policies.policy import Candidate
@@ -19,10 +18,10 @@ def candidate(place: int, **given: Any) -> Candidate:
         "type_name": "A40-4Q",
         "size_mib": 4096,
         "framebuffer_mib": 49152,
-        "share": Fraction(0),
+        "share": 0.0,
         "alike": 0,
         "others": 0,
-        "cost_mib": Fraction(40000),
+        "cost_mib": 40000.0,
         "place": place,
     }
     return Candidate(**(values | given))
@@ -30,5 +29,5 @@ def candidate(place: int, **given: Any) -> Candidate:
 
 def busy(place: int, alike: int, **given: Any) -> Candidate:
     """An A40 in equal-size mode that has as many 4Q."""
-    values: dict[str, Any] = {"share": Fraction(alike, 12), "alike": alike, "cost_mib": Fraction(410)}
+    values: dict[str, Any] = {"share": alike / 12, "alike": alike, "cost_mib": 410.0}
     return candidate(place, **(values | given))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,10 +56,10 @@ CANDIDATES = st.lists(
     st.builds(
         candidate,
         st.integers(0, 30),
-        share=st.fractions(0, 1, max_denominator=12),
+        share=st.sampled_from([0.0, 0.25, 1.0]),
         alike=st.integers(0, 3),
         others=st.integers(0, 3),
-        cost_mib=st.sampled_from([Fraction(0), Fraction(410), Fraction(40000)]),
+        cost_mib=st.sampled_from([0.0, 410.0, 40000.0]),
         numa_node=st.sampled_from([None, 0, 1]),
         framebuffer_mib=st.sampled_from([16384, 49152]),
     ),
