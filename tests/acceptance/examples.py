@@ -161,6 +161,7 @@ def _mixed(site: _Site) -> None:
     site.run("attach vm01 --profile 8Q")
     site.near.dead.add("kvm03")
     site.run("explain --gpu-memory 5G --compare", "explain")
+    site.run("place --gpu-memory 5G --count 3", "place")
     site.run("mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0 --yes", "change")
 
 

@@ -84,6 +84,7 @@ TABLE_OF_COMMANDS = {
     "profiles": case("profiles", HOST | TABLE),
     "units": case("units", HOST | TABLE),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
+    "place": case("place --profile 4Q", HOST | TABLE),
     "scheduler show": case("scheduler show", HOST | TABLE),
     "mode show": case("mode show", HOST | TABLE),
     "top": case("top --once", HOST | TABLE),

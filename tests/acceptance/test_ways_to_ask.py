@@ -252,3 +252,25 @@ def test_capacity_says_whether_so_many_fit_together_and_where(near_fleet: Near) 
     assert near.document(near_fleet, *asked, "23", code=5)["outcomes"] == ["done", "no_capacity"]
     near_fleet.dead.add("kvm02")
     assert near.document(near_fleet, *asked, "13", code=4)["totals"][0]["fits"] is None
+
+
+def test_place_names_host_and_gpu_of_vms_that_do_not_exist_yet(near_fleet: Near) -> None:
+    """Over both hosts, for a provisioning tool; what does not fit is told, and one policy beside the other."""
+    asked = ("place", "--gpu-memory", "20G")
+    found = near.document(near_fleet, *asked, "--count", "3")["places"]
+    assert [(one["number"], one["host"], one["type_name"]) for one in found] == [
+        (1, "kvm02", "A100-20C"),
+        (2, "kvm02", "A100-20C"),
+        (3, "kvm02", "A100-20C"),
+    ]
+    every = near.document(near_fleet, *asked, "--count", "2", "--policy", "all")["places"]
+    assert [one["policy"] for one in every[::2]] == ["least-fragmentation", "pack", "spread", "numa"]
+    short = vgpumgr(near_fleet, "place", "--profile", "A40-24Q", "--count", "5", code=5)
+    assert short.out.count("kvm01") == 4
+    assert "error: 4 of 5 find a place (--profile A40-24Q, policy least-fragmentation)\n" in short.err
+    assert "hint: `vgpumgr explain --profile A40-24Q` says why for each GPU\n" in short.err
+    near_fleet.dead.add("kvm02")
+    assert near.document(near_fleet, "place", "--profile", "A40-24Q", code=4)["places"][0]["host"] == "kvm01"
+    assert vgpumgr(near_fleet, *asked, "--policy", "nosuch", code=2).err.startswith(
+        "error: there is no placement policy"
+    )

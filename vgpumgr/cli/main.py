@@ -52,6 +52,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "units": ("commands.units", "units", "What 1 fGPU, 0.1 GPU and 4G mean on each board."),
         "mig": ("commands.mig", "mig", "GPU instances (MIG): what is there, and what fits together."),
         "explain": ("commands.explain", "explain", "Which type on which GPU would serve a wish, and why."),
+        "place": ("commands.place", "place", "Where VMs that do not exist yet would get their vGPUs."),
         "render": ("commands.look", "render", "The libvirt XML of a VM's vGPUs."),
         "top": ("commands.top", "top", "Live GPU usage by VM."),
         "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.model.snapshot import Gpu, VgpuType
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.report.explained import Compared, GpuAnswer, HostAnswer
+    from vgpumgr.core.report.place import Place
     from vgpumgr.core.report.units import BoardUnits, Units
 
 _MEASURES = ("fgpu", "tenth", "4g")  # core/report/units.py's, in their order
@@ -68,6 +70,19 @@ def explain(fleet: Fleet[HostAnswer], requested: str, compared: Iterable[Compare
             "mechanisms": None if compared is None else [_mechanism(one) for one in compared],
         },
     )
+
+
+def place(fleet: Fleet[HostView], requested: str, count: int, places: Iterable[Place]) -> dict[str, object]:
+    """The document of the places that `count` vGPUs for the wish `requested` would get."""
+    rows = [
+        {
+            **common.pick(one, "policy", "number", "host", "gpu", "board", "type_name", "why", "gpu_uuid", "mode"),
+            **common.pick(one, "placement_id", "mig_profile", "mig_start"),
+            **common.pick(one.grant, "framebuffer_mib", "guest_mib", "waste_pct"),
+        }
+        for one in places
+    ]
+    return common.of_fleet("vgpumgr.place/1", fleet, {"requested": requested, "count": count, "places": rows})
 
 
 def _answer(answer: GpuAnswer) -> dict[str, object]:

@@ -20,6 +20,7 @@ VIEWS: Final[dict[str, View]] = {
     "scheduler show": gpus.SCHEDULER,
     "cordon": gpus.CORDON,
     "cordon without HOST": gpus.CORDONS,
+    "place": profiles.PLACES,
     "explain": gpus.EXPLAIN,
     "explain --compare": gpus.MECHANISMS,
     "capacity": profiles.BOARDS,

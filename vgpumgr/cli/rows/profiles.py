@@ -78,6 +78,29 @@ def _granted(value: str | None, row: Row) -> str | None:
     return types or value or (ABSENT if row["fits_now"] == 0 else None)
 
 
+PLACES = View(
+    path=("places",),
+    names=("host",),
+    gives_way=("board", "type_name", "policy"),
+    columns=(
+        Column(key="policy", head="POLICY", in_table=True),
+        Column(key="number", head="NO", in_table=True, is_number=True),
+        Column(key="host", head="HOST", in_table=True),
+        Column(key="gpu", head="GPU", in_table=True),
+        Column(key="board", head="BOARD", in_table=True),
+        Column(key="type_name", head="TYPE", in_table=True),
+        Column(key="why", head="WHY", in_table=True, is_prose=True),
+        Column(key="gpu_uuid", head="GPU UUID"),
+        Column(key="mode", head="MODE"),
+        Column(key="placement_id", head="PLACE", none=ABSENT, is_number=True),
+        Column(key="mig_profile", head="MIG PROFILE", none=ABSENT),
+        Column(key="mig_start", head="MIG START", none=ABSENT, is_number=True),
+        Column(key="framebuffer_mib", head="FRAMEBUFFER", read=cells.gib_of_mib, is_number=True),
+        Column(key="guest_mib", head="GUEST SEES", read=cells.gib_of_mib, is_number=True),
+        Column(key="waste_pct", head="WASTE", read=cells.percent, is_number=True),
+    ),
+)
+
 ANSWERS = View(
     path=("gpus",),
     names=("host",),

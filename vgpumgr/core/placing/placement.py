@@ -147,6 +147,23 @@ def consider(
     On the GPU it is the first free parent after that of the GPU's newest entry, so that a virtual function which
     accepts a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
+    spots, refused = spots_of(snapshot, ask, among=among, barred=barred)
+    ranked: list[Spot] = []
+    for _, equals in itertools.groupby(sorted(spots, key=lambda one: one.closeness), lambda one: one.closeness):
+        used, left_out = _rank(snapshot, ask, tuple(equals))
+        ranked += used
+        refused += left_out
+    return Considered(candidates=tuple(ranked), refused=tuple(sorted(refused, key=lambda one: one[0].pci)))
+
+
+def spots_of(
+    snapshot: HostSnapshot,
+    ask: Ask,
+    *,
+    among: Sequence[Gpu] | None = None,
+    barred: sharing.Barred = sharing.none_barred,
+) -> tuple[list[Spot], list[tuple[Gpu, Refusal]]]:
+    """What each GPU has for a wish, by address, before any policy; and why the others have nothing."""
     spots: list[Spot] = []
     refused: list[tuple[Gpu, Refusal]] = []
     for gpu in sorted(snapshot.gpus if among is None else among, key=lambda gpu: gpu.pci):
@@ -155,12 +172,7 @@ def consider(
             refused.append((gpu, verdict))
         else:
             spots.append(verdict)
-    ranked: list[Spot] = []
-    for _, equals in itertools.groupby(sorted(spots, key=lambda one: one.closeness), lambda one: one.closeness):
-        used, left_out = _rank(snapshot, ask, tuple(equals))
-        ranked += used
-        refused += left_out
-    return Considered(candidates=tuple(ranked), refused=tuple(sorted(refused, key=lambda one: one[0].pci)))
+    return spots, refused
 
 
 def _rank(
@@ -171,7 +183,8 @@ def _rank(
     if len(spots) == 1 and policy.name in BUILT_IN:
         return tuple(spots), ()
     fleet = Fleet(usual=cost.usual_sizes(snapshot, ask), numa_nodes=ask.numa_nodes)
-    offered = [_as_candidate(snapshot, spot, fleet) for spot in spots]
+    addresses = sorted(one.pci for one in snapshot.gpus)
+    offered = [as_candidate(snapshot, spot, fleet, addresses.index(spot.gpu.pci)) for spot in spots]
     by_place = {one.place: spot for one, spot in zip(offered, spots, strict=True)}
     ranked = ranking.rank(policy, offered, fleet)
     left_out = [one for one in offered if one not in ranked]
@@ -189,7 +202,8 @@ def _is_ready(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -
     return home is not None and home.is_there and home.place.profile in ask.layouts[gpu.pci]
 
 
-def _as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet) -> Candidate:
+def as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet, place: int) -> Candidate:
+    """A spot as a policy sees it. `place`: its position among all that are offered."""
     gpu, kind = spot.gpu, spot.choice.type
     there = room.room_of(snapshot, gpu)
     alike = sum(number for type_id, number in there.type_ids.items() if gpu.size_of(type_id) == kind.size_mib)
@@ -205,7 +219,7 @@ def _as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet) -> Candidate
         alike=alike,
         others=there.count - alike,
         cost_mib=cost.cost_mib(snapshot, gpu, spot.parent, kind, fleet.usual),
-        place=sorted(one.pci for one in snapshot.gpus).index(gpu.pci),
+        place=place,
         numa_node=gpu.numa_node,
     )
 
@@ -273,9 +287,9 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
     closest = [one for one in preferred if one.choice.excess == best.choice.excess]
     if len(closest) == 1:
         return f"the closest fit: {_instead(snapshot, preferred[1])}"
-    alike = sum(one.why == best.why for one in closest)
-    if len(closest) > 1 and best.ready and not closest[-1].ready:
+    if best.ready and not closest[-1].ready:
         return "an instance that is declared for it stands ready"
+    alike = [one.why for one in closest].count(best.why)
     return f"{best.why}, the first of {alike} such GPUs" if alike > 1 else f"{best.why}"
 
 

@@ -19,7 +19,8 @@ class Candidate:
     `type_name`, `size_mib`: the vGPU's type there and its framebuffer. `framebuffer_mib`: the board's, as its types
     divide it; 0 if unknown. `share`: the part of the GPU that is allocated, 0 to 1. `alike`: how many vGPUs of this
     size it has, `others`: how many of other sizes. `cost_mib`: how much room the usual requests lose on it (cost.py).
-    `place`: the GPU's position by address among the GPUs of its host, from 0. The last tie goes to the lowest.
+    `place`: its position, from 0: by the order of the hosts in the inventory, then by address. The last tie goes to the
+    lowest.
     """
 
     host: HostName

@@ -112,7 +112,7 @@ def _step_by_step(view: HostView, first: Spot, ask: Ask, barred: Barred) -> HowM
     candidate: Spot | Refusal = first
     while not isinstance(candidate, Refusal):
         counts[candidate.choice.type.type_name] += 1
-        view = simulate.apply(view, _create(view, candidate, counts.total()))
+        view = simulate.apply(view, steps_of(view, candidate, counts.total()))
         gpu = next(one for one in view.snapshot.gpus if one.pci == first.gpu.pci)
         candidate = _next(view, gpu, ask, barred)
     granted = tuple(Granted(type_name=name, count=count) for name, count in counts.items())
@@ -124,7 +124,7 @@ def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Spot | Refusal:
     return survey.candidates[0] if survey.candidates else survey.refused[0][1]
 
 
-def _create(view: HostView, candidate: Spot, number: int) -> tuple[steps.Step, ...]:
+def steps_of(view: HostView, candidate: Spot, number: int) -> tuple[steps.Step, ...]:
     """The steps that make a vGPU as attach would, for an imaginary VM; in MIG mode its GPU instance first."""
     snapshot, gpu, kind = view.snapshot, candidate.gpu, candidate.choice.type
     spec = imagined.spec(snapshot, gpu, candidate.parent, kind, number=number)

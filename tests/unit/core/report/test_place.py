@@ -1,0 +1,89 @@
+"""Where VMs that do not exist yet would get their vGPUs: as many as attach would place, and as it would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core import builders
+from tests.unit.core.law import LAW
+from tests.unit.core.placing.test_cost import FIRST, SECOND, in_equal_size, in_mig, in_mixed_size
+from vgpumgr import errors
+from vgpumgr.core import simulate
+from vgpumgr.core.driver.asking import NO_CONDITIONS
+from vgpumgr.core.policies import known
+from vgpumgr.core.report import place
+from vgpumgr.names import HostName
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.report.place import Place
+
+
+def places(*views: HostView, profile: str = "8Q", policy: str = "least-fragmentation", count: int = 3) -> list[Place]:
+    return place.places(views, builders.wish(profile), NO_CONDITIONS, known.find(policy), count)
+
+
+def where(found: list[Place]) -> list[tuple[str, str]]:
+    return [(one.host, one.gpu) for one in found]
+
+
+def on(host: str, view: HostView) -> HostView:
+    return replace(view, snapshot=replace(view.snapshot, host=HostName(host)))
+
+
+def test_each_is_placed_on_what_those_before_it_leave() -> None:
+    found = places(in_equal_size(), profile="24Q", count=5)
+    assert where(found) == [("kvm01", FIRST), ("kvm01", FIRST), ("kvm01", SECOND), ("kvm01", SECOND)]
+    assert [one.number for one in found] == [1, 2, 3, 4]
+    assert [one.why for one in found][:3] == ["it is empty", "it has 1 of this size", "it is empty"]
+
+
+def test_spread_takes_the_hosts_in_turn_and_the_default_keeps_sizes_together_over_hosts() -> None:
+    two = (on("kvm01", in_equal_size()), on("kvm02", builders.attached(in_equal_size(), "vm01", "8Q")))
+    assert where(places(*two, policy="spread")) == [("kvm01", FIRST), ("kvm01", SECOND), ("kvm02", SECOND)]
+    assert where(places(*two)) == [("kvm02", FIRST)] * 3
+
+
+def test_the_place_on_the_gpu_is_told_in_each_mode() -> None:
+    assert {one.placement_id for one in places(in_equal_size())} == {None}
+    assert None not in {one.placement_id for one in places(in_mixed_size())}
+    found = places(in_mig(), profile="2-10C")
+    assert [one.mig_profile for one in found] == ["2g.10gb"] * 3
+    assert len({one.mig_start for one in found}) == 3
+
+
+def test_a_host_on_which_no_vm_could_start_and_a_cordoned_gpu_have_no_place() -> None:
+    view = in_equal_size()
+    assert places(replace(view, snapshot=replace(view.snapshot, ledger=None))) == []
+    assert places(replace(view, snapshot=replace(view.snapshot, machine=None))) == []
+
+
+@LAW
+@given(
+    mode=st.sampled_from([in_equal_size, in_mixed_size]),
+    there=st.lists(st.sampled_from(["4Q", "8Q", "24Q"]), max_size=3),
+    profile=st.sampled_from(["4Q", "8Q", "12Q", "24Q", "48Q"]),
+    policy=st.sampled_from(sorted(known.BUILT_IN)),
+)
+def test_attach_takes_the_place_that_was_named(mode: object, there: list[str], profile: str, policy: str) -> None:
+    view: HostView = mode()  # type: ignore[operator]
+    for number, size in enumerate(there, 1):
+        try:
+            view = builders.attached(view, f"vm{number:02}", size)
+        except errors.NoCapacity:
+            continue
+    view = replace(view, policy=known.find(policy))
+    found = places(view, profile=profile, policy=policy, count=2)
+    for number, one in enumerate(found, 5):
+        made = builders.plan_attach(view, f"vm{number:02}", profile)
+        assert made.placed is not None
+        assert (made.placed.gpu.pci, made.placed.placement_id) == (one.gpu, one.placement_id)
+        view = simulate.apply(view, made.steps)
+    if len(found) < 2:
+        with pytest.raises(errors.NoCapacity):
+            builders.plan_attach(view, "vm06", profile)

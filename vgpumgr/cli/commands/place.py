@@ -1,0 +1,91 @@
+"""place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr.cli.params import candidates, choosing, rows, wishes
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.profiles import PLACES
+from vgpumgr.cli.text import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.context import Context
+    from vgpumgr.core.policies.policy import Policy
+
+_ALL = "all"
+
+
+@click.command()
+@wishes.options
+@click.option("--count", type=click.IntRange(1, 1000), default=1, metavar="N", help="How many vGPUs (default: 1).")
+@choosing.on("Only these hosts (default: all hosts).")
+@click.option(
+    "--policy",
+    metavar="NAME|all",
+    shell_complete=candidates.policies,
+    help="Which of several GPUs; all: what each built-in policy would do. Default: the hosts' own, if they have the same.",
+)
+@rows.options(PLACES)
+@common_options
+def place(settings: Settings, *, count: int, on: str | None, policy: str | None, **asked: str | bool | None) -> int:
+    """Where VMs that do not exist yet would get their vGPUs: host, GPU and place of each, in order. Read-only.
+
+    \b
+      vgpumgr place --profile 8Q --count 3
+      vgpumgr place --gpu-memory 8G --on rack1 -o json
+      vgpumgr place --profile 4Q --count 8 --policy all
+
+    Each is placed on what those before it leave. Make the VM on that host, then attach: it gets the same GPU if nothing
+    else came between. If fewer than N find a place, exit 5.
+    """
+    from vgpumgr import errors
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report
+    from vgpumgr.core.driver import asking
+    from vgpumgr.core.report import place as core
+    from vgpumgr.documents import offer as documents
+    from vgpumgr.wording import Command, say
+
+    wish, conditions = wishes.read("place", asked)
+    context = build_context(settings)
+    hosts = () if on is None else (on,)
+    policies = _policies(context, hosts, policy)
+    fleet = report.observe_fleet(context, hosts)
+    places = [one for policy in policies for one in core.places(fleet.views, wish, conditions, policy, count)]
+    words = asking.describe(wish, conditions)
+    printing.print_rows(settings, PLACES, documents.place(fleet, words, count, places))
+    short = [
+        errors.NoCapacity(
+            say("{} of {} find a place ({}, policy {})", number, count, words, policy.name),
+            hint=say("`{}` says why for each GPU", Command("vgpumgr", "explain", *_options(asked))),
+        )
+        for policy in policies
+        if fleet.views and (number := sum(one.policy == policy.name for one in places)) < count
+    ]
+    return output.end(settings, fleet, (), short)
+
+
+def _options(asked: dict[str, str | bool | None]) -> list[str]:
+    """The wish as it was asked for."""
+    given = [(wishes.spelt(key), value) for key, value in asked.items() if value]
+    return [word for option, value in given for word in (option, *(() if value is True else (str(value),)))]
+
+
+def _policies(context: Context, hosts: Sequence[str], name: str | None) -> list[Policy]:
+    """The policies to place by. Raises PolicyFailed."""
+    from vgpumgr.core.policies import known
+
+    declared = context.inventory.chosen(hosts)
+    if name == _ALL:
+        return list(known.BUILT_IN.values())
+    if name is not None:
+        return [declared[0].find_policy(name) if declared else known.find(name)]
+    own = {one.policy.name: one.policy for one in declared}
+    return [*own.values()] if len(own) == 1 else [known.DEFAULT]

@@ -1,0 +1,122 @@
+"""Where VMs that do not exist yet would get their vGPUs: over several hosts, one after the other, as attach would."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpumgr.core import simulate
+from vgpumgr.core.evidence import sharing
+from vgpumgr.core.placing import cost, division, placement, resolve
+from vgpumgr.core.policies import ranking
+from vgpumgr.core.policies.policy import Fleet
+from vgpumgr.core.slot import how_many
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.core.driver.asking import Conditions, Grant
+    from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.placing.placement import Spot
+    from vgpumgr.core.policies.policy import Candidate, Policy
+    from vgpumgr.names import GpuUuid, HostName, PciAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the vGPU `number` (from 1) would lie. `placement_id` is of mixed-size mode, the MIG fields of MIG mode."""
+
+    policy: str
+    number: int
+    host: HostName
+    gpu: PciAddress
+    gpu_uuid: GpuUuid | None
+    board: str
+    mode: Mode | None
+    type_name: str
+    grant: Grant | None
+    placement_id: int | None
+    mig_profile: str | None
+    mig_start: int | None
+    why: str
+
+
+@dataclass(slots=True)
+class _Host:
+    """A host as it would be after the places chosen so far, and what its GPUs offer then."""
+
+    view: HostView
+    first: int
+    offers: tuple[tuple[Spot, Candidate], ...] = ()
+
+
+def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy: Policy, count: int) -> list[Place]:
+    """The places of `count` vGPUs, or of as many as find one. Raises PolicyFailed.
+
+    The hosts count in this order; each vGPU is placed on what those before it leave.
+    """
+    usual: Counter[int] = Counter()
+    for view in views:
+        usual.update(cost.usual_sizes(view.snapshot, _ask(view, wish, conditions)))
+    fleet = Fleet(usual=usual)
+    starts = [sum(len(view.snapshot.gpus) for view in views[:at]) for at in range(len(views))]
+    hosts = [_Host(view, first) for view, first in zip(views, starts, strict=True)]
+    for host in hosts:
+        host.offers = _offers(host, wish, conditions, fleet)
+    chosen: list[Place] = []
+    while len(chosen) < count and (best := _best(hosts, policy, fleet)) is not None:
+        host, spot, candidate = best
+        chosen.append(_place(host.view, spot, candidate, policy, len(chosen) + 1))
+        host.view = simulate.apply(host.view, how_many.steps_of(host.view, spot, len(chosen)))
+        host.offers = _offers(host, wish, conditions, fleet)
+    return chosen
+
+
+def _ask(view: HostView, wish: Wish, conditions: Conditions) -> resolve.Ask:
+    return resolve.Ask(
+        wish=wish, conditions=conditions, units=view.fgpu_per_gpu, declared=view.wishes, layouts=view.layouts
+    )
+
+
+def _offers(host: _Host, wish: Wish, conditions: Conditions, fleet: Fleet) -> tuple[tuple[Spot, Candidate], ...]:
+    view = host.view
+    barred = sharing.barred_functions(view)
+    among = [gpu for gpu in view.snapshot.gpus if how_many.closed(view, gpu, barred) is None]
+    spots, _ = placement.spots_of(view.snapshot, _ask(view, wish, conditions), among=among, barred=barred)
+    return tuple(
+        (spot, placement.as_candidate(view.snapshot, spot, fleet, host.first + at)) for at, spot in enumerate(spots)
+    )
+
+
+def _best(hosts: Sequence[_Host], policy: Policy, fleet: Fleet) -> tuple[_Host, Spot, Candidate] | None:
+    """The first of the closest offers that the policy uses; None if it uses none."""
+    offers = {candidate.place: (host, spot, candidate) for host in hosts for spot, candidate in host.offers}
+    for closeness in sorted({spot.closeness for _, spot, _ in offers.values()}):
+        offered = [candidate for _, spot, candidate in offers.values() if spot.closeness == closeness]
+        ranked = ranking.rank(policy, offered, fleet)
+        if ranked:
+            return offers[ranked[0].place]
+    return None
+
+
+def _place(view: HostView, spot: Spot, candidate: Candidate, policy: Policy, number: int) -> Place:
+    mode, gpu, kind = division.of(spot.gpu), spot.gpu, spot.choice.type
+    home = mode.home(view.snapshot, gpu, kind, before=None)
+    return Place(
+        policy=policy.name,
+        number=number,
+        host=view.snapshot.host,
+        gpu=gpu.pci,
+        gpu_uuid=gpu.uuid,
+        board=gpu.board or gpu.name or "?",
+        mode=gpu.mode,
+        type_name=kind.type_name,
+        grant=spot.choice.grant,
+        placement_id=mode.placement_id(view.snapshot, gpu, kind, before=None),
+        mig_profile=home.place.profile if home is not None else None,
+        mig_start=home.place.start if home is not None else None,
+        why=ranking.why(policy, candidate),
+    )
