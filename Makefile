@@ -18,8 +18,8 @@ demo: install
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/demo.sh
 
 lint: install
-	$(VENV)/bin/ruff check vgpumgr tests benchmarks tools ansible
-	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks tools ansible
+	$(VENV)/bin/ruff check vgpumgr tests benchmarks tools ansible plugins
+	$(VENV)/bin/ruff format --check vgpumgr tests benchmarks tools ansible plugins
 	$(PY) tools/words.py
 	$(VENV)/bin/mypy
 	$(VENV)/bin/mypy --python-version 3.10 --cache-dir .mypy_cache/host vgpumgr/host

@@ -1,8 +1,8 @@
 """What a new vGPU costs the requests that are usual at a site: how much room they lose on its GPU.
 
 For each usual size: what vGPUs of that size could fill of the GPU before, less what they could fill after. The cost is
-the mean over the sizes, by how often each is asked for. FGD (USENIX ATC 2023) orders nodes by how much the expected
-fragment grows, which comes to the same order.
+the mean over the sizes, by how much memory is asked for in each. FGD (USENIX ATC 2023) orders nodes by how much the
+expected fragment grows, which comes to the same order, but counts requests and not their memory.
 """
 
 from __future__ import annotations
@@ -59,15 +59,17 @@ def cost_mib(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuTy
 
 
 def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int], usual: Mapping[int, int]) -> float:
-    """What a usual request loses of a GPU on average. `before`, `after`: what vGPUs of each size could fill of it.
+    """What usual requests lose of a GPU on average. `before`, `after`: what vGPUs of each size could fill of it.
 
-    A request is served by the smallest of `sizes`, which ascend, that is enough.
+    A request is served by the smallest of `sizes`, which ascend, that is enough. Large ones count by their memory: in
+    MIG mode, counting each request once serves up to two points less of it (benchmarks/placement_served.py).
     """
-    lost = 0
+    lost = asked = 0
     for size, count in usual.items():
         at = bisect.bisect_left(sizes, size)
-        lost += count * (before[at] - after[at]) if at < len(sizes) else 0
-    return lost / sum(usual.values())
+        lost += size * count * (before[at] - after[at]) if at < len(sizes) else 0
+        asked += size * count
+    return lost / asked
 
 
 def _usable(snapshot: HostSnapshot, gpu: Gpu, kinds: Sequence[VgpuType]) -> list[int]:

@@ -58,10 +58,10 @@ def test_small_ones_share_a_gpu_so_that_the_other_still_takes_the_largest_in_eac
     assert free_of(view, SECOND)[whole] == 1
 
 
-def test_what_usual_requests_lose_is_the_mean_over_their_sizes_by_how_often_each_is_asked_for() -> None:
+def test_what_usual_requests_lose_is_the_mean_over_their_sizes_by_the_memory_asked_for_in_each() -> None:
     usual = {4: 3, 8: 1}
-    assert cost.mean_loss([4, 8], [48, 48], [44, 0], usual) == (3 * 4 + 48) / 4
-    assert cost.mean_loss([4, 8], [48, 48], [44, 0], {5: 1, 9: 1}) == 24  # 5 is served by 8, 9 by nothing
+    assert cost.mean_loss([4, 8], [48, 48], [44, 0], usual) == (3 * 4 * 4 + 8 * 48) / (3 * 4 + 8)
+    assert cost.mean_loss([4, 8], [48, 48], [44, 0], {5: 1, 9: 1}) == 5 * 48 / 14  # 5 is served by 8, 9 by nothing
 
 
 def test_usual_is_what_is_declared_or_else_what_there_is() -> None:
