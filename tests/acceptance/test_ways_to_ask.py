@@ -268,7 +268,7 @@ def test_place_names_host_and_gpu_of_vms_that_do_not_exist_yet(near_fleet: Near)
     short = vgpumgr(near_fleet, "place", "--profile", "A40-24Q", "--count", "5", code=5)
     assert short.out.count("kvm01") == 4
     assert "error: 4 of 5 find a place (--profile A40-24Q, policy least-fragmentation)\n" in short.err
-    assert "hint: `vgpumgr explain --profile A40-24Q` says why for each GPU\n" in short.err
+    assert "hint: `vgpumgr explain` with the same wish says why for each GPU\n" in short.err
     near_fleet.dead.add("kvm02")
     assert near.document(near_fleet, "place", "--profile", "A40-24Q", code=4)["places"][0]["host"] == "kvm01"
     assert vgpumgr(near_fleet, *asked, "--policy", "nosuch", code=2).err.startswith(

@@ -51,7 +51,7 @@ def place(settings: Settings, *, count: int, on: str | None, policy: str | None,
     from vgpumgr.core.driver import asking
     from vgpumgr.core.report import place as core
     from vgpumgr.documents import offer as documents
-    from vgpumgr.wording import Command, say
+    from vgpumgr.wording import say
 
     wish, conditions = wishes.read("place", asked)
     context = build_context(settings)
@@ -64,18 +64,12 @@ def place(settings: Settings, *, count: int, on: str | None, policy: str | None,
     short = [
         errors.NoCapacity(
             say("{} of {} find a place ({}, policy {})", number, count, words, policy.name),
-            hint=say("`{}` says why for each GPU", Command("vgpumgr", "explain", *_options(asked))),
+            hint="`vgpumgr explain` with the same wish says why for each GPU",
         )
         for policy in policies
         if fleet.views and (number := sum(one.policy == policy.name for one in places)) < count
     ]
     return output.end(settings, fleet, (), short)
-
-
-def _options(asked: dict[str, str | bool | None]) -> list[str]:
-    """The wish as it was asked for."""
-    given = [(wishes.spelt(key), value) for key, value in asked.items() if value]
-    return [word for option, value in given for word in (option, *(() if value is True else (str(value),)))]
 
 
 def _policies(context: Context, hosts: Sequence[str], name: str | None) -> list[Policy]:
