@@ -12,6 +12,7 @@ import pytest
 from tests.acceptance.command import vgpumgr
 from tests.controllers import wait_until
 from tests.kernel import cases, seen
+from vgpumgr.core.model import claims
 from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.link import connection
 from vgpumgr.link.domain_query import DOMAINS
@@ -133,7 +134,7 @@ def test_a_sessions_only_client_of_virtqemud_is_the_host_program(modular_vm: Vm)
     with session(modular_vm) as link:
         ((_, vm), *_) = link.names()
         link.lock(by="me", wait_s=10)
-        link.set_metadata(vm, None, key="v", uri="urn:vgpumgr:test")
+        link.set_metadata(vm, None, key="v", uri=claims.NAMESPACE)
         (client,) = clients(modular_vm)
         assert f" -c {bootstrap.LOADER[:16]}" in client
 
