@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import openb
+from vgpumgr.core.policies import known
 from vgpumgr.inventory_files import policy_files
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _policy(name: str, plugins: Path | None) -> Callable[[openb.Trace, random.Random], openb.Policy]:
-    return openb.PEERS.get(name) or openb.of_core(policy_files.finder(plugins)(name))
+    return openb.PEERS.get(name) or openb.of_core(known.BUILT_IN.get(name) or policy_files.find(plugins, name))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ The boards: A40 in equal-size and mixed-size mode, H100 in MIG mode, by core's o
 
 from __future__ import annotations
 
+import abc
 import argparse
 import heapq
 import random
@@ -45,7 +46,7 @@ EMPTY: State = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Board:
+class Board(abc.ABC):
     """A board in a mode: `sizes` that a vGPU may have, in GiB; `largest`, all of it."""
 
     mode: modes.Mode
@@ -56,13 +57,13 @@ class Board:
         """The smallest size that is enough."""
         return next(one for one in self.sizes if one >= size)
 
-    def where(self, _state: State, _size: int) -> int | None:
+    @abc.abstractmethod
+    def where(self, state: State, size: int) -> int | None:
         """Where a new vGPU would lie; None if there is no room."""
-        raise NotImplementedError
 
-    def count(self, _state: State, _size: int) -> int:
+    @abc.abstractmethod
+    def count(self, state: State, size: int) -> int:
         """How many more of a size alone fit."""
-        raise NotImplementedError
 
 
 class Equal(Board):

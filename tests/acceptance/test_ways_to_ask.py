@@ -269,6 +269,10 @@ def test_place_names_host_and_gpu_of_vms_that_do_not_exist_yet(near_fleet: Near)
     assert short.out.count("kvm01") == 4
     assert "error: 4 of 5 find a place (--profile A40-24Q, policy least-fragmentation)\n" in short.err
     assert "hint: `vgpumgr explain` with the same wish says why for each GPU\n" in short.err
+    none = vgpumgr(near_fleet, "place", "--profile", "99Q", code=2)
+    assert (none.out, "no GPU of these 2 hosts has a profile" in none.err) == ("", True)
+    full = vgpumgr(near_fleet, "place", "--gpu-memory", "900G", code=5)
+    assert (full.out, "0 of 1 find a place (--gpu-memory 900G" in full.err) == ("", True)
     near_fleet.dead.add("kvm02")
     assert near.document(near_fleet, "place", "--profile", "A40-24Q", code=4)["places"][0]["host"] == "kvm01"
     assert vgpumgr(near_fleet, *asked, "--policy", "nosuch", code=2).err.startswith(

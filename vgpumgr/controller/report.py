@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr import errors, names, templates
 from vgpumgr.controller.hosts.fan_out import read_fleet
@@ -14,6 +15,7 @@ from vgpumgr.core.evidence import sharing
 from vgpumgr.core.inventory import choice
 from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.vgpu import OURS
+from vgpumgr.core.policies import known
 from vgpumgr.core.reconcile import tasks, window
 from vgpumgr.core.report import findings, listing
 from vgpumgr.core.slot import detach, plan
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.inventory.choice import Shown
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import Slot, VmUuid
+
+ALL_POLICIES: Final = "all"
 
 
 def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView]:
@@ -73,6 +78,23 @@ def look_over(
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations, doing)
     return read_fleet(declarations, observe, context)
+
+
+def policies(context: Context, hosts: Sequence[str], name: str | None) -> tuple[Policy, ...]:
+    """The policies to place by over these hosts: ALL_POLICIES, or the one of that name that one of them knows.
+
+    None: the hosts' own, if they all have the same, else the default. Raises PolicyFailed and UnknownHost.
+    """
+    declared = context.inventory.chosen(hosts)
+    if name == ALL_POLICIES:
+        return tuple(known.BUILT_IN.values())
+    if name is None:
+        own = {one.policy.name: one.policy for one in declared}
+        return tuple(own.values()) if len(own) == 1 else (known.DEFAULT,)
+    for one in declared[:-1]:
+        with contextlib.suppress(errors.PolicyFailed):
+            return (one.find_policy(name),)
+    return (declared[-1].find_policy(name) if declared else known.find(name),)
 
 
 def _vgpus(view: HostView, shown: Shown) -> HostVgpus:

@@ -12,39 +12,29 @@ import importlib.util
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.policies import known
+from vgpumgr.core.policies.policy import Policy
 from vgpumgr.errors import PolicyFailed
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from vgpumgr.core.policies.policy import Policy
-
 _ENTRY_POINTS: Final = "vgpumgr.placement"
-_NEEDS: Final = ("name", "order", "why")
+_HINT: Final = "see `vgpumgr docs plugins`"
 
 
 @functools.cache
-def finder(folder: Path | None) -> known.Find:
-    """How to find a policy by its name: vgpumgr's own, `folder`/NAME.py (hyphens as underscores), then packages."""
-
-    @functools.cache
-    def find(name: str) -> Policy:
-        if name in known.BUILT_IN:
-            return known.BUILT_IN[name]
-        file = None if folder is None else folder / f"{name.replace('-', '_')}.py"
-        if file is not None and file.is_file():
-            return _checked(_of_file(file), name, str(file))
-        for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=name):
-            try:
-                return _checked(point.load(), name, point.value)
-            except Exception as error:
-                raise _unusable(point.value, error) from error
-        if file is None:
-            return known.find(name)
-        raise known.unknown(name, f"{file} does not exist")
-
-    return find
+def find(folder: Path | None, name: str) -> Policy:
+    """A policy: `folder`/NAME.py (hyphens as underscores), else that of an installed package. Raises PolicyFailed."""
+    file = None if folder is None else folder / f"{name.replace('-', '_')}.py"
+    if file is not None and file.is_file():
+        return _checked(_loaded(functools.partial(_of_file, file), str(file)), name, str(file))
+    for point in importlib.metadata.entry_points(group=_ENTRY_POINTS, name=name):
+        return _checked(_loaded(point.load, point.value), name, point.value)
+    if file is None:
+        return known.find(name)
+    raise known.unknown(name, f"{file} does not exist")
 
 
 def _of_file(file: Path) -> object:
@@ -53,26 +43,23 @@ def _of_file(file: Path) -> object:
     assert spec is not None  # of a .py file there is always one
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise _unusable(str(file), error) from error
+    spec.loader.exec_module(module)
     return module
 
 
-def _unusable(where: str, error: Exception) -> PolicyFailed:
-    return PolicyFailed(
-        say("{} cannot be loaded: {}: {}", where, type(error).__name__, error), hint="see docs/plugins.md"
-    )
+def _loaded(load: Callable[[], object], where: str) -> object:
+    try:
+        return load()
+    except (Exception, SystemExit) as error:  # somebody else's code, which must not end ours
+        text = say("{} cannot be loaded: {}: {}", where, type(error).__name__, error)
+        raise PolicyFailed(text, hint=_HINT) from error
 
 
-def _checked(policy: object, name: str, where: str) -> Policy:
-    missing = [attribute for attribute in _NEEDS if not hasattr(policy, attribute)]
-    if missing:
-        raise PolicyFailed(say("{} has no {}", where, ", ".join(missing)), hint="see docs/plugins.md")
-    found: Policy = policy  # type: ignore[assignment]  # checked above
+def _checked(found: object, name: str, where: str) -> Policy:
+    if not isinstance(found, Policy):
+        missing = [attribute for attribute in ("name", "order", "why") if not hasattr(found, attribute)]
+        raise PolicyFailed(say("{} has no {}", where, ", ".join(missing)), hint=_HINT)
     if found.name != name:
-        raise PolicyFailed(
-            say("{} has the name {}, not {}", where, repr(found.name), repr(name)), hint="correct its `name`"
-        )
+        text = say("{} has the name {}, not {}", where, repr(found.name), repr(name))
+        raise PolicyFailed(text, hint="correct its `name`")
     return found

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from vgpumgr.core.inventory.whose import GroupChoice
+    from vgpumgr.core.policies.policy import Policy
     from vgpumgr.inventory_files.folder import Folder
 
 __all__ = ["find_inventory", "load", "read_yaml"]
@@ -82,14 +83,21 @@ def load(
 
 def _policies(paths: Path | Sequence[Path], home: Path, folder: str | None) -> known.Find:
     """How to find the placement policies of a folder: a path from the folder of the (first) inventory."""
-    if folder is None:
-        return known.find
-    from vgpumgr.inventory_files import policy_files  # most inventories name none
-
     first = paths if isinstance(paths, Path) else paths[0]
     base = first if first.is_dir() else first.parent
-    path = home / folder[2:] if folder.startswith("~/") else base / folder
-    return policy_files.finder(Path(os.path.normpath(path)))  # beside the inventory as it is named, be it a link
+    path = base / folder if folder is not None else None
+    if folder is not None and folder.startswith("~/"):
+        path = home / folder[2:]
+    # A path is taken as it is written, even through a link: beside the inventory as the user names it.
+    return functools.partial(_find_policy, None if path is None else Path(os.path.normpath(path)))
+
+
+def _find_policy(folder: Path | None, name: str) -> Policy:
+    if name in known.BUILT_IN:
+        return known.find(name)
+    from vgpumgr.inventory_files import policy_files  # most inventories name none
+
+    return policy_files.find(folder, name)
 
 
 def _boards() -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.unit.core.policies.candidates import busy, candidate
 from vgpumgr.core.policies import ranking
-from vgpumgr.core.policies.policy import Candidate, Fleet
+from vgpumgr.core.policies.policy import Candidate, Fleet, Policy
 from vgpumgr.errors import InventoryError, PolicyFailed
 from vgpumgr.inventory_files import policy_files, reader
 
@@ -17,12 +18,12 @@ PLUGINS = Path(__file__).parents[3] / "plugins"
 
 
 def places(policy: str, *candidates: Candidate, fleet: Fleet | None = None) -> list[int]:
-    found = policy_files.finder(PLUGINS)(policy)
+    found = policy_files.find(PLUGINS, policy)
     return [one.place for one in ranking.rank(found, candidates, fleet or Fleet())]
 
 
 def why(policy: str, one: Candidate) -> str:
-    return ranking.why(policy_files.finder(PLUGINS)(policy), one)
+    return ranking.why(policy_files.find(PLUGINS, policy), one)
 
 
 def test_fewest_cards_takes_a_card_in_use_and_among_those_one_of_the_vms_nodes() -> None:
@@ -60,13 +61,13 @@ def written(folder: Path, text: str, *, file: str = "mine") -> Path:
 )
 def test_a_file_that_is_no_policy_is_named_with_what_it_lacks(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(PolicyFailed) as caught:
-        policy_files.finder(written(tmp_path, text))("mine")
+        policy_files.find(written(tmp_path, text), "mine")
     assert message in caught.value.message
 
 
 def test_a_name_without_a_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(PolicyFailed) as caught:
-        policy_files.finder(tmp_path)("quiet-first")
+        policy_files.find(tmp_path, "quiet-first")
     assert caught.value.hint is not None
     assert caught.value.hint.endswith(f"numa; {tmp_path}/quiet_first.py does not exist")
 
@@ -93,20 +94,57 @@ def test_an_inventory_names_the_folder_and_a_broken_file_is_a_problem_with_its_l
     assert "broken.py cannot be loaded: ZeroDivisionError" in caught.value.details[0]
 
 
-@pytest.mark.parametrize(("works", "text"), [(True, "name = 'packaged'\norder = why = len\n"), (False, "1 / 0\n")])
-def test_an_installed_package_offers_a_policy_by_its_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, works: bool, text: str
+def load(folder: Path, policy: str, **variables: str) -> Policy:
+    """The policy of the one host of an inventory below a folder."""
+    inventory = folder / "inventory"
+    inventory.mkdir()
+    given = "".join(f"{name}: {value}, " for name, value in {**variables, "vgpumgr_policy": policy}.items())
+    (inventory / "hosts.yml").write_text(f"hypervisors: {{vars: {{{given}}}, hosts: {{kvm01: {{}}}}}}\n")
+    (host,) = reader.load(inventory, home=folder / "home", environ={}).hosts.values()
+    return host.policy
+
+
+@pytest.mark.parametrize(
+    ("folder", "place"), [("..", "."), ("~/policies", "home/policies"), ("{}/elsewhere", "elsewhere")]
+)
+def test_the_folder_is_a_path_from_the_inventorys_or_of_the_home_directory(
+    tmp_path: Path, folder: str, place: str
 ) -> None:
-    package = f"site_policy_{works}".lower()
-    written(tmp_path, text, file=package)
-    about = tmp_path / f"{package}-1.0.dist-info"
+    (tmp_path / place).mkdir(parents=True, exist_ok=True)
+    written(tmp_path / place, "name = 'mine'\norder = why = len\n")
+    assert load(tmp_path, "mine", vgpumgr_plugins=folder.format(tmp_path)).name == "mine"
+
+
+def package(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    """An installed package whose entry point is a policy."""
+    written(folder, text, file=f"of_{name}")
+    about = folder / f"of_{name}-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[vgpumgr.placement]\npackaged = {package}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    find = policy_files.finder(tmp_path / "none")
-    if works:
-        assert find("packaged").name == "packaged"
-    else:
-        with pytest.raises(PolicyFailed, match="cannot be loaded: ZeroDivisionError"):
-            find("packaged")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: of_{name}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[vgpumgr.placement]\n{name} = of_{name}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_an_installed_package_offers_a_policy_to_an_inventory_without_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, monkeypatch, "packaged", "name = 'packaged'\norder = why = len\n")
+    assert load(tmp_path, "packaged").name == "packaged"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 / 0\n", "of_broken cannot be loaded: ZeroDivisionError: division by zero"),
+        ("raise SystemExit(0)\n", "of_broken cannot be loaded: SystemExit: 0"),
+        ("name = 'broken'\n", "of_broken has no order, why"),
+    ],
+)
+def test_a_package_that_is_no_policy_is_named_and_does_not_end_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    package(tmp_path, monkeypatch, "broken", text)
+    monkeypatch.delitem(sys.modules, "of_broken", raising=False)
+    with pytest.raises(InventoryError) as caught:
+        load(tmp_path, "broken")
+    assert caught.value.details[0].startswith(f"hosts.yml:1: {message}")

@@ -13,13 +13,7 @@ from vgpumgr.cli.rows.profiles import PLACES
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.controller.context import Context
-    from vgpumgr.core.policies.policy import Policy
-
-_ALL = "all"
 
 
 @click.command()
@@ -30,7 +24,7 @@ _ALL = "all"
     "--policy",
     metavar="NAME|all",
     shell_complete=candidates.policies,
-    help="Which of several GPUs; all: what each built-in policy would do. Default: the hosts' own, if they have the same.",
+    help="Which of several GPUs; all: what each built-in policy would do. Default: the hosts' own if they all have the same one, else least-fragmentation.",
 )
 @rows.options(PLACES)
 @common_options
@@ -45,41 +39,23 @@ def place(settings: Settings, *, count: int, on: str | None, policy: str | None,
     Each is placed on what those before it leave. Make the VM on that host, then attach: it gets the same GPU if nothing
     else came between. If fewer than N find a place, exit 5.
     """
-    from vgpumgr import errors
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.driver import asking
+    from vgpumgr.core.report import capacity
     from vgpumgr.core.report import place as core
     from vgpumgr.documents import offer as documents
-    from vgpumgr.wording import say
 
     wish, conditions = wishes.read("place", asked)
     context = build_context(settings)
     hosts = () if on is None else (on,)
-    policies = _policies(context, hosts, policy)
+    policies = report.policies(context, hosts, policy)
     fleet = report.observe_fleet(context, hosts)
     places = [one for policy in policies for one in core.places(fleet.views, wish, conditions, policy, count)]
     words = asking.describe(wish, conditions)
-    printing.print_rows(settings, PLACES, documents.place(fleet, words, count, places))
-    short = [
-        errors.NoCapacity(
-            say("{} of {} find a place ({}, policy {})", number, count, words, policy.name),
-            hint="`vgpumgr explain` with the same wish says why for each GPU",
-        )
-        for policy in policies
-        if fleet.views and (number := sum(one.policy == policy.name for one in places)) < count
-    ]
-    return output.end(settings, fleet, (), short)
-
-
-def _policies(context: Context, hosts: Sequence[str], name: str | None) -> list[Policy]:
-    """The policies to place by. Raises PolicyFailed."""
-    from vgpumgr.core.policies import known
-
-    declared = context.inventory.chosen(hosts)
-    if name == _ALL:
-        return list(known.BUILT_IN.values())
-    if name is not None:
-        return [declared[0].find_policy(name) if declared else known.find(name)]
-    own = {one.policy.name: one.policy for one in declared}
-    return [*own.values()] if len(own) == 1 else [known.DEFAULT]
+    if places or not settings.for_people:
+        printing.print_rows(settings, PLACES, documents.place(fleet, words, count, places))
+    question = capacity.Question(wish=wish, conditions=conditions)
+    unknown = None if places else capacity.nobody_has(fleet.views, fleet.errors, question, context.catalogue)
+    short = [core.short(places, policy, count, words) for policy in policies] if fleet.views else []
+    return output.end(settings, fleet, (), [unknown] if unknown is not None else [*filter(None, short)])

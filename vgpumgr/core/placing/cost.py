@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.vgpu import PLANNED, LedgerEntry
-from vgpumgr.core.placing import division, imagined, resolve, room
+from vgpumgr.core.placing import division, new_vgpu, resolve, room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +51,8 @@ def _size_of(snapshot: HostSnapshot, ask: Ask, wish: Wish) -> int | None:
 
 def cost_mib(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, usual: Mapping[int, int]) -> float:
     """How many MiB of a GPU the usual requests lose on average if a function of it gets a vGPU of a type."""
-    entry = LedgerEntry(vgpu=imagined.spec(snapshot, gpu, parent, vgpu_type), boot=snapshot.boot or "", state=PLANNED)
+    vgpu = new_vgpu.imagined(snapshot, gpu, parent, vgpu_type)
+    entry = LedgerEntry(vgpu=vgpu, boot=snapshot.boot or "", state=PLANNED)
     after = replace(snapshot, ledger=snapshot.entries.put(entry))
     kinds = resolve.one_of_each_size(gpu)
     sizes = [kind.size_mib or 0 for kind in kinds]

@@ -71,7 +71,8 @@ class Spot:
     """What a GPU has for a wish: the function that takes it, as which type, and what is allocated of the GPU.
 
     `passed`: the closer types that the GPU has but cannot take now, the closest first. `ready`: a GPU instance that is
-    declared for this GPU stands ready for it. `why`: the policy's reason; None if it was the only one to choose from.
+    declared for this GPU stands ready for it. `offer`: the spot as the policy saw it, and `why`, the policy's reason;
+    None where the policy had no choice.
     """
 
     gpu: Gpu
@@ -81,12 +82,18 @@ class Spot:
     passed: tuple[tuple[VgpuType, Refusal], ...] = ()
     preferred: bool = True
     ready: bool = False
+    offer: Candidate | None = None
     why: str | None = None
 
     @property
     def closeness(self) -> tuple[bool, Fraction, bool]:
         """What counts before any policy: whether the GPU is divided as preferred, how close its type is, `ready`."""
         return not self.preferred, self.choice.excess, not self.ready
+
+    def equals(self, other: Spot) -> bool:
+        """Whether the policy saw no difference but the address, and says none."""
+        offers = [replace(one.offer, gpu=self.gpu.pci, place=0) for one in (self, other) if one.offer is not None]
+        return len(offers) == 2 and offers[0] == offers[1] and self.why == other.why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +150,14 @@ def consider(
     """Hold a wish against every GPU, and put those that can take it in order. `among` limits the choice to these GPUs.
 
     `barred`: why a function must not be used, whatever is on it now, or None. GPUs divided as preferred come first,
-    then those whose free type is closest to the wish; between equals the policy decides. Raises PolicyFailed.
+    then those whose free type is closest to the wish; between equals the policy decides. Where `among` names one GPU,
+    no policy is asked. Raises PolicyFailed.
     On the GPU it is the first free parent after that of the GPU's newest entry, so that a virtual function which
     accepts a vGPU and then fails its VM (seen on hardware: kernel/hypeman #435) does not get every VM.
     """
     spots, refused = spots_of(snapshot, ask, among=among, barred=barred)
+    if among is not None and len(among) == 1:
+        return Considered(candidates=tuple(spots), refused=tuple(refused))
     ranked: list[Spot] = []
     for _, equals in itertools.groupby(sorted(spots, key=lambda one: one.closeness), lambda one: one.closeness):
         used, left_out = _rank(snapshot, ask, tuple(equals))
@@ -183,13 +193,12 @@ def _rank(
     if len(spots) == 1 and policy.name in BUILT_IN:
         return tuple(spots), ()
     fleet = Fleet(usual=cost.usual_sizes(snapshot, ask), numa_nodes=ask.numa_nodes)
-    addresses = sorted(one.pci for one in snapshot.gpus)
-    offered = [as_candidate(snapshot, spot, fleet, addresses.index(spot.gpu.pci)) for spot in spots]
+    offered = [as_candidate(snapshot, spot, fleet) for spot in spots]
     by_place = {one.place: spot for one, spot in zip(offered, spots, strict=True)}
     ranked = ranking.rank(policy, offered, fleet)
     left_out = [one for one in offered if one not in ranked]
     return (
-        tuple(replace(by_place[one.place], why=ranking.why(policy, one)) for one in ranked),
+        tuple(replace(by_place[one.place], offer=one, why=ranking.why(policy, one)) for one in ranked),
         tuple((by_place[one.place].gpu, Refusal(Cause.LEFT_OUT, ranking.why(policy, one))) for one in left_out),
     )
 
@@ -202,8 +211,8 @@ def _is_ready(snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, ask: Ask) -
     return home is not None and home.is_there and home.place.profile in ask.layouts[gpu.pci]
 
 
-def as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet, place: int) -> Candidate:
-    """A spot as a policy sees it. `place`: its position among all that are offered."""
+def as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet, *, first: int = 0) -> Candidate:
+    """A spot as a policy sees it. `first`: how many GPUs come before its host's."""
     gpu, kind = spot.gpu, spot.choice.type
     there = room.room_of(snapshot, gpu)
     alike = sum(number for type_id, number in there.type_ids.items() if gpu.size_of(type_id) == kind.size_mib)
@@ -219,7 +228,7 @@ def as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet, place: int) -
         alike=alike,
         others=there.count - alike,
         cost_mib=cost.cost_mib(snapshot, gpu, spot.parent, kind, fleet.usual),
-        place=place,
+        place=first + sum(one.pci < gpu.pci for one in snapshot.gpus),
         numa_node=gpu.numa_node,
     )
 
@@ -270,8 +279,8 @@ def why_behind(best: Spot, other: Spot) -> str:
         wastes = f"{resolve.percent(other.choice.waste)} waste, not {resolve.percent(best.choice.waste)}"
         return f"further from the wish: {wastes}"
     if best.ready and not other.ready:
-        return "no instance that is declared for it stands ready"
-    return "as good as the first, which has the lower address" if other.why == best.why else other.why or "?"
+        return "has no declared GPU instance that stands ready"
+    return "as good as the first, which has the lower address" if best.equals(other) else str(other.why)
 
 
 def why_first(snapshot: HostSnapshot, found: Considered) -> str:
@@ -288,8 +297,8 @@ def why_first(snapshot: HostSnapshot, found: Considered) -> str:
     if len(closest) == 1:
         return f"the closest fit: {_instead(snapshot, preferred[1])}"
     if best.ready and not closest[-1].ready:
-        return "an instance that is declared for it stands ready"
-    alike = [one.why for one in closest].count(best.why)
+        return "a GPU instance that is declared there stands ready"
+    alike = sum(best.equals(one) for one in closest)
     return f"{best.why}, the first of {alike} such GPUs" if alike > 1 else f"{best.why}"
 
 

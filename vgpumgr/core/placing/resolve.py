@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.profiles import Amount, Profile, TypeName, Wish
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
     from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import PciAddress
 
@@ -52,6 +53,18 @@ class Ask:
     declared: tuple[Wish, ...] = ()
     numa_nodes: frozenset[int] = frozenset()
     layouts: Mapping[PciAddress, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def at_host(cls, view: HostView, wish: Wish, conditions: Conditions, *, policy: Policy | None = None) -> Ask:
+        """A wish at a host, with all that its inventory says. `policy`: another one than the host's."""
+        return cls(
+            wish=wish,
+            conditions=conditions,
+            units=view.fgpu_per_gpu,
+            policy=policy or view.policy,
+            declared=view.wishes,
+            layouts=view.layouts,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,12 +50,13 @@ class Fleet:
     numa_nodes: frozenset[int] = frozenset()
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A rule by which one of several GPUs gets a new vGPU. It must not decide by the name of a host or VM."""
 
     @property
     def name(self) -> str:
-        """How the inventory and `--policy` name it: small letters, digits and hyphens."""
+        """How the inventory and `--policy` name it: lower-case letters, digits and hyphens."""
 
     def order(self, candidates: Sequence[Candidate], fleet: Fleet) -> Sequence[Candidate]:
         """The candidates, the best first. One that is left out is not used."""

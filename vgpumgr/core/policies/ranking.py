@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.policies.known import BUILT_IN, DEFAULT
+from vgpumgr.core.policies.policy import Candidate
 from vgpumgr.errors import PolicyFailed
 from vgpumgr.wording import say
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeVar
 
-    from vgpumgr.core.policies.policy import Candidate, Fleet, Policy
+    from vgpumgr.core.policies.policy import Fleet, Policy
 
     Answer = TypeVar("Answer")
 
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 def rank(policy: Policy, offered: Sequence[Candidate], fleet: Fleet) -> tuple[Candidate, ...]:
     """The candidates that a policy uses, the best first. Raises PolicyFailed.
 
-    What is offered comes in an explicit order, by address: the answer does not depend on the order of the facts.
+    The policy gets them by their `place`: its answer does not depend on the order in which the facts were read.
     """
-    offered = sorted(offered, key=lambda one: one.place)
-    ranked = _ask(policy, lambda: tuple(policy.order(tuple(offered), fleet)))
-    rest = list(offered)
-    for one in ranked:
-        if one not in rest:
-            raise _failed(
-                policy, say("named {}, which was not offered to it, or twice", getattr(one, "gpu", repr(one)))
-            )
-        rest.remove(one)
-    return ranked
+    by_place = {one.place: one for one in sorted(offered, key=lambda one: one.place)}
+    answer: tuple[object, ...] = _ask(policy, lambda: tuple(policy.order(tuple(by_place.values()), fleet)))
+    ranked: list[Candidate] = []
+    for one in answer:
+        if not isinstance(one, Candidate):
+            raise _failed(policy, say("named {}, which was not offered to it", repr(one)))
+        if by_place.pop(one.place, None) != one:
+            raise _failed(policy, say("named {}, which was not offered to it, or twice", one.gpu))
+        ranked.append(one)
+    return tuple(ranked)
 
 
 def why(policy: Policy, candidate: Candidate) -> str:
@@ -45,12 +46,12 @@ def _ask(policy: Policy, ask: Callable[[], Answer]) -> Answer:
         return ask()
     try:
         return ask()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # somebody else's code, which must not end ours
         raise _failed(policy, say("raised {}: {}", type(error).__name__, error)) from error
 
 
 def _failed(policy: Policy, what: str) -> PolicyFailed:
     return PolicyFailed(
         say("the placement policy {} {}; nothing was placed by it", policy.name, what),
-        hint="mend its file (docs/plugins.md), or name another policy",
+        hint="mend it (`vgpumgr docs plugins`), or name another policy",
     )

@@ -240,6 +240,15 @@ def unknown_profile(answer: Answer, hosts: Sequence[HostAnswers], catalogue: Cat
     )
 
 
+def nobody_has(
+    views: Iterable[HostView], unread: Iterable[tuple[HostName, VgpumgrError]], question: Question, catalogue: Catalogue
+) -> UnknownProfile | None:
+    """The same error for one wish at these hosts."""
+    hosts = [of_host(view, [question], catalogue) for view in views]
+    (answer,) = answers(hosts, unread, [question])
+    return unknown_profile(answer, hosts, catalogue)
+
+
 def _left(row: GpuRow) -> Left:
     return Left(fits_now=row.fits_now, at_least=row.fits_now is None)
 
@@ -259,13 +268,7 @@ def _unread_row(question: Question, host: HostName, why: str) -> GpuRow:
 
 
 def _answers(view: HostView, question: Question, barred: Barred, catalogue: Catalogue) -> Iterator[GpuRow]:
-    ask = resolve.Ask(
-        wish=question.wish,
-        conditions=question.conditions,
-        units=view.fgpu_per_gpu,
-        policy=view.policy,
-        declared=view.wishes,
-    )
+    ask = resolve.Ask.at_host(view, question.wish, question.conditions)
     for gpu in sorted(view.snapshot.gpus, key=lambda gpu: gpu.pci):
         answer = how_many.how_many(view, gpu, ask, barred)
         if answer.cause is Cause.NO_SUCH_TYPE or (not gpu.types and _is_another_board(gpu, question.wish, catalogue)):

@@ -101,15 +101,9 @@ def of_host(view: HostView, asked: Asked) -> HostAnswer:
     """The answers of a host's GPUs to the wish."""
     gpus = [gpu for gpu in view.snapshot.gpus if asked.gpu_id in (None, gpu.pci, gpu.uuid)]
     barred = sharing.barred_functions(view)
-    ask = resolve.Ask(
-        wish=asked.wish,
-        conditions=asked.conditions,
-        units=view.fgpu_per_gpu,
-        policy=view.policy if asked.policy is None else view.find_policy(asked.policy),
-        declared=view.wishes,
-        layouts=view.layouts,
-    )
-    ranking = placement.consider(view.snapshot, ask, among=gpus, barred=barred)
+    policy = None if asked.policy is None else view.find_policy(asked.policy)
+    ask = resolve.Ask.at_host(view, asked.wish, asked.conditions, policy=policy)
+    ranking = placement.consider(view.snapshot, ask, among=None if asked.gpu_id is None else gpus, barred=barred)
     answers = [_able(view, ranking, at) for at in range(len(ranking.candidates))]
     answers += [_answer(view, gpu, why=refusal.text) for gpu, refusal in ranking.refused]
     fits = {mechanism.key: _fit(view, ask, mechanism.key, gpus, barred) for mechanism in MECHANISMS}

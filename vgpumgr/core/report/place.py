@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from vgpumgr.core.placing import cost, division, placement, resolve
 from vgpumgr.core.policies import ranking
 from vgpumgr.core.policies.policy import Fleet
 from vgpumgr.core.slot import how_many
+from vgpumgr.errors import NoCapacity
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +56,17 @@ class _Host:
     offers: tuple[tuple[Spot, Candidate], ...] = ()
 
 
+def short(found: Sequence[Place], policy: Policy, count: int, asked: str) -> NoCapacity | None:
+    """The error if fewer than `count` found a place by a policy. `asked`: the wish, as options."""
+    number = sum(one.policy == policy.name for one in found)
+    if number >= count:
+        return None
+    return NoCapacity(
+        say("{} of {} find a place ({}, policy {})", number, count, asked, policy.name),
+        hint="`vgpumgr explain` with the same wish says why for each GPU",
+    )
+
+
 def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy: Policy, count: int) -> list[Place]:
     """The places of `count` vGPUs, or of as many as find one. Raises PolicyFailed.
 
@@ -60,10 +74,10 @@ def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy
     """
     usual: Counter[int] = Counter()
     for view in views:
-        usual.update(cost.usual_sizes(view.snapshot, _ask(view, wish, conditions)))
+        usual.update(cost.usual_sizes(view.snapshot, resolve.Ask.at_host(view, wish, conditions)))
     fleet = Fleet(usual=usual)
-    starts = [sum(len(view.snapshot.gpus) for view in views[:at]) for at in range(len(views))]
-    hosts = [_Host(view, first) for view, first in zip(views, starts, strict=True)]
+    starts = itertools.accumulate((len(view.snapshot.gpus) for view in views), initial=0)
+    hosts = [_Host(view, first) for view, first in zip(views, starts, strict=False)]
     for host in hosts:
         host.offers = _offers(host, wish, conditions, fleet)
     chosen: list[Place] = []
@@ -75,19 +89,14 @@ def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy
     return chosen
 
 
-def _ask(view: HostView, wish: Wish, conditions: Conditions) -> resolve.Ask:
-    return resolve.Ask(
-        wish=wish, conditions=conditions, units=view.fgpu_per_gpu, declared=view.wishes, layouts=view.layouts
-    )
-
-
 def _offers(host: _Host, wish: Wish, conditions: Conditions, fleet: Fleet) -> tuple[tuple[Spot, Candidate], ...]:
     view = host.view
-    barred = sharing.barred_functions(view)
-    among = [gpu for gpu in view.snapshot.gpus if how_many.closed(view, gpu, barred) is None]
-    spots, _ = placement.spots_of(view.snapshot, _ask(view, wish, conditions), among=among, barred=barred)
+    ask, barred = resolve.Ask.at_host(view, wish, conditions), sharing.barred_functions(view)
+    spots, _ = placement.spots_of(view.snapshot, ask, barred=barred)
     return tuple(
-        (spot, placement.as_candidate(view.snapshot, spot, fleet, host.first + at)) for at, spot in enumerate(spots)
+        (spot, placement.as_candidate(view.snapshot, spot, fleet, first=host.first))
+        for spot in spots
+        if how_many.shut_to_every_vm(view, spot.gpu, spot.parent) is None
     )
 
 

@@ -14,7 +14,7 @@ from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
 from vgpumgr.core.evidence import preflight
 from vgpumgr.core.model import view as views
-from vgpumgr.core.placing import division, fits, imagined, placement, resolve, room, takes
+from vgpumgr.core.placing import division, fits, new_vgpu, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.wording import say
 
@@ -56,7 +56,7 @@ def how_many(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> HowMany:
     first = _next(view, gpu, ask, barred)
     if isinstance(first, Refusal):
         return HowMany(count=_none(first), why=first.text, cause=first.cause)
-    shut = _shut_to_every_vm(view, gpu, first.parent)
+    shut = shut_to_every_vm(view, gpu, first.parent)
     if shut is not None:
         return shut
     choices = resolve.choices(gpu, ask)
@@ -73,7 +73,7 @@ def closed(view: HostView, gpu: Gpu, barred: Barred) -> HowMany | None:
     refusal = takes.unfit(snapshot, gpu) or takes.cordoned(snapshot, gpu) or takes.passed_through(gpu, barred)
     if refusal is not None:
         return HowMany(count=_none(refusal), why=refusal.text, cause=refusal.cause)
-    return _shut_to_every_vm(view, gpu, gpu.parents[0] if gpu.parents else None)
+    return shut_to_every_vm(view, gpu, gpu.parents[0] if gpu.parents else None)
 
 
 def of_types(view: HostView, gpu: Gpu, barred: Barred) -> dict[int, int | None]:
@@ -97,7 +97,7 @@ def _none(refusal: Refusal) -> int | None:
     return None if refusal.cause in _UNREAD else 0
 
 
-def _shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMany | None:
+def shut_to_every_vm(view: HostView, gpu: Gpu, parent: Parent | None) -> HowMany | None:
     """Why attach would refuse every VM: the host lacks its ledger or its machine-id, or no VM could start."""
     if view.snapshot.ledger is None:
         return HowMany(count=None, why=f"the ledger cannot be read: {views.why_unknown(view.snapshot, 'ledger')}")
@@ -127,7 +127,7 @@ def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Spot | Refusal:
 def steps_of(view: HostView, candidate: Spot, number: int) -> tuple[steps.Step, ...]:
     """The steps that make a vGPU as attach would, for an imaginary VM; in MIG mode its GPU instance first."""
     snapshot, gpu, kind = view.snapshot, candidate.gpu, candidate.choice.type
-    spec = imagined.spec(snapshot, gpu, candidate.parent, kind, number=number)
+    spec = new_vgpu.imagined(snapshot, gpu, candidate.parent, kind, number=number)
     home = division.of(gpu).home(snapshot, gpu, kind, before=None)
     first = home.steps if home is not None else ()
     return *first, steps.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=steps.EMPTY)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from vgpumgr import errors, names
+from vgpumgr import errors
 from vgpumgr.core import step as steps
 from vgpumgr.core.commands import command, virsh
 from vgpumgr.core.driver import plugin_params, profiles
 from vgpumgr.core.driver.asking import MIG, TIME_SLICED
 from vgpumgr.core.evidence import ownership, sharing
-from vgpumgr.core.model import claims, snapshot
+from vgpumgr.core.model import claims
 from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
-from vgpumgr.core.placing import division, placement, resolve, room, takes
+from vgpumgr.core.placing import division, new_vgpu, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.placing.resolve import Ask
 from vgpumgr.core.slot import detach, no_room
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions, Grant
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
@@ -78,17 +77,9 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
     same = claim is not None and profiles.same_wish(claim.wish, request.wish)
     before = claim.grant if claim is not None and same else None
     domain = view.vms.find(request.vm)
-    guest = domain.guest if domain is not None else None
-    return Ask(
-        wish=request.wish,
-        conditions=request.conditions,
-        units=view.fgpu_per_gpu,
-        before=before,
-        policy=request.policy,
-        declared=view.wishes,
-        layouts=view.layouts,
-        numa_nodes=guest.numa_nodes if guest is not None else frozenset(),
-    )
+    guest = (domain.guest or domain.live_guest) if domain is not None else None
+    ask = Ask.at_host(view, request.wish, request.conditions, policy=request.policy)
+    return replace(ask, before=before, numa_nodes=guest.numa_nodes if guest is not None else frozenset())
 
 
 def find_target(
@@ -449,22 +440,7 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
 
 
 def _new_spec(domain: Domain, slot: Slot, generation: int, placed: placement.Placed) -> VgpuSpec:
-    gpu: Gpu = placed.gpu
-    parent: Parent = placed.parent
-    assert gpu.uuid is not None
-    mdev = gpu.framework != snapshot.VENDOR_VFIO
-    return VgpuSpec(
-        vm=domain.uuid,
-        vm_name=domain.name,
-        slot=slot,
-        generation=generation,
-        gpu_uuid=gpu.uuid,
-        gpu=gpu.pci,
-        vf_index=parent.vf_index,
-        parent=parent.pci,
-        uuid=names.compute_mdev_uuid(domain.uuid, slot, generation) if mdev else None,
-        type_id=placed.type.id,
-        type_name=placed.type.type_name,
-        placement_id=placed.placement_id,
-        mig=placed.home.place if placed.home is not None else None,
+    owner = new_vgpu.Owner(vm=domain.uuid, vm_name=domain.name, slot=slot, generation=generation)
+    return new_vgpu.spec(
+        owner, placed.gpu, placed.parent, placed.type, placement_id=placed.placement_id, home=placed.home
     )

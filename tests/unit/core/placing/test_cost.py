@@ -16,6 +16,8 @@ from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO
 from vgpumgr.core.placing import cost, fits
+from vgpumgr.core.policies import known
+from vgpumgr.core.slot import attach
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
@@ -56,6 +58,22 @@ def test_small_ones_share_a_gpu_so_that_the_other_still_takes_the_largest_in_eac
     view = attached(view, small, small, small)
     assert {entry.vgpu.gpu for entry in view.snapshot.entries} == {FIRST}
     assert free_of(view, SECOND)[whole] == 1
+
+
+def test_a_fuller_gpu_is_left_alone_where_its_last_large_place_would_go() -> None:
+    """The first has a 3g.20gb, and beside it room for another: a 1g.5gb there would take that room."""
+    view = attached(in_mig(), "3-20C")
+    second = view.snapshot.gpus[1].uuid
+    request = replace(builders.ask("vm02", "1-5C"), gpus=(str(second),))
+    view = simulate.apply(view, attach.plan_attach(view, request).steps)
+    gpus = {
+        policy: builders.plan_attach(replace(view, policy=known.find(policy)), "vm03", "1-5C")
+        for policy in ("least-fragmentation", "pack")
+    }
+    assert {policy: made.placed and made.placed.gpu.pci for policy, made in gpus.items()} == {
+        "least-fragmentation": SECOND,
+        "pack": FIRST,
+    }
 
 
 def test_what_usual_requests_lose_is_the_mean_over_their_sizes_by_the_memory_asked_for_in_each() -> None:

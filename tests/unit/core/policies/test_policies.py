@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,8 @@ from vgpumgr.errors import PolicyFailed
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import random
+    from collections.abc import Callable, Sequence
 
 
 def places(policy: str, *candidates: Candidate, fleet: Fleet | None = None) -> list[int]:
@@ -29,6 +31,12 @@ def test_the_default_takes_the_fullest_gpu_of_its_size_then_an_empty_one() -> No
     assert places("least-fragmentation", candidate(0), busy(1, 2), busy(2, 5)) == [2, 1, 0]
     assert ranking.why(known.DEFAULT, busy(2, 5)) == "it has 5 of this size"
     assert ranking.why(known.DEFAULT, candidate(0)) == "it is empty"
+
+
+def test_the_default_takes_a_gpu_that_is_less_full_where_usual_requests_lose_less() -> None:
+    row = (busy(0, 5, mode="mig", cost_mib=9000.0), busy(1, 2, mode="mig", cost_mib=4000.0))
+    assert places("least-fragmentation", *row) == [1, 0]
+    assert ranking.why(known.DEFAULT, row[1]) == "usual requests lose 3.9 GiB of room there"
 
 
 def test_the_default_takes_the_smaller_board_where_both_lose_as_much() -> None:
@@ -71,12 +79,12 @@ CANDIDATES = st.lists(
 @LAW
 @given(CANDIDATES, st.randoms(use_true_random=False), st.sampled_from(sorted(known.BUILT_IN)))
 def test_neither_the_order_of_what_is_offered_nor_the_name_of_a_host_decides(
-    row: list[Candidate], dice: object, policy: str
+    row: list[Candidate], dice: random.Random, policy: str
 ) -> None:
     fleet = Fleet(numa_nodes=frozenset({1}))
     first = places(policy, *row, fleet=fleet)
     shuffled = [replace(one, host=HostName("a" * (1 + one.place))) for one in row]
-    dice.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis' Random
+    dice.shuffle(shuffled)
     assert places(policy, *shuffled, fleet=fleet) == first
     assert sorted(first) == sorted(one.place for one in row)
 
@@ -86,11 +94,11 @@ class Own:
 
     name = "own"
 
-    def __init__(self, answer: object) -> None:
+    def __init__(self, answer: Callable[[Sequence[Candidate]], Sequence[Candidate]]) -> None:
         self.answer = answer
 
     def order(self, candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
-        return self.answer(candidates)  # type: ignore[operator,no-any-return]
+        return self.answer(candidates)
 
     def why(self, _candidate: Candidate) -> str:
         raise KeyError("power")
@@ -102,11 +110,12 @@ class Own:
         (lambda row: row[5], "raised IndexError: tuple index out of range"),
         (lambda row: [*row, row[0]], "named 0000:00:00.0, which was not offered to it, or twice"),
         (lambda row: [replace(row[0], place=7)], "named 0000:00:00.0, which was not offered to it, or twice"),
-        (lambda _row: ["0000:41:00.0"], "named '0000:41:00.0', which was not offered to it, or twice"),
+        (lambda _row: ["0000:41:00.0"], "named '0000:41:00.0', which was not offered to it"),
+        (lambda _row: sys.exit(0), "raised SystemExit: 0"),
         (lambda _row: None, "raised TypeError: 'NoneType' object is not iterable"),
     ],
 )
-def test_a_policy_that_fails_or_names_what_was_not_offered_is_named(answer: object, what: str) -> None:
+def test_a_policy_that_fails_or_names_what_was_not_offered_is_named(answer: Any, what: str) -> None:
     with pytest.raises(PolicyFailed) as caught:
         ranking.rank(Own(answer), (candidate(0), candidate(1)), Fleet())
     assert caught.value.message == f"the placement policy own {what}; nothing was placed by it"

@@ -20,6 +20,8 @@ from vgpumgr.core.report import place
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.report.place import Place
 
@@ -70,8 +72,10 @@ def test_a_host_on_which_no_vm_could_start_and_a_cordoned_gpu_have_no_place() ->
     profile=st.sampled_from(["4Q", "8Q", "12Q", "24Q", "48Q"]),
     policy=st.sampled_from(sorted(known.BUILT_IN)),
 )
-def test_attach_takes_the_place_that_was_named(mode: object, there: list[str], profile: str, policy: str) -> None:
-    view: HostView = mode()  # type: ignore[operator]
+def test_attach_takes_the_place_that_was_named(
+    mode: Callable[[], HostView], there: list[str], profile: str, policy: str
+) -> None:
+    view = mode()
     for number, size in enumerate(there, 1):
         try:
             view = builders.attached(view, f"vm{number:02}", size)
