@@ -6,6 +6,7 @@ vgpumgr_policy: keep-one-empty
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.policies.least_fragmentation import least_loss, loss
@@ -19,11 +20,10 @@ name = "keep-one-empty"
 
 
 def order(candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
-    """The last empty card is left out, unless the vGPU takes it whole."""
-    ranked = sorted(candidates, key=least_loss)
-    empty = [one for one in ranked if one.share == 0]
-    kept = empty[-1:] if len(empty) == 1 and not _takes_all(empty[0]) else []
-    return [one for one in ranked if one not in kept]
+    """A host's last empty card is left out, unless the vGPU takes it whole."""
+    empty = Counter(one.host for one in candidates if one.share == 0)
+    kept = [one for one in candidates if one.share == 0 and empty[one.host] == 1 and not _takes_all(one)]
+    return [one for one in sorted(candidates, key=least_loss) if one not in kept]
 
 
 def why(candidate: Candidate) -> str:

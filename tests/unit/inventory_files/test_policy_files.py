@@ -40,6 +40,7 @@ def test_keep_one_empty_leaves_the_last_empty_card_for_a_vgpu_that_takes_it_whol
     assert places("keep-one-empty", candidate(0)) == []
     assert places("keep-one-empty", candidate(0), candidate(1)) == [0, 1]
     assert places("keep-one-empty", whole) == [0]
+    assert places("keep-one-empty", candidate(0), candidate(1, host="kvm02"), busy(2, 2, host="kvm02")) == [2]
     rule = "of a host's empty cards the last is kept for a vGPU that takes a card whole"
     assert why("keep-one-empty", candidate(0)) == f"keep-one-empty: empty: {rule}"
     assert why("keep-one-empty", busy(1, 2)).startswith("keep-one-empty: it has 2 of this size")
