@@ -58,8 +58,9 @@ def with_one(view: HostView, vm: str, profile: str, card: int) -> HostView:
 
 
 def views() -> Iterator[HostView]:
-    """An empty host, one in which something is in the way of everything, and some of which little is known."""
+    """An empty host, one of two equal GPUs, one in which something is in the way of everything, and some of which little is known."""
     yield builders.host(gpu("A40", 4), gpu("L40S", 8))
+    yield builders.host(gpu("A40", 1), gpu("A40", 2))
     boards = ("A40", "A40", "A40", "A100", "L40S")
     there = builders.host(*(gpu(board, at) for at, board in enumerate(boards, 1)), vms=12)
     for vm, profile, card in (("vm01", "8Q", 0), ("vm02", "48Q", 1), *((f"vm{at:02}", "4Q", 4) for at in range(3, 7))):

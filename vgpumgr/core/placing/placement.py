@@ -91,8 +91,12 @@ class Spot:
         return not self.preferred, self.choice.excess, not self.ready
 
     def equals(self, other: Spot) -> bool:
-        """Whether the policy saw no difference but the address, and says none."""
-        offers = [replace(one.offer, gpu=self.gpu.pci, place=0) for one in (self, other) if one.offer is not None]
+        """Whether the policy saw no difference but where the two GPUs are plugged in, and its reason names none."""
+        offers = [
+            replace(one.offer, gpu=self.gpu.pci, place=0, numa_node=None)
+            for one in (self, other)
+            if one.offer is not None
+        ]
         return len(offers) == 2 and offers[0] == offers[1] and self.why == other.why
 
 
