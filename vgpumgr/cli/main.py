@@ -19,6 +19,7 @@ from vgpumgr.cli.params.options import root_options, settings_of
 from vgpumgr.cli.settings import COMPLETE, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from vgpumgr import errors
@@ -153,6 +154,10 @@ def program() -> None:
     """
 
 
+_DISCARDING = ("cb", "__del__")
+_AGAIN_S = 0.01
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM unwinds like Ctrl-C, so that half-done work is undone."""
 
@@ -165,6 +170,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
         completion.answer(program, instruction)
         sys.exit(0)
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     _leave(run(sys.argv[1:] if argv is None else argv))
 
 
@@ -175,8 +182,8 @@ def _leave(code: int) -> NoReturn:
     from under them. That is the likely cause of a segmentation fault that once replaced the exit code, after a lost
     connection under load (3.11); it could not be reproduced.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done; nothing is left to interrupt
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):  # the work is done; nothing is left to interrupt
+        signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()  # noqa: SLF001 -- they remove the sockets' folders; there is no public way to run them
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -318,9 +325,30 @@ def _settings(context: click.Context | None, argv: list[str]) -> Settings:
     return settings
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 -- signal's signature
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise Terminated
+def _terminate(_number: int, frame: FrameType | None) -> None:
+    if not _put_off(frame, _terminate):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    if not _put_off(frame, _interrupt):
+        raise KeyboardInterrupt
+
+
+def _put_off(frame: FrameType | None, handler: Callable[[int, FrameType | None], None]) -> bool:
+    """Whether a signal came where Python discards exceptions. Then its handler is called again in a moment.
+
+    Those places are finalizers, and the callback of a module's lock (importlib/_bootstrap.py, _get_module_lock). A
+    signal that is lost in there would leave a server running.
+    """
+    while frame is not None and frame.f_code.co_name not in _DISCARDING:
+        frame = frame.f_back
+    if frame is None:
+        return False
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+    return True
 
 
 def _forget_stdout() -> None:
