@@ -94,6 +94,11 @@ def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
     return MdevUuid(str(uuid_module.uuid5(uuid_module.UUID(vm), f"vgpumgr:{slot}:{generation}")))
 
 
+def compute_reservation_uuid(name: str) -> VmUuid:
+    """What stands for the VM of a reservation: uuid5(the DNS namespace, "NAME.reservation.vgpumgr")."""
+    return VmUuid(str(uuid_module.uuid5(uuid_module.NAMESPACE_DNS, f"{name}.reservation.vgpumgr")))
+
+
 def nearest(wrong: str, valid: Iterable[str], *, typos: bool = True) -> str | None:
     """The valid name that the wrong one most likely means; None if none is near enough.
 

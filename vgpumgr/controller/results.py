@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import Finding as InventoryFinding
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.installation import Installation
+    from vgpumgr.core.model.reservation import Reservation
     from vgpumgr.core.model.snapshot import Cordon, HostSnapshot
     from vgpumgr.core.model.view import Finding, HostView
     from vgpumgr.core.reconcile.draining import DrainRow
@@ -153,6 +154,14 @@ class Fleet(Generic[View]):
 
     views: tuple[View, ...]
     errors: tuple[tuple[HostName, VgpumgrError], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """A place that is reserved, or was until now."""
+
+    host: HostName
+    reservation: Reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

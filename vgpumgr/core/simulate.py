@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import mig as driver_mig
@@ -19,6 +19,7 @@ from vgpumgr.core.driver.scheduler import EngineState
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.functions import Vgpu
 from vgpumgr.core.model.mig import Instance
+from vgpumgr.core.model.reservation import Reservation
 from vgpumgr.core.model.snapshot import Freed
 from vgpumgr.core.model.vgpu import MADE, InstanceEntry, LedgerEntry
 from vgpumgr.core.placing import division, free_places, instances
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, VmUuid
+
+
+_Setting: TypeAlias = steps.SetScheduler | steps.SetMode | steps.WriteModprobe | steps.SetCordon | steps.SetReservation
 
 
 class ImpossibleStepError(ValueError):
@@ -77,13 +81,11 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return replace(view, snapshot=_with_instance(view.snapshot, step))
         case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
             return replace(view, snapshot=_divided(view.snapshot, step))
-        case steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon():
+        case _:
             return replace(view, snapshot=_with_setting(view.snapshot, step))
 
 
-def _with_setting(
-    snapshot: HostSnapshot, step: steps.SetScheduler | steps.SetMode | steps.WriteModprobe | steps.SetCordon
-) -> HostSnapshot:
+def _with_setting(snapshot: HostSnapshot, step: _Setting) -> HostSnapshot:
     match step:
         case steps.SetScheduler():
             return _set(snapshot, step)
@@ -93,6 +95,8 @@ def _with_setting(
             return _written(snapshot, step)
         case steps.SetCordon():
             return _cordoned(snapshot, step)
+        case steps.SetReservation():
+            return _reserved(snapshot, step)
 
 
 def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) -> HostView:
@@ -353,6 +357,12 @@ def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
     if step.text is not None:
         files[step.path] = step.text
     return replace(snapshot, modprobe=tuple(ModprobeFile(path=path, text=text) for path, text in sorted(files.items())))
+
+
+def _reserved(snapshot: HostSnapshot, step: steps.SetReservation) -> HostSnapshot:
+    others = tuple(one for one in snapshot.reservations if one.vgpu.key != step.vgpu.key)
+    new = () if step.terms is None else (Reservation(vgpu=step.vgpu, terms=step.terms),)
+    return replace(snapshot, ledger_file=True, reservations=(*others, *new))
 
 
 def _cordoned(snapshot: HostSnapshot, step: steps.SetCordon) -> HostSnapshot:

@@ -10,12 +10,13 @@ from vgpumgr.documents import common
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vgpumgr.controller.results import Fleet, View
+    from vgpumgr.controller.results import Fleet, Reserved, View
     from vgpumgr.core.model.snapshot import Gpu, VgpuType
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.report.explained import Compared, GpuAnswer, HostAnswer
     from vgpumgr.core.report.place import Place
     from vgpumgr.core.report.units import BoardUnits, Units
+    from vgpumgr.errors import Outcome
 
 _MEASURES = ("fgpu", "tenth", "4g")  # core/report/units.py's, in their order
 
@@ -83,6 +84,23 @@ def place(fleet: Fleet[HostView], requested: str, count: int, places: Iterable[P
         for one in places
     ]
     return common.of_fleet("vgpumgr.place/1", fleet, {"requested": requested, "count": count, "places": rows})
+
+
+def reservations(fleet: Fleet[View], rows: Iterable[Reserved], changed: Outcome | None = None) -> dict[str, object]:
+    """The document of reserved places. `changed`: how a command that made or ended them ended."""
+    found = [
+        {
+            "name": one.reservation.name,
+            "host": one.host,
+            **common.pick(one.reservation.vgpu, "gpu", "type_name"),
+            **common.pick(one.reservation.terms, "left_s", owner="owner", by="by", at="at"),
+            **common.pick(one.reservation.vgpu, "slot", "gpu_uuid", "parent", "placement_id"),
+            **common.pick(one.reservation.vgpu.mig, mig_profile="profile", mig_start="start"),
+        }
+        for one in rows
+    ]
+    also = () if changed is None else (changed,)
+    return common.of_fleet("vgpumgr.reservations/1", fleet, {"reservations": found}, also=also)
 
 
 def _answer(answer: GpuAnswer) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """purge: remove the files that vgpumgr wrote on a host, once nothing there is its own any more."""
 
 import os
+import time
 from contextlib import suppress
 
 from . import installation
@@ -27,6 +28,7 @@ def purge(root: Root) -> PurgeFact:
     """
     ledger = read_ledger(root)
     rows = len(ledger.entries) + len(ledger.instances) + len(ledger.cordons) + len(ledger.blocked_writes)
+    rows += len(ledger.reserved(time.time()))
     if rows:
         raise changed("an empty ledger", "{} rows in it".format(rows))
     fact = look(root)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 @choosing.on("Where to look for the VM. A vGPU is only ever made on its VM's own host.")
 @gpus.one("Use only this GPU of the host.")
 @wishes.policy_option
+@click.option("--reservation", metavar="NAME", help="Take a place that `vgpumgr reserve` keeps under this name.")
 @click.option(
     "--even-if-it-will-not-start",
     is_flag=True,
@@ -73,6 +74,7 @@ def attach(
     on: str | None,
     gpu_id: str | None,
     policy: str | None,
+    reservation: str | None,
     even_if_it_will_not_start: bool,
     live: bool,
     out: str | None,
@@ -97,6 +99,7 @@ def attach(
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import attach as use_case
     from vgpumgr.core.slot.request import Replace, SlotRequest
+    from vgpumgr.core.slot.reserving import parse_name
 
     if count > 1 and is_given("slot"):
         raise errors.UsageError(
@@ -112,6 +115,7 @@ def attach(
         on=on,
         gpu_id=gpu_id,
         policy=policy,
+        reservation=None if reservation is None else parse_name(reservation),
         replace=Replace.ALWAYS if replace else Replace.NEVER,
         even_if_it_will_not_start=even_if_it_will_not_start,
         live=live,

@@ -63,7 +63,13 @@ def age(value: str | None, _row: Row) -> str | None:
     at = None if value is None else _moment(value)
     if at is None:
         return value
-    seconds = max(0, int(time.time() - at.timestamp()))
+    return span(max(0, int(time.time() - at.timestamp())), _row)
+
+
+def span(seconds: int | None, _row: Row) -> str | None:
+    """A time in its largest unit: `45s`, `3m`, `6d`."""
+    if seconds is None:
+        return None
     return next((f"{seconds // unit}{name}" for unit, name in _AGES if seconds >= unit), f"{seconds}s")
 
 

@@ -101,6 +101,28 @@ PLACES = View(
     ),
 )
 
+RESERVATIONS = View(
+    path=("reservations",),
+    names=("name",),
+    gives_way=("by", "type_name"),
+    columns=(
+        Column(key="name", head="RESERVATION", in_table=True),
+        Column(key="host", head="HOST", in_table=True),
+        Column(key="gpu", head="GPU", in_table=True),
+        Column(key="type_name", head="TYPE", in_table=True),
+        Column(key="left_s", head="ENDS IN", in_table=True, read=cells.span, is_number=True),
+        Column(key="owner", head="FOR", in_table=True, none=ABSENT),
+        Column(key="by", head="BY", in_table=True),
+        Column(key="at", head="AT", read=cells.local),
+        Column(key="slot", head="SLOT"),
+        Column(key="gpu_uuid", head="GPU UUID"),
+        Column(key="parent", head="FUNCTION"),
+        Column(key="placement_id", head="PLACE", none=ABSENT, is_number=True),
+        Column(key="mig_profile", head="MIG PROFILE", none=ABSENT),
+        Column(key="mig_start", head="MIG START", none=ABSENT, is_number=True),
+    ),
+)
+
 ANSWERS = View(
     path=("gpus",),
     names=("host",),

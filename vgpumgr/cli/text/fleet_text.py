@@ -13,6 +13,7 @@ from vgpumgr.core.gpu.instance_plan import InstancePlan
 from vgpumgr.core.gpu.mode_plan import ModePlan
 from vgpumgr.core.gpu.scheduler import SchedulerPlan
 from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode, SetGpuScheduler
+from vgpumgr.core.slot.reserving import ReservationPlan
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
@@ -47,11 +48,13 @@ def host_lines(plan: HostPlan, *, diff: bool) -> Iterator[str]:
             yield f"    {text}"
 
 
-def _steps(plan: Plan | GpuPlan | AdoptPlan | CordonPlan, *, diff: bool) -> Iterator[str]:
+def _steps(plan: Plan | GpuPlan | AdoptPlan | CordonPlan | ReservationPlan, *, diff: bool) -> Iterator[str]:
     if isinstance(plan, InstancePlan):
         return plan_text.instance_lines(plan)
     if isinstance(plan, CordonPlan):
         return cordon_text.step_lines(plan)
+    if isinstance(plan, ReservationPlan):
+        return (f"- reserved {step.vgpu.vm_name}" for step in plan.steps if isinstance(step, plan_steps.SetReservation))
     if isinstance(plan, ModePlan):
         return mode_text.step_lines(plan)
     if isinstance(plan, SchedulerPlan):

@@ -141,6 +141,8 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return _freed_line(step, "cached, and its slices are needed")
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
+        case steps.SetReservation():
+            return f"- reserved {step.vgpu.vm_name}"
         case _:
             return None  # plans about a VM have no others
 

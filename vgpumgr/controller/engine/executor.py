@@ -75,7 +75,7 @@ class Executor:
                 )
             case steps.CreateVgpu() | steps.EnterVgpu() | steps.CreateInstance() | steps.DestroyInstance():
                 self._tell_note(self.session.link.execute(step))
-            case steps.WriteModprobe() | steps.SetCordon():
+            case steps.WriteModprobe() | steps.SetCordon() | steps.SetReservation():
                 self._tell_note(self.session.link.execute(step))
             case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
                 result = self.session.link.execute(step)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.gpu import gpu_plan
+from vgpumgr.core.slot import reserving
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +53,16 @@ def find_gpu(view: HostView, request: ModeRequest) -> Gpu:
 
 
 def guard_foreign(view: HostView, gpu: Gpu, mode: Mode) -> None:
-    """Raises RefusedPlan if the GPU has a vGPU that is not ours."""
+    """Raises RefusedPlan if the GPU has a vGPU that is not ours, or a place that is reserved."""
+    reserved = sorted({one.name for one in view.snapshot.reservations if one.vgpu.gpu_uuid == gpu.uuid})
+    if reserved:
+        raise gpu_plan.refused(
+            view.snapshot,
+            gpu,
+            say("is not set to {} mode: places of it are reserved", mode),
+            say("first `{}`, or wait until it ends", reserving.cancel(reserved[0])),
+            [say("reservation {}", name) for name in reserved],
+        )
     foreign = [vgpu for vgpu in gpu.vgpus if view.snapshot.entry_of(gpu, vgpu) is None]
     if foreign:
         raise gpu_plan.refused(

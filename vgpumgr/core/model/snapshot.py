@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.modprobe import LoadedModule, ModprobeFile
     from vgpumgr.core.driver.scheduler import SchedulerState
     from vgpumgr.core.model.mig import Mig
-    from vgpumgr.core.model.vgpu import Device, InstanceEntry, LedgerEntry
+    from vgpumgr.core.model.reservation import Reservation
+    from vgpumgr.core.model.vgpu import Device, InstanceEntry, LedgerEntry, VgpuSpec
     from vgpumgr.names import GpuUuid, HostName, Slot, VmUuid
 
 FrameworkName = Literal["mdev-pf", "mdev-vf", "vendor-vfio"]
@@ -343,7 +344,7 @@ class HostSnapshot:
     `qemus` is None if `handles` is, and `blocked_writes` if `ledger` is: then nothing is written on the host.
     `ledger_file`: whether the ledger's file exists. If not, `ledger` is empty: nothing was ever created on the host, or
     the file was lost (ownership.py decides which). `freed` (the newest 500 removed vGPUs), `cordons` and `instances`
-    (our GPU instances) are from that file, too.
+    (our GPU instances) are from that file, too, and `reservations`.
     `vfio`: whether /dev/vfio/vfio exists; no VM with a vGPU starts without it. `module`: what nvidia was loaded with.
     `modprobe`: the files with options for the nvidia module, in modprobe's order.
     """
@@ -368,6 +369,7 @@ class HostSnapshot:
     fabric: Fabric = Fabric()
     cordons: tuple[Cordon, ...] = ()
     instances: tuple[InstanceEntry, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ledger is not None:
@@ -398,6 +400,20 @@ class HostSnapshot:
     def cordon_on(self, gpu_uuid: str | None) -> Cordon | None:
         """The cordon that applies to a GPU: its host's, or its own."""
         return self.cordon_at(None) or (None if gpu_uuid is None else self.cordon_at(gpu_uuid))
+
+    def reserved_on(self, gpu: Gpu) -> tuple[LedgerEntry, ...]:
+        """What the reservations of a GPU still keep free. A place that somebody has is not free."""
+        return tuple(
+            one.entry
+            for one in self.reservations
+            if one.vgpu.gpu_uuid == gpu.uuid and not self._is_filled(gpu, one.vgpu)
+        )
+
+    def _is_filled(self, gpu: Gpu, place: VgpuSpec) -> bool:
+        if place.vf_index is None:
+            return False
+        parent = gpu.parent_at(place.vf_index)
+        return bool(parent and parent.vgpus) or bool(self.entries.on_vf(place.gpu_uuid, place.vf_index))
 
     def may_be_hidden(self, place: Place) -> bool:
         """Whether a place's GPU is missing but may be one whose UUID could not be read."""
@@ -475,8 +491,13 @@ def located(ledger: tuple[LedgerEntry, ...], gpus: Sequence[Gpu]) -> tuple[Ledge
 def _located(entry: LedgerEntry, gpu: Gpu | None) -> LedgerEntry:
     if gpu is None:
         return entry
-    vgpu, parent = entry.vgpu, gpu.parent_at(entry.vgpu.vf_index)
+    vgpu = today(entry.vgpu, gpu)
+    return replace(entry, vgpu=vgpu, renumbered=entry.renumbered or vgpu.type_id != entry.vgpu.type_id)
+
+
+def today(vgpu: VgpuSpec, gpu: Gpu) -> VgpuSpec:
+    """A vGPU with the current addresses of its place on its GPU, and the current id of its type."""
+    parent = gpu.parent_at(vgpu.vf_index)
     if parent is not None:
         vgpu = replace(vgpu, gpu=gpu.pci, parent=parent.pci)
-    type_id = gpu.id_today(vgpu.type_id, vgpu.type_name)
-    return replace(entry, vgpu=replace(vgpu, type_id=type_id), renumbered=entry.renumbered or type_id != vgpu.type_id)
+    return replace(vgpu, type_id=gpu.id_today(vgpu.type_id, vgpu.type_name))

@@ -18,6 +18,7 @@ from vgpumgr.core.driver.mig import InstanceProfile, Piece
 from vgpumgr.core.model.mig import MigPlace, OurInstance
 from vgpumgr.core.model.vgpu import LEAVING, MADE
 from vgpumgr.core.placing.no_place import Cause, Refusal
+from vgpumgr.core.placing.room import awaited_on
 from vgpumgr.wording import Own, joined, say
 
 if TYPE_CHECKING:
@@ -280,10 +281,8 @@ def _ours(snapshot: HostSnapshot, gpu: Gpu) -> set[tuple[str, int]]:
 
 
 def _awaited(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
-    """The entries of MIG-backed vGPUs that are not there."""
-    by_place = snapshot.entries.on(gpu.uuid)
-    places = by_place.keys() - gpu.functions.at.keys()
-    return tuple(entry for place, entries in by_place.items() if place in places for entry in entries if entry.vgpu.mig)
+    """The entries of MIG-backed vGPUs that are not there, and such places that are reserved."""
+    return tuple(entry for entry in awaited_on(snapshot, gpu) if entry.vgpu.mig)
 
 
 def _is_at(entry: LedgerEntry, profile: InstanceProfile, start: int) -> bool:

@@ -66,12 +66,13 @@ def _returning(gpu: Gpu, entries: Iterable[LedgerEntry]) -> Iterator[Occupant]:
 
 
 def awaited_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:
-    """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created."""
+    """The ledger's entries on a GPU whose vGPUs are not there: they will be re-created. Reserved places count, too."""
     by_place = snapshot.entries.on(gpu.uuid)
     places = by_place.keys() - gpu.functions.at.keys()
+    reserved = snapshot.reserved_on(gpu) if snapshot.reservations else ()
     if not places:
-        return ()
-    return tuple(entry for place, entries in by_place.items() if place in places for entry in entries)
+        return reserved
+    return *(entry for place, entries in by_place.items() if place in places for entry in entries), *reserved
 
 
 def displaced_on(snapshot: HostSnapshot, gpu: Gpu) -> tuple[LedgerEntry, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.reconcile.drift import Drift
     from vgpumgr.core.reconcile.tasks import Task
     from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.core.slot.reserving import ReservationPlan
 
 # A task refused with one of these may succeed after another one, which frees room, or the device in another definition.
 _MAY_PASS = (errors.NoCapacity, errors.ConflictingClaim, errors.RefusedPlan)
@@ -30,7 +31,7 @@ class PlannedTask:
     """
 
     task: Task
-    plan: Plan | GpuPlan | AdoptPlan | CordonPlan | None = None
+    plan: Plan | GpuPlan | AdoptPlan | CordonPlan | ReservationPlan | None = None
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
     unverified: str | None = None

@@ -1,4 +1,4 @@
-"""What a host loses when vgpumgr leaves it: our vGPUs, hostdevs, claims, cordons, files. It reports what stays."""
+"""What a host loses when vgpumgr leaves it: our vGPUs, claims, cordons, reservations, files. It reports what stays."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PurgePlan:
 
 
 def todo(view: HostView) -> tuple[tasks.Task, ...]:
-    """A task for each slot that the ledger or a claim names, each GPU with instances of ours, and each cordon."""
+    """A task for each slot that the ledger or a claim names, GPU with instances of ours, cordon and reservation."""
     slots = {(entry.vgpu.vm, entry.vgpu.slot): entry.vgpu.vm_name for entry in view.snapshot.ledger or ()}
     for domain in view.domains:
         slots |= {(domain.uuid, claim.slot): domain.name for claim in tasks.own_claims(view, domain)}
@@ -59,7 +59,8 @@ def todo(view: HostView) -> tuple[tasks.Task, ...]:
     ]
     instances = give_back.todo(view)
     cordon_tasks = (tasks.SetCordon(gpu_id=one.gpu_uuid, reason=None) for one in view.snapshot.cordons)
-    return *slot_tasks, *instances, *cordon_tasks
+    reserved = dict.fromkeys(one.name for one in view.snapshot.reservations)
+    return *slot_tasks, *instances, *cordon_tasks, *(tasks.CancelReservation(name=name) for name in reserved)
 
 
 def boot_file(view: HostView) -> modprobe.ModprobeFile | None:

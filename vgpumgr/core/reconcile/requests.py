@@ -101,6 +101,7 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
         even_if_it_will_not_start=asked.even_if_it_will_not_start,
         live=asked.live,
         conditions=slot.conditions if slot else asked.conditions,
+        reservation=asked.reservation,
     )
     return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, asked, request)))
 

@@ -10,17 +10,20 @@ from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import (
     Adopt,
+    CancelReservation,
     EnsureSlot,
     FinishDetach,
     FreeInstances,
     KeepInstances,
     MoveSlot,
     PruneSlot,
+    Reserve,
     ServeSlot,
     SetCordon,
     SetGpuMode,
     SetGpuScheduler,
 )
+from vgpumgr.core.slot import reserving
 from vgpumgr.wording import say, values
 
 if TYPE_CHECKING:
@@ -82,6 +85,11 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                     gpu_id=task.gpu_id, reason=task.reason, by=author.by, at=author.at, keep=task.keep
                 )
                 return PlannedTask(task=task, plan=cordon_plan.plan_cordon(view, about))
+            case Reserve():
+                plan = reserving.plan_reserve(view, task.request, by=author.by, at=author.at)
+                return PlannedTask(task=task, plan=plan)
+            case CancelReservation():
+                return PlannedTask(task=task, plan=reserving.plan_cancel(view, task.name))
             case FreeInstances():
                 return PlannedTask(task=task, plan=instance_plan.plan_giving_back(view, task.gpu_id))
             case MoveSlot():

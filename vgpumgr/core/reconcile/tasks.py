@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.request import SlotRequest
+    from vgpumgr.core.slot.reserving import ReserveRequest
     from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmName, VmUuid
 
 RECONCILE = "reconcile"
@@ -222,6 +223,39 @@ class SetCordon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """The user wants places on the host kept for VMs that are to come."""
+
+    request: ReserveRequest
+
+    vm = slot = None
+    verb = "reserve"
+
+    @property
+    def subject(self) -> str:
+        return f"reservation {self.request.name}"
+
+    @property
+    def why(self) -> str:
+        return "requested" if self.request.owner is None else f"requested for {self.request.owner}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelReservation:
+    """The user gives up the host's places of a reservation."""
+
+    name: str
+
+    vm = slot = None
+    verb = "reserve cancel"
+    why = "requested"
+
+    @property
+    def subject(self) -> str:
+        return f"reservation {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveSlot(OfSlot):
     """The user empties a GPU: the slot gets what its claim says on another GPU. `away_from`: the emptied GPU's UUID."""
 
@@ -272,6 +306,8 @@ Task: TypeAlias = (
     | ServeSlot
     | Adopt
     | SetCordon
+    | Reserve
+    | CancelReservation
     | FreeInstances
     | MoveSlot
 )

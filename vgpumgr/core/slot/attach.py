@@ -28,7 +28,7 @@ from vgpumgr.core.evidence import (
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import health, instances, placement, resolve
-from vgpumgr.core.slot import detach, in_place, live, targets
+from vgpumgr.core.slot import detach, in_place, live, reserving, targets
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
 from vgpumgr.wording import Option, say
@@ -82,7 +82,10 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     _guard_attach(view, domain)
     if request.live:
         live.guard_running(domain)
-    target, placed, expect = targets.find_target(view, domain, request)
+    taken = targets.reserved_for(view, domain, request)
+    if taken is not None:
+        view = reserving.without(view, taken)
+    target, placed, expect = targets.find_target(view, domain, request, at=taken)
     if placed is not None and not request.live:
         _guard_start(view, domain, request, placed)
     steps = _attach_steps(view, domain, request, target, expect)
@@ -91,6 +94,8 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     old = [entry for entry in old if not target.supersedes(entry.vgpu)]
     old += [ownership.entry_of(view, step.vgpu) for step in enter_steps]
     steps = [*enter_steps, *steps, *detach.destroy_steps(view, domain, old)]
+    if taken is not None:  # last: until then nobody else gets the place
+        steps.append(reserving.ended(view.snapshot, taken))
     if old:
         free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
         saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=say("first `{}`", free))

@@ -126,9 +126,16 @@ def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
 
 
 def of_host(view: HostView) -> tuple[object, ...]:
-    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons, and our GPU instances."""
+    """What every plan about VMs reads of its host: GPUs, ledger, stuck writes, cordons, instances, reservations."""
     facts = view.snapshot
-    return facts.gpus, facts.ledger, facts.blocked_writes, *facts.cordons, *facts.instances
+    return (
+        facts.gpus,
+        facts.ledger,
+        facts.blocked_writes,
+        *facts.cordons,
+        *facts.instances,
+        *(one.identity for one in facts.reservations),
+    )
 
 
 def fingerprint(view: HostView, plan: AnyPlan) -> str:

@@ -17,7 +17,7 @@ from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
 from vgpumgr.core.placing import division, new_vgpu, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.placing.resolve import Ask
-from vgpumgr.core.slot import detach, no_room
+from vgpumgr.core.slot import detach, no_room, reserving
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.wording import Command, GpuAddress, Option, say
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions, Grant
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.reservation import Reservation
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
@@ -83,10 +84,11 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
 
 
 def find_target(
-    view: HostView, domain: Domain, request: AttachRequest
+    view: HostView, domain: Domain, request: AttachRequest, *, at: Reservation | None = None
 ) -> tuple[VgpuSpec, placement.Placed | None, steps.Missing | None]:
     """The slot's desired vGPU; its placement if it is new; what its step must expect there, None if it exists already.
 
+    `at`: the reservation whose place a new one gets; the view must not have it.
     `steps.ENTER`: the vGPU exists and is proved to be the claim's, but the ledger does not name it.
     """
     claim = domain.claim(request.slot)
@@ -104,7 +106,12 @@ def find_target(
         return *reuse, steps.EMPTY
     past = [entry.vgpu for entry in entries if ownership.cannot_come_back(view.snapshot, entry.vgpu)]
     rest = replace(view, snapshot=view.snapshot.without_entries(ours.key for ours in past)) if past else view
-    placed = (_successor(rest, request, domain, past[-1]) if past else None) or _place(rest, request, domain)
+    if at is not None:
+        placed = _at(rest, domain, request, at)
+    else:
+        placed = (_successor(rest, request, domain, past[-1]) if past else None) or _place(rest, request, domain)
+    if placed is None:
+        raise reserving.unplaced(str(request.reservation))
     generation = ownership.next_generation(view, domain, request.slot)
     return _new_spec(domain, request.slot, generation, placed), placed, steps.EMPTY
 
@@ -393,6 +400,38 @@ def _successor(view: HostView, request: AttachRequest, domain: Domain, past: Vgp
         return None
     why = "its place, before the driver or the kernel was changed"
     return _same_again(view, domain, claim.slot, claim.binding, grant=claim.grant, why=why)
+
+
+def reserved_for(view: HostView, domain: Domain, request: AttachRequest) -> Reservation | None:
+    """The reserved place that the request takes: where its slot's vGPU is already, else the first that can be had.
+
+    None if it names no reservation, or has taken its place. Raises RequestError or NoCapacity.
+    """
+    if request.reservation is None:
+        return None
+    claim = domain.claim(request.slot)
+    if claim is not None and serves(view, claim, request):
+        place = claim.binding.gpu_uuid, claim.binding.vf_index
+        there = reserving.named(view.snapshot, request.reservation)
+        return next((one for one in there if place[1] is not None and one.at == place), None)
+    for one in reserving.serving(view, request.reservation, ask_of(view, request, claim)):
+        if _at(reserving.without(view, one), domain, request, one) is not None:
+            return one
+    raise reserving.unplaced(request.reservation)
+
+
+def _at(view: HostView, domain: Domain, request: AttachRequest, one: Reservation) -> placement.Placed | None:
+    """The request's vGPU at a reserved place, which the view must not have; None if the place does not take it."""
+    gpu = view.snapshot.gpu_by_uuid(one.vgpu.gpu_uuid)
+    choices = resolve.choices(gpu, ask_of(view, request, None)) if gpu is not None else ()
+    grants = (
+        (each.grant for each in choices if each.type.type_name == one.vgpu.type_name)
+        if isinstance(choices, tuple)
+        else ()
+    )
+    where = claims.binding_of("", one.vgpu)
+    why = say("reserved: {}", one.name)
+    return _same_again(view, domain, request.slot, where, grant=next(iter(grants), None), why=why)
 
 
 def _same_again(

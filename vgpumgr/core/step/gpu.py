@@ -1,4 +1,4 @@
-"""Steps that set a GPU's scheduler, mode or virtual functions, reset it, or write a module option file or a cordon.
+"""Steps that set a GPU's scheduler, mode or functions, reset it, or write an option file, a cordon, a reservation.
 
 set_scheduler   every engine of a GPU, at run time            ← set_scheduler
 set_mode        mixed-size mode of a GPU on or off            ← set_mode
@@ -7,6 +7,7 @@ set_mig         MIG mode of a GPU without them                ← set_mig
 reset_gpu       a reset of one GPU                            (stays: nothing undoes it)
 write_modprobe  one file of /etc/modprobe.d                   ← write_modprobe
 set_cordon      a cordon of a GPU or the host, in the ledger  ← set_cordon
+set_reservation the reservation of one place, in the ledger   ← set_reservation
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.mig import InstanceProfile
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.scheduler import Policy, Setting
+    from vgpumgr.core.model.reservation import Terms
     from vgpumgr.core.model.snapshot import Cordon, FrameworkName
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.step.vgpu import CreateVgpu, EvacuateVgpu
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
@@ -204,3 +207,29 @@ class SetCordon(AnyStep):
 
     def facts(self) -> dict[str, object]:
         return {"host": self.host, "gpu": self.gpu, "reason": None if self.cordon is None else self.cordon.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReservation(AnyStep):
+    """Reserve the place of a vGPU on these terms. `terms` None ends its reservation; an undo restores `before`."""
+
+    host: HostName
+    vgpu: VgpuSpec
+    terms: Terms | None
+    before: Terms | None
+
+    verb = "set_reservation"
+
+    def inverse(self) -> SetReservation:
+        return replace(self, terms=self.before, before=self.terms)
+
+    def facts(self) -> dict[str, object]:
+        vgpu = self.vgpu
+        return {
+            "host": self.host,
+            "reservation": vgpu.vm_name,
+            "slot": vgpu.slot,
+            "gpu": vgpu.gpu,
+            "type_name": vgpu.type_name,
+            "for": None if self.terms is None else self.terms.owner,
+        }

@@ -72,6 +72,7 @@ def observe(
         "ledger": entries,
         "freed": ledger.facts_of(rows.freed, FreedFact),
         "cordons": ledger.facts_of(rows.cordons, CordonFact),
+        "reservations": ledger.reservation_facts(rows),
         "instances": ledger.facts_of(rows.instances, InstanceEntry),
         "ledger_file": own_ledger is None or own_ledger.on_disk,
         "blocked_writes": _blocked_writes(own_ledger, boot),

@@ -1,4 +1,4 @@
-"""The ledger: this host's vGPUs and GPU instances of ours, the writes under way, and the cordons.
+"""The ledger: this host's vGPUs and GPU instances of ours, the writes under way, the cordons and reservations.
 
 It is written before the hardware is touched.
 
@@ -9,6 +9,7 @@ of ownership. Keys that this version does not know are kept.
 import errno
 import json
 import os
+import time
 from typing import (
     Any,
     ClassVar,
@@ -34,6 +35,7 @@ from ..protocol.ledger import (
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
+    LEDGER_VERSION_WITHOUT_RESERVATIONS,
     MADE,
     PLANNED,
     BlockedWriteFact,
@@ -42,6 +44,10 @@ from ..protocol.ledger import (
     FreedFact,
     InstanceEntry,
     LedgerEntry,
+    OurVgpu,
+    ReservationFact,
+    ReservationRow,
+    ReservationTerms,
     UnwritableFact,
 )
 from ..protocol.mig import MigPlace
@@ -54,7 +60,12 @@ UNWRITTEN = "vgpu_params_unwritten"  # in an entry: the driver refused them
 _MOST_FREED = 500  # the newest ones; older ones are forgotten
 _ROOM = 128 * 1024  # the space that must be free: a ledger of a hundred entries, and as many freed ones as it can hold
 
-_VERSIONS = (LEDGER_VERSION, LEDGER_VERSION_WITHOUT_INSTANCES, LEDGER_VERSION_WITHOUT_CORDONS)
+_VERSIONS = (
+    LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_RESERVATIONS,
+    LEDGER_VERSION_WITHOUT_INSTANCES,
+    LEDGER_VERSION_WITHOUT_CORDONS,
+)
 
 Entry = Dict[str, Any]  # a LedgerEntry, plus any keys that a later version added
 Record = Dict[str, Any]  # a BlockedWriteFact, likewise
@@ -66,7 +77,8 @@ class Ledger(NamedTuple):
     `blocked_writes`: the writes that began but were not seen to return, under way or not (blocked_write.py).
     `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500. A claim of one of them is
     older than the ledger; for any other claim without an entry, the ledger may have been lost.
-    `cordons`: at most one of the host and of each GPU. `instances`: our GPU instances, by GPU, profile and start.
+    `cordons`: at most one of the host and of each GPU. `reservations`: the places kept for vGPUs; those that have
+    ended go with the next write. `instances`: our GPU instances, by GPU, profile and start.
     `without_vfs`: the GPUs whose virtual functions this program removed, each with the boot.
     `on_disk`: False if there was no file to read.
     """
@@ -79,6 +91,7 @@ class Ledger(NamedTuple):
     cordons: Tuple[Record, ...] = ()
     instances: Tuple[Record, ...] = ()
     without_vfs: Tuple[Record, ...] = ()
+    reservations: Tuple[Record, ...] = ()
 
     def instance_of(self, place: Mapping[str, Any]) -> Optional[Record]:
         """The entry of the instance that a step or another entry names; None if that is not ours."""
@@ -115,6 +128,15 @@ class Ledger(NamedTuple):
         row = () if cordon is None else ({"gpu_uuid": gpu_uuid, "gpu": gpu, **cordon},)
         return self._replace(cordons=(*others, *row))
 
+    def reserved(self, now: float) -> Tuple[Record, ...]:
+        """The reservations that have not ended at that time, in seconds since the epoch."""
+        return tuple(row for row in self.reservations if row["until"] > now)
+
+    def with_reservation(self, key: Tuple[str, str, int], row: Optional[Record]) -> "Ledger":
+        """The ledger with this reservation of that place; None: without any."""
+        others = tuple(one for one in self.reservations if identity(one) != key)
+        return self._replace(reservations=(*others, *([] if row is None else [row])))
+
     def with_entries(self, entries: Tuple[Entry, ...]) -> "Ledger":
         return self._replace(entries=entries)
 
@@ -142,6 +164,18 @@ class Ledger(NamedTuple):
 def facts_of(rows: Iterable[Mapping[str, Any]], shape: Type[Shape]) -> List[Shape]:
     """The rows, with only the protocol's keys."""
     return [cast("Shape", {key: row.get(key) for key in shape.__annotations__}) for row in rows]
+
+
+def reservation_facts(ledger: Ledger) -> List[ReservationFact]:
+    """The reservations that have not ended."""
+    now = time.time()
+    return [_reservation_fact(row, int(row["until"] - now)) for row in ledger.reserved(now)]
+
+
+def _reservation_fact(row: Record, left_s: int) -> ReservationFact:
+    place = facts_of([row], OurVgpu)[0]
+    terms: ReservationTerms = {"owner": row["owner"], "by": row["by"], "at": row["at"], "left_s": left_s}
+    return {**place, "terms": terms}
 
 
 def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
@@ -223,7 +257,17 @@ def _parse(text: bytes) -> Ledger:
         cordons=_parse_rows(document, "cordons", CordonFact),
         instances=_parse_instances(document),
         without_vfs=_parse_rows(document, "without_vfs", _WithoutVfs),
+        reservations=_parse_reservations(document),
     )
+
+
+def _parse_reservations(document: Dict[str, Any]) -> Tuple[Record, ...]:
+    rows = _parse_rows(document, "reservations", ReservationRow)
+    for number, row in enumerate(rows):
+        problem = _wrong_key(row["mig"], checks_of(MigPlace, {})) if row["mig"] is not None else ""
+        if problem:
+            _broken("reservations[{}]: mig: {}".format(number, problem))
+    return rows
 
 
 def _parse_instances(document: Dict[str, Any]) -> Tuple[Record, ...]:
@@ -346,6 +390,7 @@ def _write(root: Root, ledger: Ledger) -> None:
         ("cordons", ledger.cordons),
         ("instances", ledger.instances),
         ("without_vfs", ledger.without_vfs),
+        ("reservations", ledger.reserved(time.time())),
     ):
         document.pop(name, None)
         if rows:
@@ -371,8 +416,10 @@ def _write(root: Root, ledger: Ledger) -> None:
 
 def _version_of(ledger: Ledger) -> int:
     """The oldest version of the file's format that can hold this ledger."""
-    if ledger.instances or any(entry.get("mig") is not None for entry in ledger.entries):
+    if ledger.reserved(time.time()):
         return LEDGER_VERSION
+    if ledger.instances or any(entry.get("mig") is not None for entry in ledger.entries):
+        return LEDGER_VERSION_WITHOUT_RESERVATIONS
     return LEDGER_VERSION_WITHOUT_INSTANCES if ledger.cordons else LEDGER_VERSION_WITHOUT_CORDONS
 
 

@@ -5,9 +5,11 @@ from typing import Final, List, Literal, Optional, TypedDict
 from .mig import MigPlace, OurInstance
 
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
-LEDGER_VERSION = 5
+LEDGER_VERSION = 6
 # A ledger is written as the oldest version that can express it, so that an older vgpumgr can use it. One that knows no
-# GPU instances would leave them behind, one that knows no cordons would place vGPUs in spite of them: they must refuse.
+# GPU instances would leave them behind, one that knows no cordons or reservations would place vGPUs in spite of them:
+# they must refuse.
+LEDGER_VERSION_WITHOUT_RESERVATIONS = 5
 LEDGER_VERSION_WITHOUT_INSTANCES = 4
 LEDGER_VERSION_WITHOUT_CORDONS = 3
 
@@ -75,6 +77,30 @@ class CordonFact(CordonText):
 
     gpu_uuid: Optional[str]
     gpu: Optional[str]
+
+
+class ReservationTerms(TypedDict):
+    """For whom a place is reserved, who said so and when (RFC 3339, UTC), and for how many more seconds."""
+
+    owner: Optional[str]
+    by: str
+    at: str
+    left_s: int
+
+
+class ReservationFact(OurVgpu):
+    """A place that is kept for a vGPU: `vm_name` is the reservation's name, and `vm_uuid` is made of it."""
+
+    terms: ReservationTerms
+
+
+class ReservationRow(OurVgpu):
+    """The same in the ledger's file. `until`: seconds since the epoch, by the host's clock."""
+
+    owner: Optional[str]
+    by: str
+    at: str
+    until: int
 
 
 class BlockedWriteFact(TypedDict):

@@ -3,7 +3,7 @@
 from typing import Dict, List, Literal, Optional, TypedDict
 
 from .gpu import GpuFact
-from .ledger import BlockedWriteFact, CordonFact, FreedFact, InstanceEntry, LedgerEntry, UnwritableFact
+from .ledger import BlockedWriteFact, CordonFact, FreedFact, InstanceEntry, LedgerEntry, ReservationFact, UnwritableFact
 from .libvirt import LibvirtFact
 
 # Fabric Manager: its process runs, it is only installed, or not even that
@@ -96,9 +96,10 @@ class Snapshot(TypedDict):
 
     `qemus` is read with `handles`, and null with it.
     `silent`: the GPUs (PCI address) whose running vGPUs NVML does not report, and why; everything on them is in use.
-    `ledger`, `blocked_writes`, `freed` (the newest), `cordons` and `instances` are from one file; if it is unreadable,
-    the first two are null, the rest empty. `ledger_file`: whether it exists; if not, `ledger` is empty: we created
-    nothing there, or it was lost. `vfio`: whether there is /dev/vfio/vfio, which VFIO's users open first.
+    `ledger`, `blocked_writes`, `freed` (the newest), `cordons`, `reservations` (that have not ended) and `instances`
+    are from one file; if it is unreadable, the first two are null, the rest empty. `ledger_file`: whether it exists; if
+    not, `ledger` is empty: we created nothing there, or it was lost. `vfio`: whether there is /dev/vfio/vfio, which
+    VFIO's users open first.
     """
 
     protocol: int
@@ -114,6 +115,7 @@ class Snapshot(TypedDict):
     ledger: Optional[List[LedgerEntry]]
     freed: List[FreedFact]
     cordons: List[CordonFact]
+    reservations: List[ReservationFact]
     instances: List[InstanceEntry]
     ledger_file: bool
     blocked_writes: Optional[List[BlockedWriteFact]]

@@ -3,7 +3,7 @@
 from typing import Dict, Final, Literal, Optional, TypedDict, Union
 
 from .gpu import Policy, SchedulerFact, SizeMode
-from .ledger import CordonText, OurVgpu
+from .ledger import CordonText, OurVgpu, ReservationTerms
 from .mig import OurInstance
 
 # what a step about a vGPU expects to find (Step)
@@ -21,6 +21,7 @@ SET_SCHEDULER = "set_scheduler"
 SET_MODE = "set_mode"
 WRITE_MODPROBE = "write_modprobe"
 SET_CORDON = "set_cordon"
+SET_RESERVATION = "set_reservation"
 CREATE_INSTANCE = "create_instance"
 DESTROY_INSTANCE = "destroy_instance"
 SET_MIG = "set_mig"
@@ -113,6 +114,16 @@ class CordonStep(TypedDict):
     expect: Optional[CordonText]
 
 
+class ReservationStep(OurVgpu):
+    """verb set_reservation: the place of that vGPU is reserved on these terms; null ends its reservation.
+
+    A ledger that has it at the same place gets the new terms; one that has none has nothing to end.
+    """
+
+    verb: str
+    terms: Optional[ReservationTerms]
+
+
 class InstanceStep(OurInstance):
     """verbs create_instance, destroy_instance: a GPU instance of ours, and its entry.
 
@@ -172,7 +183,7 @@ class DeviceStep(TypedDict):
 
 DefinitionStep = Union[MetadataStep, DeviceStep]
 MigStep = Union[InstanceStep, MigModeStep, VfsStep, ResetStep]
-AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, MigStep, DefinitionStep]
+AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, ReservationStep, MigStep, DefinitionStep]
 
 
 class Executed(TypedDict):

@@ -19,6 +19,7 @@ from .meant_instance import MeantInstances
 from .mig_mode_step import set_mig
 from .mode_step import set_mode
 from .modprobe import write_modprobe
+from .reservation_step import set_reservation
 from .reset_step import reset_gpu
 from .scheduler_step import SchedulerSet, set_scheduler
 from .step import parse_step
@@ -60,6 +61,7 @@ class Executor:
             steps.SET_MODE: lambda step, _s: set_mode(root, load_nvml, step, at),
             steps.WRITE_MODPROBE: lambda step, _s: write_modprobe(root, step, at),
             steps.SET_CORDON: lambda step, _s: set_cordon(root, step, at),
+            steps.SET_RESERVATION: lambda step, _s: set_reservation(root, step, at),
             steps.CREATE_INSTANCE: lambda step, _s: instances.create(step),
             steps.DESTROY_INSTANCE: lambda step, _s: instances.destroy(step),
             steps.SET_MIG: lambda step, _s: set_mig(root, load_nvml, step, at),

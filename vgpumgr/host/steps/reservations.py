@@ -3,17 +3,16 @@
 from typing import Any, Tuple
 
 from ..ledger.ledger import Entry, Ledger, identity
-from ..protocol.ledger import LEAVING
-from ..protocol.steps import Step
+from ..protocol.ledger import LEAVING, OurVgpu
 from .hardware import changed
 
 
-def place_of(step: Step) -> str:
+def place_of(step: OurVgpu) -> str:
     """The vGPU of the step, in words."""
     return "{} on {}".format(step["type_name"], step["parent"])
 
 
-def _same_place(entry: Entry, step: Step) -> bool:
+def same_place(entry: Entry, step: OurVgpu) -> bool:
     """Whether the entry reserves the step's VF or mdev."""
     on_vf = step["vf_index"] is not None and (entry["gpu_uuid"], entry["vf_index"]) == (
         step["gpu_uuid"],
@@ -22,26 +21,26 @@ def _same_place(entry: Entry, step: Step) -> bool:
     return on_vf or (step["uuid"] is not None and entry["uuid"] == step["uuid"])
 
 
-def superseded(entry: Entry, step: Step) -> bool:
+def superseded(entry: Entry, step: OurVgpu) -> bool:
     """Whether the entry is an older generation of the same slot and place: one vGPU must not have two entries."""
-    return (entry["vm_uuid"], entry["slot"]) == (step["vm_uuid"], step["slot"]) and _same_place(entry, step)
+    return (entry["vm_uuid"], entry["slot"]) == (step["vm_uuid"], step["slot"]) and same_place(entry, step)
 
 
-def check_reservations(ledger: Ledger, step: Step) -> None:
+def check_reservations(ledger: Ledger, step: OurVgpu) -> None:
     """Raises Refusal(Changed) if another entry has the place, or if the step's entry is for another place."""
     for entry in ledger.entries:
         if identity(entry) == identity(step):
             _check_entry_for(entry, step)
             if entry["state"] == LEAVING:
                 raise changed("no detach under way", "its entry is leaving")
-        elif _same_place(entry, step) and not superseded(entry, step):
+        elif same_place(entry, step) and not superseded(entry, step):
             raise changed(
                 "no entry for {}".format(step["parent"]),
                 "one for {} slot {}".format(entry["vm_name"], entry["slot"]),
             )
 
 
-def check_ours(ledger: Ledger, step: Step) -> Entry:
+def check_ours(ledger: Ledger, step: OurVgpu) -> Entry:
     """The step's entry. Raises Refusal(Changed) if there is none, or if it is for another place."""
     for entry in ledger.entries:
         if identity(entry) == identity(step):
@@ -50,7 +49,7 @@ def check_ours(ledger: Ledger, step: Step) -> Entry:
     raise changed("an entry for {} slot {}".format(step["vm_name"], step["slot"]), "no entry")
 
 
-def _check_entry_for(entry: Entry, step: Step) -> None:
+def _check_entry_for(entry: Entry, step: OurVgpu) -> None:
     """Compare GPU UUID, VF index and type name; not addresses (a boot can change them) or type ids (a driver can)."""
     mine: Tuple[Any, ...] = (step["gpu_uuid"], step["vf_index"], step["uuid"], step["type_name"])
     if (entry["gpu_uuid"], entry["vf_index"], entry["uuid"], entry["type_name"]) != mine:

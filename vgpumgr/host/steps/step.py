@@ -30,7 +30,7 @@ from ..protocol.ledger import EntryState, OurVgpu
 from .device_xml import read_source
 
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_LONGEST = 1000  # characters of each text of a cordon
+_LONGEST = 1000  # characters of each text of a cordon or reservation
 
 
 def _is_document(value: object) -> bool:
@@ -82,6 +82,7 @@ _KEYS: Checks = {
     ),
     "text": _FILE_TEXT,
     "reason": _SHORT,
+    "owner": _SHORT,
     "by": _SHORT,
     "at": _SHORT,
     "key": (lambda value: is_text(value) and _is_document(value), "a text"),
@@ -96,6 +97,7 @@ _STEPS: Dict[str, Tuple[Any, Checks]] = {
     steps.SET_MODE: (steps.ModeStep, {}),
     steps.WRITE_MODPROBE: (steps.ModprobeStep, {"expect": _FILE_TEXT}),
     steps.SET_CORDON: (steps.CordonStep, {}),
+    steps.SET_RESERVATION: (steps.ReservationStep, {}),
     steps.CREATE_INSTANCE: (steps.InstanceStep, _expecting(steps.EMPTY, steps.SAME)),
     steps.DESTROY_INSTANCE: (steps.InstanceStep, _expecting(steps.PRESENT, steps.ABSENT)),
     steps.SET_MIG: (steps.MigModeStep, {}),

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import modprobe, profiles, scheduler
-from vgpumgr.core.model import functions, snapshot, vgpu
+from vgpumgr.core.model import functions, reservation, snapshot, vgpu
 from vgpumgr.host.protocol.gpu import (
     EngineSchedulerFact,
     GpuFact,
@@ -21,7 +21,15 @@ from vgpumgr.host.protocol.gpu import (
     TypeFact,
     VgpuFact,
 )
-from vgpumgr.host.protocol.ledger import BlockedWriteFact, CordonFact, FreedFact, LedgerEntry, OurVgpu
+from vgpumgr.host.protocol.ledger import (
+    BlockedWriteFact,
+    CordonFact,
+    FreedFact,
+    LedgerEntry,
+    OurVgpu,
+    ReservationFact,
+    ReservationTerms,
+)
 from vgpumgr.host.protocol.snapshot import (
     ActiveFact,
     FabricFact,
@@ -62,9 +70,16 @@ def parse(host: HostName, facts: Snapshot, catalogue: Catalogue | None = None) -
         host=host,
         gpus=gpus,
         ledger=maybe(ledger, lambda entries: snapshot.located(entries, gpus)),
+        reservations=tuple(_reservation(row, gpus) for row in facts["reservations"]),
         instances=tuple(mig_facts.parse_entry(row) for row in facts["instances"] if mig_facts.is_possible(row)),
         unknown=(*map(parse_unknown, facts["unknown"]), *impossible),
     )
+
+
+def _reservation(row: ReservationFact, gpus: tuple[Gpu, ...]) -> reservation.Reservation:
+    found = _parse_reservation(row)
+    gpu = next((one for one in gpus if one.uuid == found.vgpu.gpu_uuid), None)
+    return found if gpu is None else replace(found, vgpu=snapshot.today(found.vgpu, gpu))
 
 
 def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
@@ -114,6 +129,10 @@ def _last_word(row: VgpuFact | OurVgpu) -> str | None:
     return maybe(row["type_name"], profiles.last_word)
 
 
+def _owner(row: ReservationTerms) -> str | None:
+    return maybe(row["owner"], clean)
+
+
 declare(HandleFact, snapshot.Handle)
 declare(QemuFact, snapshot.Qemu)
 declare(ActiveFact, snapshot.Active, device=_active_device)
@@ -135,6 +154,8 @@ parse_cordon = declare(  # with the texts cleaned: whoever can write the ledger 
 )
 _parse_spec = declare(OurVgpu, vgpu.VgpuSpec, vm="vm_uuid", type_name=_last_word)
 parse_entry = declare(LedgerEntry, vgpu.LedgerEntry, "renumbered", vgpu=_parse_spec)
+declare(ReservationTerms, reservation.Terms, **{key: of_key(key, clean) for key in ("by", "at")}, owner=_owner)
+_parse_reservation = declare(ReservationFact, reservation.Reservation, vgpu=_parse_spec)
 parse_type = declare(
     TypeFact,
     snapshot.VgpuType,
@@ -147,4 +168,6 @@ _parse_places = declare(PlacesFact, snapshot.Places)
 _parse_vgpu = declare(VgpuFact, functions.Vgpu, "parent", "vf_index", type_name=_last_word)
 _parse_parent = declare(ParentFact, functions.Parent, "creatable", "vgpus")
 _parse_gpu = declare(GpuFact, snapshot.Gpu, "types", "parents", "places", mig=of_key("mig", mig_facts.parse))
-_parse_snapshot = declare(Snapshot, snapshot.HostSnapshot, "host", "gpus", "ledger", "instances", "unknown")
+_parse_snapshot = declare(
+    Snapshot, snapshot.HostSnapshot, "host", "gpus", "ledger", "reservations", "instances", "unknown"
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import step as steps
-from vgpumgr.host.protocol.ledger import CordonText
+from vgpumgr.host.protocol.ledger import CordonText, ReservationTerms
 from vgpumgr.host.protocol.steps import (
     AnyStep,
     CordonStep,
@@ -13,6 +13,7 @@ from vgpumgr.host.protocol.steps import (
     MigModeStep,
     ModeStep,
     ModprobeStep,
+    ReservationStep,
     ResetStep,
     SchedulerStep,
     Step,
@@ -45,6 +46,9 @@ def wire_step(step: steps.HostStep) -> AnyStep:
             return render(ModprobeStep, step, expect=step.before)
         case steps.SetCordon():
             return render(CordonStep, step, expect=_cordon(step.before))
+        case steps.SetReservation():
+            terms = step.terms and render(ReservationTerms, step.terms)
+            return render(ReservationStep, step.vgpu, verb=step.verb, vm_uuid=step.vgpu.vm, terms=terms)
         case _:
             return _vgpu(step)
 

@@ -1,0 +1,156 @@
+"""reserve."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpumgr import errors
+from vgpumgr.cli.params import asking, choosing, rows, wishes
+from vgpumgr.cli.params.durations import Duration
+from vgpumgr.cli.params.options import common_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.profiles import RESERVATIONS
+from vgpumgr.cli.text import output, reservation_text
+
+if TYPE_CHECKING:
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.controller.reservations import Changed
+    from vgpumgr.controller.results import Consent, Planned
+    from vgpumgr.core.slot.reserving import ReservationPlan
+
+_FORM = "give a wish (`vgpumgr reserve --profile 8Q --for team-a`), `list`, or `cancel NAME`"
+
+
+@click.command()
+@click.argument("what", nargs=-1, metavar="[list | cancel NAME]")
+@wishes.options
+@click.option("--count", type=click.IntRange(1, 1000), default=1, metavar="N", help="How many vGPUs (default: 1).")
+@click.option("--for", "owner", metavar="WHO", help="For whom; also the reservation's name, if --name gives none.")
+@click.option("--name", metavar="NAME", help="The reservation's name, by which attach takes a place of it.")
+@click.option("--ttl", type=Duration(), default="7d", show_default=True, metavar="TIME", help="How long: 30m, 12h, 7d.")
+@choosing.on("Only these hosts (default: all hosts).")
+@wishes.policy_option
+@rows.options(RESERVATIONS)
+@common_options
+def reserve(
+    settings: Settings,
+    *,
+    what: tuple[str, ...],
+    count: int,
+    owner: str | None,
+    name: str | None,
+    ttl: float,
+    on: str | None,
+    policy: str | None,
+    **asked: str | bool | None,
+) -> int:
+    """Keep places for VMs that do not exist yet; list them; give them up.
+
+    \b
+      vgpumgr reserve --profile 8Q --count 4 --for team-a --ttl 7d
+      vgpumgr reserve list
+      vgpumgr attach vm05 --profile 8Q --reservation team-a
+      vgpumgr reserve cancel team-a
+
+    All N are kept, or none. The hosts themselves keep them, so every controller honours them, also after a reboot:
+    nothing else is placed there, and capacity does not count them as free. Each ends when a VM takes it, when it is
+    cancelled, or after TIME by its host's clock. `list` and `cancel` take no wish.
+    """
+    hosts = () if on is None else (on,)
+    match what:
+        case ():
+            return make(settings, asked, hosts, policy, count, owner=owner, name=name, ttl=ttl)
+        case _ if any(asked.values()) or owner is not None or name is not None:
+            raise errors.UsageError(f"reserve {what[0]} takes no wish", hint=_FORM)
+        case ("list",):
+            return _list(settings, hosts)
+        case ("cancel", which):
+            return _cancel(settings, which, hosts)
+        case _:
+            raise errors.UsageError(f"reserve does not know {' '.join(what)!r}", hint=_FORM)
+
+
+def make(
+    settings: Settings,
+    asked: dict[str, str | bool | None],
+    hosts: tuple[str, ...],
+    policy: str | None,
+    count: int,
+    *,
+    owner: str | None,
+    name: str | None,
+    ttl: float,
+) -> int:
+    """Reserve, and print what was reserved. Used by `place --hold`, too."""
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report, reservations
+    from vgpumgr.core.slot import reserving
+
+    if not any(asked.values()):
+        raise errors.UsageError("nothing is asked for", hint=_FORM)
+    if name is None and owner is None:
+        raise errors.UsageError("the reservation has no name", hint="give it one with --for or --name")
+    if ttl > reserving.LONGEST_S:
+        raise errors.UsageError("--ttl is longer than a year", hint="cordon a GPU that is to stay free for good")
+    wish, conditions = wishes.read("reserve", asked)
+    request = reserving.ReserveRequest(
+        name=reserving.parse_name(name or owner or ""),
+        wish=wish,
+        conditions=conditions,
+        places=(),
+        owner=None if owner is None else reserving.parse_name(owner),
+        ttl_s=int(ttl),
+    )
+    context = build_context(settings)
+    chosen = report.policies(context, hosts, policy)
+    start = time.monotonic()
+    consent: Consent[Planned[ReservationPlan]] = asking.consent_to(settings, lambda _plan: (), None)
+    changed = reservations.reserve(context, request, hosts, consent, policy=chosen[0], count=count)
+    return _end(settings, changed, reservation_text.reserved(request, changed, time.monotonic() - start))
+
+
+def _list(settings: Settings, hosts: tuple[str, ...]) -> int:
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import reservations
+    from vgpumgr.controller.results import Fleet
+    from vgpumgr.documents import offer as documents
+
+    context = build_context(settings)
+    fleet = reservations.reservations(context, hosts)
+    found = [one for of_host in fleet.views for one in of_host]
+    read = context.inventory.chosen(hosts)
+    failed = {host for host, _ in fleet.errors}
+    none = output.none_on("no reservation", [one.name for one in read if one.name not in failed])
+    document = documents.reservations(Fleet(views=fleet.views, errors=fleet.errors), found)
+    printing.print_rows(settings, RESERVATIONS, document, none=none)
+    return output.end(settings, fleet)
+
+
+def _cancel(settings: Settings, name: str, hosts: tuple[str, ...]) -> int:
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import reservations
+    from vgpumgr.core.slot import reserving
+
+    consent: Consent[Planned[ReservationPlan]] = asking.consent(
+        settings,
+        "reserve cancel",
+        lambda _planned: (),
+        question=f"Give up the places of {name} on {{host}}?",
+    )
+    changed = reservations.cancel(build_context(settings), reserving.parse_name(name), hosts, consent)
+    return _end(settings, changed, reservation_text.given_up(name, changed))
+
+
+def _end(settings: Settings, changed: Changed, closing: str) -> int:
+    from vgpumgr.documents import offer as documents
+    from vgpumgr.errors import Outcome, worst_exit
+
+    document = documents.reservations(changed.fleet, changed.rows, changed.outcome)
+    printing.print_rows(settings, RESERVATIONS, document)
+    if settings.for_people:
+        output.echo(closing)
+    code = output.end(settings, changed.fleet)
+    return worst_exit([code, 3 if changed.outcome == Outcome.WOULD_CHANGE else 0])

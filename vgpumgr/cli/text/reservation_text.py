@@ -1,0 +1,33 @@
+"""Reservations for people: the last lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.commands import command
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.slot import reserving
+from vgpumgr.errors import Outcome
+
+if TYPE_CHECKING:
+    from vgpumgr.controller.reservations import Changed
+    from vgpumgr.core.slot.reserving import ReserveRequest
+
+_DRY = "dry run: nothing was changed (--check)."
+
+
+def reserved(request: ReserveRequest, changed: Changed, elapsed_s: float) -> str:
+    """The last line of `reserve`: how to take a place, and how to give all of them up."""
+    if changed.outcome is Outcome.WOULD_CHANGE:
+        return _DRY
+    wish = (*profiles.options(request.wish), *asking.options(request.conditions))
+    take = command("attach", "VM", options=(*wish, "--reservation", request.name))
+    return f"done in {elapsed_s:.1f} s. Take one: {take}. Give them up: {reserving.cancel(request.name)}"
+
+
+def given_up(name: str, changed: Changed) -> str:
+    """The last line of `reserve cancel`."""
+    if changed.outcome is Outcome.WOULD_CHANGE:
+        return _DRY
+    count = len(changed.rows)
+    return f"{name} is given up: {count} {'place is' if count == 1 else 'places are'} free for others."

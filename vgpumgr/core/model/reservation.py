@@ -1,0 +1,51 @@
+"""A place that is kept for a VM which does not have it yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.model.vgpu import PLANNED, LedgerEntry
+from vgpumgr.names import VmName
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.names import GpuUuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """For whom a place is reserved, who said so and when, and for how many more seconds of the host's clock."""
+
+    owner: str | None
+    by: str
+    at: str
+    left_s: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A place that is kept for a vGPU: `vgpu`, whose slots number the places of a reservation, is not there yet."""
+
+    vgpu: VgpuSpec
+    terms: Terms
+
+    @property
+    def name(self) -> str:
+        return self.vgpu.vm_name
+
+    @property
+    def at(self) -> tuple[GpuUuid, int | None]:
+        """Its GPU and virtual function."""
+        return self.vgpu.gpu_uuid, self.vgpu.vf_index
+
+    @property
+    def identity(self) -> tuple[VgpuSpec, str | None, str, str]:
+        """All of it but the time that is left, which each reading changes."""
+        return self.vgpu, self.terms.owner, self.terms.by, self.terms.at
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """It takes room as the entry of a vGPU that will be made. Its owner is named as what it is."""
+        owner = VmName(f"reserved: {self.name}")
+        return LedgerEntry(vgpu=replace(self.vgpu, vm_name=owner), boot="", state=PLANNED)
