@@ -13,6 +13,7 @@ from vgpumgr.controller.engine.change import change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import Consent, Fleet, Reserved
+from vgpumgr.core.driver import asking
 from vgpumgr.core.reconcile.tasks import CancelReservation, Reserve
 from vgpumgr.core.report import capacity, place
 from vgpumgr.core.slot import detach, reserving
@@ -28,16 +29,21 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Policy
+    from vgpumgr.core.report.place import Place
     from vgpumgr.names import GpuUuid, HostName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The places that a command reserved or gave up, and how it ended. `fleet`: the hosts that it read."""
+    """The places that a command reserved or gave up, and how it ended. `fleet`: the hosts that it read.
+
+    `places`: where new vGPUs would get them, in order.
+    """
 
     rows: tuple[Reserved, ...]
     outcome: Outcome
     fleet: Fleet[HostName]
+    places: tuple[Place, ...] = ()
 
 
 def reservations(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Reserved, ...]]:
@@ -68,14 +74,20 @@ def reserve(
     Raises NoCapacity, UnknownProfile, ConflictingClaim if there is a reservation of that name, HostError, ApplyError.
     """
     fleet = report.observe_fleet(context, hosts)
+    if not fleet.views and fleet.errors:
+        raise fleet.errors[0][1]
     there = [view.snapshot.host for view in fleet.views if reserving.named(view.snapshot, request.name)]
     if there:
         raise reserving.exists(request.name, there)
-    by_host = _places(context, fleet, request, policy, count)
+    found = _found(context, fleet, request, policy, count)
+    by_host: dict[HostName, list[tuple[int, GpuUuid]]] = defaultdict(list)
+    for one in found:
+        assert one.gpu_uuid is not None  # without it a GPU takes nothing
+        by_host[one.host].append((one.number - 1, one.gpu_uuid))
     done: list[ChangeResult[ReservationPlan]] = []
     try:
         for host, places in by_host.items():
-            task = Reserve(request=replace(request, places=places))
+            task = Reserve(request=replace(request, places=tuple(places)))
             done.append(change_host(context, host, task, consent, ReservationPlan, asks=False, name=request.name))
     except errors.VgpumgrError as error:
         _give_up(context, request.name, [one.planned.host for one in done], error)
@@ -83,27 +95,23 @@ def reserve(
     plans = [result.planned.plan for result in done]
     rows = [Reserved(host=plan.host, reservation=one) for plan in plans for one in plan.kept]
     outcome = Outcome.WOULD_CHANGE if consent.check else Outcome.DONE
-    return Changed(rows=tuple(rows), outcome=outcome, fleet=_names(fleet))
+    return Changed(rows=tuple(rows), outcome=outcome, fleet=_names(fleet), places=found)
 
 
-def _places(
+def _found(
     context: Context, fleet: Fleet[HostView], request: ReserveRequest, policy: Policy, count: int
-) -> dict[HostName, tuple[tuple[int, GpuUuid], ...]]:
-    """The numbers and GPUs of the places to keep, by host. Raises NoCapacity or UnknownProfile if they are too few."""
+) -> tuple[Place, ...]:
+    """The places to keep. Raises NoCapacity or UnknownProfile if they are too few."""
     found = place.places(fleet.views, request.wish, request.conditions, policy, count)
     question = capacity.Question(wish=request.wish, conditions=request.conditions)
     unknown = None if found else capacity.nobody_has(fleet.views, fleet.errors, question, context.catalogue)
     if unknown is not None:
         raise unknown
-    if (short := place.short(found, policy, count, question.text)) is not None:
-        if fleet.errors:
-            short.details = (*short.details, *(error.message for _, error in fleet.errors))
+    words = asking.describe(request.wish, request.conditions)
+    if (short := place.short(found, policy, count, words)) is not None:
+        short.details = (*short.details, *(error.message for _, error in fleet.errors))
         raise short
-    by_host: dict[HostName, list[tuple[int, GpuUuid]]] = defaultdict(list)
-    for one in found:
-        assert one.gpu_uuid is not None  # without it a GPU takes nothing
-        by_host[one.host].append((one.number - 1, one.gpu_uuid))
-    return {host: tuple(places) for host, places in by_host.items()}
+    return tuple(found)
 
 
 def _give_up(context: Context, name: str, hosts: Iterable[HostName], error: errors.VgpumgrError) -> None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import Fleet, Reserved, View
     from vgpumgr.core.model.snapshot import Gpu, VgpuType
-    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.report.explained import Compared, GpuAnswer, HostAnswer
     from vgpumgr.core.report.place import Place
     from vgpumgr.core.report.units import BoardUnits, Units
@@ -73,8 +72,13 @@ def explain(fleet: Fleet[HostAnswer], requested: str, compared: Iterable[Compare
     )
 
 
-def place(fleet: Fleet[HostView], requested: str, count: int, places: Iterable[Place]) -> dict[str, object]:
-    """The document of the places that `count` vGPUs for the wish `requested` would get."""
+def place(
+    fleet: Fleet[View], requested: str, count: int, places: Iterable[Place], *, held: tuple[str, Outcome] | None = None
+) -> dict[str, object]:
+    """The document of the places that `count` vGPUs for the wish `requested` would get.
+
+    `held`: the reservation that keeps them, and how it ended.
+    """
     rows = [
         {
             **common.pick(one, "policy", "number", "host", "gpu", "board", "type_name", "why", "gpu_uuid", "mode"),
@@ -83,7 +87,9 @@ def place(fleet: Fleet[HostView], requested: str, count: int, places: Iterable[P
         }
         for one in places
     ]
-    return common.of_fleet("vgpumgr.place/1", fleet, {"requested": requested, "count": count, "places": rows})
+    name, also = (None, ()) if held is None else (held[0], held[1:])
+    keys = {"requested": requested, "count": count, "reservation": name, "places": rows}
+    return common.of_fleet("vgpumgr.place/1", fleet, keys, also=also)
 
 
 def reservations(fleet: Fleet[View], rows: Iterable[Reserved], changed: Outcome | None = None) -> dict[str, object]:

@@ -32,7 +32,7 @@ from vgpumgr.core.model.vgpu import LedgerEntry, Mdev, Vf
 from vgpumgr.core.model.view import HostView
 from vgpumgr.core.placing import free_places, resolve
 from vgpumgr.core.policies import known
-from vgpumgr.core.slot import attach, detach
+from vgpumgr.core.slot import attach, detach, reserving
 from vgpumgr.core.slot.request import AttachRequest
 from vgpumgr.host.protocol import ledger
 from vgpumgr.host.protocol.gpu import GpuFact, ParentFact, PlacesFact, TypeFact
@@ -268,6 +268,7 @@ def ask(
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
     param: str | None = None,
+    reservation: str | None = None,
 ) -> AttachRequest:
     return AttachRequest(
         vm=vm_uuid(vm),
@@ -280,6 +281,7 @@ def ask(
         replace=replace_it,
         gpus=gpus,
         conditions=replace(NO_CONDITIONS, param=param),
+        reservation=reservation,
     )
 
 
@@ -311,11 +313,27 @@ def plan_attach(
     replace_it: bool = False,
     gpus: tuple[str, ...] | None = None,
     param: str | None = None,
+    reservation: str | None = None,
     saved: domain_xml.SavedStates | None = None,
 ) -> Plan:
     view = view if saved is None else with_saved_states(view, saved, vm)
-    request = ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus, param=param)
+    request = ask(vm, profile, slot=slot, replace_it=replace_it, gpus=gpus, param=param, reservation=reservation)
     return attach.plan_attach(view, replace(request, policy=view.policy))
+
+
+def reserved(view: HostView, profile: str = "4Q", count: int = 1, *, name: str = "team", gpu_at: int = 0) -> HostView:
+    """The host with that many places of a GPU reserved. Raises as plan_reserve does."""
+    gpu_uuid = view.snapshot.gpus[gpu_at].uuid
+    assert gpu_uuid is not None
+    request = reserving.ReserveRequest(
+        name=name,
+        wish=wish(profile),
+        conditions=NO_CONDITIONS,
+        places=tuple((number, gpu_uuid) for number in range(count)),
+        owner=None,
+        ttl_s=3600,
+    )
+    return simulate.apply(view, reserving.plan_reserve(view, request, by=BY, at=AT).steps)
 
 
 def spreading(view: HostView) -> HostView:
@@ -622,6 +640,15 @@ def facts_of(facts: HostSnapshot) -> Observed:
         qemus=_many(facts.qemus, lambda qemu: render(QemuFact, qemu, uid=None)),
         active=_many(facts.active, _active_fact),
         ledger=_many(facts.ledger, entry_fact),
+        reservations=[
+            render(
+                ledger.ReservationFact,
+                one.vgpu,
+                vm_uuid=one.vgpu.vm,
+                terms=render(ledger.ReservationTerms, one.terms),
+            )
+            for one in facts.reservations
+        ],
         instances=[
             render(ledger.InstanceEntry, entry.instance, boot=entry.boot, state=entry.state)
             for entry in facts.instances

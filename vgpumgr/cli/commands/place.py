@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpumgr.cli.params import candidates, choosing, rows, wishes
+from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
 from vgpumgr.cli.rows.profiles import PLACES
@@ -26,19 +27,33 @@ if TYPE_CHECKING:
     shell_complete=candidates.policies,
     help="Which of several GPUs; all: what each built-in policy would do. Default: the hosts' own if they all have the same one, else least-fragmentation.",
 )
+@click.option("--hold", type=Duration(), metavar="TIME", help="Keep the places for this time, as `reserve` does: 30m.")
 @rows.options(PLACES)
 @common_options
-def place(settings: Settings, *, count: int, on: str | None, policy: str | None, **asked: str | bool | None) -> int:
-    """Where VMs that do not exist yet would get their vGPUs: host, GPU and place of each, in order. Read-only.
+def place(
+    settings: Settings,
+    *,
+    count: int,
+    on: str | None,
+    policy: str | None,
+    hold: float | None,
+    **asked: str | bool | None,
+) -> int:
+    """Where VMs that do not exist yet would get their vGPUs: host, GPU and place of each, in order. Changes nothing
+    without --hold.
 
     \b
       vgpumgr place --profile 8Q --count 3
       vgpumgr place --gpu-memory 8G --on rack1 -o json
       vgpumgr place --profile 4Q --count 8 --policy all
+      vgpumgr place --profile 8Q --count 3 --hold 30m
 
     Each is placed on what those before it leave. Make the VM on that host, then attach: it gets the same GPU if nothing
-    else came between. If fewer than N find a place, exit 5.
+    else came between. With --hold nothing can: the last line names the reservation for attach. If fewer than N find a
+    place, exit 5.
     """
+    if hold is not None:
+        return _held(settings, asked, () if on is None else (on,), policy, count, hold=hold)
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import report
     from vgpumgr.core.driver import asking
@@ -59,3 +74,33 @@ def place(settings: Settings, *, count: int, on: str | None, policy: str | None,
     unknown = None if places else capacity.nobody_has(fleet.views, fleet.errors, question, context.catalogue)
     short = [core.short(places, policy, count, words) for policy in policies] if fleet.views else []
     return output.end(settings, fleet, (), [unknown] if unknown is not None else [*filter(None, short)])
+
+
+def _held(
+    settings: Settings,
+    asked: dict[str, str | bool | None],
+    hosts: tuple[str, ...],
+    policy: str | None,
+    count: int,
+    *,
+    hold: float,
+) -> int:
+    import secrets
+    import time
+
+    from vgpumgr import errors
+    from vgpumgr.cli.commands import reserve
+    from vgpumgr.cli.text import reservation_text
+    from vgpumgr.controller import report
+    from vgpumgr.core.driver import asking
+    from vgpumgr.documents import offer as documents
+
+    if policy == report.ALL_POLICIES:
+        raise errors.UsageError("--hold and --policy all cannot be combined", hint="name the policy to place by")
+    start = time.monotonic()
+    request = reserve.asked_for(asked, owner=None, name=f"place-{secrets.token_hex(4)}", ttl=hold)
+    changed = reserve.make(settings, request, hosts, policy, count)
+    words = asking.describe(request.wish, request.conditions)
+    document = documents.place(changed.fleet, words, count, changed.places, held=(request.name, changed.outcome))
+    printing.print_rows(settings, PLACES, document)
+    return reserve.end(settings, changed, reservation_text.reserved(request, changed, time.monotonic() - start))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.reservations import Changed
     from vgpumgr.controller.results import Consent, Planned
-    from vgpumgr.core.slot.reserving import ReservationPlan
+    from vgpumgr.core.slot.reserving import ReservationPlan, ReserveRequest
 
 _FORM = "give a wish (`vgpumgr reserve --profile 8Q --for team-a`), `list`, or `cancel NAME`"
 
@@ -62,7 +62,12 @@ def reserve(
     hosts = () if on is None else (on,)
     match what:
         case ():
-            return make(settings, asked, hosts, policy, count, owner=owner, name=name, ttl=ttl)
+            if name is None and owner is None:
+                raise errors.UsageError("the reservation has no name", hint="give it one with --for or --name")
+            start = time.monotonic()
+            request = asked_for(asked, owner=owner, name=name or owner or "", ttl=ttl)
+            changed = make(settings, request, hosts, policy, count)
+            return _end(settings, changed, reservation_text.reserved(request, changed, time.monotonic() - start))
         case _ if any(asked.values()) or owner is not None or name is not None:
             raise errors.UsageError(f"reserve {what[0]} takes no wish", hint=_FORM)
         case ("list",):
@@ -73,43 +78,36 @@ def reserve(
             raise errors.UsageError(f"reserve does not know {' '.join(what)!r}", hint=_FORM)
 
 
-def make(
-    settings: Settings,
-    asked: dict[str, str | bool | None],
-    hosts: tuple[str, ...],
-    policy: str | None,
-    count: int,
-    *,
-    owner: str | None,
-    name: str | None,
-    ttl: float,
-) -> int:
-    """Reserve, and print what was reserved. Used by `place --hold`, too."""
-    from vgpumgr.cli.wiring import build_context
-    from vgpumgr.controller import report, reservations
+def asked_for(asked: dict[str, str | bool | None], *, owner: str | None, name: str, ttl: float) -> ReserveRequest:
+    """The request for a reservation. Raises UsageError and BadName."""
     from vgpumgr.core.slot import reserving
 
     if not any(asked.values()):
         raise errors.UsageError("nothing is asked for", hint=_FORM)
-    if name is None and owner is None:
-        raise errors.UsageError("the reservation has no name", hint="give it one with --for or --name")
     if ttl > reserving.LONGEST_S:
-        raise errors.UsageError("--ttl is longer than a year", hint="cordon a GPU that is to stay free for good")
+        raise errors.UsageError("a reservation ends within a year", hint="a GPU that stays free for good is cordoned")
     wish, conditions = wishes.read("reserve", asked)
-    request = reserving.ReserveRequest(
-        name=reserving.parse_name(name or owner or ""),
+    return reserving.ReserveRequest(
+        name=reserving.parse_name(name),
         wish=wish,
         conditions=conditions,
         places=(),
         owner=None if owner is None else reserving.parse_name(owner),
         ttl_s=int(ttl),
     )
+
+
+def make(
+    settings: Settings, request: ReserveRequest, hosts: tuple[str, ...], policy: str | None, count: int
+) -> Changed:
+    """Reserve what is asked for; `place --hold` does so, too."""
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import report, reservations
+
     context = build_context(settings)
-    chosen = report.policies(context, hosts, policy)
-    start = time.monotonic()
     consent: Consent[Planned[ReservationPlan]] = asking.consent_to(settings, lambda _plan: (), None)
-    changed = reservations.reserve(context, request, hosts, consent, policy=chosen[0], count=count)
-    return _end(settings, changed, reservation_text.reserved(request, changed, time.monotonic() - start))
+    by = report.policies(context, hosts, policy)[0]
+    return reservations.reserve(context, request, hosts, consent, policy=by, count=count)
 
 
 def _list(settings: Settings, hosts: tuple[str, ...]) -> int:
@@ -146,10 +144,16 @@ def _cancel(settings: Settings, name: str, hosts: tuple[str, ...]) -> int:
 
 def _end(settings: Settings, changed: Changed, closing: str) -> int:
     from vgpumgr.documents import offer as documents
-    from vgpumgr.errors import Outcome, worst_exit
 
     document = documents.reservations(changed.fleet, changed.rows, changed.outcome)
     printing.print_rows(settings, RESERVATIONS, document)
+    return end(settings, changed, closing)
+
+
+def end(settings: Settings, changed: Changed, closing: str) -> int:
+    """Print the last line and what could not be read. Returns the exit code."""
+    from vgpumgr.errors import Outcome, worst_exit
+
     if settings.for_people:
         output.echo(closing)
     code = output.end(settings, changed.fleet)

@@ -63,14 +63,15 @@ def age(value: str | None, _row: Row) -> str | None:
     at = None if value is None else _moment(value)
     if at is None:
         return value
-    return span(max(0, int(time.time() - at.timestamp())), _row)
+    seconds = max(0, int(time.time() - at.timestamp()))
+    return next((f"{seconds // unit}{name}" for unit, name in _AGES if seconds >= unit), f"{seconds}s")
 
 
-def span(seconds: int | None, _row: Row) -> str | None:
-    """A time in its largest unit: `45s`, `3m`, `6d`."""
+def left(seconds: int | None, _row: Row) -> str | None:
+    """How much of a time is left, begun units included: `45s`, `3m`, `7d`."""
     if seconds is None:
         return None
-    return next((f"{seconds // unit}{name}" for unit, name in _AGES if seconds >= unit), f"{seconds}s")
+    return next((f"{-(-seconds // unit)}{name}" for unit, name in _AGES if seconds > unit), f"{seconds}s")
 
 
 def local(value: str | None, _row: Row) -> str | None:

@@ -110,7 +110,7 @@ RESERVATIONS = View(
         Column(key="host", head="HOST", in_table=True),
         Column(key="gpu", head="GPU", in_table=True),
         Column(key="type_name", head="TYPE", in_table=True),
-        Column(key="left_s", head="ENDS IN", in_table=True, read=cells.span, is_number=True),
+        Column(key="left_s", head="ENDS IN", in_table=True, read=cells.left, is_number=True),
         Column(key="owner", head="FOR", in_table=True, none=ABSENT),
         Column(key="by", head="BY", in_table=True),
         Column(key="at", head="AT", read=cells.local),

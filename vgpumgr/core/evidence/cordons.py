@@ -13,6 +13,8 @@ from vgpumgr.core.model.view import Finding
 from vgpumgr.wording import Own, say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vgpumgr.core.model.snapshot import Cordon, HostSnapshot
 
 
@@ -31,6 +33,26 @@ def lift(facts: HostSnapshot, cordon: Cordon) -> str:
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
     """A finding for each cordon of a host."""
     return tuple(finding(facts, cordon) for cordon in facts.cordons)
+
+
+def taken(facts: HostSnapshot) -> Iterator[Finding]:
+    """A finding for each GPU that is cordoned or has reserved places, and has vGPUs that are not ours."""
+    for gpu in facts.gpus:
+        foreign = [vgpu for vgpu in gpu.vgpus if facts.entry_of(gpu, vgpu) is None]
+        names = sorted({one.name for one in facts.reservations if one.vgpu.gpu_uuid == gpu.uuid})
+        cordon = facts.cordon_on(gpu.uuid)
+        if not foreign or (cordon is None and not names):
+            continue
+        why = f"has places reserved ({', '.join(names)})" if names else f"is cordoned ({cordon and cordon.reason})"
+        what = ", ".join(f"{vgpu.type_name or '?'} on {vgpu.parent}" for vgpu in foreign)
+        text = say(
+            "{}: GPU {} {}, but has vGPUs that are not vgpumgr's: {}. Ask who made them: vgpumgr leaves them alone",
+            facts.host,
+            gpu.pci,
+            why,
+            Own(what),
+        )
+        yield Finding(kind="taken", host=facts.host, text=text)
 
 
 def finding(facts: HostSnapshot, cordon: Cordon) -> Finding:

@@ -53,8 +53,10 @@ def find_gpu(view: HostView, request: ModeRequest) -> Gpu:
 
 
 def guard_foreign(view: HostView, gpu: Gpu, mode: Mode) -> None:
-    """Raises RefusedPlan if the GPU has a vGPU that is not ours, or a place that is reserved."""
-    reserved = sorted({one.name for one in view.snapshot.reservations if one.vgpu.gpu_uuid == gpu.uuid})
+    """Raises RefusedPlan if the GPU has a vGPU that is not ours, or a reserved place of another mode."""
+    reserved = sorted(
+        {one.name for one in view.snapshot.reservations if one.vgpu.gpu_uuid == gpu.uuid and one.vgpu.made_in != mode}
+    )
     if reserved:
         raise gpu_plan.refused(
             view.snapshot,

@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """For whom a place is reserved, who said so and when, and for how many more seconds of the host's clock."""
+    """For whom a place is reserved, who said so and when, and for how many more seconds of the host's clock.
+
+    `taker`: the VM's UUID and the slot whose vGPU is being made there. It is said where there are no virtual functions,
+    by which the place could be told from the reservation's others.
+    """
 
     owner: str | None
     by: str
     at: str
     left_s: int = field(compare=False)
+    taker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +45,9 @@ class Reservation:
         return self.vgpu.gpu_uuid, self.vgpu.vf_index
 
     @property
-    def identity(self) -> tuple[VgpuSpec, str | None, str, str]:
+    def identity(self) -> tuple[VgpuSpec, str | None, str, str, str | None]:
         """All of it but the time that is left, which each reading changes."""
-        return self.vgpu, self.terms.owner, self.terms.by, self.terms.at
+        return self.vgpu, self.terms.owner, self.terms.by, self.terms.at, self.terms.taker
 
     @property
     def entry(self) -> LedgerEntry:

@@ -404,14 +404,14 @@ class HostSnapshot:
     def reserved_on(self, gpu: Gpu) -> tuple[LedgerEntry, ...]:
         """What the reservations of a GPU still keep free. A place that somebody has is not free."""
         return tuple(
-            one.entry
-            for one in self.reservations
-            if one.vgpu.gpu_uuid == gpu.uuid and not self._is_filled(gpu, one.vgpu)
+            one.entry for one in self.reservations if one.vgpu.gpu_uuid == gpu.uuid and not self._is_filled(gpu, one)
         )
 
-    def _is_filled(self, gpu: Gpu, place: VgpuSpec) -> bool:
+    def _is_filled(self, gpu: Gpu, reservation: Reservation) -> bool:
+        place = reservation.vgpu
         if place.vf_index is None:
-            return False
+            taker = reservation.terms.taker
+            return any(f"{entry.vgpu.vm}/{entry.vgpu.slot}" == taker for entry in self.entries)
         parent = gpu.parent_at(place.vf_index)
         return bool(parent and parent.vgpus) or bool(self.entries.on_vf(place.gpu_uuid, place.vf_index))
 

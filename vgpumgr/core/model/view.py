@@ -65,6 +65,7 @@ FindingKind = Literal[
     "shared",
     "silent",
     "stale",
+    "taken",
     "undeclared",
     "unentered",
     "unexpected",

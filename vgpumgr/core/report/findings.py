@@ -49,7 +49,7 @@ def of_host(view: HostView, *, served: Collection[tuple[str | None, Slot | None]
     findings += health.findings(view.snapshot)
     findings += fabric.findings(view.snapshot)
     findings += places.findings(view.snapshot)
-    findings += cordons.findings(view.snapshot)
+    findings += [*cordons.findings(view.snapshot), *cordons.taken(view.snapshot)]
     findings += _managed(view)
     findings += _no_such_mdevs(view)
     for domain in view.domains:

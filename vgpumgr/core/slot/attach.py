@@ -95,7 +95,11 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     old += [ownership.entry_of(view, step.vgpu) for step in enter_steps]
     steps = [*enter_steps, *steps, *detach.destroy_steps(view, domain, old)]
     if taken is not None:  # last: until then nobody else gets the place
-        steps.append(reserving.ended(view.snapshot, taken))
+        steps = [
+            *reserving.marked(view.snapshot, taken, domain, request.slot),
+            *steps,
+            reserving.ended(view.snapshot, taken),
+        ]
     if old:
         free = command("detach", domain.name, slot=request.slot, options=["--keep-snapshots"])
         saved_states.guard_entries(view, domain, request.slot, old, keep=False, way_on=say("first `{}`", free))

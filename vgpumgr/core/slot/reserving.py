@@ -7,7 +7,7 @@ the host's clock.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from vgpumgr import errors, names
@@ -24,6 +24,7 @@ from vgpumgr.wording import Command, Option, say
 if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.placing.resolve import Ask
@@ -143,6 +144,19 @@ def ended(facts: HostSnapshot, one: Reservation) -> SetReservation:
     return SetReservation(host=facts.host, vgpu=one.vgpu, terms=None, before=one.terms)
 
 
+def taker(domain: Domain, slot: Slot) -> str:
+    """What a reserved place says of the slot whose vGPU is being made there."""
+    return f"{domain.uuid}/{slot}"
+
+
+def marked(facts: HostSnapshot, one: Reservation, domain: Domain, slot: Slot) -> tuple[SetReservation, ...]:
+    """The step that says who takes a place; none where its virtual function says so, or where it is said."""
+    terms = replace(one.terms, taker=taker(domain, slot))
+    if one.vgpu.vf_index is not None or terms == one.terms:
+        return ()
+    return (SetReservation(host=facts.host, vgpu=one.vgpu, terms=terms, before=one.terms),)
+
+
 def without(view: HostView, one: Reservation) -> HostView:
     """The host as if that place were not reserved."""
     return simulate.apply_one(view, ended(view.snapshot, one))
@@ -157,7 +171,7 @@ def serving(view: HostView, name: str, ask: Ask) -> tuple[Reservation, ...]:
             say("{} has no reservation {}", facts.host, repr(name)),
             hint=say("`{}` shows those of all hosts; it may have ended", LIST),
         )
-    found = tuple(one for one in there if _serves(facts, one, ask))
+    found = tuple(one for one in there if _fits_wish(facts, one, ask))
     if not found:
         types = ", ".join(sorted({one.vgpu.type_name for one in there}))
         raise errors.NoCapacity(
@@ -167,7 +181,7 @@ def serving(view: HostView, name: str, ask: Ask) -> tuple[Reservation, ...]:
     return found
 
 
-def _serves(facts: HostSnapshot, one: Reservation, ask: Ask) -> bool:
+def _fits_wish(facts: HostSnapshot, one: Reservation, ask: Ask) -> bool:
     gpu = facts.gpu_by_uuid(one.vgpu.gpu_uuid)
     choices = resolve.choices(gpu, ask) if gpu is not None and resolve.unmet(gpu, ask.conditions) is None else ()
     return isinstance(choices, tuple) and any(choice.type.type_name == one.vgpu.type_name for choice in choices)

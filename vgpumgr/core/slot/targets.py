@@ -411,9 +411,10 @@ def reserved_for(view: HostView, domain: Domain, request: AttachRequest) -> Rese
         return None
     claim = domain.claim(request.slot)
     if claim is not None and serves(view, claim, request):
-        place = claim.binding.gpu_uuid, claim.binding.vf_index
+        place, taker = (claim.binding.gpu_uuid, claim.binding.vf_index), reserving.taker(domain, request.slot)
         there = reserving.named(view.snapshot, request.reservation)
-        return next((one for one in there if place[1] is not None and one.at == place), None)
+        mine = (one for one in there if one.terms.taker == taker or (place[1] is not None and one.at == place))
+        return next(mine, None)
     for one in reserving.serving(view, request.reservation, ask_of(view, request, claim)):
         if _at(reserving.without(view, one), domain, request, one) is not None:
             return one

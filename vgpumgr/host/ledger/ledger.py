@@ -174,7 +174,7 @@ def reservation_facts(ledger: Ledger) -> List[ReservationFact]:
 
 def _reservation_fact(row: Record, left_s: int) -> ReservationFact:
     place = facts_of([row], OurVgpu)[0]
-    terms: ReservationTerms = {"owner": row["owner"], "by": row["by"], "at": row["at"], "left_s": left_s}
+    terms = facts_of([{**row, "left_s": left_s}], ReservationTerms)[0]
     return {**place, "terms": terms}
 
 

@@ -80,12 +80,16 @@ class CordonFact(CordonText):
 
 
 class ReservationTerms(TypedDict):
-    """For whom a place is reserved, who said so and when (RFC 3339, UTC), and for how many more seconds."""
+    """For whom a place is reserved, who said so and when (RFC 3339, UTC), and for how many more seconds.
+
+    `taker`: the VM's UUID and the slot whose vGPU is being made there, on a GPU without virtual functions.
+    """
 
     owner: Optional[str]
     by: str
     at: str
     left_s: int
+    taker: Optional[str]
 
 
 class ReservationFact(OurVgpu):
@@ -101,6 +105,7 @@ class ReservationRow(OurVgpu):
     by: str
     at: str
     until: int
+    taker: Optional[str]
 
 
 class BlockedWriteFact(TypedDict):

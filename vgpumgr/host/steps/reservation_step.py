@@ -23,8 +23,8 @@ def set_reservation(root: Root, step: ReservationStep, at: Callable[[str], None]
         now = time.time()
         _check_free(ledger, step, now)
         place = facts_of([step], OurVgpu)[0]
-        kept = {"owner": terms["owner"], "by": terms["by"], "at": terms["at"], "until": int(now) + terms["left_s"]}
-        after = ledger.with_reservation(key, {**place, **kept})
+        kept = {name: terms[name] for name in ("owner", "by", "at", "taker")}
+        after = ledger.with_reservation(key, {**place, **kept, "until": int(now) + terms["left_s"]})
     at("ledger: reservation")
     write_ledger(root, after)
     at("ledger: written")

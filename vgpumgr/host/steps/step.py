@@ -83,6 +83,7 @@ _KEYS: Checks = {
     "text": _FILE_TEXT,
     "reason": _SHORT,
     "owner": _SHORT,
+    "taker": _SHORT,
     "by": _SHORT,
     "at": _SHORT,
     "key": (lambda value: is_text(value) and _is_document(value), "a text"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,11 @@ ACTION = st.one_of(
     st.tuples(st.just("replace"), VM, SLOT, PROFILE),
     st.tuples(st.just("detach"), VM, SLOT, PROFILE),
     st.tuples(st.just("reboot"), VM, SLOT, PROFILE),
+    st.tuples(st.just("reserve"), VM, SLOT, PROFILE),
+    st.tuples(st.just("take"), VM, SLOT, PROFILE),
 )
+OTHERS = ("reboot", "reserve")  # no plans about a slot
+TEAM = "team"
 Action = tuple[str, str, str, str]
 # What a random story seldom comes to: only its own old vGPU is in the way of the new one; another's is; a second slot.
 ALONE = {framework: builders.attached(builders.host_of(framework, gpus=1)) for framework, _ in builders.FRAMEWORKS}
@@ -77,7 +82,8 @@ def plan_of(view: HostView, action: Action) -> Plan | None:
     try:
         if verb == "detach":
             return builders.plan_detach(view, vm, slot)
-        return builders.plan_attach(view, vm, profile, slot=slot, replace_it=verb == "replace")
+        reservation = TEAM if verb == "take" else None
+        return builders.plan_attach(view, vm, profile, slot=slot, replace_it=verb == "replace", reservation=reservation)
     except (errors.RequestError, errors.RefusedPlan):
         return None
 
@@ -85,6 +91,10 @@ def plan_of(view: HostView, action: Action) -> Plan | None:
 def after(view: HostView, action: Action) -> HostView:
     if action[0] == "reboot":
         return builders.rebooted(view)
+    if action[0] == "reserve":
+        with contextlib.suppress(errors.RequestError, errors.RefusedPlan):
+            return builders.reserved(view, action[3], name=TEAM)
+        return view
     plan = plan_of(view, action)
     return view if plan is None else simulate.apply(view, plan.steps)
 
@@ -98,6 +108,7 @@ def meaning(view: HostView) -> object:
             for gpu in facts.gpus
         ],
         sorted(map(repr, facts.ledger or ())),
+        sorted(map(repr, facts.reservations)),
         [(domain.name, domain.claims, set(domain.inactive), domain.live) for domain in view.domains],
     )
 
@@ -135,7 +146,7 @@ def test_the_order_in_which_a_host_states_its_facts_decides_nothing(
         snapshot=snapshot_facts.parse(builders.HOST, shuffle(builders.facts_of(view.snapshot), rng)),
         domains=tuple(rng.sample(view.domains, len(view.domains))),
     )
-    assume(action[0] != "reboot")
+    assume(action[0] not in OTHERS)
     one, other = plan_of(view, action), plan_of(shuffled, action)
     assert (one and one.steps) == (other and other.steps)
     assert all(list(gpu.types or ()) == sorted(gpu.types or ()) for gpu in shuffled.snapshot.gpus)
@@ -166,7 +177,7 @@ def test_a_snapshot_is_read_back_from_the_facts_that_state_it(view: HostView) ->
 @given(story(), ACTION)
 @example(ALONE[snapshot.MDEV_VF], RESIZE)
 def test_the_inverses_in_reverse_order_undo_a_plan(view: HostView, action: Action) -> None:
-    assume(action[0] != "reboot")
+    assume(action[0] not in OTHERS)
     plan = plan_of(view, action)
     assume(plan is not None)
     assert plan is not None
@@ -192,7 +203,7 @@ def reserved(view: HostView, step: steps.CreateVgpu) -> bool:
 @example(ALONE[snapshot.VENDOR_VFIO], SECOND_SLOT)
 @example(builders.attached(ALONE[snapshot.MDEV_VF], slot="vgpu1"), ("detach", "vm01", "vgpu0", ""))
 def test_what_is_foreign_and_other_vms_things_survive_every_plan(view: HostView, action: Action) -> None:
-    assume(action[0] != "reboot")
+    assume(action[0] not in OTHERS)
     end = after(view, action)
     assert builders.foreign_of(view) == builders.foreign_of(end)
     for before, now in zip(view.domains, end.domains, strict=True):
@@ -250,7 +261,7 @@ def mode_again(now: HostView, before: HostView) -> HostView:
 @example(builders.host_of(snapshot.MDEV_VF), ("attach", "vm01", "vgpu0", "4Q"), False)
 def test_killed_at_any_instant_the_same_command_converges(view: HostView, action: Action, reboot: bool) -> None:
     """And carried out whole it leaves nothing to do. Nothing is overcommitted on the way, and no place is used twice."""
-    assume(action[0] != "reboot")
+    assume(action[0] not in OTHERS)
     plan = plan_of(view, action)
     assume(plan is not None)
     assert plan is not None

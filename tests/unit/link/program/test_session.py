@@ -47,6 +47,7 @@ SNAPSHOT: dict[str, Any] = {
     "ledger": [],
     "freed": [],
     "cordons": [],
+    "reservations": [],
     "instances": [],
     "ledger_file": True,
     "blocked_writes": [],

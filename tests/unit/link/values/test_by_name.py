@@ -11,7 +11,7 @@ import pytest
 from vgpumgr import names
 from vgpumgr.core.driver import mig as driver_mig
 from vgpumgr.core.driver import modes, modprobe, profiles, scheduler
-from vgpumgr.core.model import domain_dumps, functions, mig, snapshot, vgpu
+from vgpumgr.core.model import domain_dumps, functions, mig, reservation, snapshot, vgpu
 from vgpumgr.core.usage import readings
 from vgpumgr.link.values import by_name, libvirt_facts, sampling_facts, snapshot_facts
 from vgpumgr.link.values.by_name import declare, render
@@ -29,6 +29,7 @@ MODULES = (
     domain_dumps,
     functions,
     mig,
+    reservation,
     snapshot,
     vgpu,
     readings,
