@@ -163,7 +163,8 @@ def _mixed(site: _Site) -> None:
     site.run("explain --gpu-memory 5G --compare", "explain")
     site.run("place --gpu-memory 5G --count 3", "place")
     site.run("reserve --profile 8Q --for team-a", "reservations")
-    site.run("attach vm02 --profile 8Q --reservation team-a", "change")
+    site.run("attach vm01 --profile 8Q --slot vgpu1 --on kvm01 --reservation team-a", "change")
+    site.run("detach vm01 --slot vgpu1 --yes --on kvm01")
     site.run("mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0 --yes", "change")
 
 

@@ -85,6 +85,8 @@ TABLE_OF_COMMANDS = {
     "units": case("units", HOST | TABLE),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
     "place": case("place --profile 4Q", HOST | TABLE),
+    "reserve": case("reserve --profile 4Q --for team --check", HOST | TABLE, code=3),
+    "reserve (list)": case("reserve list", HOST),
     "scheduler show": case("scheduler show", HOST | TABLE),
     "mode show": case("mode show", HOST | TABLE),
     "top": case("top --once", HOST | TABLE),

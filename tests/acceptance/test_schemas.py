@@ -59,6 +59,10 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "host check": (("host", "check", HOST), "host", 0),
     "host uninstall": (("host", "uninstall", HOST), "host", 0),
     "place": (("place", "--profile", "4Q", *ON), "place", 0),
+    "place --hold --check": (("place", "--profile", "4Q", *ON, "--hold", "30m", "--check"), "place", 3),
+    "reserve": (("reserve", "--profile", "4Q", *ON, "--for", "team-a"), "reservations", 0),
+    "reserve (list)": (("reserve", "list"), "reservations", 0),
+    "reserve (cancel)": (("reserve", "cancel", "team-a", "--yes"), "reservations", 0),
     "explain": (("explain", "--gpu-memory", "5G"), "explain", 0),
     "explain --compare": (("explain", "--gpu", "0.25", *ON, "--compare"), "explain", 0),
     "render": (("render", VM, *ON), "render", 0),
@@ -159,7 +163,19 @@ def test_every_command_is_tried_here_or_has_no_object() -> None:
             word
             for word in name.split()
             if word
-            not in ("--check", "--offline", "--compare", "--restart-window", "again", "PROFILE", "without", "HOST")
+            not in (
+                "--check",
+                "--offline",
+                "--compare",
+                "--hold",
+                "(list)",
+                "(cancel)",
+                "--restart-window",
+                "again",
+                "PROFILE",
+                "without",
+                "HOST",
+            )
         )
         for name in RUNS
     }
@@ -215,6 +231,7 @@ def test_a_dead_host_is_in_the_object_of_those_that_answer(half: Near) -> None:
         "profiles": ["profiles"],
         "units": ["units"],
         "place": ["place", "--gpu", "0.25"],
+        "reservations": ["reserve", "list"],
         "explain": ["explain", "--gpu", "0.25"],
         "restarts": ["reconcile", "--restart-window"],
         "host": ["host", "status"],

@@ -21,7 +21,7 @@ VIEWS: Final[dict[str, View]] = {
     "cordon": gpus.CORDON,
     "cordon without HOST": gpus.CORDONS,
     "place": profiles.PLACES,
-    "reserve list": profiles.RESERVATIONS,
+    "reserve": profiles.RESERVATIONS,
     "explain": gpus.EXPLAIN,
     "explain --compare": gpus.MECHANISMS,
     "capacity": profiles.BOARDS,
