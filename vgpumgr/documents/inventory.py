@@ -44,6 +44,8 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         **common.pick(host.endpoint, "address", "port", "user", "become", "key_file", "known_hosts"),
         "site": host.site,
         "policy": host.policy.name,
+        "owner": host.owner,
+        "owner_path": host.owner_path.text if host.owner_path else None,
         "even_if_it_will_not_start": host.even_if_it_will_not_start,
         "gpu_count": len(host.gpus),
         "vm_count": len(host.vms),
@@ -80,7 +82,12 @@ def _unit(unit: FgpuUnit) -> object:
 
 
 def _vm(vm: VmDeclaration) -> dict[str, object]:
-    return {"name": vm.name, "slots": [_slot(slot) for slot in vm.slots.values()], "where": str(vm.where)}
+    return {
+        "name": vm.name,
+        "owner": vm.owner,
+        "slots": [_slot(slot) for slot in vm.slots.values()],
+        "where": str(vm.where),
+    }
 
 
 def _slot(slot: SlotDeclaration) -> dict[str, object]:

@@ -112,9 +112,10 @@ class Session:
         from vgpumgr.core.model import domain_xml
         from vgpumgr.core.model.view import HostView
 
+        owners = self.declaration.owners
         return HostView(
             snapshot=observed.snapshot,
-            domains=tuple(map(domain_xml.read_domain, observed.libvirt.domains)),
+            domains=tuple(domain_xml.read_domain(one, owners.path) for one in observed.libvirt.domains),
             saved=_saved(observed.libvirt),
             libvirt_version=observed.libvirt.version,
             excluded_vfs=self.declaration.excluded_vfs,
@@ -124,6 +125,7 @@ class Session:
             find_policy=self.declaration.find_policy,
             wishes=self.declaration.wishes,
             layouts=settings.layouts(observed.snapshot.gpus, self.declaration.of_gpus),
+            owners=owners,
         )
 
 

@@ -16,6 +16,7 @@ from vgpumgr.core.inventory.patterns import Roster
 from vgpumgr.core.inventory.precedence import Precedence, guard_not_empty, read_variable_files
 from vgpumgr.core.inventory.report import Report, refusal
 from vgpumgr.core.inventory.whose import PREFIX
+from vgpumgr.core.model import owners
 from vgpumgr.core.policies import known
 from vgpumgr.errors import BadName, PolicyFailed
 from vgpumgr.names import nearest, parse_host_name
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Finding, Problem
     from vgpumgr.core.inventory.whose import GroupChoice
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.model.owners import OwnerPath
     from vgpumgr.core.policies.policy import Policy
-    from vgpumgr.names import HostName, VmName
+    from vgpumgr.names import HostName, OwnerName, VmName
 
 _COMPARE_AT_MOST = 20
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -46,6 +48,8 @@ VARIABLES = (
     "vgpumgr_plugins",
     "vgpumgr_fgpu_per_gpu",
     "vgpumgr_site",
+    "vgpumgr_owner",
+    "vgpumgr_owner_path",
     EVEN_IF,
 )
 
@@ -241,6 +245,8 @@ class _Declared:
     folders: dict[int, str] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
     switches: dict[int, bool] = field(default_factory=dict)
+    owners: dict[int, OwnerName | None] = field(default_factory=dict)
+    owner_paths: dict[int, OwnerPath] = field(default_factory=dict)
     seen: set[tuple[str, int]] = field(default_factory=set)
 
     def read(self, name: str, member: Member) -> None:
@@ -261,6 +267,10 @@ class _Declared:
                 self._read_placing(name, key, value)
             case "vgpumgr_site":
                 self._read_site(key, value)
+            case "vgpumgr_owner":
+                self.owners[key] = asks.read_owner(value, name, self.report)
+            case "vgpumgr_owner_path":
+                self._read_owner_path(key, value)
             case "vgpumgr_even_if_it_will_not_start":
                 self.switches[key] = reading.read_switch(value, name, self.report) or False
             case whose.VARIABLE:
@@ -291,6 +301,13 @@ class _Declared:
                 "use letters, digits, . _ and -, at most 64: for example lab1",
             )
         self.sites[key] = site
+
+    def _read_owner_path(self, key: int, value: Value) -> None:
+        text = reading.read_text(value, "vgpumgr_owner_path", self.report, example=f'"{owners.EXAMPLE}"')
+        try:
+            self.owner_paths |= {} if text is None else {key: owners.parse_path(text)}
+        except BadName as error:
+            self.report.problem(value.where, f"vgpumgr_owner_path: {error.message}", error.hint)
 
     def find_policy(self, keys: Mapping[str, int]) -> known.Find:
         """How a host with these variables finds its placement policies."""
@@ -336,6 +353,8 @@ def _build_host(
         site=declarations.sites.get(keys.get("vgpumgr_site", 0)),
         vms_from=sources.get(keys.get("vgpumgr_vms", 0)),
         even_if_it_will_not_start=declarations.switches.get(keys.get(EVEN_IF, 0), False),
+        owner=declarations.owners.get(keys.get("vgpumgr_owner", 0)),
+        owner_path=declarations.owner_paths.get(keys.get("vgpumgr_owner_path", 0)),
     )
 
 
