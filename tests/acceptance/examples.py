@@ -190,8 +190,11 @@ def _declared(site: _Site) -> None:
         vgpumgr_fgpu_per_gpu={"A40": 2},
         vgpumgr_boards={"A40": {"scheduler": {"policy": "equal-share"}}},
         vgpumgr_gpus=_DECLARED["vgpumgr_gpus"],
-        vgpumgr_vms={"vm03": {"vgpu0": {"profile": "9Q"}}},
+        vgpumgr_vms={"vm03": {"owner": "team-a", "vgpu0": {"profile": "9Q"}}},
     )
+    (site.near.inventory / "group_vars").mkdir()
+    quota = {"vgpumgr_quota": {"team-a": {"memory": "96G", "vgpus": 12}}}
+    (site.near.inventory / "group_vars/all.yml").write_text(json.dumps(quota), encoding="utf-8")
     site.run("inventory check", "inventory")
 
 

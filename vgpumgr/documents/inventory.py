@@ -28,6 +28,10 @@ def document(found: Inventory) -> dict[str, object]:
         {
             "root": found.root,
             "whose": common.pick(found.whose, "by", "group", "named_by", "left_out"),
+            "quotas": [
+                {"owner": owner, **common.pick(quota, "memory_mib", "vgpus", "where")}
+                for owner, quota in found.quotas.items()
+            ],
             "hosts": [_host(host) for host in found.hosts.values()],
             "findings": [
                 {"where": str(finding.where) if finding.where else None, "text": finding.text}

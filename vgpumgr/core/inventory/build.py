@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.inventory import asks, connection, gpus, reading, templates, whose
+from vgpumgr.core.inventory import asks, connection, gpus, quotas, reading, templates, whose
 from vgpumgr.core.inventory.groups import build_tree
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import HostDeclaration, Inventory
@@ -50,6 +50,7 @@ VARIABLES = (
     "vgpumgr_site",
     "vgpumgr_owner",
     "vgpumgr_owner_path",
+    quotas.VARIABLE,
     EVEN_IF,
 )
 
@@ -119,7 +120,9 @@ def build_inventory(
     hosts = _build_hosts(
         ours, precedence, declarations, connection.Connections(home=home, environ=environ, report=report)
     )
+    quota = whose.for_all(quotas.VARIABLE, tree, group_files, host_files, report)
     asks.check_once({host.name: host.vms for host in hosts.values()}, report)
+    owner_quotas = {} if quota is None else quotas.read_quotas(quota.value, report)
     problems = report.problems()
     if problems:
         raise refusal(sources.root, problems)
@@ -130,6 +133,7 @@ def build_inventory(
         whose=whose_hosts,
         roster=_roster(tree),
         answered=sources.answered,
+        quotas=owner_quotas,
     )
 
 
@@ -273,8 +277,8 @@ class _Declared:
                 self._read_owner_path(key, value)
             case "vgpumgr_even_if_it_will_not_start":
                 self.switches[key] = reading.read_switch(value, name, self.report) or False
-            case whose.VARIABLE:
-                pass  # whose.decide has read it
+            case whose.VARIABLE | quotas.VARIABLE:
+                pass  # one for all hosts, and read as such
             case _ if name.startswith(PREFIX):
                 like = nearest(name.removeprefix(PREFIX), [variable.removeprefix(PREFIX) for variable in VARIABLES])
                 hint = f"did you mean {PREFIX + like!r}?" if like else f"valid: {', '.join(VARIABLES)}"

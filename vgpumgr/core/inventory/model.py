@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.model.endpoint import Endpoint
-    from vgpumgr.core.model.owners import OwnerPath
+    from vgpumgr.core.model.owners import OwnerPath, Quotas
     from vgpumgr.core.policies.policy import Policy as PlacementPolicy
     from vgpumgr.names import GpuUuid, OwnerName, PciAddress, Slot
 
@@ -216,7 +216,7 @@ class Inventory:
     """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are sorted by name.
 
     `roster`: what host patterns are compared with; None: these hosts, without groups. `answered`: who named the hosts,
-    and when, if the files were not read here.
+    and when, if the files were not read here. `quotas`: what each owner may hold on all hosts together.
     """
 
     root: str
@@ -225,6 +225,7 @@ class Inventory:
     whose: Whose = Whose(by="all")
     roster: Roster | None = None
     answered: str | None = None
+    quotas: Quotas = field(default_factory=dict)
 
     def host(self, name: str) -> HostDeclaration:
         """The host of that name. Raises UnknownHost, with the nearest name."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
-from vgpumgr.core.model.owners import Owners
+from vgpumgr.core.model.owners import Allowances, Owners, Quotas
 from vgpumgr.core.policies import known
 from vgpumgr.wording import Own, say
 
@@ -131,11 +131,12 @@ class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
     `saved`: what could come back, for VMs with a managed-save image or snapshots. None: it was not read, because only
-    steps that free a vGPU need it. Eight settings are the inventory's: `excluded_vfs`, on which nothing new is created;
+    steps that free a vGPU need it. Nine settings are the inventory's: `excluded_vfs`, on which nothing new is created;
     `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with; `fgpu_per_gpu`, what one fGPU is on
     a board; `policy`, which GPU a vGPU gets if its slot does not name one, and `find_policy`, which knows the others;
     `wishes`, all that it declares for the host's VMs; `layouts`, the GPU instances that it declares for a GPU;
-    `owners`, whose the VMs are.
+    `owners`, whose the VMs are; `quotas`, what an owner may hold on all hosts. `allowances`: what is left of these for
+    this host's plans, by owner; None: not known yet, so nothing is refused.
     `planned`: the slots whose vGPUs were not read, but added by a simulated plan (core/simulate.py).
     """
 
@@ -151,6 +152,8 @@ class HostView:
     wishes: tuple[Wish, ...] = ()
     layouts: Mapping[PciAddress, tuple[str, ...]] = field(default_factory=dict)
     owners: Owners = field(default_factory=Owners)
+    quotas: Quotas = field(default_factory=dict)
+    allowances: Allowances | None = None
     planned: frozenset[tuple[VmUuid, Slot]] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:

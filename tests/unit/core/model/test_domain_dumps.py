@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import pytest
 from hypothesis import given
@@ -19,11 +19,13 @@ from vgpumgr.core.model import claims, domain_xml, owners
 from vgpumgr.core.model.claims import Claim, ClaimDocument
 from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
 from vgpumgr.core.model.domain_xml import Hostdev
-from vgpumgr.core.model.owners import OwnerPath
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.slot import detach
 from vgpumgr.errors import TemplateError
 from vgpumgr.names import MdevUuid, OwnerName, PciAddress, Slot, VmName
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.owners import OwnerPath
 
 # What XML 1.0 can carry; attribute values lose nothing but line ends and tabs, which names of people do not hold.
 TEXT = st.text(st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="\ufffe\uffff"), max_size=20)
