@@ -66,16 +66,15 @@ def _read_vm(member: Member, report: Report) -> VmDeclaration | None:
             f"write {name}: {{vgpu0: {{{bare[0]}: …}}}}",
         )
         return None
-    owner = table.get(_OWNER)
-    if owner is not None and isinstance(owner.value.data, Mapping):
-        owner = None  # a slot of that name
-    entries = [entry for entry in table.values() if entry is not owner]
-    slots = [slot for entry in entries if (slot := _read_slot(entry, name, report)) is not None]
+    entries, owner = dict(table), None
+    if _OWNER in table and not isinstance(table[_OWNER].value.data, Mapping):  # else it is a slot of that name
+        owner = read_owner(entries.pop(_OWNER).value, f"owner of VM {name!r}", report)
+    slots = [slot for entry in entries.values() if (slot := _read_slot(entry, name, report)) is not None]
     return VmDeclaration(
         name=name,
         slots={slot.slot: slot for slot in sorted(slots, key=lambda slot: slot_order(slot.slot))},
         where=member.where,
-        owner=None if owner is None else read_owner(owner.value, f"owner of VM {name!r}", report),
+        owner=owner,
     )
 
 

@@ -271,10 +271,8 @@ class _Declared:
                 self._read_placing(name, key, value)
             case "vgpumgr_site":
                 self._read_site(key, value)
-            case "vgpumgr_owner":
-                self.owners[key] = asks.read_owner(value, name, self.report)
-            case "vgpumgr_owner_path":
-                self._read_owner_path(key, value)
+            case "vgpumgr_owner" | "vgpumgr_owner_path":
+                self._read_owner(name, key, value)
             case "vgpumgr_even_if_it_will_not_start":
                 self.switches[key] = reading.read_switch(value, name, self.report) or False
             case whose.VARIABLE | quotas.VARIABLE:
@@ -306,12 +304,15 @@ class _Declared:
             )
         self.sites[key] = site
 
-    def _read_owner_path(self, key: int, value: Value) -> None:
-        text = reading.read_text(value, "vgpumgr_owner_path", self.report, example=f'"{owners.EXAMPLE}"')
+    def _read_owner(self, name: str, key: int, value: Value) -> None:
+        if name == "vgpumgr_owner":
+            self.owners[key] = asks.read_owner(value, name, self.report)
+            return
+        text = reading.read_text(value, name, self.report, example=f'"{owners.EXAMPLE}"')
         try:
             self.owner_paths |= {} if text is None else {key: owners.parse_path(text)}
         except BadName as error:
-            self.report.problem(value.where, f"vgpumgr_owner_path: {error.message}", error.hint)
+            self.report.problem(value.where, f"{name}: {error.message}", error.hint)
 
     def find_policy(self, keys: Mapping[str, int]) -> known.Find:
         """How a host with these variables finds its placement policies."""
