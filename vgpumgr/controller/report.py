@@ -97,7 +97,7 @@ def quota_room(context: Context, owner: OwnerName) -> QuotaRoom | None:
                 hint=f"did you mean {near}?" if near else "`vgpumgr docs inventory` says where owners are named",
             )
         return None
-    fleet = look_over(context, (), quotas.held, doing="counting the owners' vGPUs on")
+    fleet = look_over(context, (), quotas.held)
     return QuotaRoom(
         owner=owner,
         quota=inventory.quotas[owner],

@@ -81,7 +81,7 @@ class Allotment:
         hosts = self._context.inventory.hosts
         others = [one for name, one in hosts.items() if name not in self._held and name not in failed]
         if others:
-            self._context.say_reading(others, "counting the owners' vGPUs on")
+            self._context.say_reading(others)
         fleet = read_fleet(others, read, self._context)
         self._held.update(dict(fleet.views))
         return tuple(sorted({*failed, *(host for host, _ in fleet.errors)}))

@@ -36,8 +36,6 @@ class QuotaRoom:
             count = min((one.count, *self._most(used, each)))
             used = used.plus(Amount(memory_mib=each.memory_mib * count, vgpus=count))
             found += [Granted(type_name=one.type_name, count=count)] if count else []
-            if count < one.count:
-                break
         return tuple(found)
 
     def most(self, granted: Iterable[Granted]) -> int:

@@ -105,6 +105,8 @@ def test_a_change_of_size_counts_the_new_size_alone() -> None:
     assert used(simulate.apply(view, plan.steps)) == Amount(memory_mib=16 * 1024, vgpus=1)
     with pytest.raises(errors.OverQuota):
         builders.plan_attach(view, "vm01", "24Q", replace_it=True)
+    none_more = within(view, Quota(memory_mib=None, vgpus=0, where="here"))
+    assert builders.plan_attach(none_more, "vm01", "24Q", replace_it=True).steps  # it is no vGPU more
 
 
 def test_what_was_not_counted_is_not_given_and_a_host_that_was_not_read_may_hold_anything() -> None:
