@@ -10,9 +10,10 @@
     │   │   UnknownName
     │   │   ├── VmNotSeen                                 4   unreached
     │   │   └── DeclaredVmUnknown                         5   unknown_vm
-    │   ├── NoCapacity · ProfileNotHere                   5   no_capacity
+    │   ├── NoCapacity · ProfileNotHere · OverQuota       5   no_capacity
     │   │   └── NotReady                                  5   not_ready
-    │   └── ConflictingClaim · OtherController            5   refused
+    │   ├── ConflictingClaim · OtherController            5   refused
+    │   └── QuotaNotSeen                                  4   unreached
     ├── RefusedPlan                                       5   refused
     │   └── InUse · StillEnding · BlockedWrite · ForeignDevice · SavedImage · NamedInSnapshot · WillNotStart ·
     │       NotWhileRunning · Unsure · TooManyDestroys · PlanOutdated · HeldBack · Cordoned · NotDrained
@@ -230,6 +231,17 @@ class NotReady(NoCapacity):
     """The GPU that would take it offers no vGPUs now: its host must be repaired first; freeing vGPUs does not help."""
 
     outcome = Outcome.NOT_READY
+
+
+class OverQuota(NoCapacity):
+    """The VM's owner would hold more than its quota; each detail is what it holds on one host."""
+
+
+class QuotaNotSeen(RequestError):
+    """Some hosts could not be read, so it is unknown whether the VM's owner stays within its quota."""
+
+    exit_code = 4
+    outcome = Outcome.UNREACHED
 
 
 class ConflictingClaim(RequestError):

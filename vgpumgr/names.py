@@ -18,6 +18,7 @@ VmName = NewType("VmName", str)  # libvirt's domain name
 VmUuid = NewType("VmUuid", str)  # lower case, dashed
 MdevUuid = NewType("MdevUuid", str)  # lower case, dashed
 Slot = NewType("Slot", str)  # [A-Za-z0-9_-]{1,16}
+OwnerName = NewType("OwnerName", str)  # whose a VM is: printable, at most 64 characters
 
 DEFAULT_SLOT = Slot("vgpu0")
 
@@ -30,6 +31,7 @@ _COUNTED = re.compile(r"(?<!\d)(?<!\d\.)(\d+)", re.ASCII)  # not the decimals of
 _SEPARATOR = re.compile(r"[-_. ]")
 _BETWEEN_NUMBERS = re.compile(r"(?<=\d)[-_. ](?=\d)", re.ASCII)  # without it 1-5C would be 15C
 _A_WORD_OF_IT = 3  # as far away as three slips
+_LONGEST_OWNER = 64
 _LONGEST = 18  # digits of a number that are compared
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 
@@ -87,6 +89,14 @@ def parse_slot(text: str) -> Slot:
     if _SLOT.fullmatch(text) is None:
         raise BadName(f"not a slot name: {text!r}", hint="1 to 16 of A-Z a-z 0-9 _ -, for example vgpu0")
     return Slot(text)
+
+
+def parse_owner(text: str) -> OwnerName:
+    """The name of a team, project or customer, without the space around it."""
+    name = text.strip()
+    if not 0 < len(name) <= _LONGEST_OWNER or not name.isprintable():
+        raise BadName(f"not an owner's name: {text[:_LONGEST_OWNER]!r}", hint="1 to 64 printable characters: team-a")
+    return OwnerName(name)
 
 
 def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:

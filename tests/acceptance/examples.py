@@ -20,6 +20,7 @@ from tests.acceptance import near
 from tests.acceptance.near import NearHost
 from tests.model.fleet import vm_uuid
 from tests.model.pool import Pool
+from tests.unit.core.declarations import declares
 from tests.unit.documents import published
 from tests.unit.store import samples_of
 from tests.unit.store.samples_of import SECOND, T0, load, measured_round
@@ -28,6 +29,7 @@ from vgpumgr.controller import environment
 from vgpumgr.controller import usage as measured
 from vgpumgr.controller.install_files import InstallFile
 from vgpumgr.core.driver import catalogue, known_types
+from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.model.snapshot import VENDOR_VFIO, Unknown
 from vgpumgr.core.reconcile import nightly
 from vgpumgr.core.usage import live, selection
@@ -37,6 +39,7 @@ from vgpumgr.lab.driver import boards
 from vgpumgr.lab.fleet import HostStatus
 from vgpumgr.lab.layout import HostRecord
 from vgpumgr.lab.spec import FabricSpec
+from vgpumgr.names import OwnerName
 from vgpumgr.store.sql.samples import Samples
 
 if TYPE_CHECKING:
@@ -193,8 +196,11 @@ def _declared(site: _Site) -> None:
         vgpumgr_fgpu_per_gpu={"A40": 2},
         vgpumgr_boards={"A40": {"scheduler": {"policy": "equal-share"}}},
         vgpumgr_gpus=_DECLARED["vgpumgr_gpus"],
-        vgpumgr_vms={"vm03": {"vgpu0": {"profile": "9Q"}}},
+        vgpumgr_vms={"vm03": {"owner": "team-a", "vgpu0": {"profile": "9Q"}}},
     )
+    (site.near.inventory / "group_vars").mkdir()
+    quota = {"vgpumgr_quota": {"team-a": {"memory": "96G", "vgpus": 12}}}
+    (site.near.inventory / "group_vars/all.yml").write_text(json.dumps(quota), encoding="utf-8")
     site.run("inventory check", "inventory")
 
 
@@ -293,6 +299,11 @@ def _measured(folder: Path) -> Iterator[Example]:
     only = partial(selection.idle, most=1)
     yield "usage", usage.usage(measured.report(store, now_s=now / SECOND, since_s=1800), store.path)
     yield "usage", usage.usage(measured.report(store, now_s=now / SECOND, since_s=1800, only=only), store.path)
+    report = measured.report(store, now_s=now / SECOND, since_s=1800)
+    declared = replace(declares(), owner=OwnerName("team-a"))
+    inventory = Inventory(root=".", hosts={declared.name: declared}, findings=())
+    owners = measured.owners(report, inventory, catalogue.parse(resources.catalogue_text()))
+    yield "usage", usage.usage(report, store.path, owners)
 
 
 def examples() -> dict[str, list[dict[str, Any]]]:

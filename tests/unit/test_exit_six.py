@@ -36,6 +36,7 @@ PLACES = {
         "StalePlan",
     ): "what was changed is read afresh; where nothing was, controller/engine/stale.py makes it 5",
     ("controller/engine/host_run.py", "StalePlan"): "the new plan is the one that is shown, and asked about",
+    ("core/slot/quotas.py", "StalePlan"): "the next run counts what owners hold before it plans",
     ("store/only_one.py", "AlreadyRunning"): "the other run ends, and its lock with its process",
 }
 

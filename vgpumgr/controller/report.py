@@ -14,11 +14,13 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.inventory import choice
 from vgpumgr.core.model import domain_xml
+from vgpumgr.core.model.owners import Amount
 from vgpumgr.core.model.vgpu import OURS
 from vgpumgr.core.policies import known
 from vgpumgr.core.reconcile import tasks, window
 from vgpumgr.core.report import findings, listing
-from vgpumgr.core.slot import detach, plan
+from vgpumgr.core.report.quota_room import QuotaRoom
+from vgpumgr.core.slot import detach, plan, quotas
 from vgpumgr.link.domain_query import DOMAINS
 from vgpumgr.names import VmName
 from vgpumgr.wording import Option, say
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.choice import Shown
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Policy
-    from vgpumgr.names import Slot, VmUuid
+    from vgpumgr.names import OwnerName, Slot, VmUuid
 
 ALL_POLICIES: Final = "all"
 
@@ -78,6 +80,30 @@ def look_over(
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations, doing)
     return read_fleet(declarations, observe, context)
+
+
+def quota_room(context: Context, owner: OwnerName) -> QuotaRoom | None:
+    """What is left of an owner's quota on all hosts, which are read for it; None if it has none.
+
+    Raises UnknownName if the inventory knows no such owner, unless the VMs' definitions may.
+    """
+    inventory = context.inventory
+    if owner not in inventory.quotas:
+        known_owners = {*inventory.quotas, *(one for host in inventory.hosts.values() for one in host.owners.every)}
+        if owner not in known_owners and not any(host.owner_path for host in inventory.hosts.values()):
+            near = names.nearest(owner, known_owners)
+            raise errors.UnknownName(
+                say("the inventory {} knows no owner {}", inventory.root, repr(owner)),
+                hint=f"did you mean {near}?" if near else "`vgpumgr docs inventory` says where owners are named",
+            )
+        return None
+    fleet = look_over(context, (), quotas.held)
+    return QuotaRoom(
+        owner=owner,
+        quota=inventory.quotas[owner],
+        used=Amount.of(one for rows in fleet.views for one in rows if one.owner == owner),
+        unread=fleet.errors,
+    )
 
 
 def policies(context: Context, hosts: Sequence[str], name: str | None) -> tuple[Policy, ...]:

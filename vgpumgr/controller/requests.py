@@ -10,6 +10,7 @@ There is no prompt: the caller has authorised removals. A VM or host that fails 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr import errors, names
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import FleetPlan, TaskResult, Unread
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.names import HostName, Slot, VmUuid
@@ -103,7 +105,14 @@ def apply_requests(context: Context, requests: Sequence[SlotRequest], *, check: 
     On each host, removals come first, since they make room; the rest keeps its order. No host waits for another one.
     """
     with Serving(context, requests) as serving:
+        if context.inventory.quotas:
+            serving.within_quotas(serving.each(partial(_plan, serving)))
         return serving.result(serving.each(_foretell if check else _carry_out))
+
+
+def _plan(serving: Serving, run: HostRun) -> HostPlan:
+    run.look()
+    return serving.plan_read(run)
 
 
 def _foretell(run: HostRun) -> HostEnd:
@@ -169,6 +178,7 @@ class Serving:
         self._together = together
         self._run = Run(context)
         self._vms = ManyVms(context, self._run.opened)
+        self.plan_read, self.within_quotas = self._run.plan_read, self._run.within_quotas
         self._placed: list[_Placed | SlotResult] = []
 
     def __enter__(self) -> Self:

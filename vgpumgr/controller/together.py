@@ -84,11 +84,11 @@ class _Together:
 
         def plan(run: HostRun) -> HostPlan:
             run.look(lock=locks)
-            return run.plan()
+            return self._serving.plan_read(run)
 
         locks = lock and not self._is_refused()
         todo = self._readable if self._ends else None
-        self._ends |= self._serving.each(plan, todo, self._context.reading)
+        self._ends |= self._serving.within_quotas(self._serving.each(plan, todo, self._context.reading))
         fleet = fleet_plan(self._ends.values(), self._options.findings)
         if self._is_refused():
             raise _NotAllError(fleet)

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.usage import selection, usage_rows, usage_window
+from vgpumgr.core.usage.by_owner import by_owner
 from vgpumgr.core.usage.readings import outdated_after_s
+from vgpumgr.names import VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from vgpumgr.core.driver.catalogue import Catalogue
+    from vgpumgr.core.inventory import Inventory
     from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.usage.by_owner import OwnerUse
     from vgpumgr.core.usage.readings import VgpuKey
     from vgpumgr.core.usage.usage_rows import UsageRow
     from vgpumgr.core.usage.usage_window import Window
+    from vgpumgr.names import HostName, OwnerName
     from vgpumgr.store.sql.samples import Samples
 
 
@@ -33,6 +39,16 @@ class UsageReport:
     collected: bool
     not_judged: tuple[UsageRow, ...] | None = None
     is_of_host: bool = False
+
+
+def owners(report: UsageReport, inventory: Inventory, catalogue: Catalogue) -> tuple[OwnerUse, ...]:
+    """The report's sums by owner, as the inventory names the owners now: no host is asked for its definitions."""
+
+    def owner_of(host: HostName, vm: str | None) -> OwnerName | None:
+        declared = inventory.hosts.get(host)
+        return None if declared is None or vm is None else declared.owners.of(VmName(vm))
+
+    return by_owner(report.rows, report.window, owner_of, catalogue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

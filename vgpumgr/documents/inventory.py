@@ -28,6 +28,10 @@ def document(found: Inventory) -> dict[str, object]:
         {
             "root": found.root,
             "whose": common.pick(found.whose, "by", "group", "named_by", "left_out"),
+            "quotas": [
+                {"owner": owner, **common.pick(quota, "memory_mib", "vgpus", "where")}
+                for owner, quota in found.quotas.items()
+            ],
             "hosts": [_host(host) for host in found.hosts.values()],
             "findings": [
                 {"where": str(finding.where) if finding.where else None, "text": finding.text}
@@ -44,6 +48,8 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         **common.pick(host.endpoint, "address", "port", "user", "become", "key_file", "known_hosts"),
         "site": host.site,
         "policy": host.policy.name,
+        "owner": host.owner,
+        "owner_path": host.owner_path.text if host.owner_path else None,
         "even_if_it_will_not_start": host.even_if_it_will_not_start,
         "gpu_count": len(host.gpus),
         "vm_count": len(host.vms),
@@ -80,7 +86,12 @@ def _unit(unit: FgpuUnit) -> object:
 
 
 def _vm(vm: VmDeclaration) -> dict[str, object]:
-    return {"name": vm.name, "slots": [_slot(slot) for slot in vm.slots.values()], "where": str(vm.where)}
+    return {
+        "name": vm.name,
+        "owner": vm.owner,
+        "slots": [_slot(slot) for slot in vm.slots.values()],
+        "where": str(vm.where),
+    }
 
 
 def _slot(slot: SlotDeclaration) -> dict[str, object]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.usage import UsageReport
     from vgpumgr.core.model.view import Finding
+    from vgpumgr.core.usage.by_owner import OwnerUse
     from vgpumgr.core.usage.live import Row
     from vgpumgr.core.usage.readings import GpuReading, Round
     from vgpumgr.core.usage.usage_rows import UsageRow
@@ -83,8 +84,8 @@ def _of_rounds(
     return common.of_hosts(schema, unread, keys, any_read=any_read, found=findings)
 
 
-def usage(report: UsageReport, store: Path) -> dict[str, object]:
-    """What every vGPU actually used."""
+def usage(report: UsageReport, store: Path, owners: Iterable[OwnerUse] | None = None) -> dict[str, object]:
+    """What every vGPU actually used, and the sums of their owners, if they were asked for."""
     return common.document(
         "vgpumgr.usage/1",
         {
@@ -94,6 +95,7 @@ def usage(report: UsageReport, store: Path) -> dict[str, object]:
             "step_s": report.window.step_s,
             "every_s": report.every_s,
             "vgpus": [_used(row) for row in report.rows],
+            "owners": None if owners is None else [_owner(use) for use in owners],
             "not_judged": None if report.not_judged is None else [_not_judged(row) for row in report.not_judged],
         },
         found=report.findings,
@@ -122,6 +124,16 @@ def _used(row: UsageRow) -> dict[str, object]:
         "last_at": None if row.last_us is None else _utc(row.last_us),
         "off_since": None if row.off_since is None else common.utc(row.off_since),
         **common.pick(row, "origin", "vm_uuid"),
+    }
+
+
+def _owner(use: OwnerUse) -> dict[str, object]:
+    hours = {"vgpu": use.hours, "gpu": use.gpu_hours, "gpu_used": use.used, "framebuffer_gib": use.gib_hours}
+    return {
+        "owner": use.owner,
+        "vms": len(use.vms),
+        "vgpus": use.vgpus,
+        **{f"{what}_hours": None if value is None else round(value, 3) for what, value in hours.items()},
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -22,17 +23,25 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.capacity import Answer, Left, Overview, Question
+    from vgpumgr.names import OwnerName
 
 
 @click.command()
 @click.argument("profiles", nargs=-1, metavar="[PROFILE]...", shell_complete=candidates.profiles)
 @wishes.options
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Whether N of each fit together; if not, exit 5.")
+@click.option("--for", "owner", metavar="OWNER", help="No more than the quota of OWNER leaves (vgpumgr_quota).")
 @choosing.on("Only these hosts.")
 @rows.options(ANSWERS, BOARDS)
 @common_options
 def capacity(
-    settings: Settings, *, profiles: tuple[str, ...], count: int | None, on: str | None, **asked: str | bool | None
+    settings: Settings,
+    *,
+    profiles: tuple[str, ...],
+    count: int | None,
+    owner: str | None,
+    on: str | None,
+    **asked: str | bool | None,
 ) -> int:
     """Show what still fits: all profiles by board, or, for one profile or wish, how many more on each GPU, or why none.
 
@@ -41,20 +50,29 @@ def capacity(
       vgpumgr capacity 8Q A40-4C
       vgpumgr capacity --gpu 0.25 --on kvm01
       vgpumgr capacity --gpu-memory 8G --count 3
+      vgpumgr capacity 8Q --for team-a
 
     Each number is how many attaches in a row would succeed. Each profile is counted alone: room that one takes is no
     longer there for another. A host that is not read counts as unknown, and sums over it are lower bounds. Read-only.
     """
     from vgpumgr import errors
     from vgpumgr.cli.wiring import build_context
+    from vgpumgr.names import parse_owner
 
     context = build_context(settings)
     hosts = () if on is None else (on,)
     if profiles or any(asked[way] is not None for way in _ways()):
-        return _answer(settings, context, hosts, _questions(context, profiles, asked), count)
-    if count is not None or any(value not in (None, False) for value in asked.values()):
+        name = None if owner is None else parse_owner(owner)
+        return _answer(settings, context, hosts, _Asked(_questions(context, profiles, asked), count, name))
+    if owner is not None or count is not None or any(value not in (None, False) for value in asked.values()):
         raise errors.UsageError("conditions need a wish", hint="give a PROFILE, --gpu-memory, --gpu or --fgpu")
     return _overview(settings, context, hosts)
+
+
+class _Asked(NamedTuple):
+    questions: Sequence[Question]
+    most: int | None
+    owner: OwnerName | None
 
 
 def _ways() -> Sequence[str]:
@@ -119,17 +137,24 @@ def _print_pivot(settings: Settings, overview: Overview, totals: Mapping[str, Le
 
 
 def _answer(
-    settings: Settings, context: Context, hosts: Sequence[str], questions: Sequence[Question], count: int | None
+    settings: Settings,
+    context: Context,
+    hosts: Sequence[str],
+    asked: _Asked,
 ) -> int:
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity as core
     from vgpumgr.documents import capacity as documents
 
+    questions, count, owner = asked
+    room = None if owner is None else report.quota_room(context, owner)
     fleet = report.look_over(
         context, hosts, lambda view: (core.of_host(view, questions, context.catalogue), _findings(view.snapshot))
     )
     views = [host for host, _ in fleet.views]
-    answers = core.answers(views, fleet.errors, questions)
+    failed = fleet.errors
+    fleet = replace(fleet, errors=tuple({**dict(room.unread if room else ()), **dict(failed)}.items()))
+    answers = core.answers(views, failed, questions, room)
     unknown = [core.unknown_profile(one, views, context.catalogue) for one in answers]
     known = [one for one, error in zip(answers, unknown, strict=True) if error is None]
     findings = [*itertools.chain.from_iterable(some for _, some in fleet.views)]

@@ -15,7 +15,7 @@ from vgpumgr.cli.params.durations import Duration
 from vgpumgr.cli.params.options import common_options, is_given
 from vgpumgr.cli.params.percents import Percent
 from vgpumgr.cli.rows import printing
-from vgpumgr.cli.rows.usage import IDLE, USAGE
+from vgpumgr.cli.rows.usage import IDLE, OWNERS, USAGE
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
@@ -54,8 +54,11 @@ _BARS = "sm.series"
     metavar="PCT",
     help="Only vGPUs that used more than so much of their guaranteed share (OF SHARE) or of their framebuffer.",
 )
+@click.option(
+    "--by", type=click.Choice(["owner"]), help="Hours by owner, for a bill: of GPUs, used ones, and of framebuffer."
+)
 @choosing.on("Only what was on these hosts.")
-@rows.options(USAGE)
+@rows.options(USAGE, OWNERS)
 @common_options
 def usage(
     settings: Settings,
@@ -65,6 +68,7 @@ def usage(
     idle: float | None,
     idle_limit: int,
     over: int | None,
+    by: str | None,
     on: str | None,
 ) -> int:
     """What every VM actually used of its GPU, next to its guaranteed share, from the samples that `collect` stored.
@@ -75,6 +79,7 @@ def usage(
       vgpumgr usage 'web*' '!web03'
       vgpumgr usage --idle 7d -o name
       vgpumgr usage --over 90%
+      vgpumgr usage --by owner --since 30d -o csv
       vgpumgr usage -o json | jq '.vgpus[] | select(.sm.p95 != null and .sm.p95 < 10) | .vm'
 
     SM, P50, P95 and MAX are percent of the whole GPU over the time that was measured (COVERAGE of the window). OF SHARE
@@ -98,6 +103,23 @@ def usage(
         since_s=_window(since, idle),
         only=_only(idle, idle_limit, over),
     )
+    report = _report(settings, store, ask, chosen, on)
+    if by is not None:
+        return _print_owners(settings, report, store)
+    view = USAGE if idle is None else IDLE
+    if settings.for_people:
+        condition = "be idle" if idle is not None else f"use more than {over}% of its share or framebuffer"
+        of_one = _one(chosen, on) is not None and not report.is_of_host
+        _print(settings, view, report, store, of_one=of_one, condition=condition)
+    else:
+        printing.print_rows(settings, view, documents.usage(report, store.path))
+    output.print_findings(settings, report.findings)
+    return 0
+
+
+def _report(
+    settings: Settings, store: Samples, ask: Callable[..., UsageReport], chosen: tuple[str, ...], on: str | None
+) -> UsageReport:
     one = _one(chosen, on)
     report = None if one is None and (chosen or on is not None) else ask(named=one)
     if (
@@ -106,17 +128,25 @@ def usage(
         and (not (report.rows or report.not_judged) or (on and not report.is_of_host))
     ):
         report = None  # no VM or host has that name, or it is a group
-    if report is None:
-        vms, hosts = store.names()
-        vms, roster = stored.known(settings, vms, hosts)
-        report = ask(shows=stored.chosen(chosen, vms, roster, "samples", on=on).shows)
-    view = USAGE if idle is None else IDLE
-    if settings.for_people:
-        condition = "be idle" if idle is not None else f"use more than {over}% of its share or framebuffer"
-        of_one = one is not None and not report.is_of_host
-        _print(settings, view, report, store, of_one=of_one, condition=condition)
-    else:
-        printing.print_rows(settings, view, documents.usage(report, store.path))
+    if report is not None:
+        return report
+    vms, hosts = store.names()
+    vms, roster = stored.known(settings, vms, hosts)
+    return ask(shows=stored.chosen(chosen, vms, roster, "samples", on=on).shows)
+
+
+def _print_owners(settings: Settings, report: UsageReport, store: Samples) -> int:
+    from vgpumgr import resources
+    from vgpumgr.cli.text import usage_text
+    from vgpumgr.controller import environment
+    from vgpumgr.controller import usage as use_case
+    from vgpumgr.core.driver import catalogue
+    from vgpumgr.documents import usage as documents
+
+    inventory = environment.load_inventory(settings.inventory, settings.group)
+    owners = use_case.owners(report, inventory, catalogue.parse(resources.catalogue_text()))
+    printing.print_rows(settings, OWNERS, documents.usage(report, store.path, owners))
+    output.progress(settings, f"hours from {usage_text.span(report)}; ? is unknown")
     output.print_findings(settings, report.findings)
     return 0
 

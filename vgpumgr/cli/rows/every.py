@@ -34,6 +34,7 @@ VIEWS: Final[dict[str, View]] = {
     "gc": mig.GC,
     "usage": usage.USAGE,
     "usage --idle": usage.IDLE,
+    "usage --by owner": usage.OWNERS,
     "top": usage.TOP,
     "collect": hosts.COLLECT,
     "history": runs.HISTORY,

@@ -76,6 +76,8 @@ INVENTORY = View(
         Column(key="known_hosts", head="KNOWN HOSTS", none=ABSENT),
         Column(key="site", head="SITE", none=ABSENT),
         Column(key="policy", head="POLICY", in_table=True),
+        Column(key="owner", head="OWNER", none=ABSENT),
+        Column(key="owner_path", head="OWNER PATH", none=ABSENT),
         Column(key="even_if_it_will_not_start", head="EVEN IF IT WILL NOT START"),
         Column(key="gpu_count", head="GPUS", in_table=True, is_number=True),
         Column(key="vm_count", head="VMS", in_table=True, is_number=True),

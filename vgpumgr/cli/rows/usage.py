@@ -82,6 +82,26 @@ IDLE = replace(
 )
 """The same for --idle, where a line over time would be flat."""
 
+OWNERS = View(
+    path=("owners",),
+    names=("owner",),
+    gives_way=("vms", "vgpus"),
+    columns=(
+        Column(key="owner", head="OWNER", in_table=True, none=ABSENT),
+        *(
+            Column(key=key, head=head, in_table=True, is_number=True)
+            for key, head in (
+                ("vms", "VMS"),
+                ("vgpus", "VGPUS"),
+                ("vgpu_hours", "VGPU HOURS"),
+                ("gpu_hours", "GPU HOURS"),
+                ("gpu_used_hours", "GPU HOURS USED"),
+                ("framebuffer_gib_hours", "GIB HOURS"),
+            )
+        ),
+    ),
+)
+
 TOP = View(
     path=("vgpus",),
     names=("vm",),

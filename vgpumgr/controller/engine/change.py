@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic
 
 from vgpumgr.controller.engine import journaling
 from vgpumgr.controller.engine.agreement import agree
+from vgpumgr.controller.engine.allotment import Allotment
 from vgpumgr.controller.engine.host_run import HostRun, Work
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.controller.results import ChangeResult, Planned, PlanT
@@ -56,8 +57,10 @@ def change(
     """
     context = session.context
     work = Work(what=f"{task.verb} {name}", todo=lambda _view, _declared: (task,), saved=tasks.needs_saved(task))
+    allotment = Allotment(context)
+    session.allotted = allotment.of
     run = HostRun(session, work, tasks.Author(by=context.by, at=context.now()), alone=True)
-    agreement = agree(context, consent, _Planning(run, task, makes, findings), asks=asks, whose="the host")
+    agreement = agree(context, consent, _Planning(run, task, makes, findings, allotment), asks=asks, whose="the host")
     view = run.go() if agreement.outcome is None else run.view
     return ChangeResult(
         planned=agreement.plan,
@@ -73,10 +76,14 @@ class _Planning(Generic[PlanT]):
     task: Task
     makes: type[PlanT]
     findings: tuple[Finding, ...]
+    allotment: Allotment
 
     def plan(self, *, lock: bool) -> Planned[PlanT]:
         """Read the host and plan the task. Raises the task's refusal."""
-        view, declaration = self.run.look(lock=lock), self.run.session.declaration
+        self.run.look(lock=lock)
+        self.allotment.note(self.run)
+        self.allotment.decide()
+        view, declaration = self.run.view, self.run.session.declaration
         planned, _ = host_plan.plan_next(view, declaration, self.task, self.run.author)
         if planned.refused is not None:
             raise explained(planned.refused)

@@ -6,7 +6,7 @@ hosts are in run.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -19,7 +19,7 @@ from vgpumgr.core.commands import command
 from vgpumgr.core.explain.remedies import explained
 from vgpumgr.core.reconcile import host_plan, task_plan, tasks
 from vgpumgr.core.reconcile.queue import Queue
-from vgpumgr.core.slot import detach
+from vgpumgr.core.slot import detach, quotas
 from vgpumgr.wording import joined, say
 
 if TYPE_CHECKING:
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.hosts.session import Session
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.owners import Allowances, Amount
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Author, Task
     from vgpumgr.core.slot.plan import AnyPlan
     from vgpumgr.core.step import Step
-    from vgpumgr.names import HostName
+    from vgpumgr.names import HostName, OwnerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,14 @@ class HostRun:
     def plan(self) -> HostPlan:
         """The plan of all tasks of the host."""
         return self._work.plan(self.view, self.session.declaration, self._todo, self.author)
+
+    def growth(self) -> dict[OwnerName, Amount]:
+        """What its plan gives to owners with a quota beyond what they hold on this host."""
+        return quotas.growth(self.view, simulate.apply(self.view, self.plan().steps)) if self.view.quotas else {}
+
+    def allow(self, allowances: Allowances) -> None:
+        """Plan what was read within these allowances."""
+        self.before = replace(self.view, allowances=allowances)
 
     def unlock(self) -> None:
         """Release the lock, since the user has to be asked."""

@@ -7,10 +7,12 @@ Some commands plan every host, and then lock, plan again and change each that ha
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr import errors
 from vgpumgr.controller.engine import journaling
+from vgpumgr.controller.engine.allotment import Allotment
 from vgpumgr.controller.engine.host_run import HostRun, task_result
 from vgpumgr.controller.engine.step_count import StepCount
 from vgpumgr.controller.hosts.fan_out import Watch, fan_out
@@ -48,10 +50,12 @@ class Run:
         self._host_deadline_s = host_deadline_s
         self._author = tasks.Author(by=context.by, at=context.now())
         self._stop = threading.Event()
+        self._allotment = Allotment(context)
 
     def on(self, session: Session, work: Work) -> HostRun:
         """The run on one host. No task begins there after a Ctrl-C, or once the host has taken too long."""
         host = session.declaration.name
+        session.allotted = self._allotment.of
         return HostRun(session, work, self._author, stopped=lambda: self._stop.is_set() or self.opened.is_left(host))
 
     def each(
@@ -77,11 +81,22 @@ class Run:
             with self.opened.session(declaration) as session:
                 run = self.on(session, work)
                 run.look()
-                return run.plan()
+                return self.plan_read(run)
 
         self._context.say_reading(hosts)
-        ends = self.each(hosts, plan, self._context.reading, waits=False)
+        ends = self.within_quotas(self.each(hosts, plan, self._context.reading, waits=False))
         return fleet_plan(ends.values(), self._context.inventory.findings)
+
+    def plan_read(self, run: HostRun) -> HostPlan:
+        """The plan of a host that was read, not yet within the owners' quotas unless they were divided before."""
+        self._allotment.note(run)
+        return run.plan()
+
+    def within_quotas(self, ends: dict[HostName, Ended[HostPlan]]) -> dict[HostName, Ended[HostPlan]]:
+        """The same plans within the owners' quotas."""
+        again = self._allotment.decide([host for host, end in ends.items() if end.value is None])
+        plans = {run.session.declaration.name: run.plan() for run in again}
+        return {**ends, **{host: replace(ends[host], value=plan) for host, plan in plans.items()}}
 
     def carry_out(
         self,

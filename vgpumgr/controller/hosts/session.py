@@ -14,7 +14,7 @@ from vgpumgr import errors
 from vgpumgr.link.domain_query import DOMAINS, DOMAINS_AND_SAVED, DomainQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.domain_dumps import DomainDump, LibvirtDump
     from vgpumgr.core.model.domain_xml import Domain, SavedStates
+    from vgpumgr.core.model.owners import Allowances
     from vgpumgr.core.model.view import HostView
     from vgpumgr.link.host import Host, Observed
-    from vgpumgr.names import VmUuid
+    from vgpumgr.names import HostName, VmUuid
 
 _CONNECTING = frozenset({"dns", "tcp", "banner", "kex"})
 _DROPPED = frozenset({"banner"})  # sshd dropped it because too many logins were under way, which passes soon
@@ -34,13 +35,15 @@ _DROPPED = frozenset({"banner"})  # sshd dropped it because too many logins were
 class Session:
     """A connection to one host for one use case; closing it releases the lock, whatever happened.
 
-    `unwritable`: why the host's ledger could not be written when its lock was taken; None if it could.
+    `unwritable`: why the host's ledger could not be written when its lock was taken; None if it could. `allotted`: what
+    a host's plans may take of the owners' quotas (engine/allotment.py).
     """
 
     context: Context
     declaration: HostDeclaration
     link: Host
     unwritable: errors.LedgerUnwritable | None = None
+    allotted: Callable[[HostName], Allowances | None] = lambda _: None
     _ahead: HostView | None = None
 
     def __enter__(self) -> Self:
@@ -112,9 +115,10 @@ class Session:
         from vgpumgr.core.model import domain_xml
         from vgpumgr.core.model.view import HostView
 
+        owners = self.declaration.owners
         return HostView(
             snapshot=observed.snapshot,
-            domains=tuple(map(domain_xml.read_domain, observed.libvirt.domains)),
+            domains=tuple(domain_xml.read_domain(one, owners.path) for one in observed.libvirt.domains),
             saved=_saved(observed.libvirt),
             libvirt_version=observed.libvirt.version,
             excluded_vfs=self.declaration.excluded_vfs,
@@ -124,6 +128,9 @@ class Session:
             find_policy=self.declaration.find_policy,
             wishes=self.declaration.wishes,
             layouts=settings.layouts(observed.snapshot.gpus, self.declaration.of_gpus),
+            owners=owners,
+            quotas=self.context.inventory.quotas,
+            allowances=self.allotted(self.declaration.name),
         )
 
 

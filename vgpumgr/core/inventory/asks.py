@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from vgpumgr.core.driver import plugin_params, profiles, scheduler
@@ -11,24 +12,23 @@ from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.model import SlotDeclaration, VmDeclaration
 from vgpumgr.core.policies import known
 from vgpumgr.errors import BadName
-from vgpumgr.names import parse_gpu_uuid, parse_pci_address, parse_slot, parse_vm_name, slot_order
+from vgpumgr.names import parse_gpu_uuid, parse_owner, parse_pci_address, parse_slot, parse_vm_name, slot_order
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from vgpumgr.core.driver.asking import Way
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.driver.scheduler import Policy
     from vgpumgr.core.inventory.located import Member, Table, Value
     from vgpumgr.core.inventory.reading import Word
     from vgpumgr.core.inventory.report import Report
-    from vgpumgr.names import GpuUuid, PciAddress, Slot, VmName
+    from vgpumgr.names import GpuUuid, OwnerName, PciAddress, Slot, VmName
 
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable", "param")
 _KEYS = (*WAYS_TO_ASK, *OPTIONS)
 _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
+_OWNER = "owner"
 
 
 class _Options(TypedDict):
@@ -66,12 +66,26 @@ def _read_vm(member: Member, report: Report) -> VmDeclaration | None:
             f"write {name}: {{vgpu0: {{{bare[0]}: …}}}}",
         )
         return None
-    slots = [slot for entry in table.values() if (slot := _read_slot(entry, name, report)) is not None]
+    entries, owner = dict(table), None
+    if _OWNER in table and not isinstance(table[_OWNER].value.data, Mapping):  # else it is a slot of that name
+        owner = read_owner(entries.pop(_OWNER).value, f"owner of VM {name!r}", report)
+    slots = [slot for entry in entries.values() if (slot := _read_slot(entry, name, report)) is not None]
     return VmDeclaration(
         name=name,
         slots={slot.slot: slot for slot in sorted(slots, key=lambda slot: slot_order(slot.slot))},
         where=member.where,
+        owner=owner,
     )
+
+
+def read_owner(value: Value, what: str, report: Report) -> OwnerName | None:
+    """Whose a VM is."""
+    text = reading.read_text(value, what, report, example="team-a")
+    try:
+        return None if text is None else parse_owner(text)
+    except BadName as error:
+        report.problem(value.where, f"{what}: {error.message}", error.hint)
+        return None
 
 
 def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | None:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.inventory import asks, connection, gpus, reading, templates, whose
+from vgpumgr.core.inventory import asks, connection, gpus, quotas, reading, templates, whose
 from vgpumgr.core.inventory.groups import build_tree
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import HostDeclaration, Inventory
@@ -16,6 +16,7 @@ from vgpumgr.core.inventory.patterns import Roster
 from vgpumgr.core.inventory.precedence import Precedence, guard_not_empty, read_variable_files
 from vgpumgr.core.inventory.report import Report, refusal
 from vgpumgr.core.inventory.whose import PREFIX
+from vgpumgr.core.model import owners
 from vgpumgr.core.policies import known
 from vgpumgr.errors import BadName, PolicyFailed
 from vgpumgr.names import nearest, parse_host_name
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Finding, Problem
     from vgpumgr.core.inventory.whose import GroupChoice
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.model.owners import OwnerPath
     from vgpumgr.core.policies.policy import Policy
-    from vgpumgr.names import HostName, VmName
+    from vgpumgr.names import HostName, OwnerName, VmName
 
 _COMPARE_AT_MOST = 20
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -46,6 +48,9 @@ VARIABLES = (
     "vgpumgr_plugins",
     "vgpumgr_fgpu_per_gpu",
     "vgpumgr_site",
+    "vgpumgr_owner",
+    "vgpumgr_owner_path",
+    quotas.VARIABLE,
     EVEN_IF,
 )
 
@@ -115,7 +120,9 @@ def build_inventory(
     hosts = _build_hosts(
         ours, precedence, declarations, connection.Connections(home=home, environ=environ, report=report)
     )
+    quota = whose.for_all(quotas.VARIABLE, tree, group_files, host_files, report)
     asks.check_once({host.name: host.vms for host in hosts.values()}, report)
+    owner_quotas = {} if quota is None else quotas.read_quotas(quota.value, report)
     problems = report.problems()
     if problems:
         raise refusal(sources.root, problems)
@@ -126,6 +133,7 @@ def build_inventory(
         whose=whose_hosts,
         roster=_roster(tree),
         answered=sources.answered,
+        quotas=owner_quotas,
     )
 
 
@@ -241,6 +249,8 @@ class _Declared:
     folders: dict[int, str] = field(default_factory=dict)
     sites: dict[int, str] = field(default_factory=dict)
     switches: dict[int, bool] = field(default_factory=dict)
+    owners: dict[int, OwnerName | None] = field(default_factory=dict)
+    owner_paths: dict[int, OwnerPath] = field(default_factory=dict)
     seen: set[tuple[str, int]] = field(default_factory=set)
 
     def read(self, name: str, member: Member) -> None:
@@ -261,10 +271,12 @@ class _Declared:
                 self._read_placing(name, key, value)
             case "vgpumgr_site":
                 self._read_site(key, value)
+            case "vgpumgr_owner" | "vgpumgr_owner_path":
+                self._read_owner(name, key, value)
             case "vgpumgr_even_if_it_will_not_start":
                 self.switches[key] = reading.read_switch(value, name, self.report) or False
-            case whose.VARIABLE:
-                pass  # whose.decide has read it
+            case whose.VARIABLE | quotas.VARIABLE:
+                pass  # one for all hosts, and read as such
             case _ if name.startswith(PREFIX):
                 like = nearest(name.removeprefix(PREFIX), [variable.removeprefix(PREFIX) for variable in VARIABLES])
                 hint = f"did you mean {PREFIX + like!r}?" if like else f"valid: {', '.join(VARIABLES)}"
@@ -291,6 +303,16 @@ class _Declared:
                 "use letters, digits, . _ and -, at most 64: for example lab1",
             )
         self.sites[key] = site
+
+    def _read_owner(self, name: str, key: int, value: Value) -> None:
+        if name == "vgpumgr_owner":
+            self.owners[key] = asks.read_owner(value, name, self.report)
+            return
+        text = reading.read_text(value, name, self.report, example=f'"{owners.EXAMPLE}"')
+        try:
+            self.owner_paths |= {} if text is None else {key: owners.parse_path(text)}
+        except BadName as error:
+            self.report.problem(value.where, f"{name}: {error.message}", error.hint)
 
     def find_policy(self, keys: Mapping[str, int]) -> known.Find:
         """How a host with these variables finds its placement policies."""
@@ -336,6 +358,8 @@ def _build_host(
         site=declarations.sites.get(keys.get("vgpumgr_site", 0)),
         vms_from=sources.get(keys.get("vgpumgr_vms", 0)),
         even_if_it_will_not_start=declarations.switches.get(keys.get(EVEN_IF, 0), False),
+        owner=declarations.owners.get(keys.get("vgpumgr_owner", 0)),
+        owner_path=declarations.owner_paths.get(keys.get("vgpumgr_owner_path", 0)),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from vgpumgr.core.driver import asking
 from vgpumgr.core.driver.asking import Conditions
 from vgpumgr.core.inventory import patterns, ranges
+from vgpumgr.core.model.owners import Owners
 from vgpumgr.core.policies import known
 from vgpumgr.errors import BadName, InventoryError, UnknownHost
 from vgpumgr.names import HostName, VmName, nearest
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.patterns import Roster
     from vgpumgr.core.inventory.report import Finding
     from vgpumgr.core.model.endpoint import Endpoint
+    from vgpumgr.core.model.owners import OwnerPath, Quotas
     from vgpumgr.core.policies.policy import Policy as PlacementPolicy
-    from vgpumgr.names import GpuUuid, PciAddress, Slot
+    from vgpumgr.names import GpuUuid, OwnerName, PciAddress, Slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +69,12 @@ class SlotDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmDeclaration:
-    """A VM that the inventory decides. No slots means no vGPU."""
+    """A VM that the inventory decides. No slots means no vGPU. `owner`: whose it is, if that is said here."""
 
     name: VmName
     slots: Mapping[Slot, SlotDeclaration]
     where: Location
+    owner: OwnerName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,7 @@ class HostDeclaration:
     (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None if there is none.
     `even_if_it_will_not_start`: create a vGPU even if the host's libvirt or kernel cannot start a VM with it. `policy`:
     which GPU a vGPU gets if its slot does not name a policy; `find_policy` knows those of `vgpumgr_plugins`, too.
+    `owner`: of its VMs, where nothing nearer says; `owner_path`: where their definitions say.
     """
 
     name: HostName
@@ -151,6 +155,14 @@ class HostDeclaration:
     vms_from: str | None = None
     even_if_it_will_not_start: bool = False
     boards: tuple[BoardDeclaration, ...] = ()
+    owner: OwnerName | None = None
+    owner_path: OwnerPath | None = None
+
+    @property
+    def owners(self) -> Owners:
+        """Whose its VMs are."""
+        of_vms = {vm.name: vm.owner for vm in self.vms.values() if vm.owner is not None}
+        return Owners(of_vms=of_vms, default=self.owner, path=self.owner_path)
 
     @property
     def of_gpus(self) -> tuple[OfGpus, ...]:
@@ -204,7 +216,7 @@ class Inventory:
     """Everything declared. `root` is the folder that it was read from; hosts, VMs and slots are sorted by name.
 
     `roster`: what host patterns are compared with; None: these hosts, without groups. `answered`: who named the hosts,
-    and when, if the files were not read here.
+    and when, if the files were not read here. `quotas`: what each owner may hold on all hosts together.
     """
 
     root: str
@@ -213,6 +225,7 @@ class Inventory:
     whose: Whose = Whose(by="all")
     roster: Roster | None = None
     answered: str | None = None
+    quotas: Quotas = field(default_factory=dict)
 
     def host(self, name: str) -> HostDeclaration:
         """The host of that name. Raises UnknownHost, with the nearest name."""

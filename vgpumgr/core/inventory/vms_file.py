@@ -35,6 +35,8 @@ def read_vms_file(content: Value, report: Report) -> dict[VmName, VmDeclaration]
     if not vms:
         report.problem(value.where, "the file names no VM", _EXAMPLE)
     for vm in vms.values():
+        if vm.owner is not None:
+            report.problem(vm.where, f"VM {vm.name!r} has an owner", "an owner stands in the inventory")
         if not vm.slots:
             report.problem(vm.where, f"VM {vm.name!r} has no slot", f"write {vm.name}: {{vgpu0: {{profile: 4Q}}}}")
     return vms

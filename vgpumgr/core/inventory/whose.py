@@ -53,7 +53,9 @@ def decide(
     report: Report,
 ) -> tuple[dict[HostName, Host], Whose]:
     """Our hosts by name, and why they are ours. Reports a problem if nothing says which. Raises UnknownName."""
-    declaration = _declared(tree, group_files, host_files, report)
+    member = for_all(VARIABLE, tree, group_files, host_files, report)
+    named = None if member is None else reading.read_text(member.value, VARIABLE, report, example="kvm")
+    declaration = None if member is None or named is None else (named, member)
     if choice is not None:
         if not report.problems():  # otherwise it may be in a file that could not be read
             _guard_known(choice, tree)
@@ -92,26 +94,23 @@ def _marked(
     }
 
 
-def _declared(
-    tree: Tree, group_files: Mapping[str, Table], host_files: Mapping[str, Table], report: Report
-) -> tuple[str, Member] | None:
-    """The group that the inventory names as ours, and where. It is one for all hosts: some cannot have another."""
+def for_all(
+    variable: str, tree: Tree, group_files: Mapping[str, Table], host_files: Mapping[str, Table], report: Report
+) -> Member | None:
+    """The definition of a variable that is one for all hosts; elsewhere than for the group all it is a problem."""
     groups = {name: (group.variables, group_files.get(name, {})) for name, group in tree.groups.items()}
     hosts = ((name, (host.variables, host_files.get(name, {}))) for name, host in tree.hosts.items())
     member: Member | None = None
     for name, tables in itertools.chain(groups.items(), hosts):
         for table in tables:
-            if VARIABLE not in table:
+            if variable not in table:
                 continue
             if name == ALL:
-                member = table[VARIABLE]
+                member = table[variable]
             else:
-                where = table[VARIABLE].where
-                report.problem(where, f"{VARIABLE} is set for {name!r} only", "it belongs in group_vars/all.yml")
-    if member is None:
-        return None
-    group_name = reading.read_text(member.value, VARIABLE, report, example="kvm")
-    return None if group_name is None else (group_name, member)
+                where = table[variable].where
+                report.problem(where, f"{variable} is set for {name!r} only", "it belongs in group_vars/all.yml")
+    return member
 
 
 def _guard_known(choice: GroupChoice, tree: Tree) -> None:

@@ -21,8 +21,9 @@ from vgpumgr.names import MdevUuid, PciAddress, Slot
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
+    from vgpumgr.core.model.owners import OwnerPath
     from vgpumgr.core.model.vgpu import Device
-    from vgpumgr.names import VmName, VmUuid
+    from vgpumgr.names import OwnerName, VmName, VmUuid
 
 _ALIAS = "ua-"
 _ARGUMENT = "{http://libvirt.org/schemas/domain/qemu/1.0}arg"
@@ -61,7 +62,8 @@ class Domain:
     `inactive` is empty for a transient domain; `live` is None for one that is shut off. `arguments`: the devices that
     QEMU arguments name in either document (<qemu:commandline>), which libvirt does not know as devices.
     `other_aliases`: the user-defined aliases of other devices than hostdevs. `guest` is None without an inactive
-    definition, `live_guest` for a domain that is shut off, `ports` in both cases.
+    definition, `live_guest` for a domain that is shut off, `ports` in both cases. `owner`: as its <metadata> says, if
+    that was asked.
     """
 
     name: VmName
@@ -80,6 +82,7 @@ class Domain:
     guest: Guest | None = None
     live_guest: Guest | None = None
     ports: FreePorts | None = None
+    owner: OwnerName | None = field(default=None, compare=False)
 
     def claim(self, slot: Slot) -> claim_values.Claim | None:
         return self.claims.claim(slot) if self.claims else None
@@ -114,8 +117,11 @@ class SavedStates:
     snapshots_problem: str | None = None
 
 
-def read_domain(documents: DomainDump) -> Domain:
-    """Interpret a domain's documents. Never raises: `problem` or `claim_problem` names what cannot be read."""
+def read_domain(documents: DomainDump, owner_path: OwnerPath | None = None) -> Domain:
+    """Interpret a domain's documents. Never raises: `problem` or `claim_problem` names what cannot be read.
+
+    `owner_path`: where they name its owner; None: that is not read.
+    """
     problem = documents.unreadable
     claim_document, claim_problem, claim_namespace = None, None, claim_values.NAMESPACE
     inactive: tuple[Hostdev, ...] = ()
@@ -125,18 +131,21 @@ def read_domain(documents: DomainDump) -> Domain:
     guest: Guest | None = None
     live_guest: Guest | None = None
     ports: FreePorts | None = None
+    owner: OwnerName | None = None
     try:
         live_tree = _parse(documents.live_xml)[0] if documents.live_xml is not None else None
         if live_tree is not None:
             live = read_hostdevs(live_tree)
             arguments = read_arguments(live_tree)
             live_guest = read_guest(live_tree)
+            owner = owner_path.read(live_tree) if owner_path else None
         if documents.inactive_xml is not None:
             tree, claim_problem = _parse(documents.inactive_xml)
             inactive = read_hostdevs(tree)
             arguments = tuple(dict.fromkeys((*read_arguments(tree), *arguments)))
             other_aliases = _other_aliases(tree)
             guest = read_guest(tree)
+            owner = owner_path.read(tree) if owner_path else None
             if live_tree is not None:
                 ports = FreePorts(live=free_ports(live_tree), inactive=free_ports(tree))
             try:
@@ -162,6 +171,7 @@ def read_domain(documents: DomainDump) -> Domain:
         guest=guest,
         live_guest=live_guest,
         ports=ports,
+        owner=owner,
     )
 
 

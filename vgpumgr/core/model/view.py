@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from vgpumgr.core.model.indexes import Domains, SavedStatesByVm
+from vgpumgr.core.model.owners import Allowances, Owners, Quotas
 from vgpumgr.core.policies import known
 from vgpumgr.wording import Own, say
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Active, Gpu, Handle, HostSnapshot
     from vgpumgr.core.model.vgpu import Device, LedgerEntry, VgpuSpec
     from vgpumgr.core.policies.policy import Policy
-    from vgpumgr.names import HostName, PciAddress, Slot, VmName, VmUuid
+    from vgpumgr.names import HostName, OwnerName, PciAddress, Slot, VmName, VmUuid
 
 
 CANNOT_TELL = "cannot tell"  # begins each line about evidence that could not be read
@@ -131,10 +132,12 @@ class HostView:
     """`libvirt_version` as libvirt encodes it: 9000000 is 9.0.0.
 
     `saved`: what could come back, for VMs with a managed-save image or snapshots. None: it was not read, because only
-    steps that free a vGPU need it. Seven settings are the inventory's: `excluded_vfs`, on which nothing new is created;
+    steps that free a vGPU need it. Nine settings are the inventory's: `excluded_vfs`, on which nothing new is created;
     `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with; `fgpu_per_gpu`, what one fGPU is on
     a board; `policy`, which GPU a vGPU gets if its slot does not name one, and `find_policy`, which knows the others;
-    `wishes`, all that it declares for the host's VMs; `layouts`, the GPU instances that it declares for a GPU.
+    `wishes`, all that it declares for the host's VMs; `layouts`, the GPU instances that it declares for a GPU;
+    `owners`, whose the VMs are; `quotas`, what an owner may hold on all hosts. `allowances`: what is left of these for
+    this host's plans, by owner; None: not known yet, so nothing is refused.
     `planned`: the slots whose vGPUs were not read, but added by a simulated plan (core/simulate.py).
     """
 
@@ -149,6 +152,9 @@ class HostView:
     find_policy: known.Find = field(default=known.find, compare=False, repr=False)
     wishes: tuple[Wish, ...] = ()
     layouts: Mapping[PciAddress, tuple[str, ...]] = field(default_factory=dict)
+    owners: Owners = field(default_factory=Owners)
+    quotas: Quotas = field(default_factory=dict)
+    allowances: Allowances | None = None
     planned: frozenset[tuple[VmUuid, Slot]] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
@@ -173,6 +179,11 @@ class HostView:
         """The VM's name, or its UUID if it was defined after the domains were read."""
         domain = self.domain(uuid)
         return domain.name if domain else uuid
+
+    def owner(self, vm: VmUuid, name: VmName) -> OwnerName | None:
+        """Whose a VM is, which may only be in the ledger; None if nothing says so."""
+        domain = self.domain(vm)
+        return self.owners.of(name if domain is None else domain.name, domain.owner if domain else None)
 
     def entries(self, vm: VmUuid, slot: Slot | None = None) -> tuple[LedgerEntry, ...]:
         """The ledger's entries of a VM, slot by slot, oldest generation first."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.evidence.sharing import Barred
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.report.quota_room import QuotaRoom
     from vgpumgr.core.slot.how_many import Granted
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName, PciAddress
@@ -122,11 +123,12 @@ class HostAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to one question on all hosts."""
+    """The answer to one question on all hosts. `room`: what the owner's quota leaves; None: as much as fits."""
 
     question: Question
     rows: tuple[GpuRow, ...]
     left: Left
+    room: QuotaRoom | None = None
 
 
 def overview(view: HostView) -> Overview:
@@ -184,9 +186,15 @@ def of_host(view: HostView, questions: Sequence[Question], catalogue: Catalogue)
 
 
 def answers(
-    hosts: Iterable[HostAnswers], unread: Iterable[tuple[HostName, VgpumgrError]], questions: Iterable[Question]
+    hosts: Iterable[HostAnswers],
+    unread: Iterable[tuple[HostName, VgpumgrError]],
+    questions: Iterable[Question],
+    room: QuotaRoom | None = None,
 ) -> tuple[Answer, ...]:
-    """The answer to each question on all hosts. A host that is in `unread`, but not in `hosts`, has no number."""
+    """The answer to each question on all hosts. A host that is in `unread`, but not in `hosts`, has no number.
+
+    `room`: what the owner's quota leaves, whatever more fits.
+    """
     hosts = tuple(hosts)
     host_names = {host.host for host in hosts}
     failures = [(name, error.what) for name, error in unread if name not in host_names]
@@ -194,18 +202,18 @@ def answers(
     for question in questions:
         rows = [row for host in hosts for row in host.rows if row.question == question]
         rows += [_unread_row(question, name, why) for name, why in failures]
-        left = total(map(_left, rows), more=False)
+        rows = [_within(row, room) for row in rows] if room is not None else rows
         rows.sort(key=lambda row: (row.host, row.gpu or ""))
-        result.append(Answer(question=question, rows=tuple(rows), left=left))
+        result.append(Answer(question=question, rows=tuple(rows), left=_sum(rows, room), room=room))
     return tuple(result)
 
 
 def by_host(answer: Answer) -> dict[HostName, Left]:
     """How many more fit on each host, on its GPUs together."""
-    lefts: dict[HostName, list[Left]] = {}
+    by_host: dict[HostName, list[GpuRow]] = {}
     for row in answer.rows:
-        lefts.setdefault(row.host, []).append(_left(row))
-    return {host: total(parts, more=False) for host, parts in lefts.items()}
+        by_host.setdefault(row.host, []).append(row)
+    return {host: _sum(rows, answer.room) for host, rows in by_host.items()}
 
 
 def fits(left: Left, count: int) -> bool | None:
@@ -247,6 +255,25 @@ def nobody_has(
     hosts = [of_host(view, [question], catalogue) for view in views]
     (answer,) = answers(hosts, unread, [question])
     return unknown_profile(answer, hosts, catalogue)
+
+
+def _sum(rows: Sequence[GpuRow], room: QuotaRoom | None) -> Left:
+    """How many more fit on these GPUs together, and within the quota."""
+    left = total(map(_left, rows), more=False)
+    if room is None or left.fits_now is None:
+        return left
+    count = room.most(granted for row in rows for granted in row.granted)
+    return Left(fits_now=count, at_least=left.at_least and count == left.fits_now)
+
+
+def _within(row: GpuRow, room: QuotaRoom) -> GpuRow:
+    granted = room.first(row.granted)
+    count = sum(one.count for one in granted)
+    if not row.fits_now or (count == row.fits_now and not room.unread):
+        return row
+    if room.unread and count:
+        return replace(row, fits_now=None, granted=(), why=room.why)
+    return replace(row, fits_now=count, granted=granted, why=None if count else room.why)
 
 
 def _left(row: GpuRow) -> Left:

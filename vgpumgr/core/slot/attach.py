@@ -28,7 +28,7 @@ from vgpumgr.core.evidence import (
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import health, instances, placement, resolve
-from vgpumgr.core.slot import detach, in_place, live, reserving, targets
+from vgpumgr.core.slot import detach, in_place, live, quotas, reserving, targets
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
 from vgpumgr.wording import Option, say
@@ -53,12 +53,14 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     The slot's present vGPU is removed last; but first, if otherwise there is no room for the new one.
     """
     try:
-        return _plan_attach(view, request)
+        plan = _plan_attach(view, request)
     except errors.NoCapacity:
-        plan = _plan_in_place(view, request) if request.replace and not request.live else None
-        if plan is None:
+        freed_first = _plan_in_place(view, request) if request.replace and not request.live else None
+        if freed_first is None:
             raise
-        return plan
+        plan = freed_first
+    quotas.guard(view, plan)
+    return plan
 
 
 def _plan_in_place(view: HostView, request: AttachRequest) -> Plan | None:

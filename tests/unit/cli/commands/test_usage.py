@@ -275,3 +275,23 @@ def test_over_names_what_uses_more_than_its_share_or_its_framebuffer(run: Callab
 )
 def test_what_cannot_be_selected_is_refused(run: Callable[..., Said], words: list[str], says: str) -> None:
     assert says in run(*words, code=2).err
+
+
+@pytest.mark.usefixtures("stored")
+def test_the_hours_of_each_owner_add_up_for_a_bill(run: Callable[..., Said], folder: Path) -> None:
+    """vm01 and vm02 ran for a minute, a quarter of a GPU each; vm03 was off; kvm02 is not in the inventory."""
+    (folder / "inventory/host_vars/kvm01.yml").write_text(
+        "vgpumgr_owner: shared\nvgpumgr_vms: {vm01: {owner: 'Team, A', vgpu0: {profile: 12Q}}}\n", encoding="utf-8"
+    )
+    heads, *rows = run("--by", "owner", "--since", "1h", "-o", "csv").out.splitlines()
+    assert heads == "owner,vms,vgpus,vgpu_hours,gpu_hours,gpu_used_hours,framebuffer_gib_hours"
+    assert rows[0].startswith('"Team, A",1,1,0.017,0.004,0.007,0.2')
+    assert rows[1].startswith("shared,2,2,")
+    (first, second) = json.loads(run("--by", "owner", "--since", "1h", "-o", "json").out)["owners"]
+    off_hours = 50 / 3600
+    assert second["vgpu_hours"] == pytest.approx(60 / 3600 + off_hours, abs=0.001)
+    assert (first["vms"], second["gpu_used_hours"]) == (1, 0)
+    assert run("--by", "owner").out.split()[:2] == ["OWNER", "VMS"]
+    (named,) = json.loads(run("vm01", "--by", "owner", "-o", "json").out)["owners"]
+    assert named["owner"] == "Team, A"
+    assert json.loads(run("-o", "json").out)["owners"] is None

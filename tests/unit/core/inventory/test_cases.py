@@ -99,6 +99,7 @@ SLOT_OF_VM = "{vgpu0: {profile: 4Q}}"
         ("{}", [], 1),
         ("vgpumgr_vms: {}", [], 1),
         ("vm01: {}", ["vm01"], 1),
+        ("vm01: {owner: team-a, vgpu0: {profile: 4Q}}", ["vm01"], 1),
         (f"{{vm01: {SLOT_OF_VM}, vm02: {{}}}}", ["vm01", "vm02"], 1),
     ],
 )

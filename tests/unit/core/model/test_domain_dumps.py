@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import pytest
 from hypothesis import given
@@ -15,14 +15,17 @@ from tests.unit.core.law import LAW
 from tests.unit.stored_claims import stored_claims
 from vgpumgr import templates
 from vgpumgr.core.driver import asking, profiles, scheduler
-from vgpumgr.core.model import claims, domain_xml
+from vgpumgr.core.model import claims, domain_xml, owners
 from vgpumgr.core.model.claims import Claim, ClaimDocument
 from vgpumgr.core.model.domain_dumps import DomainDump, SavedDump
 from vgpumgr.core.model.domain_xml import Hostdev
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.slot import detach
 from vgpumgr.errors import TemplateError
-from vgpumgr.names import MdevUuid, PciAddress, Slot, VmName
+from vgpumgr.names import MdevUuid, OwnerName, PciAddress, Slot, VmName
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.owners import OwnerPath
 
 # What XML 1.0 can carry; attribute values lose nothing but line ends and tabs, which names of people do not hold.
 TEXT = st.text(st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="\ufffe\uffff"), max_size=20)
@@ -250,6 +253,41 @@ def documents_of(inactive: str | None, live: str | None = None, unreadable: str 
         live_xml=live,
         unreadable=unreadable,
     )
+
+
+NOVA = owners.parse_path(owners.EXAMPLE)
+IN_NOVA = '<n:instance xmlns:n="http://openstack.org/xmlns/libvirt/nova/1.1"><n:owner>{}</n:owner></n:instance>'
+
+
+@pytest.mark.parametrize(
+    ("path", "metadata", "owner"),
+    [
+        (NOVA, IN_NOVA.format('<n:project uuid="7">Team A </n:project>'), "Team A"),
+        (NOVA, IN_NOVA.format("<project>plain</project>"), "plain"),
+        (owners.parse_path(f"{owners.EXAMPLE}/@uuid"), IN_NOVA.format('<n:project uuid="7">Team A</n:project>'), "7"),
+        (None, IN_NOVA.format("<n:project>a</n:project>"), None),
+        (NOVA, IN_NOVA.format("<n:project>a</n:project><n:project>b</n:project>"), None),
+        (NOVA, IN_NOVA.format("<n:project/>"), None),
+        (NOVA, IN_NOVA.format("<!-- none -->"), None),
+        (NOVA, IN_NOVA.format(f"<n:project>{'x' * 65}</n:project>"), None),
+        (NOVA, IN_NOVA.format("<n:project>a\nb</n:project>"), None),
+        (NOVA, IN_NOVA.format('<o:project xmlns:o="urn:other">a</o:project>'), None),
+        (NOVA, "<instance><owner><project>a</project></owner></instance>", None),
+    ],
+)
+def test_a_vms_owner_is_read_where_the_inventory_says_and_only_if_it_is_one_valid_name(
+    path: OwnerPath | None, metadata: str, owner: str | None
+) -> None:
+    xml = f"<domain><metadata>{metadata}</metadata><devices/></domain>"
+    assert domain_xml.read_domain(documents_of(xml), path).owner == owner
+    assert domain_xml.read_domain(documents_of(None, xml), path).owner == owner
+
+
+def test_the_owner_in_the_inventory_wins_over_the_definition_and_that_over_the_host() -> None:
+    found = owners.Owners(of_vms={VmName("vm01"): OwnerName("own")}, default=OwnerName("host"))
+    said = OwnerName("said")
+    assert [found.of(VmName(vm), said) for vm in ("vm01", "vm02")] == ["own", "said"]
+    assert [found.of(VmName(vm)) for vm in ("vm01", "vm02")] == ["own", "host"]
 
 
 def test_unknown_elements_and_attributes_of_a_later_version_are_read_past() -> None:
