@@ -24,6 +24,7 @@ from vgpumgr.controller.maintenance import cordon
 from vgpumgr.controller.purge import purge
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import RequestsResult
+from vgpumgr.controller.reservations import Changed, cancel, reserve
 from vgpumgr.controller.results import (
     ChangeResult,
     Consent,
@@ -38,12 +39,15 @@ from vgpumgr.controller.results import (
 )
 from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver import catalogue
+from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.profiles import ByMemory, ByProfile, Wish, parse_memory, parse_profile
 from vgpumgr.core.driver.scheduler import Policy, SchedulerWish
 from vgpumgr.core.inventory import HostDeclaration, Inventory, Location, SlotDeclaration, VmDeclaration
 from vgpumgr.core.model.endpoint import Endpoint
+from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.core.reconcile.tasks import SetCordon, SetGpuMode, SetGpuScheduler
 from vgpumgr.core.slot.request import Replace, SlotRequest
+from vgpumgr.core.slot.reserving import ReservationPlan, ReserveRequest
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
 from vgpumgr.timing import Timing
@@ -69,7 +73,7 @@ _CATALOGUE = catalogue.parse(resources.catalogue_text())
 _WHERE = Location(file="host_vars/kvm.yml", line=1)
 
 
-Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | FleetResult | RequestsResult | SchedulerResult | ModeResult | DrainResult | PurgeResult"
+Result: TypeAlias = "ChangeResult[Plan] | ChangeResult[CordonPlan] | FleetResult | RequestsResult | SchedulerResult | ModeResult | DrainResult | PurgeResult | Changed"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +91,7 @@ class Outcome:
         if self.killed:
             return "killed"
         match self.result:
-            case ChangeResult() | SchedulerResult() | ModeResult():
+            case ChangeResult() | SchedulerResult() | ModeResult() | Changed():
                 return self.result.outcome
             case FleetResult():
                 return " ".join(self.result.outcomes)
@@ -175,12 +179,15 @@ class Fleet:
         replace: bool = False,
         live: bool = False,
         check: bool = False,
+        reservation: str | None = None,
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
         """`profile`: or an amount of memory, `4G`."""
         again = Replace.ALWAYS if replace else Replace.NEVER
-        request = SlotRequest(vm=vm, wish=wish_of(profile), slot=slot, on=host, replace=again, live=live)
+        request = SlotRequest(
+            vm=vm, wish=wish_of(profile), slot=slot, on=host, replace=again, live=live, reservation=reservation
+        )
         return self._run(lambda context, end: attach(context, request, _consent(end, check=check)), trouble, by)
 
     def detach(
@@ -292,6 +299,28 @@ class Fleet:
             check=check, show=lambda _planned: None, ask=lambda _planned: None
         )
         return self._run(lambda context, _end: cordon(context, host, task, consent), trouble, by)
+
+    def reserve(
+        self, host: str, profile: str, name: str, *, trouble: Trouble | None = None, by: str = "anna@ctl1"
+    ) -> Outcome:
+        """Keep one place on a host."""
+        request = ReserveRequest(
+            name=name,
+            wish=ByProfile(profile=parse_profile(profile)),
+            conditions=NO_CONDITIONS,
+            places=(),
+            owner=None,
+            ttl_s=3600,
+        )
+
+        def run(context: Context, _end: Outcome) -> Changed:
+            return reserve(context, request, (host,), _unasked(), policy=DEFAULT, count=1)
+
+        return self._run(run, trouble, by)
+
+    def cancel(self, host: str, name: str, *, trouble: Trouble | None = None, by: str = "anna@ctl1") -> Outcome:
+        """Give up a reservation."""
+        return self._run(lambda context, _end: cancel(context, name, (host,), _unasked()), trouble, by)
 
     def drain(
         self,
@@ -480,6 +509,10 @@ class Fleet:
     def reboot(self, host: str) -> None:
         self.handmade[host].clear()
         self.machines[host].reboot()
+
+
+def _unasked() -> Consent[Planned[ReservationPlan]]:
+    return Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
 
 
 def _consent(outcome: Outcome, *, check: bool) -> Consent[Planned[PlanT]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,8 +11,9 @@ from vgpumgr.controller import report
 from vgpumgr.controller.engine.change import change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.results import Consent, Fleet, Reserved
+from vgpumgr.controller.results import Fleet, Reserved
 from vgpumgr.core.driver import asking
+from vgpumgr.core.placing import resolve
 from vgpumgr.core.reconcile.tasks import CancelReservation, Reserve
 from vgpumgr.core.report import capacity, place
 from vgpumgr.core.slot import detach, reserving
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import ChangeResult, Planned
+    from vgpumgr.controller.results import ChangeResult, Consent, Planned
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Policy
@@ -69,42 +69,61 @@ def reserve(
     policy: Policy,
     count: int,
 ) -> Changed:
-    """Keep `count` places for the request, as `place` finds them: all or none. `request.places` does not count.
+    """Keep `count` places for the request, as `place` finds them; none if they are not there. Those that are kept under
+    its name already stay, and count. `request.places` does not.
 
-    Raises NoCapacity, UnknownProfile, ConflictingClaim if there is a reservation of that name, HostError, ApplyError.
+    Raises NoCapacity, UnknownProfile, ConflictingClaim if the name keeps something else, HostError, ApplyError.
     """
     fleet = report.observe_fleet(context, hosts)
     if not fleet.views and fleet.errors:
         raise fleet.errors[0][1]
-    there = [view.snapshot.host for view in fleet.views if reserving.named(view.snapshot, request.name)]
-    if there:
-        raise reserving.exists(request.name, there)
-    found = _found(context, fleet, request, policy, count)
+    kept = [one for view in fleet.views for one in _kept(view, request)]
+    slots = {one.reservation.vgpu.slot for one in kept}
+    missing = [number for number in range(count) if reserving.slot_of(number) not in slots]
+    found = _found(context, fleet, request, policy, len(missing))
     by_host: dict[HostName, list[tuple[int, GpuUuid]]] = defaultdict(list)
-    for one in found:
+    for number, one in zip(missing, found, strict=True):
         assert one.gpu_uuid is not None  # without it a GPU takes nothing
-        by_host[one.host].append((one.number - 1, one.gpu_uuid))
+        by_host[one.host].append((number, one.gpu_uuid))
     done: list[ChangeResult[ReservationPlan]] = []
     try:
         for host, places in by_host.items():
             task = Reserve(request=replace(request, places=tuple(places)))
             done.append(change_host(context, host, task, consent, ReservationPlan, asks=False, name=request.name))
     except errors.VgpumgrError as error:
-        _give_up(context, request.name, [one.planned.host for one in done], error)
+        if there := [*(one.host for one in kept), *(result.planned.host for result in done)]:
+            text = say("places on {} are reserved; `{}` gives them up", _names(there), reserving.cancel(request.name))
+            error.details = (*error.details, text)
         raise
     plans = [result.planned.plan for result in done]
-    rows = [Reserved(host=plan.host, reservation=one) for plan in plans for one in plan.kept]
-    outcome = Outcome.WOULD_CHANGE if consent.check else Outcome.DONE
-    return Changed(rows=tuple(rows), outcome=outcome, fleet=_names(fleet), places=found)
+    rows = [*kept, *(Reserved(host=plan.host, reservation=one) for plan in plans for one in plan.kept)]
+    outcome = Outcome.UNCHANGED if not missing else Outcome.WOULD_CHANGE if consent.check else Outcome.DONE
+    read = Fleet(views=tuple(view.snapshot.host for view in fleet.views), errors=fleet.errors)
+    return Changed(rows=tuple(rows), outcome=outcome, fleet=read, places=found)
+
+
+def _kept(view: HostView, request: ReserveRequest) -> list[Reserved]:
+    """What a host keeps under the request's name. Raises ConflictingClaim if that is for somebody or something else."""
+    there = reserving.named(view.snapshot, request.name)
+    ask = resolve.Ask.at_host(view, request.wish, request.conditions)
+    if any(one.terms.owner != request.owner or not reserving.fits_wish(view.snapshot, one, ask) for one in there):
+        raise reserving.exists(request.name, view.snapshot.host)
+    return [Reserved(host=view.snapshot.host, reservation=one) for one in there]
+
+
+def _names(hosts: Iterable[HostName]) -> str:
+    return ", ".join(dict.fromkeys(hosts))
 
 
 def _found(
     context: Context, fleet: Fleet[HostView], request: ReserveRequest, policy: Policy, count: int
 ) -> tuple[Place, ...]:
     """The places to keep. Raises NoCapacity or UnknownProfile if they are too few."""
-    found = place.places(fleet.views, request.wish, request.conditions, policy, count)
+    found = place.places(fleet.views, request.wish, request.conditions, policy, count) if count else []
     question = capacity.Question(wish=request.wish, conditions=request.conditions)
-    unknown = None if found else capacity.nobody_has(fleet.views, fleet.errors, question, context.catalogue)
+    unknown = (
+        None if found or not count else capacity.nobody_has(fleet.views, fleet.errors, question, context.catalogue)
+    )
     if unknown is not None:
         raise unknown
     words = asking.describe(request.wish, request.conditions)
@@ -114,41 +133,14 @@ def _found(
     return tuple(found)
 
 
-def _give_up(context: Context, name: str, hosts: Iterable[HostName], error: errors.VgpumgrError) -> None:
-    """Cancel what was reserved before an error, and say so in it."""
-    left = []
-    for host in hosts:
-        with contextlib.suppress(errors.VgpumgrError):
-            task = CancelReservation(name=name)
-            change_host(context, host, task, _silent(), ReservationPlan, asks=False, name=name)
-            continue
-        left.append(host)
-    if left:
-        error.details = (*error.details, say("its places on {} stay reserved", ", ".join(left)))
-        error.hint = say("`{}` gives them up", reserving.cancel(name))
-
-
-def _silent() -> Consent[Planned[ReservationPlan]]:
-    return Consent(check=False, show=lambda _plan: None, ask=lambda _plan: None, given=True)
-
-
 def cancel(context: Context, name: str, hosts: Sequence[str], consent: Consent[Planned[ReservationPlan]]) -> Changed:
-    """Give up every place of a reservation on the hosts. Raises UnknownName if no host that answers has it."""
+    """Give up every place of a reservation on the hosts that answer. Raises HostError or ApplyError."""
     fleet = reservations(context, hosts)
     rows = [one for rows in fleet.views for one in rows if one.reservation.name == name]
-    if not rows:
-        if fleet.errors:
-            raise fleet.errors[0][1]
-        raise errors.UnknownName(
-            f"no host has a reservation {name!r}", hint=say("`{}` shows what there is", reserving.LIST)
-        )
     for host in dict.fromkeys(one.host for one in rows):
         task = CancelReservation(name=name)
         change_host(context, host, task, consent, ReservationPlan, asks=True, name=name)
-    outcome = Outcome.WOULD_CHANGE if consent.check else Outcome.DONE
-    read = Fleet(views=tuple(dict.fromkeys(one.host for one in rows)), errors=fleet.errors)
-    return Changed(rows=tuple(rows), outcome=outcome, fleet=read)
-
-
-def _names(fleet: Fleet[HostView]) -> Fleet[HostName]:
-    return Fleet(views=tuple(view.snapshot.host for view in fleet.views), errors=fleet.errors)
+    outcome = Outcome.UNCHANGED if not rows else Outcome.WOULD_CHANGE if consent.check else Outcome.DONE
+    failed = {host for host, _ in fleet.errors}
+    read = [one.name for one in context.inventory.chosen(hosts) if one.name not in failed]
+    return Changed(rows=tuple(rows), outcome=outcome, fleet=Fleet(views=tuple(read), errors=fleet.errors))

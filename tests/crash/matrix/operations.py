@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -137,6 +138,34 @@ def _check_purged(fleet: Fleet) -> None:
 def _check_cordon(fleet: Fleet) -> None:
     """Nothing new may be there. After a reboot its GPUs may not even have their virtual functions yet."""
     assert type(fleet.attach(HOST, OTHER, SLOT, SMALL).error).__name__ in ("Cordoned", "NoCapacity")
+
+
+TEAM = "team"
+
+
+def _reserved(fleet: Fleet) -> list[str]:
+    """The names of the host's reservations, one for each place."""
+    path = fleet.machines[HOST].root / LEDGER_PATH[1:]
+    document = json.loads(path.read_text()) if path.exists() else {}
+    return [row["vm_name"] for row in document.get("reservations", [])]
+
+
+def _prepare_take(fleet: Fleet) -> None:
+    """A place that is kept."""
+    assert fleet.reserve(HOST, SMALL, TEAM).word == "done"
+
+
+def _check_taken(fleet: Fleet) -> None:
+    has(fleet, VM)
+    assert _reserved(fleet) == []
+
+
+def _check_reserved(fleet: Fleet) -> None:
+    assert _reserved(fleet) == [TEAM]
+
+
+def _check_cancelled(fleet: Fleet) -> None:
+    assert _reserved(fleet) == []
 
 
 def _prepare_drain(fleet: Fleet) -> None:
@@ -307,6 +336,24 @@ CORDON = Operation(
     run=lambda fleet, trouble: fleet.cordon(HOST, ECC, trouble=trouble),
     check=_check_cordon,
 )
+RESERVE = Operation(
+    name="reserve",
+    prepare=lambda _fleet: None,
+    run=lambda fleet, trouble: fleet.reserve(HOST, SMALL, TEAM, trouble=trouble),
+    check=_check_reserved,
+)
+TAKE = Operation(
+    name="attach --reservation",
+    prepare=_prepare_take,
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, SMALL, reservation=TEAM, trouble=trouble),
+    check=_check_taken,
+)
+CANCEL = Operation(
+    name="reserve cancel",
+    prepare=_prepare_take,
+    run=lambda fleet, trouble: fleet.cancel(HOST, TEAM, trouble=trouble),
+    check=_check_cancelled,
+)
 DRAIN = Operation(
     name="drain",
     prepare=_prepare_drain,
@@ -385,6 +432,9 @@ OPERATIONS = (
     MODE,
     AGAIN,
     CORDON,
+    RESERVE,
+    TAKE,
+    CANCEL,
     DRAIN,
     PURGE,
     RECONCILE,

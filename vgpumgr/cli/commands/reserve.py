@@ -55,7 +55,7 @@ def reserve(
       vgpumgr attach vm05 --profile 8Q --reservation team-a
       vgpumgr reserve cancel team-a
 
-    All N are kept, or none. The hosts themselves keep them, so every controller honours them, also after a reboot:
+    If fewer than N places are free, none is kept. Repeating the command changes nothing. The hosts themselves keep them, so every controller honours them, also after a reboot:
     nothing else is placed there, and capacity does not count them as free. Each ends when a VM takes it, when it is
     cancelled, or after TIME by its host's clock. `list` and `cancel` take no wish.
     """
@@ -146,7 +146,7 @@ def _end(settings: Settings, changed: Changed, closing: str) -> int:
     from vgpumgr.documents import offer as documents
 
     document = documents.reservations(changed.fleet, changed.rows, changed.outcome)
-    printing.print_rows(settings, RESERVATIONS, document)
+    printing.print_rows(settings, RESERVATIONS, document, none="")
     return end(settings, changed, closing)
 
 
@@ -154,7 +154,7 @@ def end(settings: Settings, changed: Changed, closing: str) -> int:
     """Print the last line and what could not be read. Returns the exit code."""
     from vgpumgr.errors import Outcome, worst_exit
 
-    if settings.for_people:
+    if settings.for_people and closing:
         output.echo(closing)
     code = output.end(settings, changed.fleet)
     return worst_exit([code, 3 if changed.outcome == Outcome.WOULD_CHANGE else 0])

@@ -20,6 +20,8 @@ def reserved(request: ReserveRequest, changed: Changed, elapsed_s: float) -> str
     """The last line of `reserve`: how to take a place, and how to give all of them up."""
     if changed.outcome is Outcome.WOULD_CHANGE:
         return _DRY
+    if changed.outcome is Outcome.UNCHANGED:
+        return f"{request.name} keeps them already. Nothing to do."
     wish = (*profiles.options(request.wish), *asking.options(request.conditions))
     take = command("attach", "VM", options=(*wish, "--reservation", request.name))
     return f"done in {elapsed_s:.1f} s. Take one: {take}. Give them up: {reserving.cancel(request.name)}"
@@ -29,5 +31,7 @@ def given_up(name: str, changed: Changed) -> str:
     """The last line of `reserve cancel`."""
     if changed.outcome is Outcome.WOULD_CHANGE:
         return _DRY
+    if changed.outcome is Outcome.UNCHANGED:
+        return f"there is no reservation {name}. Nothing to do." if changed.fleet.views else ""
     count = len(changed.rows)
     return f"{name} is given up: {count} {'place is' if count == 1 else 'places are'} free for others."

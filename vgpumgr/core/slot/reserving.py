@@ -81,6 +81,11 @@ def parse_name(text: str) -> str:
     return text
 
 
+def slot_of(number: int) -> Slot:
+    """The slot that stands for a place of a reservation, from 0."""
+    return Slot(f"vgpu{number}")
+
+
 def named(facts: HostSnapshot, name: str) -> tuple[Reservation, ...]:
     """The places of a reservation on a host."""
     return tuple(one for one in facts.reservations if one.name == name)
@@ -89,8 +94,9 @@ def named(facts: HostSnapshot, name: str) -> tuple[Reservation, ...]:
 def plan_reserve(view: HostView, request: ReserveRequest, *, by: str, at: str) -> ReservationPlan:
     """Plan to keep the places, each on what those before it leave. Raises NoCapacity, RequestError or LedgerBroken."""
     detach.guard_ledger(view)
-    if named(view.snapshot, request.name):
-        raise exists(request.name, [view.snapshot.host])
+    slots = {slot_of(number) for number, _ in request.places}
+    if any(one.vgpu.slot in slots for one in named(view.snapshot, request.name)):
+        raise exists(request.name, view.snapshot.host)
     ask = resolve.Ask.at_host(view, request.wish, request.conditions)
     terms = Terms(owner=request.owner, by=by, at=at, left_s=request.ttl_s)
     steps: list[SetReservation] = []
@@ -117,7 +123,7 @@ def _keep(view: HostView, ask: Ask, name: str, place: tuple[int, GpuUuid], terms
     mode, kind = division.of(spot.gpu), spot.choice.type
     vgpu = new_vgpu.spec(
         new_vgpu.Owner(
-            vm=names.compute_reservation_uuid(name), vm_name=VmName(name), slot=Slot(f"vgpu{number}"), generation=0
+            vm=names.compute_reservation_uuid(name), vm_name=VmName(name), slot=slot_of(number), generation=0
         ),
         spot.gpu,
         spot.parent,
@@ -171,7 +177,7 @@ def serving(view: HostView, name: str, ask: Ask) -> tuple[Reservation, ...]:
             say("{} has no reservation {}", facts.host, repr(name)),
             hint=say("`{}` shows those of all hosts; it may have ended", LIST),
         )
-    found = tuple(one for one in there if _fits_wish(facts, one, ask))
+    found = tuple(one for one in there if fits_wish(facts, one, ask))
     if not found:
         types = ", ".join(sorted({one.vgpu.type_name for one in there}))
         raise errors.NoCapacity(
@@ -181,7 +187,8 @@ def serving(view: HostView, name: str, ask: Ask) -> tuple[Reservation, ...]:
     return found
 
 
-def _fits_wish(facts: HostSnapshot, one: Reservation, ask: Ask) -> bool:
+def fits_wish(facts: HostSnapshot, one: Reservation, ask: Ask) -> bool:
+    """Whether a reserved place serves a wish."""
     gpu = facts.gpu_by_uuid(one.vgpu.gpu_uuid)
     choices = resolve.choices(gpu, ask) if gpu is not None and resolve.unmet(gpu, ask.conditions) is None else ()
     return isinstance(choices, tuple) and any(choice.type.type_name == one.vgpu.type_name for choice in choices)
@@ -192,10 +199,10 @@ def cancel(name: str) -> Command:
     return Command("vgpumgr", "reserve", "cancel", name)
 
 
-def exists(name: str, hosts: list[HostName]) -> errors.RequestError:
-    """The error if a reservation of that name is there already."""
+def exists(name: str, host: HostName) -> errors.RequestError:
+    """The error if another reservation has that name."""
     return errors.ConflictingClaim(
-        say("there is a reservation {} on {}", name, ", ".join(hosts)),
+        say("there is another reservation {} on {}", name, host),
         hint=say("give another name ({}), or first `{}`", Option("--name"), cancel(name)),
     )
 

@@ -130,7 +130,7 @@ def test_a_reservation_is_taken_only_under_its_name_and_for_what_it_keeps() -> N
         builders.plan_attach(view, "vm01", "4Q", reservation="other")
     with pytest.raises(errors.NoCapacity, match="keeps A40-4Q, which does not serve this"):
         builders.plan_attach(view, "vm01", "8Q", reservation=TEAM)
-    with pytest.raises(errors.ConflictingClaim, match="there is a reservation team on kvm01"):
+    with pytest.raises(errors.ConflictingClaim, match="there is another reservation team on kvm01"):
         builders.reserved(view, "4Q")
 
 
