@@ -26,6 +26,6 @@ def test_a_question_without_gpus_or_requests_is_named() -> None:
     assert content is not None
     asked_file.read(content, TYPES, report)
     assert [one.text for one in report.problems()] == [
-        "gpus must be a list with at least one entry",
         "an entry of requests has no profile",
+        "gpus must be a list with at least one entry",
     ]
