@@ -198,9 +198,12 @@ def refusal(packed: Packed, remedies: Sequence[str]) -> NoCapacity | None:
         return None
     missing = ", ".join(f"{count} of {name}" for name, count in packed.missing)
     certain = "" if packed.proven else "; more than was found may fit: this was not proven"
+    nothing = "neither other modes nor one more GPU would be enough"
+    if not packed.proven:
+        nothing = "ask about fewer profiles or fewer GPUs at a time for an answer that is proven"
     return NoCapacity(
         f"not all fit on {names(packed.pool)}: no room for {missing}{certain}",
-        hint="; ".join(remedies) or "neither other modes nor one more GPU would be enough",
+        hint="; ".join(remedies) or nothing,
     )
 
 
