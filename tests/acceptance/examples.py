@@ -155,6 +155,8 @@ def _time_sliced(site: _Site) -> None:
     site.run("reconcile --yes", "change")
     site.run("attach vm02 vm03 --profile 4Q --on kvm01", "change")
     site.run("history --limit 2", "history")
+    site.run("fit 2xA40: 3x8Q 2x12Q", "fit")
+    site.run("fit A40/equal-size: 3x8Q 12Q A100: 2g.10gb", "fit")
     site.run("mig fit A100 3g.20gb 2g.10gb", "mig_fit")
     site.run("mig fit A100 4g.20gb 3g.20gb 2g.10gb", "mig_fit")
 

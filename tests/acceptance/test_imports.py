@@ -115,6 +115,7 @@ TABLE_OF_COMMANDS = {
     "version": case("version", TABLE),
     "--version": case("--version", set()),
     "--help": case("--help", set()),
+    "fit": case("fit A40: 3x8Q", set()),
     "mig fit": case("mig fit A100 3g.20gb", set()),
     "export rules": case("export rules", set()),
     "completion": case("completion bash", set()),

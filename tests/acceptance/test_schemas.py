@@ -51,6 +51,7 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "mig show": (("mig", "show"), "mig_show", 0),
     "gc": (("gc", *ON), "change", 0),
     "gc --check": (("gc", "--check"), "plan", 0),
+    "fit": (("fit", "A40, A100: 3x8Q 12Q 2g.10gb"), "fit", 0),
     "mig fit": (("mig", "fit", "A100", "3g.20gb", "2g.10gb"), "mig_fit", 0),
     "docs": (("docs",), "docs", 0),
     "version": (("version",), "version", 0),

@@ -108,6 +108,7 @@ LINES = (
     "collect",
     "render",
     "mig show",
+    "fit",
     "mig fit",
     "gc",
     "install cron",

@@ -55,6 +55,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "mig": ("commands.mig", "mig", "GPU instances (MIG): what is there, and what fits together."),
         "explain": ("commands.explain", "explain", "Which type on which GPU would serve a wish, and why."),
         "place": ("commands.place", "place", "Where VMs that do not exist yet would get their vGPUs."),
+        "fit": ("commands.fit", "fit", "Whether vGPUs fit on empty GPUs together; no host is needed."),
         "render": ("commands.look", "render", "The libvirt XML of a VM's vGPUs."),
         "top": ("commands.top", "top", "Live GPU usage by VM."),
         "collect": ("commands.collect", "collect", "Record what every VM uses: once, or continuously."),

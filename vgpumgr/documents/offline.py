@@ -1,4 +1,4 @@
-"""The documents that need no host: docs, version, install, lab, types, mig_fit, history and forget."""
+"""The documents that need no host: docs, version, install, lab, types, fit, mig_fit, history and forget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vgpumgr.documents import common
 from vgpumgr.errors import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from vgpumgr.controller.install_files import InstallFile
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.known_types import KnownType
     from vgpumgr.core.driver.mig import Piece
     from vgpumgr.core.driver.mig_fit import Fit
+    from vgpumgr.core.fitting.packing import Packed
     from vgpumgr.lab.fleet import HostStatus
     from vgpumgr.store.journal_entry import JournalEntry
 
@@ -58,6 +59,24 @@ def _lab_host(status: HostStatus) -> dict[str, object]:
 def types(found: Iterable[KnownType]) -> dict[str, object]:
     """The vGPU types of NVIDIA's boards."""
     return common.document("vgpumgr.types/1", {"types": common.plain([*found])})
+
+
+def fit(found: Iterable[tuple[Packed, Sequence[str]]]) -> dict[str, object]:
+    """Whether vGPUs fit on GPUs together: each question with its answer, and what would help if not all fit."""
+    pools = [_pool(packed, remedies) for packed, remedies in found]
+    short = any(pool["missing"] for pool in pools)
+    return common.document("vgpumgr.fit/1", {"pools": pools}, [Outcome.NO_CAPACITY if short else Outcome.DONE])
+
+
+def _pool(packed: Packed, remedies: Sequence[str]) -> dict[str, object]:
+    return {
+        "requests": [{"profile": name, "count": count} for name, count in packed.pool.requests],
+        "fits": not packed.missing,
+        "proven": packed.proven,
+        "missing": [{"profile": name, "count": count} for name, count in packed.missing],
+        "remedies": [*remedies],
+        "gpus": common.plain(packed.gpus),
+    }
 
 
 def mig_fit(answer: Fit) -> dict[str, object]:

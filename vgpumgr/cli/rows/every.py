@@ -29,6 +29,7 @@ VIEWS: Final[dict[str, View]] = {
     "profiles": profiles.PROFILES,
     "profiles --offline": profiles.TYPES,
     "units": profiles.UNITS,
+    "fit": profiles.FIT,
     "mig show": mig.MIG_SHOW,
     "mig fit": mig.MIG_FIT,
     "gc": mig.GC,

@@ -1,4 +1,4 @@
-"""Profiles and types: the rows of `profiles`, `capacity` and `units`."""
+"""Profiles and types: the rows of `profiles`, `capacity`, `fit` and `units`."""
 
 from __future__ import annotations
 
@@ -98,6 +98,23 @@ PLACES = View(
         Column(key="framebuffer_mib", head="FRAMEBUFFER", read=cells.gib_of_mib, is_number=True),
         Column(key="guest_mib", head="GUEST SEES", read=cells.gib_of_mib, is_number=True),
         Column(key="waste_pct", head="WASTE", read=cells.percent, is_number=True),
+    ),
+)
+
+FIT = View(
+    path=("pools", "gpus", "vgpus"),
+    shared={"board": "gpus.board", "number": "gpus.number", "mode": "gpus.mode"},
+    names=("type_name",),
+    gives_way=("type_name", "mig_start", "mig_profile", "placement_id", "mode", "board"),
+    columns=(
+        Column(key="board", head="BOARD", in_table=True),
+        Column(key="number", head="NO", in_table=True, is_number=True),
+        Column(key="mode", head="MODE", in_table=True),
+        Column(key="requested", head="REQUESTED", in_table=True),
+        Column(key="type_name", head="TYPE", in_table=True),
+        Column(key="placement_id", head="PLACE", in_table=True, none=ABSENT, is_number=True),
+        Column(key="mig_profile", head="MIG PROFILE", in_table=True, none=ABSENT),
+        Column(key="mig_start", head="MIG START", in_table=True, none=ABSENT, is_number=True),
     ),
 )
 

@@ -1,0 +1,80 @@
+"""How many vGPUs of each request there are: a combination, as one whole number, because a search compares millions.
+
+Each request has twelve bits: eleven for its number, which holds the sum of two, and one that is always 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NewType, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Counts = NewType("Counts", int)
+T = TypeVar("T")
+
+NONE: Final = Counts(0)
+MOST: Final = 1000
+"""The most vGPUs of all requests together."""
+
+_BITS: Final = 12
+
+
+@dataclass(slots=True)
+class Goal:
+    """How many of each request are wanted, and what can be said of combinations of them.
+
+    `high`: the bit of each request that is always 0. `kept`: how many combinations the search goes on with at most.
+    `complete`: it never had more, so it left nothing out.
+    """
+
+    numbers: tuple[int, ...]
+    all: Counts
+    high: int
+    kept: int
+    complete: bool = True
+
+    @classmethod
+    def of(cls, numbers: tuple[int, ...], kept: int) -> Goal:
+        every = sum(number << _BITS * at for at, number in enumerate(numbers))
+        high = sum(1 << _BITS * (at + 1) - 1 for at in range(len(numbers)))
+        return cls(numbers=numbers, all=Counts(every), high=high, kept=kept)
+
+    def one_more(self, counts: Counts, request: int) -> Counts | None:
+        """One vGPU more of a request; None if so many are not wanted."""
+        longer = Counts(counts + (1 << _BITS * request))
+        return longer if self.is_part(longer, self.all) else None
+
+    def is_part(self, counts: int, other: int) -> bool:
+        """Whether the other has as many or more of each request: no subtraction borrows."""
+        return ((other | self.high) - counts) & self.high == self.high
+
+    def together(self, one: Counts, other: Counts) -> Counts:
+        """The sum. More of a request than is wanted counts as what is wanted."""
+        total = one + other
+        if self.is_part(total, self.all):
+            return Counts(total)
+        capped = map(min, self.split(total), self.numbers)
+        return Counts(sum(number << _BITS * at for at, number in enumerate(capped)))
+
+    def split(self, counts: int) -> tuple[int, ...]:
+        """The number of each request."""
+        return tuple(counts >> _BITS * at & (1 << _BITS) - 1 for at in range(len(self.numbers)))
+
+    def fullest(self, every: Mapping[Counts, T]) -> dict[Counts, T]:
+        """The combinations that are no part of another one, those with the most vGPUs first; at most `kept`."""
+        kept: dict[Counts, T] = {}
+        high = self.high
+        for counts in sorted(every, key=total, reverse=True):
+            if not any(((other | high) - counts) & high == high for other in kept):
+                if len(kept) == self.kept:
+                    self.complete = False
+                    break
+                kept[counts] = every[counts]
+        return kept
+
+
+def total(counts: Counts) -> int:
+    """How many vGPUs a combination has: the sum of its digits, by casting out."""
+    return counts % ((1 << _BITS) - 1)

@@ -1,0 +1,214 @@
+"""Whether the vGPUs of a pool fit on its GPUs together: which mode each GPU has, and where each vGPU lies.
+
+The search is complete: GPU by GPU it keeps every fullest combination of what lies on the GPUs so far. If there are too
+many, it goes on with those of the most vGPUs, and what it finds is not proven to be the most.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.core.driver import modes
+from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
+from vgpumgr.core.fitting import one_gpu, shapes
+from vgpumgr.core.fitting.counts import NONE, Goal, total
+from vgpumgr.errors import NoCapacity, UnknownProfile
+from vgpumgr.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from vgpumgr.core.driver.catalogue import Catalogue
+    from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.fitting.asked import Empty, Pool
+    from vgpumgr.core.fitting.counts import Counts
+    from vgpumgr.core.fitting.one_gpu import Placed
+    from vgpumgr.core.fitting.shapes import Shape
+
+_FEW: Final = 4
+_KEPT_OF_FEW: Final = 1000
+_KEPT: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vgpu:
+    """A vGPU that has a place. `requested`: the profile as it was written.
+
+    `placement_id` is of mixed-size mode, the MIG fields of MIG mode; `mig_start` is the first memory slice.
+    """
+
+    requested: str
+    type_name: str
+    placement_id: int | None
+    mig_profile: str | None
+    mig_start: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """A GPU with what lies on it. `number`: from 1, among those of its board. `mode` None: nothing has to be on it."""
+
+    number: int
+    board: str
+    mode: Mode | None
+    vgpus: tuple[Vgpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """The most vGPUs of a pool that fit, of as many the largest. `missing`: those without a place, by profile.
+
+    `proven`: no arrangement has more.
+    """
+
+    pool: Pool
+    gpus: tuple[Filled, ...]
+    missing: tuple[tuple[str, int], ...]
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """How many of each request have a place, and where: (the GPU's index, its mode, the vGPU) of each."""
+
+    counts: Counts
+    placed: tuple[tuple[int, Mode, Placed], ...]
+
+
+def pack(catalogue: Catalogue, pool: Pool) -> Packed:
+    """The best arrangement. A GPU without a given mode is in mixed-size mode only where that places more.
+
+    Raises BadName, and UnknownProfile for a request that none of the boards has.
+    """
+    by_board = _shapes(catalogue, pool)
+    kept = _KEPT_OF_FEW if len(pool.gpus) <= _FEW else _KEPT
+    wanted = Goal.of(tuple(count for _, count in pool.requests), kept)
+    sizes = [next(of[at].size_mib for of in by_board.values() if at in of) for at in range(len(pool.requests))]
+
+    def value(counts: Counts) -> tuple[int, int]:
+        return total(counts), sum(map(int.__mul__, wanted.split(counts), sizes))
+
+    best = _search(pool.gpus, by_board, wanted, (EQUAL_SIZE, MIG), value)
+    if best.counts != wanted.all:
+        other = _search(pool.gpus, by_board, wanted, (EQUAL_SIZE, MIXED_SIZE, MIG), value)
+        best = max(best, other, key=lambda one: value(one.counts))
+    there = wanted.split(best.counts)
+    missing = tuple((name, count - placed) for (name, count), placed in zip(pool.requests, there, strict=True))
+    return Packed(
+        pool=pool,
+        gpus=tuple(_filled(pool, by_board, wanted, best)),
+        missing=tuple((name, count) for name, count in missing if count),
+        proven=wanted.complete or best.counts == wanted.all,
+    )
+
+
+def _shapes(catalogue: Catalogue, pool: Pool) -> dict[str, dict[int, Shape]]:
+    """By board, what each request takes there, where the board has it."""
+    boards = [*dict.fromkeys(gpu.board for gpu in pool.gpus)]
+    found: dict[str, dict[int, Shape]] = {board: {} for board in boards}
+    for at, (name, _) in enumerate(pool.requests):
+        for board in boards:
+            shape = shapes.of_request(catalogue, board, name)
+            if shape is not None:
+                found[board][at] = shape
+        if not any(at in of for of in found.values()):
+            names = dict.fromkeys(one for board in boards for one in shapes.offered(catalogue, board))
+            near = nearest(name, names, typos=False)
+            raise UnknownProfile(
+                f"{' and '.join(boards)} {'has' if len(boards) == 1 else 'have'} no profile {name!r}",
+                hint=(f"did you mean {near}? " if near else "") + f"there is {', '.join(names)}",
+            )
+    return found
+
+
+def _search(
+    gpus: Sequence[Empty],
+    by_board: Mapping[str, Mapping[int, Shape]],
+    wanted: Goal,
+    allowed: Sequence[Mode],
+    value: Callable[[Counts], tuple[int, int]],
+) -> _Found:
+    """The best combination. `allowed`: the modes of a GPU for which none is given."""
+
+    @functools.cache
+    def menu(gpu: Empty) -> dict[Counts, tuple[tuple[Mode, Placed], ...]]:
+        choices = allowed if gpu.mode is None else (gpu.mode,)
+        every: dict[Counts, tuple[tuple[Mode, Placed], ...]] = {}
+        for mode in choices:
+            for counts, placed in one_gpu.menu(mode, by_board[gpu.board], wanted).items():
+                every.setdefault(counts, tuple((mode, one) for one in placed))
+        return wanted.fullest(every)
+
+    found: dict[Counts, tuple[tuple[int, Mode, Placed], ...]] = {NONE: ()}
+    for at, gpu in enumerate(gpus):
+        here = {counts: tuple((at, *one) for one in placed) for counts, placed in menu(gpu).items()}
+        found = one_gpu.added(found, here, wanted)
+    best = max(found, key=value)
+    return _Found(counts=best, placed=found[best])
+
+
+def _filled(pool: Pool, by_board: Mapping[str, Mapping[int, Shape]], wanted: Goal, best: _Found) -> Iterator[Filled]:
+    """Each GPU with its vGPUs. Where the search had place for more than what is wanted, the last ones are left out."""
+    left = [*wanted.numbers]
+    kept: list[tuple[int, Mode, Placed]] = []
+    for at, mode, one in best.placed:
+        if left[one.request]:
+            left[one.request] -= 1
+            kept.append((at, mode, one))
+    numbers: Counter[str] = Counter()
+    for at, gpu in enumerate(pool.gpus):
+        here = [(mode, one) for where, mode, one in kept if where == at]
+        numbers[gpu.board] += 1
+        yield Filled(
+            number=numbers[gpu.board],
+            board=gpu.board,
+            mode=here[0][0] if here else None,
+            vgpus=tuple(
+                Vgpu(
+                    requested=pool.requests[one.request][0],
+                    type_name=by_board[gpu.board][one.request].type_name,
+                    placement_id=one.place,
+                    mig_profile=one.piece.profile.name if one.piece else None,
+                    mig_start=one.piece.start if one.piece else None,
+                )
+                for _, one in here
+            ),
+        )
+
+
+def remedies(catalogue: Catalogue, packed: Packed) -> tuple[str, ...]:
+    """What makes all of a pool fit: other modes, or one more GPU of one of its boards. None if neither does."""
+    pool, found = packed.pool, []
+    free = replace(pool, gpus=tuple(replace(gpu, mode=None) for gpu in pool.gpus))
+    if free != pool and not pack(catalogue, free).missing:
+        found.append("with the modes left open, all fit")
+    for gpu in dict.fromkeys(pool.gpus):
+        if not pack(catalogue, replace(pool, gpus=(*pool.gpus, gpu))).missing:
+            mode = f" in {modes.of(gpu.mode).words} mode" if gpu.mode is not None else ""
+            found.append(f"with one more {gpu.board}{mode}, all fit")
+    return tuple(found)
+
+
+def refusal(packed: Packed, remedies: Sequence[str]) -> NoCapacity | None:
+    """The error if not all of a pool fit: what has no place, and what would help; None if all fit."""
+    if not packed.missing:
+        return None
+    missing = ", ".join(f"{count} of {name}" for name, count in packed.missing)
+    certain = "" if packed.proven else "; more than was found may fit: this was not proven"
+    nothing = "neither other modes nor one more GPU would be enough"
+    if not packed.proven:
+        nothing = "ask about fewer profiles or fewer GPUs at a time for an answer that is proven"
+    return NoCapacity(
+        f"not all fit on {names(packed.pool)}: no room for {missing}{certain}",
+        hint="; ".join(remedies) or nothing,
+    )
+
+
+def names(pool: Pool) -> str:
+    """The GPUs of a pool: `2 A40, 1 L40 (mixed-size)`."""
+    return ", ".join(
+        f"{count} {gpu.board}" + (f" ({gpu.mode})" if gpu.mode else "") for gpu, count in Counter(pool.gpus).items()
+    )
