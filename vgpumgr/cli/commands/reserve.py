@@ -63,7 +63,7 @@ def reserve(
     hosts = () if on is None else (on,)
     match what:
         case ():
-            if name is None and owner is None:
+            if name is None and owner is None and any(asked.values()):
                 raise errors.UsageError("the reservation has no name", hint="give it one with --for or --name")
             start = time.monotonic()
             request = asked_for(asked, owner=owner, name=name or owner or "", ttl=ttl)
