@@ -24,7 +24,7 @@ from vgpumgr.controller.maintenance import cordon
 from vgpumgr.controller.purge import purge
 from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import RequestsResult
-from vgpumgr.controller.reservations import Changed, cancel, reserve
+from vgpumgr.controller.reservations import Changed, cancel, reservations, reserve
 from vgpumgr.controller.results import (
     ChangeResult,
     Consent,
@@ -35,6 +35,7 @@ from vgpumgr.controller.results import (
     Planned,
     PlanT,
     PurgeResult,
+    Reserved,
     SchedulerResult,
 )
 from vgpumgr.controller.together import TogetherOptions, serve_together
@@ -301,9 +302,15 @@ class Fleet:
         return self._run(lambda context, _end: cordon(context, host, task, consent), trouble, by)
 
     def reserve(
-        self, host: str, profile: str, name: str, *, trouble: Trouble | None = None, by: str = "anna@ctl1"
+        self,
+        profile: str,
+        name: str,
+        *hosts: str,
+        count: int = 1,
+        trouble: Trouble | None = None,
+        by: str = "anna@ctl1",
     ) -> Outcome:
-        """Keep one place on a host."""
+        """Keep places on these hosts, or on all."""
         request = ReserveRequest(
             name=name,
             wish=ByProfile(profile=parse_profile(profile)),
@@ -314,13 +321,17 @@ class Fleet:
         )
 
         def run(context: Context, _end: Outcome) -> Changed:
-            return reserve(context, request, (host,), _unasked(), policy=DEFAULT, count=1)
+            return reserve(context, request, hosts, _unasked(), policy=DEFAULT, count=count)
 
         return self._run(run, trouble, by)
 
-    def cancel(self, host: str, name: str, *, trouble: Trouble | None = None, by: str = "anna@ctl1") -> Outcome:
-        """Give up a reservation."""
-        return self._run(lambda context, _end: cancel(context, name, (host,), _unasked()), trouble, by)
+    def cancel(self, name: str, *hosts: str, trouble: Trouble | None = None, by: str = "anna@ctl1") -> Outcome:
+        """Give up a reservation on these hosts, or on all."""
+        return self._run(lambda context, _end: cancel(context, name, hosts, _unasked()), trouble, by)
+
+    def reserved(self) -> list[Reserved]:
+        """What the hosts keep."""
+        return [one for rows in reservations(self.context(None, [])).views for one in rows]
 
     def drain(
         self,

@@ -18,6 +18,7 @@ from vgpumgr.host.protocol.ledger import (
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
+    LEDGER_VERSION_WITHOUT_RESERVATIONS,
 )
 from vgpumgr.names import Slot
 from vgpumgr.store.journal import Journal
@@ -29,9 +30,10 @@ from vgpumgr.store.sql.samples import Samples
 
 STORED = Path(__file__).parents[1] / "cases/stored"
 LEDGER = STORED / f"ledger-{LEDGER_VERSION}.json"
+LEDGER_WITHOUT_RESERVATIONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_RESERVATIONS}.json"
 LEDGER_WITHOUT_INSTANCES = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_INSTANCES}.json"
 LEDGER_WITHOUT_CORDONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_CORDONS}.json"
-LEDGERS = (LEDGER, LEDGER_WITHOUT_INSTANCES, LEDGER_WITHOUT_CORDONS)
+LEDGERS = (LEDGER, LEDGER_WITHOUT_RESERVATIONS, LEDGER_WITHOUT_INSTANCES, LEDGER_WITHOUT_CORDONS)
 CLAIM = STORED / f"claim-{claims.VERSION}.xml"
 JOURNAL = STORED / f"journal-{sql_journal.SCHEMA.version}.db"
 SAMPLES = STORED / f"samples-{sample_tables.SCHEMA.version}.db"
@@ -65,6 +67,20 @@ MIG_ENTRY = make_entry(
     parent="0000:41:00.6",
     mig={key: INSTANCE[key] for key in ("profile", "profile_id", "start")},
 )
+RESERVATION = {
+    **{key: value for key, value in ENTRIES[1].items() if key not in ("boot", "state")},
+    "vm_name": "team-a",
+    "slot": "vgpu0",
+    "generation": 0,
+    "vf_index": 3,
+    "parent": "0000:41:00.7",
+    "mig": None,
+    "owner": "team-a",
+    "by": "anna@ctl1",
+    "at": "2026-11-22T12:00:00Z",
+    "until": 4102444800,  # 2100-01-01
+    "taker": None,
+}
 FREED = {"vm_uuid": ENTRIES[0]["vm_uuid"], "slot": "vgpu2", "generation": 3}
 
 DECLARED = replace(
@@ -109,8 +125,13 @@ def write(folder: Path) -> None:
     whole = {"version": LEDGER_VERSION, "settings": {}, "entries": []}
     oldest = Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,))
     with_cordon = oldest._replace(cordons=(CORDON,))
-    newest = with_cordon._replace(entries=(*ENTRIES, MIG_ENTRY), instances=(INSTANCE,))
-    ledgers = {LEDGER_WITHOUT_CORDONS: oldest, LEDGER_WITHOUT_INSTANCES: with_cordon, LEDGER: newest}
+    with_instance = with_cordon._replace(entries=(*ENTRIES, MIG_ENTRY), instances=(INSTANCE,))
+    ledgers = {
+        LEDGER_WITHOUT_CORDONS: oldest,
+        LEDGER_WITHOUT_INSTANCES: with_cordon,
+        LEDGER_WITHOUT_RESERVATIONS: with_instance,
+        LEDGER: with_instance._replace(reservations=(RESERVATION,)),
+    }
     for path, ledger in ledgers.items():
         write_ledger(Root(root), ledger)
         (root / LEDGER_PATH.lstrip("/")).rename(folder / path.name)

@@ -22,6 +22,7 @@ from vgpumgr.host.protocol.ledger import (
     LEDGER_VERSION,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
+    LEDGER_VERSION_WITHOUT_RESERVATIONS,
     LedgerEntry,
 )
 from vgpumgr.link.values.snapshot_facts import parse_entry
@@ -36,20 +37,31 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("path", "version", "cordons", "instances"),
+    ("path", "version", "cordons", "instances", "reservations"),
     [
-        (stored.LEDGER, LEDGER_VERSION, (stored.CORDON,), (stored.INSTANCE,)),
-        (stored.LEDGER_WITHOUT_INSTANCES, LEDGER_VERSION_WITHOUT_INSTANCES, (stored.CORDON,), ()),
-        (stored.LEDGER_WITHOUT_CORDONS, LEDGER_VERSION_WITHOUT_CORDONS, (), ()),
+        (stored.LEDGER, LEDGER_VERSION, (stored.CORDON,), (stored.INSTANCE,), (stored.RESERVATION,)),
+        (
+            stored.LEDGER_WITHOUT_RESERVATIONS,
+            LEDGER_VERSION_WITHOUT_RESERVATIONS,
+            (stored.CORDON,),
+            (stored.INSTANCE,),
+            (),
+        ),
+        (stored.LEDGER_WITHOUT_INSTANCES, LEDGER_VERSION_WITHOUT_INSTANCES, (stored.CORDON,), (), ()),
+        (stored.LEDGER_WITHOUT_CORDONS, LEDGER_VERSION_WITHOUT_CORDONS, (), (), ()),
     ],
 )
 def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf(
-    path: Path, version: int, cordons: tuple[dict[str, Any], ...], instances: tuple[dict[str, Any], ...]
+    path: Path,
+    version: int,
+    cordons: tuple[dict[str, Any], ...],
+    instances: tuple[dict[str, Any], ...],
+    reservations: tuple[dict[str, Any], ...],
 ) -> None:
-    """A ledger without instances, or without cordons, keeps the number from before them: the programs that know none go on with it."""
+    """A ledger without reservations, instances or cordons keeps the number from before them: the programs that know none go on with it."""
     ledger = parse_ledger(path.read_bytes())
     assert ledger.document["version"] == version
-    assert (ledger.cordons, ledger.instances) == (cordons, instances)
+    assert (ledger.cordons, ledger.instances, ledger.reservations) == (cordons, instances, reservations)
     entries = (*stored.ENTRIES, stored.MIG_ENTRY) if instances else stored.ENTRIES
     assert (ledger.entries, ledger.blocked_writes, ledger.freed) == (entries, (stored.BLOCKED_WRITE,), (stored.FREED,))
     mdev, vf, *in_instance = (parse_entry(fact) for fact in facts_of(ledger.entries, LedgerEntry))

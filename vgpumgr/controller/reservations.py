@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vgpumgr.controller.context import Context
-    from vgpumgr.controller.results import ChangeResult, Consent, Planned
+    from vgpumgr.controller.results import Consent, Planned
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Policy
@@ -81,25 +81,39 @@ def reserve(
     slots = {one.reservation.vgpu.slot for one in kept}
     missing = [number for number in range(count) if reserving.slot_of(number) not in slots]
     found = _found(context, fleet, request, policy, len(missing))
-    by_host: dict[HostName, list[tuple[int, GpuUuid]]] = defaultdict(list)
-    for number, one in zip(missing, found, strict=True):
-        assert one.gpu_uuid is not None  # without it a GPU takes nothing
-        by_host[one.host].append((number, one.gpu_uuid))
-    done: list[ChangeResult[ReservationPlan]] = []
-    try:
-        for host, places in by_host.items():
-            task = Reserve(request=replace(request, places=tuple(places)))
-            done.append(change_host(context, host, task, consent, ReservationPlan, asks=False, name=request.name))
-    except errors.VgpumgrError as error:
-        if there := [*(one.host for one in kept), *(result.planned.host for result in done)]:
-            text = say("places on {} are reserved; `{}` gives them up", _names(there), reserving.cancel(request.name))
-            error.details = (*error.details, text)
-        raise
-    plans = [result.planned.plan for result in done]
+    numbered = zip(missing, found, strict=True)
+    plans = _reserve_each(context, request, numbered, consent, kept)
     rows = [*kept, *(Reserved(host=plan.host, reservation=one) for plan in plans for one in plan.kept)]
     outcome = Outcome.UNCHANGED if not missing else Outcome.WOULD_CHANGE if consent.check else Outcome.DONE
     read = Fleet(views=tuple(view.snapshot.host for view in fleet.views), errors=fleet.errors)
     return Changed(rows=tuple(rows), outcome=outcome, fleet=read, places=found)
+
+
+def _reserve_each(
+    context: Context,
+    request: ReserveRequest,
+    numbered: Iterable[tuple[int, Place]],
+    consent: Consent[Planned[ReservationPlan]],
+    kept: Iterable[Reserved],
+) -> list[ReservationPlan]:
+    """Reserve the places, host by host. An error says where places are reserved by then."""
+    by_host: dict[HostName, list[tuple[int, GpuUuid]]] = defaultdict(list)
+    for number, one in numbered:
+        assert one.gpu_uuid is not None  # without it a GPU takes nothing
+        by_host[one.host].append((number, one.gpu_uuid))
+    done: list[ReservationPlan] = []
+    for host, places in by_host.items():
+        task = Reserve(request=replace(request, places=tuple(places)))
+        try:
+            changed = change_host(context, host, task, consent, ReservationPlan, asks=False, name=request.name)
+        except errors.VgpumgrError as error:
+            hosts = dict.fromkeys([*(one.host for one in kept), *(plan.host for plan in done)])
+            if there := ", ".join(hosts):
+                text = say("places on {} are reserved; `{}` gives them up", there, reserving.cancel(request.name))
+                error.details = (*error.details, text)
+            raise
+        done.append(changed.planned.plan)
+    return done
 
 
 def _kept(view: HostView, request: ReserveRequest) -> list[Reserved]:
@@ -109,10 +123,6 @@ def _kept(view: HostView, request: ReserveRequest) -> list[Reserved]:
     if any(one.terms.owner != request.owner or not reserving.fits_wish(view.snapshot, one, ask) for one in there):
         raise reserving.exists(request.name, view.snapshot.host)
     return [Reserved(host=view.snapshot.host, reservation=one) for one in there]
-
-
-def _names(hosts: Iterable[HostName]) -> str:
-    return ", ".join(dict.fromkeys(hosts))
 
 
 def _found(

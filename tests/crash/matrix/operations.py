@@ -152,7 +152,7 @@ def _reserved(fleet: Fleet) -> list[str]:
 
 def _prepare_take(fleet: Fleet) -> None:
     """A place that is kept."""
-    assert fleet.reserve(HOST, SMALL, TEAM).word == "done"
+    assert fleet.reserve(SMALL, TEAM, HOST).word == "done"
 
 
 def _check_taken(fleet: Fleet) -> None:
@@ -339,7 +339,7 @@ CORDON = Operation(
 RESERVE = Operation(
     name="reserve",
     prepare=lambda _fleet: None,
-    run=lambda fleet, trouble: fleet.reserve(HOST, SMALL, TEAM, trouble=trouble),
+    run=lambda fleet, trouble: fleet.reserve(SMALL, TEAM, HOST, trouble=trouble),
     check=_check_reserved,
 )
 TAKE = Operation(
@@ -351,7 +351,7 @@ TAKE = Operation(
 CANCEL = Operation(
     name="reserve cancel",
     prepare=_prepare_take,
-    run=lambda fleet, trouble: fleet.cancel(HOST, TEAM, trouble=trouble),
+    run=lambda fleet, trouble: fleet.cancel(TEAM, HOST, trouble=trouble),
     check=_check_cancelled,
 )
 DRAIN = Operation(
