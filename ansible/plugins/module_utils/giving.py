@@ -37,11 +37,16 @@ def _wanted(task, entry):
     from vgpumgr import names
     from vgpumgr.core.driver.asking import NO_CONDITIONS
     from vgpumgr.core.slot.request import Replace, SlotRequest
+    from vgpumgr.core.slot.reserving import parse_name
 
     # Ansible's own string type carries its origin, which libvirt must not see.
     slot, state, host, gpu, replace, keep, even_if = (
         task[key] if entry[key] is None else entry[key]
         for key in ("slot", "state", "host", "gpu_id", "replace", "keep_snapshots", "even_if_it_will_not_start")
+    )
+    policy, reservation = (
+        None if value is None else str(value)
+        for value in (task[key] if entry[key] is None else entry[key] for key in ("policy", "reservation"))
     )
     name = names.parse_vm_name(str(entry["name"]))
     wish, conditions = _asked(name, task, entry) if state == "present" else (None, NO_CONDITIONS)
@@ -52,6 +57,8 @@ def _wanted(task, entry):
         conditions=conditions,
         on=None if host is None else str(host),
         gpu_id=None if gpu is None else str(gpu),
+        policy=policy,
+        reservation=None if reservation is None else parse_name(reservation),
         replace=Replace(str(replace)),
         keep_snapshots=keep,
         even_if_it_will_not_start=even_if,

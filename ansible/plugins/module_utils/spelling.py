@@ -23,12 +23,13 @@ _KEYS = {
     "--slot": "slot",
     "--on": "host",
     "--gpu-id": "gpu_id",
+    "--reservation": "reservation",
     "--confirm-destroys": "confirm_destroys",
     "-i/--inventory": "inventory",
     "--inventory": "inventory",
     "--group": "group",
     "--timeout": "timeout",
-    "--policy": "policy",  # in the inventory: the scheduler of a GPU
+    "--policy": "policy",  # for a GPU; in the inventory also the scheduler of one
     "--time-slice": "time_slice",  # the same, as the next two
     "--frequency": "frequency",
     "--averaging-factor": "averaging_factor",

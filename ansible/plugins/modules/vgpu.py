@@ -95,6 +95,14 @@ options:
       - The GPU of the hypervisor to create the vGPU on, by its PCI address or UUID.
       - If omitted, any GPU that has room is used.
     type: str
+  policy:
+    description:
+      - Which of several GPUs takes a new vGPU. V(least-fragmentation), V(pack), V(spread), V(numa), or a policy of the site's own.
+      - If omitted, the inventory's C(vgpumgr_policy) decides.
+    type: str
+  reservation:
+    description: Take a place that C(vgpumgr reserve) or C(vgpumgr place --hold) keeps under this name.
+    type: str
   replace:
     description:
       - What to do with a vGPU that the slot already has.
@@ -176,6 +184,12 @@ options:
         type: str
       gpu_id:
         description: As O(gpu_id).
+        type: str
+      policy:
+        description: As O(policy).
+        type: str
+      reservation:
+        description: As O(reservation).
         type: str
       replace:
         description: As O(replace).

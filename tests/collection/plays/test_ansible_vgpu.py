@@ -149,6 +149,15 @@ def test_the_gpu_may_be_named_and_an_exchange_be_forbidden_for_the_task_or_an_en
 
 
 @pytest.mark.usefixtures("_clean")
+def test_a_reserved_place_is_taken_and_a_policy_chooses_among_the_others(plays: Plays) -> None:
+    plays.lab.run("reserve", "--profile", "4Q", "--on", "kvm01", "--for", "team")
+    vms = [{"name": "vm01", "reservation": "team"}, {"name": "vm02", "policy": "spread"}]
+    done = plays.play(vgpu(profile="4Q", vms=vms))
+    assert (done.code, [row["gpu"] for row in done.rows]) == (0, ["0000:41:00.0", "0000:81:00.0"]), done.out
+    assert json.loads(plays.lab.run("reserve", "list", "-o", "json").stdout)["reservations"] == []
+
+
+@pytest.mark.usefixtures("_clean")
 def test_a_dead_host_fails_alone_and_readably(plays: Plays) -> None:
     plays.lab.run("lab", "fault", "kvm02", "ssh-refused")
     at_once = plays.play(A_LIST)
