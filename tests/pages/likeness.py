@@ -24,7 +24,7 @@ _VARIES = (
     (re.compile(r"\(pid \d+"), "(pid 0"),
     (re.compile(r"open /dev/vfio/\d+|/dev/vfio/\d+ open"), "/dev/vfio/0 open"),
     (re.compile(r"\b\d+(\.\d+){3} port \d+"), "ADDRESS"),
-    (re.compile(r"\b[\w-]+@[\w.-]+(?=  |, TIME)"), "SOMEBODY"),
+    (re.compile(r"\b[\w-]+@[\w.-]+(?=  |, TIME|$)"), "SOMEBODY"),
     (re.compile(r"  +"), "  "),
 )
 
