@@ -63,6 +63,8 @@ def test_repeated_it_changes_nothing_and_with_more_it_keeps_what_is_missing(site
 
 
 def test_where_too_few_are_free_none_is_kept(site: Near) -> None:
+    assert document(site, "reserve", *WISH, "--for", "Team A", "--name", "a")["reservations"][0]["owner"] == "Team A"
+    vgpumgr(site, "reserve", "cancel", "a", "--yes")
     short = vgpumgr(site, "reserve", *WISH, "--count", "9", "--name", "nine", code=5)
     assert "error: 8 of 9 find a place (--profile 24Q, policy least-fragmentation)\n" in short.err
     assert vgpumgr(site, *RESERVE, "--check", code=3).out.endswith("dry run: nothing was changed (--check).\n")
@@ -102,6 +104,8 @@ def test_what_vgpumgr_leaves_keeps_no_reservation(site: Near) -> None:
         (("reserve",), "nothing is asked for"),
         (("reserve", *WISH), "the reservation has no name"),
         (("reserve", *WISH, "--name", "Team A"), "not a name of a reservation: 'Team A'"),
+        (("reserve", *WISH, "--for", "Team A"), "not a name of a reservation: 'Team A'"),
+        (("reserve", *WISH, "--for", "a\tb", "--name", "a"), "not an owner's name: 'a\\tb'"),
         (("reserve", *WISH, "--name", "a", "--ttl", "400d"), "a reservation ends within a year"),
         (("reserve", "list", *WISH), "reserve list takes no wish"),
         (("reserve", "cancel"), "reserve does not know 'cancel'"),

@@ -81,6 +81,7 @@ def reserve(
 
 def asked_for(asked: dict[str, str | bool | None], *, owner: str | None, name: str, ttl: float) -> ReserveRequest:
     """The request for a reservation. Raises UsageError and BadName."""
+    from vgpumgr import names
     from vgpumgr.core.slot import reserving
 
     if not any(asked.values()):
@@ -93,7 +94,7 @@ def asked_for(asked: dict[str, str | bool | None], *, owner: str | None, name: s
         wish=wish,
         conditions=conditions,
         places=(),
-        owner=None if owner is None else reserving.parse_name(owner),
+        owner=None if owner is None else names.parse_owner(owner),
         ttl_s=int(ttl),
     )
 

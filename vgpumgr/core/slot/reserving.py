@@ -76,7 +76,8 @@ def parse_name(text: str) -> str:
     """Check the name of a reservation. Raises BadName."""
     if _NAME.fullmatch(text) is None:
         raise errors.BadName(
-            f"not a name of a reservation: {text[:60]!r}", hint="1 to 40 of a-z 0-9 -, for example team-a"
+            f"not a name of a reservation: {text[:60]!r}",
+            hint=say("1 to 40 of a-z 0-9 -, for example {}", Option("--name", "team-a")),
         )
     return text
 
