@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -346,8 +344,7 @@ def test_a_jump_host_that_dies_ends_the_hosts_behind_it_at_once_with_that_reason
     behind = through(new_sshd.start(), sshd)
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(2) as threads:
         links = [stack.enter_context(connection.connect(behind)) for _ in range(2)]
-        for one in links:
-            os.kill(one.program.hello["pid"], signal.SIGSTOP)
+        stack.enter_context(stopped(*(one.program.hello["pid"] for one in links)))
         asked = [threads.submit(one.program.observe, wait_s=0) for one in links]
         wait_for(lambda: all(one.program.requests == 1 for one in links), 60)
         assert new_sshd.process is not None
