@@ -59,6 +59,7 @@ def test_repeated_it_changes_nothing_and_with_more_it_keeps_what_is_missing(site
     assert len(kept(site)) == 3
     other = vgpumgr(site, "reserve", "--profile", "4Q", "--for", "team-a", code=5)
     assert "error: there is another reservation team-a on kvm01\n" in other.err
+    vgpumgr(site, "reserve", *WISH, "--for", "team-b", "--name", "team-a", code=5)
     assert len(kept(site)) == 3
 
 
@@ -83,6 +84,8 @@ def test_an_unread_host_is_told_and_the_rest_is_kept(site: Near) -> None:
 
 
 def test_place_keeps_what_it_names_under_a_name_of_its_own(site: Near) -> None:
+    tried = json.loads(site.run("place", *WISH, "--hold", "30m", "--check", "-o", "json").stdout)
+    assert ("would_change" in tried["outcomes"], kept(site)) == (True, [])
     held = json.loads(site.run("place", *WISH, "--count", "3", "--hold", "30m", "-o", "json").stdout)
     assert re.fullmatch(r"place-[0-9a-f]{8}", held["reservation"])
     assert sorted(kept(site)) == sorted(place["host"] for place in held["places"])

@@ -6,15 +6,22 @@ import base64
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit import stored_shapes
 from vgpumgr.host import installation, purging
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
 from vgpumgr.host.protocol.ledger import LEDGER_PATH, CordonText
 from vgpumgr.host.protocol.session import CHANGED, LEDGER_BROKEN
 from vgpumgr.host.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.host.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files of root's")
 
@@ -47,10 +54,19 @@ def test_the_ledger_and_what_was_installed_go_without_a_trace(root: Root) -> Non
     assert purging.purge(root) == {"files": []}
 
 
-def test_a_ledger_that_says_something_stays_with_all_the_rest(root: Root) -> None:
+CORDON: CordonText = {"reason": "PSU", "by": "anna@ctl1", "at": "2026-11-23T16:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        lambda ledger: ledger.with_cordon(None, None, CORDON),
+        lambda ledger: ledger._replace(reservations=(stored_shapes.RESERVATION,)),
+    ],
+)
+def test_a_ledger_that_says_something_stays_with_all_the_rest(root: Root, says: Callable[[Ledger], Ledger]) -> None:
     install(root)
-    cordon: CordonText = {"reason": "PSU", "by": "anna@ctl1", "at": "2026-11-23T16:00:00Z"}
-    write_ledger(root, read_ledger(root).with_cordon(None, None, cordon))
+    write_ledger(root, says(read_ledger(root)))
     before = paths(root)
     with pytest.raises(Refusal) as refused:
         purging.purge(root)

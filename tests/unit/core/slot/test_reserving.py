@@ -21,6 +21,8 @@ from vgpumgr.core.placing import room
 from vgpumgr.core.report import findings
 from vgpumgr.core.slot import reserving
 from vgpumgr.core.step import SetReservation
+from vgpumgr.link.values import snapshot_facts
+from vgpumgr.names import PciAddress
 
 if TYPE_CHECKING:
     from tests.unit.core.slot.test_laws import Action
@@ -168,6 +170,24 @@ def test_a_place_counts_once_whoever_has_it_and_beside_what_comes_back() -> None
     assert len(killed.snapshot.reservations) == 1
     assert (allocated(killed), allocated(builders.rebooted(killed))) == (1, 1)
     assert allocated(builders.rebooted(builders.attached(view))) == 2
+
+
+def test_a_card_in_another_slot_of_the_host_keeps_its_reservations() -> None:
+    """They name it by its UUID, and are told with its address of today."""
+    view = builders.reserved(builders.host_of(VENDOR_VFIO, gpus=1), "4Q")
+    (gpu,) = view.snapshot.gpus
+    (one,) = view.snapshot.reservations
+    old = replace(one, vgpu=replace(one.vgpu, gpu=PciAddress("0000:c1:00.0"), parent=PciAddress("0000:c1:00.4")))
+    facts = builders.facts_of(replace(view.snapshot, reservations=(old,)))
+    (read,) = snapshot_facts.parse(builders.HOST, facts).reservations
+    assert (read.vgpu.gpu, read.vgpu.parent) == (gpu.pci, one.vgpu.parent)
+
+
+def test_a_host_on_which_no_vm_would_start_keeps_nothing() -> None:
+    """libvirt 9.0 starts no VM with a vendor-vfio vGPU."""
+    view = replace(builders.host_of(VENDOR_VFIO, gpus=1), libvirt_version=9_000_000)
+    with pytest.raises(errors.NoCapacity, match="takes no more of it: no VM would start"):
+        builders.reserved(view, "4Q")
 
 
 def test_cancelling_gives_up_every_place_and_nothing_else() -> None:
