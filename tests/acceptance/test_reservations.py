@@ -10,6 +10,7 @@ import pytest
 
 from tests.acceptance.command import vgpumgr
 from tests.acceptance.near import NearHost, document
+from vgpumgr.host.protocol.gpu import MDEV_PF
 
 if TYPE_CHECKING:
     from tests.acceptance.near import Near, Sites
@@ -93,6 +94,15 @@ def test_place_keeps_what_it_names_under_a_name_of_its_own(site: Near) -> None:
     assert left in (29, 30)
     vgpumgr(site, "attach", "vm01", *WISH, "--reservation", held["reservation"])
     assert json.loads(site.run("place", *WISH, "-o", "json").stdout)["reservation"] is None
+
+
+def test_on_a_physical_function_a_taken_place_is_told_once(near_site: Sites) -> None:
+    site = near_site({"kvm01": NearHost(vms=("vm01",), board="T4", framework=MDEV_PF)})
+    vgpumgr(site, "reserve", "--profile", "8Q", "--count", "2", "--for", "team-a")
+    assert (
+        vgpumgr(site, "attach", "vm01", "--profile", "8Q", "--reservation", "team-a").out.count("reserved team-a") == 1
+    )
+    assert len(kept(site)) == 1
 
 
 def test_what_vgpumgr_leaves_keeps_no_reservation(site: Near) -> None:

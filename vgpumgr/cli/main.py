@@ -156,7 +156,7 @@ def program() -> None:
     """
 
 
-_DISCARDING = ("cb", "__del__")
+_LOCKS = "<frozen importlib._bootstrap>"
 _AGAIN_S = 0.01
 
 
@@ -344,9 +344,11 @@ def _put_off(frame: FrameType | None, handler: Callable[[int, FrameType | None],
     Those places are finalizers, and the callback of a module's lock (importlib/_bootstrap.py, _get_module_lock). A
     signal that is lost in there would leave a server running.
     """
-    while frame is not None and frame.f_code.co_name not in _DISCARDING:
-        frame = frame.f_back
-    if frame is None:
+    while frame is not None:
+        code, frame = frame.f_code, frame.f_back
+        if code.co_name == "__del__" or (code.co_name, code.co_filename) == ("cb", _LOCKS):
+            break
+    else:
         return False
     signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)

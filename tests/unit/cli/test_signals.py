@@ -50,6 +50,15 @@ def as_an_import_ends(number: int, patch: pytest.MonkeyPatch) -> None:
     del lock
 
 
+def test_a_function_that_happens_to_be_called_cb_does_not_keep_a_signal_waiting() -> None:
+    def cb() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("it went on")
+
+    with pytest.raises(main.Terminated):
+        cb()
+
+
 @pytest.mark.parametrize("when", [in_a_finalizer, as_an_import_ends])
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, main.Terminated), (signal.SIGINT, KeyboardInterrupt)])
 def test_a_signal_is_not_lost_where_exceptions_are_discarded(

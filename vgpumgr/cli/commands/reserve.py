@@ -63,7 +63,9 @@ def reserve(
     hosts = () if on is None else (on,)
     match what:
         case ():
-            if name is None and owner is None and any(asked.values()):
+            if not any(asked.values()):
+                raise errors.UsageError("nothing is asked for", hint=_FORM)
+            if name is None and owner is None:
                 raise errors.UsageError("the reservation has no name", hint="give it one with --for or --name")
             start = time.monotonic()
             request = asked_for(asked, owner=owner, name=name or owner or "", ttl=ttl)
@@ -84,8 +86,6 @@ def asked_for(asked: dict[str, str | bool | None], *, owner: str | None, name: s
     from vgpumgr import names
     from vgpumgr.core.slot import reserving
 
-    if not any(asked.values()):
-        raise errors.UsageError("nothing is asked for", hint=_FORM)
     if ttl > reserving.LONGEST_S:
         raise errors.UsageError("a reservation ends within a year", hint="a GPU that stays free for good is cordoned")
     wish, conditions = wishes.read("reserve", asked)
@@ -115,7 +115,6 @@ def make(
 def _list(settings: Settings, hosts: tuple[str, ...]) -> int:
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import reservations
-    from vgpumgr.controller.results import Fleet
     from vgpumgr.documents import offer as documents
 
     context = build_context(settings)
@@ -124,8 +123,7 @@ def _list(settings: Settings, hosts: tuple[str, ...]) -> int:
     read = context.inventory.chosen(hosts)
     failed = {host for host, _ in fleet.errors}
     none = output.none_on("no reservation", [one.name for one in read if one.name not in failed])
-    document = documents.reservations(Fleet(views=fleet.views, errors=fleet.errors), found)
-    printing.print_rows(settings, RESERVATIONS, document, none=none)
+    printing.print_rows(settings, RESERVATIONS, documents.reservations(fleet, found), none=none)
     return output.end(settings, fleet)
 
 

@@ -142,7 +142,7 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
         case steps.SetReservation():
-            return f"- reserved {step.vgpu.vm_name}"
+            return None if step.terms is not None else f"- reserved {step.vgpu.vm_name}"
         case _:
             return None  # plans about a VM have no others
 

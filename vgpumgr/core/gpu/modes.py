@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 
 def ended(view: HostView, gpu: Gpu) -> Mode | None:
-    """The mode that a GPU lost at a reboot, if missing vGPUs of ours were made in that mode; else None."""
+    """The mode that a GPU lost at a reboot, if missing vGPUs of ours or reserved places are of that mode; else None."""
     if gpu.mode is None or not gpu.rules.is_default:
         return None
     others: tuple[Mode, ...] = (MIXED_SIZE, MIG) if gpu.mig else (MIXED_SIZE,)
     volatile_modes = [mode for mode in others if modes.of(mode).ends_with_boot(gpu.board_names)]
-    if not any(entry.vgpu.made_in in volatile_modes for entry in view.snapshot.ledger or ()):  # so on most hosts
+    reserved = {one.vgpu.made_in for one in view.snapshot.reservations if one.vgpu.gpu_uuid == gpu.uuid}
+    ours = any(entry.vgpu.made_in in volatile_modes for entry in view.snapshot.ledger or ())
+    if not ours and not reserved:  # so on most hosts
         return None
-    missing_modes = {one.entry.vgpu.made_in for one in evacuate.entries(view, gpu) if one.vgpu is None and one.whole}
+    missing_modes = reserved | {
+        one.entry.vgpu.made_in for one in evacuate.entries(view, gpu) if one.vgpu is None and one.whole
+    }
     return next((mode for mode in volatile_modes if mode in missing_modes), None)
 
 

@@ -410,8 +410,8 @@ class HostSnapshot:
     def _is_filled(self, gpu: Gpu, reservation: Reservation) -> bool:
         place = reservation.vgpu
         if place.vf_index is None:
-            taker = reservation.terms.taker
-            return any(f"{entry.vgpu.vm}/{entry.vgpu.slot}" == taker for entry in self.entries)
+            here = (entry.vgpu for entries in self.entries.on(gpu.uuid).values() for entry in entries)
+            return any(f"{vgpu.vm}/{vgpu.slot}" == reservation.terms.taker for vgpu in here)
         parent = gpu.parent_at(place.vf_index)
         return bool(parent and parent.vgpus) or bool(self.entries.on_vf(place.gpu_uuid, place.vf_index))
 

@@ -94,6 +94,7 @@ STANDING: frozenset[FindingKind] = frozenset(
         "other-board",
         "pending-restart",
         "placements",
+        "taken",
         "undeclared",
         "will-not-start",
     }

@@ -212,5 +212,5 @@ def unplaced(name: str) -> errors.NoCapacity:
     """The error if none of a reservation's places can be taken."""
     return errors.NoCapacity(
         say("no place of the reservation {} can be taken now", name),
-        hint=say("`{}` shows them", LIST),
+        hint=say("`{}` shows them; after a reboot `vgpumgr reconcile` first gives their GPUs their modes again", LIST),
     )

@@ -15,7 +15,7 @@ from tests.unit.core.slot.test_laws import ACTION, PROFILE, TEAM, after, check_c
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core.driver.modes import MIXED_SIZE
-from vgpumgr.core.gpu import instance_plan, mode_plan, size_mode
+from vgpumgr.core.gpu import instance_plan, mode_plan, modes, size_mode
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.core.placing import room
 from vgpumgr.core.report import findings
@@ -155,6 +155,30 @@ def test_on_a_physical_function_the_place_says_who_takes_it() -> None:
     again = builders.plan_attach(killed, "vm01", "4Q", reservation=TEAM)
     assert [step.verb for step in again.steps] == ["set_reservation"]
     assert len(simulate.apply(killed, again.steps).snapshot.reservations) == 1
+
+
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_a_kill_before_the_vgpu_is_made_costs_no_second_place(done: int) -> None:
+    """The host appends what is written again: another place of the reservation is the first by then."""
+    view = builders.reserved(builders.host_of(MDEV_PF, gpus=1), "4Q", 3)
+    plan = builders.plan_attach(view, "vm01", "4Q", reservation=TEAM)
+    killed = simulate.apply(view, plan.steps[:done])
+    end = simulate.apply(killed, builders.plan_attach(killed, "vm01", "4Q", reservation=TEAM).steps)
+    assert [one.terms.taker for one in end.snapshot.reservations] == [None, None]
+    assert allocated(end) == 3
+
+
+@pytest.mark.parametrize(("board", "profile"), [("L40S", "24Q")])
+def test_after_a_reboot_reconcile_gives_a_gpu_the_mode_of_its_reserved_places_again(board: str, profile: str) -> None:
+    card = simulate.in_mode(builders.gpu(VENDOR_VFIO, board), MIXED_SIZE)
+    view = builders.rebooted(builders.reserved(builders.host(card), profile))
+    (gpu,) = view.snapshot.gpus
+    assert modes.ended(view, gpu) == MIXED_SIZE
+    request = mode_plan.ModeRequest(gpu_uuid=builders.gpu_uuid(CARD), mode=MIXED_SIZE, again=True)
+    back = simulate.apply(view, size_mode.plan_mode(view, request).steps)
+    assert taken(back, "vm01", profile).snapshot.reservations == ()
+    (other,) = builders.rebooted(builders.host(card)).snapshot.gpus
+    assert modes.ended(builders.host(other), other) is None
 
 
 def allocated(view: HostView) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
 
+from tests.controllers import wait_until
 from tests.unit.host.fakehost import MDEV_VF, FakeHost, execute, make_entry, make_step, observe
 
 TERMS = {"owner": "team-a", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z", "left_s": 3600, "taker": None}
@@ -40,8 +40,7 @@ def test_a_place_is_kept_and_given_up(host: FakeHost) -> None:
 def test_it_ends_by_the_hosts_clock_and_leaves_the_file_with_the_next_write(host: FakeHost) -> None:
     assert "ok" in execute(host, step(terms={**TERMS, "left_s": 1}))
     assert json.loads(host.ledger_file.read_text())["version"] == 6
-    while reservations(host):
-        time.sleep(0.05)
+    wait_until(lambda: not reservations(host), "the end of a second", 20)
     assert "ok" in execute(host, step(vm_uuid="11111111-0000-4000-8000-000000000002"))
     document = json.loads(host.ledger_file.read_text())
     assert [row["vm_uuid"] for row in document["reservations"]] == ["11111111-0000-4000-8000-000000000002"]
