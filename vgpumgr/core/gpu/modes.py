@@ -22,14 +22,14 @@ def ended(view: HostView, gpu: Gpu) -> Mode | None:
         return None
     others: tuple[Mode, ...] = (MIXED_SIZE, MIG) if gpu.mig else (MIXED_SIZE,)
     volatile_modes = [mode for mode in others if modes.of(mode).ends_with_boot(gpu.board_names)]
-    reserved = {one.vgpu.made_in for one in view.snapshot.reservations if one.vgpu.gpu_uuid == gpu.uuid}
-    ours = any(entry.vgpu.made_in in volatile_modes for entry in view.snapshot.ledger or ())
-    if not ours and not reserved:  # so on most hosts
-        return None
-    missing_modes = reserved | {
-        one.entry.vgpu.made_in for one in evacuate.entries(view, gpu) if one.vgpu is None and one.whole
-    }
+    missing_modes = {one.vgpu.made_in for one in view.snapshot.reservations if one.vgpu.gpu_uuid == gpu.uuid}
+    if any(entry.vgpu.made_in in volatile_modes for entry in view.snapshot.ledger or ()):  # on few hosts
+        missing_modes |= _missing(view, gpu)
     return next((mode for mode in volatile_modes if mode in missing_modes), None)
+
+
+def _missing(view: HostView, gpu: Gpu) -> set[Mode]:
+    return {one.entry.vgpu.made_in for one in evacuate.entries(view, gpu) if one.vgpu is None and one.whole}
 
 
 def leaving(gpu: Gpu, host: str, pci: str) -> Command:

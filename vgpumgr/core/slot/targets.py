@@ -409,16 +409,14 @@ def reserved_for(view: HostView, domain: Domain, request: AttachRequest) -> Rese
     """
     if request.reservation is None:
         return None
-    claim, there = domain.claim(request.slot), reserving.named(view.snapshot, request.reservation)
-    taker = reserving.taker(domain, request.slot)
-    mine = next((one for one in there if one.terms.taker == taker), None)
+    claim, taker = domain.claim(request.slot), reserving.taker(domain, request.slot)
     if claim is not None and serves(view, claim, request):
         place = claim.binding.gpu_uuid, claim.binding.vf_index
-        at_it = (one for one in there if place[1] is not None and one.at == place)
-        return mine or next(at_it, None)
-    if mine is not None:  # a run that was killed has begun to take it
-        return mine
-    for one in reserving.serving(view, request.reservation, ask_of(view, request, claim)):
+        there = reserving.named(view.snapshot, request.reservation)
+        mine = (one for one in there if one.terms.taker == taker or (place[1] is not None and one.at == place))
+        return next(mine, None)
+    serving = reserving.serving(view, request.reservation, ask_of(view, request, claim))
+    for one in sorted(serving, key=lambda one: one.terms.taker != taker):  # first what a killed run began to take
         if _at(reserving.without(view, one), domain, request, one) is not None:
             return one
     raise reserving.unplaced(request.reservation)
