@@ -59,6 +59,8 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return _domain(view, step.vm, lambda domain: _with_claim(domain, step))
         case steps.DropClaim():
             return _domain(view, step.vm, lambda domain: _without_claim(domain, step))
+        case steps.SetWait():
+            return _domain(view, step.vm, lambda domain: _with_wait(domain, step))
         case steps.AttachHostdev():
             return _domain(view, step.vm, lambda domain: _with_hostdev(domain, step))
         case steps.DetachHostdev():
@@ -117,7 +119,14 @@ def _without_claim(domain: Domain, step: steps.DropClaim) -> Domain:
     if domain.claims is None or domain.claim(step.before.slot) is None:
         raise ImpossibleStepError(f"{domain.name} has no such claim")
     rest = domain.claims.drop(step.before.slot)
-    return replace(domain, claims=rest if rest.claims else None)
+    return replace(domain, claims=rest or None)
+
+
+def _with_wait(domain: Domain, step: steps.SetWait) -> Domain:
+    if domain.wait(step.slot) != step.before:
+        raise ImpossibleStepError(f"what waits in {domain.name} is not what the step replaces")
+    document = domain.claims or claims.ClaimDocument(vm=domain.uuid)
+    return replace(domain, claims=replace(document, vm=domain.uuid).with_wait(step.slot, step.wait) or None)
 
 
 def _with_hostdev(domain: Domain, step: steps.AttachHostdev) -> Domain:

@@ -58,6 +58,8 @@ class Executor:
                 self._write(step.vm, self._document(step.vm).put(step.claim))
             case steps.DropClaim():
                 self._write(step.vm, self._document(step.vm).drop(step.before.slot))
+            case steps.SetWait():
+                self._write(step.vm, self._document(step.vm).with_wait(step.slot, step.wait))
             case steps.AttachHostdev():
                 self.session.link.attach_device(step.vm, templates.render_hostdev(step.device, port=step.port))
             case steps.DetachHostdev():
@@ -134,6 +136,6 @@ class Executor:
         return found or claims.ClaimDocument(vm=vm)
 
     def _write(self, vm: VmUuid, document: claims.ClaimDocument) -> None:
-        text = templates.render_claims(document) if document.claims else None
+        text = templates.render_claims(document) if document else None
         self.session.link.set_metadata(vm, text, key=claims.KEY, uri=claims.NAMESPACE)
         self.documents[vm] = document

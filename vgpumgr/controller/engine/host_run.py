@@ -160,13 +160,13 @@ class HostRun:
                 view = self.session.with_saved_states(view)
                 planned, left = host_plan.plan_next(view, self.session.declaration, task, self.author)
             if planned.plan is None or not planned.steps:
-                work.tell(task, may_pass=planned.may_pass, changed=False)
+                work.tell(planned, changed=False)
                 self._note(task_result(planned, errors.Outcome.UNCHANGED))
                 continue
             plans.append(planned.plan)
             error = self._do(planned)
             # A failed task changed nothing, however often it is tried.
-            work.tell(task, may_pass=planned.may_pass, changed=error is None)
+            work.tell(planned, changed=error is None)
             self._note(task_result(planned, errors.Outcome.DONE, error))
             if error is None and planned.plan.goes_on:
                 view = self.session.observe(saved=True)
@@ -177,7 +177,19 @@ class HostRun:
                 raise error
             else:
                 view = self.session.observe(saved=True)
-        return view, plans
+        return self._note_waits(view, work, plans), plans
+
+    def _note_waits(self, view: HostView, work: Queue, plans: list[AnyPlan]) -> HostView:
+        """Note since when the slots wait that found no room to the end."""
+        for planned in () if self._stopped() else work.notes:
+            assert planned.plan is not None
+            plans.append(planned.plan)
+            error = self._do(planned)
+            self._note(task_result(planned, errors.Outcome.DONE, error))
+            if error is not None:
+                raise error
+            view = simulate.apply(view, planned.steps)
+        return view
 
     def _last_look(self, view: HostView, plans: Sequence[AnyPlan]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:
         """Release the lock. Returns the host's state, and the steps that finished tasks still lack."""

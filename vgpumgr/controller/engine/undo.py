@@ -82,7 +82,7 @@ def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.Vg
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
         return None
-    if isinstance(failed, (plan_steps.PutClaim, plan_steps.DropClaim)):
+    if isinstance(failed, (plan_steps.PutClaim, plan_steps.DropClaim, plan_steps.SetWait)):
         _try(lambda: executor.write_claims_again(failed.vm), failed)
         return None
     if unwritten:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.report import Report
     from vgpumgr.names import GpuUuid, OwnerName, PciAddress, Slot, VmName
 
-OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable", "param")
+OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable", "param", "priority")
 _KEYS = (*WAYS_TO_ASK, *OPTIONS)
 _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
@@ -40,6 +40,7 @@ class _Options(TypedDict):
     max_waste_pct: int | None
     usable: bool | None
     param: str | None
+    priority: int
 
 
 def read_vms(value: Value, report: Report) -> dict[VmName, VmDeclaration]:
@@ -173,6 +174,9 @@ def _read_options(slot: Slot, table: Table, report: Report) -> _Options:
         report.problem(table["only"].where, f"slot {slot!r} has both prefer and only", "give one of them")
     waste = table.get("max_waste")
     usable = table.get("usable")
+    priority = (
+        reading.read_whole(table["priority"].value, "priority", report, low=-99, high=99) if "priority" in table else 0
+    )
     return _Options(
         policy=read_policy(table["policy"].value, "policy", report) if "policy" in table else None,
         gpu_id=read_gpu(table["gpu_id"].value, "gpu_id", report) if "gpu_id" in table else None,
@@ -182,6 +186,7 @@ def _read_options(slot: Slot, table: Table, report: Report) -> _Options:
         max_waste_pct=reading.read_whole(waste.value, "max_waste", report, low=0, high=100) if waste else None,
         usable=reading.read_switch(usable.value, "usable", report) if usable else None,
         param=_read_param(table["param"].value, report) if "param" in table else None,
+        priority=priority or 0,
     )
 
 

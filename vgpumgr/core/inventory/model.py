@@ -35,7 +35,8 @@ class SlotDeclaration:
     """What one slot of a VM asks for. The options restrict its placement; None if not declared.
 
     `policy` overrides the host's. `prefer` and `only`: mig or time-sliced. `compute`: a scheduler policy that the VM
-    needs. `max_waste_pct`: how much of the vGPU may exceed the request. `param`: its plugin parameters.
+    needs. `max_waste_pct`: how much of the vGPU may exceed the request. `param`: its plugin parameters. `priority`: of
+    the slots that wait for room, the one with the highest is served first.
     """
 
     slot: Slot
@@ -49,6 +50,7 @@ class SlotDeclaration:
     max_waste_pct: int | None = None
     usable: bool | None = None
     param: str | None = None
+    priority: int = 0
 
     @property
     def conditions(self) -> Conditions:

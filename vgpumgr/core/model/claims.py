@@ -2,6 +2,7 @@
 
     <v:vgpumgr xmlns:v="urn:vgpumgr:domain:2" vm="UUID">
       <v:claim slot generation from [site] [declared] state by at><v:ask …/>[<v:granted …/>]<v:binding …/></v:claim> …
+      <v:wait slot from [site] by at><v:ask …/></v:wait> …
 
 `vm` names the domain that the claims were written for: in a clone it differs from the domain's own UUID. libvirt is
 passed the same tree without prefix and xmlns. Both forms are read here.
@@ -133,11 +134,38 @@ def said_by(claim: Claim) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """What a slot is to get once its host has room. `at`: since when; `by`: who asked, or whose reconcile noted it."""
+
+    slot: Slot
+    origin: Origin
+    by: str
+    at: str
+    wish: profiles.Wish
+    conditions: asking.Conditions = asking.NO_CONDITIONS
+    site: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """The wish and its conditions, as options."""
+        return asking.describe(self.wish, self.conditions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimDocument:
-    """All claims of one domain. `vm` is the UUID they were written for."""
+    """All claims of one domain, and what waits for room. `vm` is the UUID they were written for."""
 
     vm: VmUuid
     claims: tuple[Claim, ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.claims or self.waits)
+
+    def with_wait(self, slot: Slot, wait: Wait | None) -> ClaimDocument:
+        """The document with what waits in a slot; None: nothing does."""
+        rest = [other for other in self.waits if other.slot != slot] + ([] if wait is None else [wait])
+        return replace(self, waits=tuple(sorted(rest, key=lambda item: names.slot_order(item.slot))))
 
     def claim(self, slot: Slot) -> Claim | None:
         for claim in self.claims:
@@ -192,6 +220,9 @@ def read_element(element: ET.Element) -> ClaimDocument:
         for child in element:
             if _local(child.tag) == "claim":
                 document = document.put(_claim(child))
+            elif _local(child.tag) == "wait":
+                wait = _wait(child)
+                document = document.with_wait(wait.slot, wait)
     except KeyError as error:
         raise UnreadableClaim(f"{error.args[0]} is missing") from error
     except (ValueError, BadName) as error:
@@ -206,15 +237,12 @@ def _claim(element: ET.Element) -> Claim:
         raise UnreadableClaim(
             f"its state is {element.attrib['state']!r}, which is none of {PENDING}, {BOUND} and {LEAVING}"
         )
-    origin = _ORIGINS.get(element.attrib["from"])
-    if origin is None:
-        raise UnreadableClaim(f"it is from {element.attrib['from']!r}, which is neither {ATTACH} nor {INVENTORY}")
     conditions, wish = asking.split(parts["ask"].attrib)
     grant = parts.get("granted")
     return Claim(
         slot=names.parse_slot(element.attrib["slot"]),
         generation=_number(element.attrib["generation"], "generation"),
-        origin=origin,
+        origin=_origin(element),
         state=state,
         by=element.attrib["by"],
         at=element.attrib["at"],
@@ -227,7 +255,28 @@ def _claim(element: ET.Element) -> Claim:
     )
 
 
-def ask_attributes(claim: Claim) -> dict[str, str]:
+def _origin(element: ET.Element) -> Origin:
+    origin = _ORIGINS.get(element.attrib["from"])
+    if origin is None:
+        raise UnreadableClaim(f"it is from {element.attrib['from']!r}, which is neither {ATTACH} nor {INVENTORY}")
+    return origin
+
+
+def _wait(element: ET.Element) -> Wait:
+    parts = {_local(child.tag): child for child in element}
+    conditions, wish = asking.split(parts["ask"].attrib)
+    return Wait(
+        slot=names.parse_slot(element.attrib["slot"]),
+        origin=_origin(element),
+        by=element.attrib["by"],
+        at=element.attrib["at"],
+        wish=profiles.from_attributes(wish),
+        conditions=conditions,
+        site=element.get("site"),
+    )
+
+
+def ask_attributes(claim: Claim | Wait) -> dict[str, str]:
     """The attributes of <ask>, the reader's inverse: only what was requested."""
     wish = {name: str(value) for name, value in profiles.attributes(claim.wish).items()}
     return wish | asking.attributes(claim.conditions)

@@ -88,6 +88,14 @@ class Domain:
         return self.claims.claim(slot) if self.claims else None
 
     @property
+    def waits(self) -> tuple[claim_values.Wait, ...]:
+        """What waits for room in its slots. What a copy carries along is the other VM's."""
+        return () if self.claims is None or self.copied else self.claims.waits
+
+    def wait(self, slot: Slot) -> claim_values.Wait | None:
+        return next((wait for wait in self.waits if wait.slot == slot), None)
+
+    @property
     def condition(self) -> str:
         """The domain's state as messages name it."""
         return "running" if self.active else "shut off"
@@ -95,7 +103,7 @@ class Domain:
     @property
     def copied(self) -> bool:
         """The claims were written for another domain: this one is a clone, a template's child or a restore."""
-        return self.claims is not None and bool(self.claims.claims) and self.claims.vm != self.uuid
+        return bool(self.claims) and self.claims is not None and self.claims.vm != self.uuid
 
     @property
     def mentioned(self) -> tuple[Hostdev, ...]:

@@ -138,7 +138,10 @@ def plan_tasks(
     for task in work:
         planned, after = plan_next(after, declared, task, author)
         planned_tasks.add(planned)
-        work.tell(task, may_pass=planned.may_pass, changed=bool(planned.steps))
+        work.tell(planned, changed=bool(planned.steps))
+    for planned in work.notes:
+        planned_tasks.add(planned)
+        after = simulate.apply(after, planned.steps)
     return planned_tasks.in_order, after
 
 
@@ -189,11 +192,15 @@ def _other_sites(view: HostView, declared: HostDeclaration, claims: Iterable[tup
 
 
 def _findings(view: HostView, planned_tasks: Sequence[PlannedTask]) -> tuple[Finding, ...]:
-    """The host's findings, except those that a task resolves anyway, plus those of its plans."""
+    """The host's findings, except those that a task resolves anyway, plus those of its plans.
+
+    What waits is told by the tasks' results.
+    """
     slots = {
         (planned.task.vm, planned.task.slot)
         for planned in planned_tasks
         if planned.plan and not isinstance(planned.task, OfGpu)
     }
     of_plans = (finding for planned in planned_tasks if planned.plan for finding in planned.plan.findings)
-    return tuple(dict.fromkeys((*findings.of_host(view, served=slots), *of_plans)))
+    of_host = (finding for finding in findings.of_host(view, served=slots) if finding.kind != "waiting")
+    return tuple(dict.fromkeys((*of_host, *of_plans)))

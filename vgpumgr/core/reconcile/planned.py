@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.gpu.gpu_plan import GpuPlan
-from vgpumgr.core.reconcile.tasks import RECONCILE, OfGpu
+from vgpumgr.core.reconcile.tasks import RECONCILE, EnsureSlot, OfGpu
+from vgpumgr.core.slot import waits
 
 if TYPE_CHECKING:
     from vgpumgr.core import step as plan_steps
@@ -27,7 +28,8 @@ class PlannedTask:
     """One task: its plan, or why it was refused. `drift` says why there are steps.
 
     Both are set if the declaration is refused, and the plan keeps what there is. `unverified`: there is nothing to do,
-    but it could not be checked that the slot is as declared, for this reason.
+    but it could not be checked that the slot is as declared, for this reason. `note`: if nothing removes the reason for
+    the refusal, this plan notes since when the slot waits.
     """
 
     task: Task
@@ -35,6 +37,12 @@ class PlannedTask:
     refused: errors.VgpumgrError | None = None
     drift: tuple[Drift, ...] = ()
     unverified: str | None = None
+    note: Plan | None = None
+
+    @property
+    def noted(self) -> PlannedTask:
+        """The task with its note as plan."""
+        return replace(self, plan=self.note, drift=(), note=None)
 
     @property
     def steps(self) -> tuple[plan_steps.Step, ...]:
@@ -51,7 +59,11 @@ class PlannedTask:
 
     @property
     def waits(self) -> str | None:
-        """What it waits for, as in "waits until …", if only something in use prevents it; else None."""
+        """What it waits for, as in "waits until …", if only something in use prevents it, or it waits for room; else
+        None.
+        """
+        if isinstance(self.task, EnsureSlot) and self.task.wait is not None and self.refused is not None:
+            return "there is room" if waits.may_pass(self.refused) else None
         if self.task.verb != RECONCILE or not isinstance(self.refused, errors.InUse):
             return None
         return self.refused.until

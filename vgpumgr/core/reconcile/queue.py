@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from vgpumgr.core.reconcile.planned import PlannedTask
     from vgpumgr.core.reconcile.tasks import Task
 
 
 class Queue:
-    """Iterate, and report each task's outcome with `tell` before taking the next. A round without changes ends it."""
+    """Iterate, and report each task's outcome with `tell` before taking the next. A round without changes ends it.
+
+    `notes`: then, what to note of tasks that were refused to the end.
+    """
 
     def __init__(self, work: Iterable[Task]) -> None:
         self._queue = deque(work)
         self._again: list[Task] = []
         self._changed = False
+        self._notes: dict[Task, PlannedTask] = {}
 
     def __iter__(self) -> Iterator[Task]:
         while self._queue:
@@ -33,7 +38,14 @@ class Queue:
         """Make this the next task: what is left of it can be planned now."""
         self._queue.appendleft(task)
 
-    def tell(self, task: Task, *, may_pass: bool, changed: bool) -> None:
+    def tell(self, planned: PlannedTask, *, changed: bool) -> None:
         self._changed = self._changed or changed
-        if may_pass:
-            self._again.append(task)
+        if planned.may_pass:
+            self._again.append(planned.task)
+        self._notes.pop(planned.task, None)
+        if planned.note is not None:
+            self._notes[planned.task] = planned.noted
+
+    @property
+    def notes(self) -> tuple[PlannedTask, ...]:
+        return tuple(self._notes.values())

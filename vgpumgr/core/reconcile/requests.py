@@ -13,7 +13,7 @@ from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.reconcile import tasks
-from vgpumgr.core.slot import attach, detach, targets
+from vgpumgr.core.slot import attach, detach, targets, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, Replace, request_of
 from vgpumgr.wording import Option, say
@@ -103,7 +103,12 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
         conditions=slot.conditions if slot else asked.conditions,
         reservation=asked.reservation,
     )
-    return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, asked, request)))
+    try:
+        return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, asked, request)))
+    except errors.RequestError as refused:
+        if not asked.wait:
+            raise
+        return waits.plan_waiting(view, request, refused)
 
 
 def _as_known(wish: Wish, slot: SlotDeclaration | None, claim: Claim | None) -> Wish:

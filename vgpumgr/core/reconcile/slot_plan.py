@@ -17,7 +17,7 @@ from vgpumgr.core.placing import health
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile import tasks, waiting
 from vgpumgr.core.reconcile.planned import PlannedTask
-from vgpumgr.core.slot import attach, detach, targets
+from vgpumgr.core.slot import attach, detach, targets, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
 from vgpumgr.wording import say
@@ -50,13 +50,9 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
     try:
         plan = _plan_request(view, domain, task, request)
     except errors.NoCapacity as error:
-        return _kept(
-            view,
-            declared,
-            domain,
-            task,
-            waiting.instead(view, declared, error, partial(_plan_request, domain=domain, task=task, request=request)),
-        )
+        again = partial(_plan_request, domain=domain, task=task, request=request)
+        kept = _kept(view, declared, domain, task, waiting.instead(view, declared, error, again))
+        return _noted(domain, request, kept) if waits.may_pass(error) else kept
     except errors.VgpumgrError as error:
         return _kept(view, declared, domain, task, error)
     return PlannedTask(
@@ -70,7 +66,7 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
 def _plan_request(view: HostView, domain: Domain, task: EnsureSlot, request: AttachRequest) -> Plan:
     claim = domain.claim(task.slot)
     whole = claim is not None and claim.state == claims.BOUND and targets.serves(view, claim, request)
-    if task.declared is None or (whole and domain.managed_save):
+    if (task.declared is None and task.wait is None) or (whole and domain.managed_save):
         return attach.plan_mending(view, request)
     return attach.plan_attach(view, request)
 
@@ -100,6 +96,13 @@ def _kept(
     )
 
 
+def _noted(domain: Domain, request: AttachRequest, kept: PlannedTask) -> PlannedTask:
+    """The refused task, with the plan that notes since when its slot waits."""
+    steps = waits.noted(domain, request)
+    plan = plans.Plan(vm=domain, slot=request.slot, steps=steps, findings=())
+    return replace(kept, note=plan) if steps else kept
+
+
 def _declared_request(
     view: HostView,
     declared: HostDeclaration,
@@ -124,13 +127,30 @@ def _declared_request(
     )
 
 
+def _old_request(declared: HostDeclaration, domain: Domain, task: EnsureSlot, author: tasks.Author) -> AttachRequest:
+    """The request of an attach, made again: of one whose claim is there, or of one that found no room."""
+    claim = domain.claim(task.slot)
+    if claim is not None:
+        return request_of(domain, claim, policy=declared.policy)
+    assert task.wait is not None
+    return AttachRequest(
+        vm=domain.uuid,
+        slot=task.slot,
+        wish=task.wait.wish,
+        origin=task.wait.origin,
+        by=task.wait.by,
+        at=author.at,
+        policy=declared.policy,
+        conditions=task.wait.conditions,
+    )
+
+
 def _request(
     view: HostView, declared: HostDeclaration, domain: Domain, task: EnsureSlot, author: tasks.Author
 ) -> AttachRequest:
     claim = domain.claim(task.slot)
     if task.declared is None:
-        assert claim is not None
-        return request_of(domain, claim, policy=declared.policy)
+        return _old_request(declared, domain, task, author)
     request = _declared_request(view, declared, domain, task, author)
     if claim is not None and _is_ours_here(view, domain, claim) and tasks.is_of_other_site(declared, claim):
         return _of_other_site(view, declared, domain, claim, request)

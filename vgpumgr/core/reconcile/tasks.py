@@ -22,12 +22,12 @@ from vgpumgr.core.slot.request import Replace
 from vgpumgr.wording import Option, joined, say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.scheduler import SchedulerWish
     from vgpumgr.core.inventory import HostDeclaration, OfGpus, SlotDeclaration
-    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.claims import Claim, Wait
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.request import SlotRequest
@@ -57,14 +57,20 @@ class OfSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsureSlot(OfSlot):
-    """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it."""
+    """Give a slot what was declared for it, or what its claim once got. `declared` None: only the claim wants it.
+
+    `wait`: what waits there since an attach without room.
+    """
 
     declared: SlotDeclaration | None
+    wait: Wait | None = None
 
     verb = RECONCILE
 
     @property
     def why(self) -> str:
+        if self.wait is not None:
+            return say("{}, waits since {}", self.wait.asked, self.wait.at)
         if self.declared is None:
             return "attached before"
         return say("declared {} ({})", self.declared.asked, self.declared.where)
@@ -385,6 +391,13 @@ def _prunes(view: HostView, declared: HostDeclaration) -> Iterator[PruneSlot]:
                 continue
             if not declaration(declared, domain.name, claim.slot) and not ownership.is_behind(view, domain, claim):
                 yield PruneSlot(vm=domain.name, uuid=domain.uuid, slot=claim.slot)
+        for wait in domain.waits:
+            if (
+                domain.claim(wait.slot) is None
+                and may_prune(declared, wait)
+                and not declaration(declared, domain.name, wait.slot)
+            ):
+                yield PruneSlot(vm=domain.name, uuid=domain.uuid, slot=wait.slot)
 
 
 def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...]:
@@ -404,11 +417,28 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
                 and not ownership.lacks_entry(view, domain, claim)
             )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:
-                ensures.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None))
-    places = _places(view)
-    return tuple(
-        sorted(ensures, key=lambda task: ((task.vm, task.slot) not in places, task.vm, names.slot_order(task.slot)))
-    )
+                wait = domain.wait(claim.slot)
+                ensures.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None, wait=wait))
+        ensures += [
+            EnsureSlot(vm=domain.name, slot=wait.slot, declared=None, wait=wait)
+            for wait in domain.waits
+            if wait.origin == claims.ATTACH
+            and declaration(declared, domain.name, wait.slot) is None
+            and domain.claim(wait.slot) is None
+        ]
+    return _in_order(view, ensures)
+
+
+def _in_order(view: HostView, ensures: Iterable[EnsureSlot]) -> tuple[EnsureSlot, ...]:
+    """First what has its place; then the higher priority, and of these who waits longest; new ones come last."""
+    places, since = _places(view), {(vm.name, wait.slot): wait.at for vm in view.domains for wait in vm.waits}
+
+    def rank(task: EnsureSlot) -> tuple[object, ...]:
+        slot, priority = (task.vm, task.slot), 0 if task.declared is None else task.declared.priority
+        waits = (slot not in since, since.get(slot, ""))
+        return (slot not in places, -priority, *waits, task.vm, names.slot_order(task.slot))
+
+    return tuple(sorted(ensures, key=rank))
 
 
 def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
@@ -418,7 +448,7 @@ def own_claims(view: HostView, domain: Domain) -> tuple[Claim, ...]:
     return tuple(claim for claim in domain.claims.claims if claim.binding.host == view.snapshot.machine)
 
 
-def is_of_other_site(declared: HostDeclaration, claim: Claim) -> bool:
+def is_of_other_site(declared: HostDeclaration, claim: Claim | Wait) -> bool:
     """Whether the claim is from another site's inventory, which decides about it. One without a site is any site's."""
     return claim.origin == claims.INVENTORY and claim.site is not None and claim.site != declared.site
 
@@ -428,8 +458,8 @@ def site_text(declared: HostDeclaration) -> str:
     return "this one, which names no site" if declared.site is None else f"this one, of site {declared.site}"
 
 
-def may_prune(declared: HostDeclaration, claim: Claim) -> bool:
-    """Whether this inventory removes the claim once it no longer declares the slot."""
+def may_prune(declared: HostDeclaration, claim: Claim | Wait) -> bool:
+    """Whether this inventory removes the claim or wait once it no longer declares the slot."""
     return claim.origin == claims.INVENTORY and not is_of_other_site(declared, claim)
 
 

@@ -28,7 +28,7 @@ from vgpumgr.core.evidence import (
 from vgpumgr.core.model import claims, domain_xml
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.placing import health, instances, placement, resolve
-from vgpumgr.core.slot import detach, in_place, live, quotas, reserving, targets
+from vgpumgr.core.slot import detach, in_place, live, quotas, reserving, targets, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
 from vgpumgr.wording import Option, say
@@ -95,7 +95,7 @@ def _plan_attach(view: HostView, request: AttachRequest) -> Plan:
     old = [entry for entry in view.entries(domain.uuid, request.slot) if entry.vgpu.generation != target.generation]
     old = [entry for entry in old if not target.supersedes(entry.vgpu)]
     old += [ownership.entry_of(view, step.vgpu) for step in enter_steps]
-    steps = [*enter_steps, *steps, *detach.destroy_steps(view, domain, old)]
+    steps = [*enter_steps, *steps, *detach.destroy_steps(view, domain, old), *waits.ended(domain, request.slot)]
     if taken is not None:  # last: until then nobody else gets the place
         steps = [
             *reserving.marked(view.snapshot, taken, domain, request.slot),

@@ -14,7 +14,7 @@ from vgpumgr.core.model import claims
 from vgpumgr.core.model import view as views
 from vgpumgr.core.model.vgpu import PLANNED, Device, Mdev, VgpuSpec
 from vgpumgr.core.model.view import Finding, GoneVm
-from vgpumgr.core.slot import live
+from vgpumgr.core.slot import live, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.wording import Command, joined, say
 
@@ -59,6 +59,7 @@ def plan_detach(view: HostView, request: DetachRequest) -> Plan:
     steps: list[plan_steps.Step] = []
     findings: list[Finding] = []
     for slot in request.slots:
+        steps += waits.ended(domain, slot)
         if domain.claim(slot) is None and not view.entries(domain.uuid, slot):
             continue  # nothing is ours; a hostdev that merely has such an alias belongs to its owner
         enter_steps, doubts = entering(view, domain, slot, keep=None)

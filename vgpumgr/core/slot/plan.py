@@ -119,8 +119,9 @@ def gone_vms(view: HostView) -> tuple[GoneVm, ...]:
 
 
 def slots_of(view: HostView, vm: Domain | GoneVm) -> tuple[Slot, ...]:
-    """Every slot of a VM that has a claim or a ledger entry."""
+    """Every slot of a VM that has a claim or a ledger entry, or that waits for room."""
     slots = {claim.slot for claim in vm.claims.claims} if vm.claims else set()
+    slots |= {wait.slot for wait in vm.claims.waits} if vm.claims else set()
     slots |= {entry.vgpu.slot for entry in view.entries(vm.uuid)}
     return tuple(sorted(slots, key=names.slot_order))
 

@@ -42,7 +42,7 @@ class SlotRequest:
 
     With a wish: its `conditions`. `gpu_id`: the only GPU allowed, by its PCI address or UUID. `policy`: which one
     chooses among several GPUs. `even_if_it_will_not_start`: see AttachRequest. `count`: fill that many slots from vgpu0
-    on, all or none. `reservation`: take a place of the one with that name.
+    on, all or none. `reservation`: take a place of the one with that name. `wait`: a slot without room waits for it.
 
     For freeing: `slot` None means the VM's only slot, or with `every` all its slots. `keep_snapshots`: free it even if
     a snapshot names the vGPU.
@@ -60,6 +60,7 @@ class SlotRequest:
     live: bool = False
     count: int = 1
     reservation: str | None = None
+    wait: bool = False
     keep_snapshots: bool = False
     every: bool = False
 

@@ -1,7 +1,15 @@
 """The steps of a plan: verb + noun, each a value that knows its inverse and its record. Each file has one family."""
 
 from vgpumgr.core.step.base import ABSENT, EMPTY, ENTER, PRESENT, SAME, AnyStep, Missing
-from vgpumgr.core.step.definition import AttachHostdev, DetachHostdev, DropClaim, PlugHostdev, PutClaim, UnplugHostdev
+from vgpumgr.core.step.definition import (
+    AttachHostdev,
+    DetachHostdev,
+    DropClaim,
+    PlugHostdev,
+    PutClaim,
+    SetWait,
+    UnplugHostdev,
+)
 from vgpumgr.core.step.gpu import (
     ResetGpu,
     SetCordon,
@@ -25,7 +33,7 @@ __all__ = [
     "ABSENT", "EMPTY", "ENTER", "PRESENT", "SAME", "AnyStep", "AttachHostdev", "CreateInstance", "CreateVgpu", "DefinitionStep",
     "DestroyInstance", "DestroyVgpu", "DetachHostdev", "DropClaim", "EnterVgpu", "EvacuateVgpu", "GpuStep", "HostStep",
     "InstanceStep", "LiveStep", "MigStep", "Missing", "PlugHostdev", "PutClaim", "ResetGpu", "SetCordon", "SetMig", "SetMode",
-    "SetReservation", "SetScheduler", "SetVfs", "Step", "UnplugHostdev", "VgpuStep", "WriteModprobe",
+    "SetReservation", "SetScheduler", "SetVfs", "SetWait", "Step", "UnplugHostdev", "VgpuStep", "WriteModprobe",
 ]  # fmt: skip
 
 VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
@@ -36,5 +44,5 @@ HostStep = (
     VgpuStep | InstanceStep | GpuStep | MigStep | WriteModprobe | SetCordon | SetReservation
 )  # the others are libvirt's
 LiveStep = PlugHostdev | UnplugHostdev
-DefinitionStep = PutClaim | DropClaim | AttachHostdev | DetachHostdev
+DefinitionStep = PutClaim | DropClaim | SetWait | AttachHostdev | DetachHostdev
 Step = HostStep | DefinitionStep | LiveStep

@@ -4,6 +4,8 @@ put_claim       write the wish and the binding, pending   ← drop_claim (or the
 bind_claim      the claim is served                       ← put_claim
 leave_claim     a detach has begun                        ← bind_claim
 drop_claim      the slot is free                          ← put_claim
+put_wait        the slot waits for room                   ← drop_wait (or the wait that was there before)
+drop_wait       it no longer waits                        ← put_wait
 attach_hostdev  into the inactive XML                     ← detach_hostdev
 detach_hostdev  out of the inactive XML                   ← attach_hostdev
 plug_hostdev    into the running VM                       ← unplug_hostdev
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from vgpumgr.core.step.base import OfVm
 
 if TYPE_CHECKING:
-    from vgpumgr.core.model.claims import Claim
+    from vgpumgr.core.model.claims import Claim, Wait
     from vgpumgr.core.model.domain_xml import Hostdev
     from vgpumgr.names import Slot
 
@@ -70,6 +72,26 @@ class DropClaim(OfVm):
 
     def facts(self) -> dict[str, object]:
         return {"vm": self.vm_name, "slot": self.before.slot}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetWait(OfVm):
+    """Write what waits in a slot; `wait` None: nothing does any more. `before`: what waited there."""
+
+    slot: Slot
+    wait: Wait | None
+    before: Wait | None
+
+    @property
+    def verb(self) -> Literal["put_wait", "drop_wait"]:
+        return "drop_wait" if self.wait is None else "put_wait"
+
+    def inverse(self) -> SetWait:
+        return replace(self, wait=self.before, before=self.wait)
+
+    def facts(self) -> dict[str, object]:
+        asked = {} if self.wait is None else {"requested": self.wait.asked}
+        return {"vm": self.vm_name, "slot": self.slot, **asked}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""What waits in a slot for room on its host: noted in the VM's definition, ended once the slot is served or freed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.driver import profiles
+from vgpumgr.core.model.claims import Wait
+from vgpumgr.core.model.view import Finding
+from vgpumgr.core.slot import plan as plans
+from vgpumgr.wording import say
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.core.slot.request import AttachRequest
+    from vgpumgr.names import Slot
+
+
+def may_pass(refused: errors.VgpumgrError) -> bool:
+    """Whether what was refused can be served as it is once the host has room, or its cordon is lifted."""
+    lacks_room = isinstance(refused, errors.NoCapacity) and not isinstance(refused, errors.ProfileNotHere)
+    return lacks_room or isinstance(refused, errors.Cordoned)
+
+
+def plan_waiting(view: HostView, request: AttachRequest, refused: errors.VgpumgrError) -> Plan:
+    """Plan to note that the slot waits for its wish; no steps if it does already.
+
+    Raises `refused` if it is not for lack of room, or the slot has something else.
+    """
+    domain = plans.find_domain(view, request.vm)
+    if not may_pass(refused) or domain.claim(request.slot) is not None:
+        raise refused
+    steps = noted(domain, request)
+    waits = domain.wait(request.slot) if not steps else steps[0].wait
+    if waits is None:  # its definition cannot be written now
+        raise refused
+    text = say("{} {} waits for room, since {}: {}", domain.name, request.slot, waits.at, refused.message)
+    finding = Finding(kind="waiting", host=view.snapshot.host, vm=domain.name, slot=request.slot, text=text)
+    return plans.Plan(vm=domain, slot=request.slot, steps=steps, findings=(finding,))
+
+
+def noted(domain: Domain, request: AttachRequest) -> tuple[plan_steps.SetWait, ...]:
+    """The step that notes a request as waiting; none if it is noted, or if the definition cannot be written now."""
+    before = domain.wait(request.slot)
+    if before is not None and _is_of(before, request):
+        return ()
+    if not domain.persistent or domain.managed_save or domain.problem or domain.claim_problem or domain.copied:
+        return ()
+    wait = Wait(
+        slot=request.slot,
+        origin=request.origin,
+        by=request.by,
+        at=request.at,
+        wish=request.wish,
+        conditions=request.conditions,
+        site=request.site,
+    )
+    return (_set(domain, request.slot, wait),)
+
+
+def ended(domain: Domain, slot: Slot) -> tuple[plan_steps.SetWait, ...]:
+    """The step after which nothing waits in the slot; none if nothing does."""
+    return () if domain.wait(slot) is None else (_set(domain, slot, None),)
+
+
+def _is_of(wait: Wait, request: AttachRequest) -> bool:
+    same = (wait.origin, wait.site, wait.conditions) == (request.origin, request.site, request.conditions)
+    return same and profiles.same_wish(wait.wish, request.wish)
+
+
+def _set(domain: Domain, slot: Slot, wait: Wait | None) -> plan_steps.SetWait:
+    return plan_steps.SetWait(vm=domain.uuid, vm_name=domain.name, slot=slot, wait=wait, before=domain.wait(slot))
