@@ -87,6 +87,7 @@ TABLE_OF_COMMANDS = {
     "place": case("place --profile 4Q", HOST | TABLE),
     "reserve": case("reserve --profile 4Q --for team --check", HOST | TABLE, code=3),
     "reserve (list)": case("reserve list", HOST),
+    "waiting": case("waiting", HOST),
     "scheduler show": case("scheduler show", HOST | TABLE),
     "mode show": case("mode show", HOST | TABLE),
     "top": case("top --once", HOST | TABLE),

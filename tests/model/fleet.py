@@ -181,13 +181,21 @@ class Fleet:
         live: bool = False,
         check: bool = False,
         reservation: str | None = None,
+        wait: bool = False,
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
         """`profile`: or an amount of memory, `4G`."""
         again = Replace.ALWAYS if replace else Replace.NEVER
         request = SlotRequest(
-            vm=vm, wish=wish_of(profile), slot=slot, on=host, replace=again, live=live, reservation=reservation
+            vm=vm,
+            wish=wish_of(profile),
+            slot=slot,
+            on=host,
+            replace=again,
+            live=live,
+            reservation=reservation,
+            wait=wait,
         )
         return self._run(lambda context, end: attach(context, request, _consent(end, check=check)), trouble, by)
 

@@ -41,6 +41,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
         "reserve": ("commands.reserve", "reserve", "Keep places for VMs to come, list them, give them up."),
+        "waiting": ("commands.waiting", "waiting", "Which slots wait for room: since when, why, what would help."),
         "cordon": ("commands.maintenance", "cordon", "Keep new vGPUs from a host or GPU, with the reason."),
         "drain": ("commands.maintenance", "drain", "Cordon a host or GPU and list what blocks maintenance."),
         "uncordon": ("commands.maintenance", "uncordon", "Let a host or GPU take new vGPUs again."),

@@ -63,7 +63,8 @@ def _judged(hosts: Sequence[HostResult], options: ReconcileOptions) -> tuple[Hos
 
 
 def _waiting_or_not(found: TaskResult) -> TaskResult:
-    if found.planned.waits is None or found.error is not found.planned.refused:
+    refused, error = found.planned.refused, found.error
+    if found.planned.waits is None or refused is None or error is None or str(error.what) != str(refused.what):
         return found
     return replace(found, outcome=Outcome.WAITING, error=None)
 

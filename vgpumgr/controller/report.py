@@ -17,7 +17,7 @@ from vgpumgr.core.model import domain_xml
 from vgpumgr.core.model.owners import Amount
 from vgpumgr.core.model.vgpu import OURS
 from vgpumgr.core.policies import known
-from vgpumgr.core.reconcile import tasks, window
+from vgpumgr.core.reconcile import tasks, who_waits, window
 from vgpumgr.core.report import findings, listing
 from vgpumgr.core.report.quota_room import QuotaRoom
 from vgpumgr.core.slot import detach, plan, quotas
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory.choice import Shown
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Policy
+    from vgpumgr.core.reconcile.who_waits import WaitingSlot
     from vgpumgr.names import OwnerName, Slot, VmUuid
 
 ALL_POLICIES: Final = "all"
@@ -180,6 +181,16 @@ def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[r
 
     def keep(view: HostView) -> tuple[restart.Waiting, ...]:
         return window.of_host(view, context.inventory.hosts[view.snapshot.host], author)
+
+    return look_over(context, hosts, keep)
+
+
+def waiting_for_room(context: Context, hosts: Sequence[str]) -> Fleet[tuple[WaitingSlot, ...]]:
+    """The slots that wait for room on their VMs' hosts, each host's in the order in which reconcile serves them."""
+    author = tasks.Author(by=context.by, at=context.now())
+
+    def keep(view: HostView) -> tuple[WaitingSlot, ...]:
+        return who_waits.of_host(view, context.inventory.hosts[view.snapshot.host], author)
 
     return look_over(context, hosts, keep)
 

@@ -99,6 +99,8 @@ def _slot(slot: SlotDeclaration) -> dict[str, object]:
         "slot": slot.slot,
         **dict.fromkeys(_WAYS),
         **{key: value for key, value in profiles.attributes(slot.wish).items() if key in _WAYS},
-        **common.pick(slot, "policy", "gpu_id", "prefer", "only", "compute", "max_waste_pct", "usable", "param"),
+        **common.pick(
+            slot, "policy", "gpu_id", "prefer", "only", "compute", "max_waste_pct", "usable", "param", "priority"
+        ),
         "where": str(slot.where),
     }

@@ -1,4 +1,4 @@
-"""VMs and their vGPUs: the documents of `list`, `show`, `render` and `restarts`.
+"""VMs and their vGPUs: the documents of `list`, `show`, `render`, `waiting` and `restarts`.
 
 The VM definitions in the diff of Ansible's module vgpu are made here as well.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.evidence.restart import Waiting
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain, Hostdev
+    from vgpumgr.core.reconcile.who_waits import WaitingSlot
     from vgpumgr.core.report.listing import VgpuRow
     from vgpumgr.names import Slot, VmName
 
@@ -91,6 +92,21 @@ def render(name: VmName, hostdevs: Iterable[tuple[Slot, str]], *, validated_by: 
     """
     rows = [{"slot": slot, "xml": xml} for slot, xml in hostdevs]
     return common.document("vgpumgr.render/1", {"vm": name, "validated_by": validated_by, "hostdevs": rows})
+
+
+def waiting(fleet: Fleet[View], rows: Iterable[WaitingSlot]) -> dict[str, object]:
+    """The document of the slots that wait for room."""
+    slots = [
+        {
+            **common.pick(row, "vm", "slot", "host", "asked", "priority", "since", "by", "origin"),
+            "fits_now": row.refused is None,
+            "why": None if row.refused is None else row.refused.what,
+            "details": [] if row.refused is None else [*row.refused.details],
+            "hint": None if row.refused is None else row.refused.hint,
+        }
+        for row in rows
+    ]
+    return common.of_fleet("vgpumgr.waiting/1", fleet, {"slots": slots})
 
 
 def restarts(fleet: Fleet[View], rows: Iterable[Waiting]) -> dict[str, object]:

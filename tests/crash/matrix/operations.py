@@ -164,6 +164,28 @@ def _check_reserved(fleet: Fleet) -> None:
     assert _reserved(fleet) == [TEAM]
 
 
+def _waits(fleet: Fleet) -> list[str]:
+    """The slots of the VM that wait for room."""
+    return [wait.slot for wait in promises.truth(fleet.machines[HOST]).domains[vm_uuid(HOST, VM)].waits]
+
+
+def _prepare_served(fleet: Fleet) -> None:
+    """It waited, and then the first GPU got empty."""
+    attach(fleet, OTHER, profile=WHOLE)
+    assert fleet.attach(HOST, VM, SLOT, SMALL, wait=True).word == "done"
+    assert _waits(fleet) == [SLOT]
+    assert fleet.detach(HOST, OTHER, SLOT).word == "done"
+
+
+def _check_served_after_wait(fleet: Fleet) -> None:
+    has(fleet, VM)
+    assert _waits(fleet) == []
+
+
+def _check_waits(fleet: Fleet) -> None:
+    assert _waits(fleet) == [SLOT]
+
+
 def _check_cancelled(fleet: Fleet) -> None:
     assert _reserved(fleet) == []
 
@@ -354,6 +376,18 @@ CANCEL = Operation(
     run=lambda fleet, trouble: fleet.cancel(TEAM, HOST, trouble=trouble),
     check=_check_cancelled,
 )
+WAIT = Operation(
+    name="attach --wait",
+    prepare=lambda fleet: attach(fleet, OTHER, profile=WHOLE),
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, SMALL, wait=True, trouble=trouble),
+    check=_check_waits,
+)
+SERVED = Operation(
+    name="attach of what waits",
+    prepare=_prepare_served,
+    run=lambda fleet, trouble: fleet.attach(HOST, VM, SLOT, SMALL, trouble=trouble),
+    check=_check_served_after_wait,
+)
 DRAIN = Operation(
     name="drain",
     prepare=_prepare_drain,
@@ -435,6 +469,8 @@ OPERATIONS = (
     RESERVE,
     TAKE,
     CANCEL,
+    WAIT,
+    SERVED,
     DRAIN,
     PURGE,
     RECONCILE,

@@ -95,6 +95,8 @@ def others(fleet: Fleet, operation: Operation) -> object:
         "replace in place": (1, 4),
         "detach": (1, 4),
         "attach --reservation": (1, 4),
+        "attach --wait": (1, 4),
+        "attach of what waits": (1, 4),
         "attach again, mixed-size": (1, 4),
         "reconcile": (1, 2, 4),
         "attach several": (1, 2, 4),

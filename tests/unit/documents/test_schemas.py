@@ -138,7 +138,7 @@ def verbs() -> set[str]:
     for state in (claims.PENDING, claims.BOUND, claims.LEAVING):
         claim = typing.cast("claims.Claim", type("Stub", (), {"state": state}))
         found.add(steps.PutClaim(vm=None, vm_name=None, claim=claim, before=None).verb)  # type: ignore[arg-type]
-    return found
+    return found | {"put_wait", "drop_wait"}  # of one step: with a wait, or without
 
 
 def test_the_verbs_are_the_codes_steps() -> None:

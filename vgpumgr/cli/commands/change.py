@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 @wishes.policy_option
 @click.option("--reservation", metavar="NAME", help="Take a place that `vgpumgr reserve` keeps under this name.")
 @click.option(
+    "--wait",
+    is_flag=True,
+    help="If the host has no room, note the wish: `reconcile` serves it once there is (`vgpumgr waiting`).",
+)
+@click.option(
     "--even-if-it-will-not-start",
     is_flag=True,
     help="Attach even if the VM cannot start with it on this host as it is (its libvirt, kernel, IOMMU, VFIO, or the VM's memtune).",
@@ -75,6 +80,7 @@ def attach(
     gpu_id: str | None,
     policy: str | None,
     reservation: str | None,
+    wait: bool,
     even_if_it_will_not_start: bool,
     live: bool,
     out: str | None,
@@ -105,6 +111,8 @@ def attach(
         raise errors.UsageError(
             "--slot and --count cannot be combined", hint="--count names the slots itself: vgpu0, vgpu1 …"
         )
+    if wait:
+        _guard_wait("replace", "gpu_id", "policy", "reservation", "live", "even_if_it_will_not_start")
     if file is None and not any(asked.values()):
         wishes.guard_profile_as_vm(vms)
     vm = several.only_one(vms, file)
@@ -120,6 +128,7 @@ def attach(
         even_if_it_will_not_start=even_if_it_will_not_start,
         live=live,
         count=count,
+        wait=wait,
     )
     if vm is None:
         from vgpumgr.cli.commands import several as many
@@ -225,6 +234,15 @@ def detach(
     start = time.monotonic()
     result = use_case.detach(build_context(settings), request, consent)
     return _print_result(settings, result, start, undo=None, out=out)
+
+
+def _guard_wait(*others: str) -> None:
+    """Raises UsageError if --wait comes with one of these options, which a wait does not keep."""
+    for name in filter(is_given, others):
+        raise errors.UsageError(
+            f"--wait and --{name.replace('_', '-')} cannot be combined",
+            hint="what waits is attached later as a plain attach would do it",
+        )
 
 
 def _guard_force(*, live: bool, force: bool) -> None:

@@ -39,6 +39,7 @@ VIEWS: Final[dict[str, View]] = {
     "top": usage.TOP,
     "collect": hosts.COLLECT,
     "history": runs.HISTORY,
+    "waiting": runs.WAITING,
     "reconcile --restart-window": runs.RESTARTS,
     "host install": hosts.INSTALL,
     "host purge": things.PURGED,

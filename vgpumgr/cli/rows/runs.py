@@ -1,4 +1,4 @@
-"""What was done and is to be done: the rows of `history`, `plan`, `reconcile`, and VMs that wait for a restart."""
+"""What was done and is to be done: the rows of `history`, `plan`, `reconcile`, and what waits for room or a restart."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ def _ended(value: str | None, _row: Row) -> str:
 def _why(value: str, row: Row) -> str:
     """The reason, with the run's error unless it was interrupted."""
     return f"{value} ({row['error']})" if row["error"] and row["outcome"] != "interrupted" else value
+
+
+def _yes(value: bool, _row: Row) -> str:
+    return "yes" if value else "no"
 
 
 HISTORY = View(
@@ -61,6 +65,25 @@ RECONCILE = View(
         Column(key="outcome", head="OUTCOME", in_table=True, colours=STATES),
         Column(key="why", head="WHY", in_table=True, is_prose=True),
         *FAILURE,
+    ),
+)
+
+WAITING = View(
+    path=("slots",),
+    names=("vm",),
+    gives_way=("host",),
+    columns=(
+        Column(key="vm", head="VM", in_table=True),
+        Column(key="slot", head="SLOT", in_table=True),
+        Column(key="host", head="HOST", in_table=True),
+        Column(key="asked", head="ASKED", in_table=True),
+        Column(key="priority", head="PRIORITY", in_table=True, is_number=True),
+        Column(key="since", head="SINCE", in_table=True, read=cells.local, none=ABSENT),
+        Column(key="origin", head="FROM", in_table=True),
+        Column(key="fits_now", head="FITS NOW", in_table=True, read=_yes),
+        Column(key="by", head="BY", none=ABSENT),
+        Column(key="why", head="WHY", none=ABSENT, is_prose=True),
+        Column(key="hint", head="WHAT WOULD HELP", none=ABSENT, is_prose=True),
     ),
 )
 

@@ -68,10 +68,14 @@ def counted(fleet: FleetPlan) -> str:
     steps = [step for plan in fleet.plans for step in plan.steps]
     creations = sum(isinstance(step, plan_steps.CreateVgpu) for step in steps) - _evacuated(steps)
     removals = sum(step.destroys for step in steps)
-    others = sum(_is_other(planned) for plan in fleet.plans for planned in plan.tasks if planned.steps)
+    planned_tasks = [planned for plan in fleet.plans for planned in plan.tasks if planned.steps]
+    notes = sum(_is_note(planned) for planned in planned_tasks)
+    others = sum(map(_is_other, planned_tasks)) - notes
     parts = [f"{creations} to create", f"{removals} to destroy", *_instances(steps)]
     if others:
         parts.append(f"{others} to repair in place")
+    if notes:
+        parts.append(f"{words.counted(notes, 'slot')} to wait for room")
     return ", ".join(parts) + unread(fleet)
 
 
@@ -88,6 +92,10 @@ def _instances(steps: Sequence[plan_steps.Step]) -> Iterator[str]:
 def _evacuated(steps: list[plan_steps.Step]) -> int:
     """How many vGPUs are moved out and back. They count as neither created nor destroyed."""
     return sum(isinstance(step, plan_steps.EvacuateVgpu) for step in steps)
+
+
+def _is_note(planned: PlannedTask) -> bool:
+    return all(isinstance(step, plan_steps.SetWait) and step.wait is not None for step in planned.steps)
 
 
 def _is_other(planned: PlannedTask) -> bool:

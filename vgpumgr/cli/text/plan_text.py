@@ -9,6 +9,7 @@ from vgpumgr.cli.text.grants import granted
 from vgpumgr.cli.text.vgpu_moves import place_of, place_text
 from vgpumgr.core import step as steps
 from vgpumgr.core.model.claims import said_by
+from vgpumgr.core.model.domain_xml import Domain
 from vgpumgr.core.slot.plan import Plan
 from vgpumgr.errors import Outcome
 
@@ -93,20 +94,29 @@ def closing(result: ChangeResult[Plan], elapsed_s: float, undo: str | None) -> s
     """The last line: the state now, and the next command."""
     plan = result.planned.plan
     match result.outcome:
-        case Outcome.UNCHANGED if plan.target is not None:
-            return f"{plan.vm.name} already has it: {plan.target.type_name} on {plan.target.parent}. Nothing to do."
-        case Outcome.UNCHANGED if plan.parts:
-            targets = [(part.slot, part.target) for part in plan.parts if part.target is not None]
-            have = "; ".join(f"{slot} {target.type_name} on {target.parent}" for slot, target in targets)
-            return f"{plan.vm.name} already has them: {have}. Nothing to do."
         case Outcome.UNCHANGED:
-            have = ", ".join(row.slot for row in result.rows if row.slot)
-            slot = f" in slot {plan.slot}" + (f" (it has {have})" if have else "") if plan.slot else ""
-            return f"{plan.vm.name} has no vGPU of ours{slot}. Nothing to do."
+            return f"{_as_it_was(result)} Nothing to do."
         case Outcome.WOULD_CHANGE:
             return " ".join((_WOULD_CHANGE, *_bound_gpus(plan)))
         case Outcome.DONE:
             return f"done in {elapsed_s:.1f} s." + (f" Undo: {undo}" if undo else "")
+
+
+def _as_it_was(result: ChangeResult[Plan]) -> str:
+    """What the VM has, or waits for, already."""
+    plan = result.planned.plan
+    if plan.target is not None:
+        return f"{plan.vm.name} already has it: {plan.target.type_name} on {plan.target.parent}."
+    if plan.parts and all(part.target is not None for part in plan.parts):
+        targets = [(part.slot, part.target) for part in plan.parts if part.target is not None]
+        have = "; ".join(f"{slot} {target.type_name} on {target.parent}" for slot, target in targets)
+        return f"{plan.vm.name} already has them: {have}."
+    if isinstance(plan.vm, Domain) and plan.vm.waits:
+        since = ", ".join(f"{wait.slot} since {wait.at}" for wait in plan.vm.waits)
+        return f"{plan.vm.name} already waits for room: {since}."
+    have = ", ".join(row.slot for row in result.rows if row.slot)
+    slot = f" in slot {plan.slot}" + (f" (it has {have})" if have else "") if plan.slot else ""
+    return f"{plan.vm.name} has no vGPU of ours{slot}."
 
 
 def _bound_gpus(plan: Plan) -> Iterator[str]:
@@ -139,8 +149,16 @@ def _line(step: steps.Step, plan: Plan | AdoptPlan) -> str | None:
             return f"+ instance {slices(step)}"
         case steps.DestroyInstance():
             return _freed_line(step, "cached, and its slices are needed")
+        case _:
+            return _note_line(step)
+
+
+def _note_line(step: steps.Step) -> str | None:
+    match step:
         case steps.DropClaim():
             return f"- claim    {step.before.slot}"
+        case steps.SetWait():
+            return f"- waiting  {step.slot}" if step.wait is None else f"+ waiting  {step.slot}: {step.wait.asked}"
         case steps.SetReservation():
             return None if step.terms is not None else f"- reserved {step.vgpu.vm_name}"
         case _:

@@ -162,7 +162,9 @@ def _domain_findings(
         findings += _entry_findings(view, domain, entry)
     for wait in domain.waits:
         why = Command("vgpumgr", "waiting", view.snapshot.host)
-        text = say("{} {} waits for room since {}: {} (`{}` says why)", domain.name, wait.slot, wait.at, wait.asked, why)
+        text = say(
+            "{} {} waits for room since {}: {} (`{}` says why)", domain.name, wait.slot, wait.at, wait.asked, why
+        )
         findings.append(_finding(view, domain.name, wait.slot, "waiting", text))
     # What a plan mends in the definition is pending for another reason by then.
     findings += [one for one in restart.findings(view, domain) if (one.vm, one.slot) not in served]
