@@ -38,16 +38,22 @@ def _wanted(task, entry):
     from vgpumgr.core.driver.asking import NO_CONDITIONS
     from vgpumgr.core.slot.request import Replace, SlotRequest
     from vgpumgr.core.slot.reserving import parse_name
+    from vgpumgr.errors import UsageError
 
     # Ansible's own string type carries its origin, which libvirt must not see.
-    slot, state, host, gpu, replace, keep, even_if = (
+    slot, state, host, gpu, replace, keep, even_if, wait = (
         task[key] if entry[key] is None else entry[key]
-        for key in ("slot", "state", "host", "gpu_id", "replace", "keep_snapshots", "even_if_it_will_not_start")
+        for key in ("slot", "state", "host", "gpu_id", "replace", "keep_snapshots", "even_if_it_will_not_start", "wait")
     )
     policy, reservation = (
         None if value is None else str(value)
         for value in (task[key] if entry[key] is None else entry[key] for key in ("policy", "reservation"))
     )
+    if wait and (gpu, policy, reservation, even_if) != (None, None, None, False):
+        raise UsageError(
+            "wait cannot be combined with gpu_id, policy, reservation and even_if_it_will_not_start",
+            hint="what waits is attached later as a plain attach would do it",
+        )
     name = names.parse_vm_name(str(entry["name"]))
     wish, conditions = _asked(name, task, entry) if state == "present" else (None, NO_CONDITIONS)
     return SlotRequest(
@@ -62,6 +68,7 @@ def _wanted(task, entry):
         replace=Replace(str(replace)),
         keep_snapshots=keep,
         even_if_it_will_not_start=even_if,
+        wait=wait,
     )
 
 

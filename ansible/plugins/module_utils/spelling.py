@@ -36,6 +36,7 @@ _KEYS = {
 }
 _SWITCHES = {
     "--usable": ("usable", "true"),
+    "--wait": ("wait", "true"),
     "--replace": ("replace", "always"),
     "--keep-snapshots": ("keep_snapshots", "true"),
     "--even-if-it-will-not-start": ("even_if_it_will_not_start", "true"),

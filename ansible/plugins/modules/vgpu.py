@@ -103,6 +103,12 @@ options:
   reservation:
     description: Take a place that C(vgpumgr reserve) or C(vgpumgr place --hold) keeps under this name.
     type: str
+  wait:
+    description:
+      - If the hypervisor has no room, note what the slot is to get. C(vgpumgr reconcile) attaches it once there is room.
+      - The task then succeeds with a warning, and C(vgpumgr waiting) says why the slot waits.
+    type: bool
+    default: false
   replace:
     description:
       - What to do with a vGPU that the slot already has.
@@ -191,6 +197,9 @@ options:
       reservation:
         description: As O(reservation).
         type: str
+      wait:
+        description: As O(wait).
+        type: bool
       replace:
         description: As O(replace).
         type: str

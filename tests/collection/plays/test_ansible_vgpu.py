@@ -158,6 +158,16 @@ def test_a_reserved_place_is_taken_and_a_policy_chooses_among_the_others(plays: 
 
 
 @pytest.mark.usefixtures("_clean")
+def test_a_vm_without_room_may_wait_for_it(plays: Plays) -> None:
+    vms = [{"name": "vm01"}, {"name": "vm02"}, {"name": "vm03", "profile": "8Q", "wait": True}]
+    done = plays.play(vgpu(profile="48Q", vms=vms))
+    assert (done.code, "vm03 vgpu0 waits for room" in done.out) == (0, True), done.out
+    slots = json.loads(plays.lab.run("waiting", "-o", "json").stdout)["slots"]
+    assert [(row["vm"], row["asked"]) for row in slots] == [("vm03", "--profile 8Q")]
+    plays.lab.run("detach", "vm03", "--yes")
+
+
+@pytest.mark.usefixtures("_clean")
 def test_a_dead_host_fails_alone_and_readably(plays: Plays) -> None:
     plays.lab.run("lab", "fault", "kvm02", "ssh-refused")
     at_once = plays.play(A_LIST)
