@@ -49,10 +49,11 @@ class PurgePlan:
 
 
 def todo(view: HostView) -> tuple[tasks.Task, ...]:
-    """A task for each slot that the ledger or a claim names, GPU with instances of ours, cordon and reservation."""
+    """A task for each slot that the ledger or a claim names or that waits, GPU instance, cordon and reservation."""
     slots = {(entry.vgpu.vm, entry.vgpu.slot): entry.vgpu.vm_name for entry in view.snapshot.ledger or ()}
     for domain in view.domains:
         slots |= {(domain.uuid, claim.slot): domain.name for claim in tasks.own_claims(view, domain)}
+        slots |= {(domain.uuid, wait.slot): domain.name for wait in domain.waits}
     slot_tasks = [
         tasks.ServeSlot(vm=vm, uuid=uuid, request=SlotRequest(vm=vm, slot=slot, wish=None))
         for (uuid, slot), vm in sorted(slots.items(), key=lambda row: (row[1], row[0]))

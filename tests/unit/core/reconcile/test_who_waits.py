@@ -16,7 +16,7 @@ from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
 from vgpumgr.core.model.claims import ATTACH, INVENTORY, ClaimDocument, Wait
-from vgpumgr.core.reconcile import host_plan, requests, tasks, who_waits
+from vgpumgr.core.reconcile import host_plan, purging, requests, tasks, who_waits
 from vgpumgr.core.slot import waits
 from vgpumgr.core.slot.request import Replace, SlotRequest
 from vgpumgr.names import DEFAULT_SLOT, Slot, VmName
@@ -103,6 +103,12 @@ def test_a_cordon_is_waited_for_too() -> None:
 def test_a_detach_ends_the_wait() -> None:
     view = waiting_in(full(), "vm02", at="2026-11-01T00:00:00Z")
     assert builders.verbs(builders.plan_detach(view, "vm02")) == ["drop_wait"]
+
+
+def test_a_purge_ends_what_waits_on_its_host() -> None:
+    view = waiting_in(full(), "vm02", at="2026-11-01T00:00:00Z")
+    made = host_plan.plan_work(view, declares(), purging.todo(view), RUN)
+    assert verbs(made)[-1] == "drop_wait"
 
 
 def test_a_copy_of_a_vm_waits_for_nothing() -> None:
