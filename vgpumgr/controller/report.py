@@ -20,7 +20,7 @@ from vgpumgr.core.policies import known
 from vgpumgr.core.reconcile import tasks, who_waits, window
 from vgpumgr.core.report import findings, listing
 from vgpumgr.core.report.quota_room import QuotaRoom
-from vgpumgr.core.slot import detach, plan, quotas
+from vgpumgr.core.slot import detach, plan, quotas, to_come
 from vgpumgr.link.domain_query import DOMAINS
 from vgpumgr.names import VmName
 from vgpumgr.wording import Option, say
@@ -44,6 +44,15 @@ ALL_POLICIES: Final = "all"
 def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView]:
     """Read hosts (all if none is named) in bounded parallel. Raises UnknownHost before anything is read."""
     return look_over(context, hosts, lambda view: view)
+
+
+def look_for_room(context: Context, hosts: Sequence[str], keep: Callable[[HostView], View]) -> Fleet[View]:
+    """As look_over, with the hosts as those see them who want new vGPUs: what is kept for declared VMs is taken."""
+
+    def newcomers(view: HostView) -> View:
+        return keep(to_come.with_room_kept(view, context.inventory.hosts[view.snapshot.host]))
+
+    return look_over(context, hosts, newcomers)
 
 
 def list_vgpus(context: Context, texts: Sequence[str] = (), on: str | None = None) -> VgpuList:

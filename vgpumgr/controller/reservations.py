@@ -74,7 +74,7 @@ def reserve(
 
     Raises NoCapacity, UnknownProfile, ConflictingClaim if the name keeps something else, HostError, ApplyError.
     """
-    fleet = report.observe_fleet(context, hosts)
+    fleet = report.look_for_room(context, hosts, lambda view: view)
     if not fleet.views and fleet.errors:
         raise fleet.errors[0][1]
     kept = [one for view in fleet.views for one in _kept(view, request)]

@@ -107,7 +107,7 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     from vgpumgr.core.report import capacity as core
     from vgpumgr.documents import capacity as documents
 
-    fleet = report.look_over(context, hosts, lambda view: (core.overview(view), _findings(view.snapshot)))
+    fleet = report.look_for_room(context, hosts, lambda view: (core.overview(view), _findings(view.snapshot)))
     sums = core.together(overview for overview, _ in fleet.views)
     totals = core.totals(sums, unread=bool(fleet.errors))
     findings = [finding for _, some in fleet.views for finding in some]
@@ -148,7 +148,7 @@ def _answer(
 
     questions, count, owner = asked
     room = None if owner is None else report.quota_room(context, owner)
-    fleet = report.look_over(
+    fleet = report.look_for_room(
         context, hosts, lambda view: (core.of_host(view, questions, context.catalogue), _findings(view.snapshot))
     )
     views = [host for host, _ in fleet.views]

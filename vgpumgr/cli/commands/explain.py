@@ -52,7 +52,7 @@ def explain(
 
     wish, conditions = wishes.read("explain", asked)
     question = explained.Asked(wish=wish, conditions=conditions, gpu_id=gpus.parsed(gpu_id), policy=policy)
-    fleet = report.look_over(
+    fleet = report.look_for_room(
         build_context(settings), () if on is None else (on,), lambda view: explained.of_host(view, question)
     )
     comparison = explained.compare(fleet.views) if compare else None

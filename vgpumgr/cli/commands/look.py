@@ -154,13 +154,13 @@ def profiles_command(
     context = build_context(settings)
     _not_profiles(hosts, context.inventory.hosts)
     if settings.output != "table" or settings.columns or settings.sorted_by:
-        fleet = report.look_over(context, hosts, lambda view: _profile_rows(view, fits=fits))
+        fleet = report.look_for_room(context, hosts, lambda view: _profile_rows(view, fits=fits))
         of_gpus = [row for part in fleet.views for row in part]
         printing.print_rows(settings, PROFILES, documents.profiles(fleet, of_gpus))
         return output.end(settings, fleet)
     from vgpumgr.cli.text import capacity_text
 
-    overviews = report.look_over(context, hosts, capacity.overview)
+    overviews = report.look_for_room(context, hosts, capacity.overview)
     sums = capacity.together(overviews.views)
     lines = capacity_text.profiles(sums, capacity.totals(sums, unread=bool(overviews.errors)), fits=fits)
     if lines:

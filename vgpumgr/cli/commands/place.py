@@ -65,7 +65,7 @@ def place(
     context = build_context(settings)
     hosts = () if on is None else (on,)
     policies = report.policies(context, hosts, policy)
-    fleet = report.observe_fleet(context, hosts)
+    fleet = report.look_for_room(context, hosts, lambda view: view)
     places = [one for policy in policies for one in core.places(fleet.views, wish, conditions, policy, count)]
     words = asking.describe(wish, conditions)
     if places or not settings.for_people:

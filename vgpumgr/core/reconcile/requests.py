@@ -13,7 +13,7 @@ from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.view import Finding, GoneVm
 from vgpumgr.core.reconcile import tasks
-from vgpumgr.core.slot import attach, detach, targets, waits
+from vgpumgr.core.slot import attach, detach, targets, to_come, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, Replace, request_of
 from vgpumgr.wording import Option, say
@@ -103,6 +103,8 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
         conditions=slot.conditions if slot else asked.conditions,
         reservation=asked.reservation,
     )
+    if slot is None:
+        view = to_come.with_room_kept(view, declared)
     try:
         return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, asked, request)))
     except errors.RequestError as refused:

@@ -17,7 +17,7 @@ from vgpumgr.core.placing import health
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile import tasks, waiting
 from vgpumgr.core.reconcile.planned import PlannedTask
-from vgpumgr.core.slot import attach, detach, targets, waits
+from vgpumgr.core.slot import attach, detach, targets, to_come, waits
 from vgpumgr.core.slot import plan as plans
 from vgpumgr.core.slot.request import AttachRequest, request_of
 from vgpumgr.wording import say
@@ -45,6 +45,8 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
         )
     try:
         request = _request(view, declared, domain, task, author)
+        if task.wait is not None:
+            view = to_come.with_room_kept(view, declared)
     except errors.VgpumgrError as error:
         return _kept(view, declared, domain, task, error)
     try:

@@ -23,7 +23,7 @@ from vgpumgr.core.reconcile.tasks import (
     SetGpuMode,
     SetGpuScheduler,
 )
-from vgpumgr.core.slot import reserving
+from vgpumgr.core.slot import reserving, to_come
 from vgpumgr.wording import say, values
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 )
                 return PlannedTask(task=task, plan=cordon_plan.plan_cordon(view, about))
             case Reserve():
-                plan = reserving.plan_reserve(view, task.request, by=author.by, at=author.at)
+                room = to_come.with_room_kept(view, declared)
+                plan = reserving.plan_reserve(room, task.request, by=author.by, at=author.at)
                 return PlannedTask(task=task, plan=plan)
             case CancelReservation():
                 return PlannedTask(task=task, plan=reserving.plan_cancel(view, task.name))

@@ -22,10 +22,12 @@ from vgpumgr.names import Slot, VmName
 from vgpumgr.wording import Command, Option, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.domain_xml import Domain
-    from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.placing.resolve import Ask
     from vgpumgr.names import GpuUuid, HostName
@@ -101,31 +103,35 @@ def plan_reserve(view: HostView, request: ReserveRequest, *, by: str, at: str) -
     ask = resolve.Ask.at_host(view, request.wish, request.conditions)
     terms = Terms(owner=request.owner, by=by, at=at, left_s=request.ttl_s)
     steps: list[SetReservation] = []
-    for place in request.places:
-        step = _keep(view, ask, request.name, place, terms)
+    for number, gpu_uuid in request.places:
+        only = [gpu for gpu in view.snapshot.gpus if gpu.uuid == gpu_uuid]
+        step = keep(view, ask, (request.name, slot_of(number)), only, terms)
         steps.append(step)
         view = simulate.apply_one(view, step)
     return ReservationPlan(host=view.snapshot.host, name=request.name, steps=tuple(steps), findings=())
 
 
-def _keep(view: HostView, ask: Ask, name: str, place: tuple[int, GpuUuid], terms: Terms) -> SetReservation:
-    facts, (number, gpu_uuid) = view.snapshot, place
-    gpus = tuple(gpu for gpu in facts.gpus if gpu.uuid == gpu_uuid)
-    found = placement.consider(facts, ask, among=gpus, barred=sharing.barred_functions(view))
+def keep(
+    view: HostView, ask: Ask, place: tuple[str, Slot], among: Sequence[Gpu] | None, terms: Terms
+) -> SetReservation:
+    """The step that keeps a place, as attach would find it `among` these GPUs, or all. Raises NoCapacity.
+
+    `place`: the reservation's name, and which of its places it is.
+    """
+    facts, (name, slot) = view.snapshot, place
+    found = placement.consider(facts, ask, among=among, barred=sharing.barred_functions(view))
     spot = next(iter(found.candidates), None)
     shut = spot and how_many.shut_to_every_vm(view, spot.gpu, spot.parent)
     if spot is None or shut is not None:
         why = shut.why if shut else found.refused[0][1].text if found.refused else "it is gone"
-        where = gpus[0].pci if gpus else gpu_uuid
+        where = ", ".join(gpu.pci for gpu in among or facts.gpus) or "it"
         raise errors.NoCapacity(
             say("GPU {} of {} takes no more of it: {}", where, facts.host, why),
             hint="something changed there meanwhile: run the command again",
         )
     mode, kind = division.of(spot.gpu), spot.choice.type
     vgpu = new_vgpu.spec(
-        new_vgpu.Owner(
-            vm=names.compute_reservation_uuid(name), vm_name=VmName(name), slot=slot_of(number), generation=0
-        ),
+        new_vgpu.Owner(vm=names.compute_reservation_uuid(name), vm_name=VmName(name), slot=slot, generation=0),
         spot.gpu,
         spot.parent,
         kind,
