@@ -107,7 +107,7 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
         view = to_come.with_room_kept(view, declared)
     try:
         return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, asked, request)))
-    except errors.RequestError as refused:
+    except errors.VgpumgrError as refused:
         if not asked.wait:
             raise
         return waits.plan_waiting(view, request, refused)

@@ -51,12 +51,11 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
         return _kept(view, declared, domain, task, error)
     try:
         plan = _plan_request(view, domain, task, request)
-    except errors.NoCapacity as error:
-        again = partial(_plan_request, domain=domain, task=task, request=request)
-        kept = _kept(view, declared, domain, task, waiting.instead(view, declared, error, again))
-        return _noted(domain, request, kept) if waits.may_pass(error) else kept
     except errors.VgpumgrError as error:
-        return _kept(view, declared, domain, task, error)
+        again = partial(_plan_request, domain=domain, task=task, request=request)
+        refused = waiting.instead(view, declared, error, again) if isinstance(error, errors.NoCapacity) else error
+        kept = _kept(view, declared, domain, task, refused)
+        return _noted(domain, request, kept) if waits.may_pass(error) else kept
     return PlannedTask(
         task=task,
         plan=plan,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core import builders
 from tests.unit.core.declarations import declares
+from tests.unit.core.gpu import test_cordons
 from tests.unit.core.reconcile.host_plans import NEXT_RUN, RUN, after, plan, unit, verbs
 from vgpumgr import errors
 from vgpumgr.core import simulate
@@ -95,8 +96,11 @@ def test_what_no_room_would_help_does_not_wait() -> None:
 
 
 def test_a_cordon_is_waited_for_too() -> None:
-    refused = errors.Cordoned("every GPU is cordoned")
-    assert waits.may_pass(refused)
+    view = test_cordons.cordoned(builders.host(), None)
+    assert builders.verbs(ask(view, "vm02", "8Q")) == ["put_wait"]
+    view = after(view, vm02="8Q")
+    (row,) = who_waits.of_host(view, declares(vm02="8Q"), RUN)
+    assert (row.since, type(row.refused)) == (RUN.at, errors.Cordoned)
     assert not waits.may_pass(errors.RefusedPlan("in use"))
 
 
