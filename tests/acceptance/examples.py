@@ -204,6 +204,7 @@ def _declared(site: _Site) -> None:
         vgpumgr_boards={"A40": {"scheduler": {"policy": "equal-share"}}},
         vgpumgr_gpus=_DECLARED["vgpumgr_gpus"],
         vgpumgr_vms={"vm03": {"owner": "team-a", "vgpu0": {"profile": "9Q"}}},
+        vgpumgr_reservations={"team-a": {"profile": "8Q", "count": 2}},
     )
     (site.near.inventory / "group_vars").mkdir()
     quota = {"vgpumgr_quota": {"team-a": {"memory": "96G", "vgpus": 12}}}

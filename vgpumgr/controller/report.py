@@ -46,11 +46,13 @@ def observe_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostView
     return look_over(context, hosts, lambda view: view)
 
 
-def look_for_room(context: Context, hosts: Sequence[str], keep: Callable[[HostView], View]) -> Fleet[View]:
-    """As look_over, with the hosts as those see them who want new vGPUs: what is kept for declared VMs is taken."""
+def look_for_room(
+    context: Context, hosts: Sequence[str], keep: Callable[[HostView], View], owner: OwnerName | None = None
+) -> Fleet[View]:
+    """As look_over, with the hosts as an owner's new VMs see them: what is kept for others is taken."""
 
     def newcomers(view: HostView) -> View:
-        return keep(to_come.with_room_kept(view, context.inventory.hosts[view.snapshot.host]))
+        return keep(to_come.with_room_kept(view, context.inventory.hosts[view.snapshot.host], owner))
 
     return look_over(context, hosts, newcomers)
 
@@ -100,6 +102,7 @@ def quota_room(context: Context, owner: OwnerName) -> QuotaRoom | None:
     inventory = context.inventory
     if owner not in inventory.quotas:
         known_owners = {*inventory.quotas, *(one for host in inventory.hosts.values() for one in host.owners.every)}
+        known_owners |= {one.owner for host in inventory.hosts.values() for one in host.reservations}
         if owner not in known_owners and not any(host.owner_path for host in inventory.hosts.values()):
             near = names.nearest(owner, known_owners)
             raise errors.UnknownName(

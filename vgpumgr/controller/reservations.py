@@ -120,7 +120,7 @@ def _kept(view: HostView, request: ReserveRequest) -> list[Reserved]:
     """What a host keeps under the request's name. Raises ConflictingClaim if that is for somebody or something else."""
     there = reserving.named(view.snapshot, request.name)
     ask = resolve.Ask.at_host(view, request.wish, request.conditions)
-    if any(one.terms.owner != request.owner or not reserving.fits_wish(view.snapshot, one, ask) for one in there):
+    if any(one.terms.owner != request.owner or not reserving.fits_wish(view.snapshot, one.vgpu, ask) for one in there):
         raise reserving.exists(request.name, view.snapshot.host)
     return [Reserved(host=view.snapshot.host, reservation=one) for one in there]
 

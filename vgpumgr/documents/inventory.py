@@ -59,6 +59,10 @@ def _host(host: HostDeclaration) -> dict[str, object]:
         "gpus": [_gpu(gpu) for gpu in host.gpus],
         "boards": [{"board": board.board, **_settings(board), "where": str(board.where)} for board in host.boards],
         "vms": [_vm(vm) for vm in host.vms.values()],
+        "reservations": [
+            {**common.pick(one, "name", "owner", "count"), "asked": one.asked.asked, "where": str(one.asked.where)}
+            for one in host.reservations
+        ],
     }
 
 

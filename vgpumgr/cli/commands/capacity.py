@@ -149,7 +149,10 @@ def _answer(
     questions, count, owner = asked
     room = None if owner is None else report.quota_room(context, owner)
     fleet = report.look_for_room(
-        context, hosts, lambda view: (core.of_host(view, questions, context.catalogue), _findings(view.snapshot))
+        context,
+        hosts,
+        lambda view: (core.of_host(view, questions, context.catalogue), _findings(view.snapshot)),
+        owner,
     )
     views = [host for host, _ in fleet.views]
     failed = fleet.errors

@@ -12,7 +12,15 @@ from vgpumgr.core.inventory import reading
 from vgpumgr.core.inventory.model import SlotDeclaration, VmDeclaration
 from vgpumgr.core.policies import known
 from vgpumgr.errors import BadName
-from vgpumgr.names import parse_gpu_uuid, parse_owner, parse_pci_address, parse_slot, parse_vm_name, slot_order
+from vgpumgr.names import (
+    DEFAULT_SLOT,
+    parse_gpu_uuid,
+    parse_owner,
+    parse_pci_address,
+    parse_slot,
+    parse_vm_name,
+    slot_order,
+)
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 
 OPTIONS = ("series", "policy", "gpu_id", "prefer", "only", "compute", "max_waste", "usable", "param", "priority")
 _KEYS = (*WAYS_TO_ASK, *OPTIONS)
+OF_A_PLACE = tuple(key for key in _KEYS if key != "priority")
+"""The keys of a place that is kept."""
 _KNOWN = frozenset(_KEYS)
 _EXAMPLE = "{vm02: {vgpu0: {profile: 4Q}}}"
 _OWNER = "owner"
@@ -100,6 +110,13 @@ def _read_slot(member: Member, vm: VmName, report: Report) -> SlotDeclaration | 
     if table is None:
         return None
     reading.check_keys(table, _KEYS, what, report)
+    return read_asked(member, table, what, report, slot=slot)
+
+
+def read_asked(
+    member: Member, table: Table, what: str, report: Report, *, slot: Slot = DEFAULT_SLOT
+) -> SlotDeclaration | None:
+    """What is asked for in a slot, by keys that were checked; None if nothing valid is."""
     options = _read_options(slot, table, report)
     wish = _read_wish(member, table, what, report, usable=options["usable"] is True)
     return None if wish is None else SlotDeclaration(slot=slot, wish=wish, where=member.where, **options)

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.inventory import asks, connection, gpus, quotas, reading, templates, whose
+from vgpumgr.core.inventory import asks, connection, gpus, quotas, reading, reservations, templates, whose
 from vgpumgr.core.inventory.groups import build_tree
 from vgpumgr.core.inventory.located import Location
 from vgpumgr.core.inventory.model import HostDeclaration, Inventory
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import FgpuUnits
     from vgpumgr.core.inventory.groups import Host, Tree
     from vgpumgr.core.inventory.located import Member, SourceFile, Table, Value
-    from vgpumgr.core.inventory.model import BoardDeclaration, GpuDeclaration, VmDeclaration, Whose
+    from vgpumgr.core.inventory.model import (
+        BoardDeclaration,
+        GpuDeclaration,
+        ReservationDeclaration,
+        VmDeclaration,
+        Whose,
+    )
     from vgpumgr.core.inventory.report import Finding, Problem
     from vgpumgr.core.inventory.whose import GroupChoice
     from vgpumgr.core.model.endpoint import Endpoint
@@ -51,6 +57,7 @@ VARIABLES = (
     "vgpumgr_owner",
     "vgpumgr_owner_path",
     quotas.VARIABLE,
+    reservations.VARIABLE,
     EVEN_IF,
 )
 
@@ -251,6 +258,7 @@ class _Declared:
     switches: dict[int, bool] = field(default_factory=dict)
     owners: dict[int, OwnerName | None] = field(default_factory=dict)
     owner_paths: dict[int, OwnerPath] = field(default_factory=dict)
+    reservations: dict[int, tuple[ReservationDeclaration, ...]] = field(default_factory=dict)
     seen: set[tuple[str, int]] = field(default_factory=set)
 
     def read(self, name: str, member: Member) -> None:
@@ -271,7 +279,7 @@ class _Declared:
                 self._read_placing(name, key, value)
             case "vgpumgr_site":
                 self._read_site(key, value)
-            case "vgpumgr_owner" | "vgpumgr_owner_path":
+            case "vgpumgr_owner" | "vgpumgr_owner_path" | reservations.VARIABLE:
                 self._read_owner(name, key, value)
             case "vgpumgr_even_if_it_will_not_start":
                 self.switches[key] = reading.read_switch(value, name, self.report) or False
@@ -307,6 +315,9 @@ class _Declared:
     def _read_owner(self, name: str, key: int, value: Value) -> None:
         if name == "vgpumgr_owner":
             self.owners[key] = asks.read_owner(value, name, self.report)
+            return
+        if name == reservations.VARIABLE:
+            self.reservations[key] = reservations.read_reservations(value, self.report)
             return
         text = reading.read_text(value, name, self.report, example=f'"{owners.EXAMPLE}"')
         try:
@@ -360,6 +371,7 @@ def _build_host(
         even_if_it_will_not_start=declarations.switches.get(keys.get(EVEN_IF, 0), False),
         owner=declarations.owners.get(keys.get("vgpumgr_owner", 0)),
         owner_path=declarations.owner_paths.get(keys.get("vgpumgr_owner_path", 0)),
+        reservations=declarations.reservations.get(keys.get(reservations.VARIABLE, 0), ()),
     )
 
 

@@ -80,6 +80,16 @@ class VmDeclaration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationDeclaration:
+    """So many places that a host keeps for an owner's VMs, what they have already counted in. `asked`: what each is."""
+
+    name: str
+    owner: OwnerName
+    count: int
+    asked: SlotDeclaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerDeclaration:
     """How a GPU's time is to be shared."""
 
@@ -159,6 +169,7 @@ class HostDeclaration:
     boards: tuple[BoardDeclaration, ...] = ()
     owner: OwnerName | None = None
     owner_path: OwnerPath | None = None
+    reservations: tuple[ReservationDeclaration, ...] = ()
 
     @property
     def owners(self) -> Owners:

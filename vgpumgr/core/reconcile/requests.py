@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
@@ -103,10 +104,11 @@ def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, aut
         conditions=slot.conditions if slot else asked.conditions,
         reservation=asked.reservation,
     )
-    if slot is None:
-        view = to_come.with_room_kept(view, declared)
+    owner = view.owner(domain.uuid, domain.name)
+    whole = replace(request, replace=_replaces(view, domain, asked, request))
     try:
-        return attach.plan_attach(view, replace(request, replace=_replaces(view, domain, asked, request)))
+        plan_on = partial(attach.plan_attach, request=whole)
+        return to_come.planned(view, declared, plan_on, owner, newcomer=slot is None)
     except errors.VgpumgrError as refused:
         if not asked.wait:
             raise

@@ -45,14 +45,13 @@ def plan_ensure(view: HostView, declared: HostDeclaration, task: EnsureSlot, aut
         )
     try:
         request = _request(view, declared, domain, task, author)
-        if task.wait is not None:
-            view = to_come.with_room_kept(view, declared)
     except errors.VgpumgrError as error:
         return _kept(view, declared, domain, task, error)
+    again = partial(_plan_request, domain=domain, task=task, request=request)
     try:
-        plan = _plan_request(view, domain, task, request)
+        owner = view.owner(domain.uuid, domain.name)
+        plan = to_come.planned(view, declared, again, owner, newcomer=task.wait is not None)
     except errors.VgpumgrError as error:
-        again = partial(_plan_request, domain=domain, task=task, request=request)
         refused = waiting.instead(view, declared, error, again) if isinstance(error, errors.NoCapacity) else error
         kept = _kept(view, declared, domain, task, refused)
         return _noted(domain, request, kept) if waits.may_pass(error) else kept

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
+    from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.placing.resolve import Ask
     from vgpumgr.names import GpuUuid, HostName
@@ -184,7 +185,7 @@ def serving(view: HostView, name: str, ask: Ask) -> tuple[Reservation, ...]:
             say("{} has no reservation {}", facts.host, repr(name)),
             hint=say("`{}` shows those of all hosts; it may have ended", LIST),
         )
-    found = tuple(one for one in there if fits_wish(facts, one, ask))
+    found = tuple(one for one in there if fits_wish(facts, one.vgpu, ask))
     if not found:
         types = ", ".join(sorted({one.vgpu.type_name for one in there}))
         raise errors.NoCapacity(
@@ -194,11 +195,11 @@ def serving(view: HostView, name: str, ask: Ask) -> tuple[Reservation, ...]:
     return found
 
 
-def fits_wish(facts: HostSnapshot, one: Reservation, ask: Ask) -> bool:
-    """Whether a reserved place serves a wish."""
-    gpu = facts.gpu_by_uuid(one.vgpu.gpu_uuid)
+def fits_wish(facts: HostSnapshot, vgpu: VgpuSpec, ask: Ask) -> bool:
+    """Whether a vGPU, or a place that is reserved for one, serves a wish."""
+    gpu = facts.gpu_by_uuid(vgpu.gpu_uuid)
     choices = resolve.choices(gpu, ask) if gpu is not None and resolve.unmet(gpu, ask.conditions) is None else ()
-    return isinstance(choices, tuple) and any(choice.type.type_name == one.vgpu.type_name for choice in choices)
+    return isinstance(choices, tuple) and any(choice.type.type_name == vgpu.type_name for choice in choices)
 
 
 def cancel(name: str) -> Command:

@@ -1,7 +1,7 @@
-"""The room that a host keeps for VMs which are declared there, but not defined yet.
+"""The room that a host keeps for what is declared there: for VMs not defined yet, and for owners' reservations.
 
-It is taken as by a reservation, where the host's policy would place them now. Nothing of it is written anywhere, and a
-VM that could not be served keeps nothing.
+It is taken as by a reservation, where the host's policy would place it now. Nothing of it is written anywhere. What
+could not be placed keeps nothing.
 """
 
 from __future__ import annotations
@@ -11,31 +11,89 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core import simulate
+from vgpumgr.core import step as plan_steps
+from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.reservation import Terms
 from vgpumgr.core.placing import resolve
 from vgpumgr.core.slot import reserving
+from vgpumgr.names import Slot
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
+    from collections.abc import Callable, Iterator
+
+    from vgpumgr.core.inventory import HostDeclaration, ReservationDeclaration, SlotDeclaration, VmDeclaration
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import VmName
+    from vgpumgr.core.slot.plan import Plan
+    from vgpumgr.names import OwnerName
 
 
-def with_room_kept(view: HostView, declared: HostDeclaration) -> HostView:
-    """The host as those see it who are not declared there: its declared VMs that do not exist yet have their places."""
+def with_room_kept(
+    view: HostView, declared: HostDeclaration, owner: OwnerName | None = None, *, newcomer: bool = True
+) -> HostView:
+    """The host as a VM of this owner sees it: what is kept for others is taken.
+
+    `newcomer`: the VM is not declared there, so declared VMs that do not exist yet come before it.
+    """
     if view.snapshot.ledger is None:
         return view
-    for vm in declared.vms.values():
-        for slot in () if view.vms.of_name(vm.name) is not None else vm.slots.values():
-            with contextlib.suppress(errors.VgpumgrError):  # it has no room either
-                view = _kept(view, declared, vm.name, slot)
+    for vm in _awaited(view, declared) if newcomer else ():
+        for slot in vm.slots.values():
+            view = _kept(view, declared, say("{}, declared but not defined yet", vm.name), slot)
+    for one in declared.reservations:
+        for number in range(_missing(view, declared, one, newcomer=newcomer) if one.owner != owner else 0):
+            view = _kept(view, declared, say("{}, declared", one.name), one.asked, number)
     return view
 
 
-def _kept(view: HostView, declared: HostDeclaration, vm: VmName, slot: SlotDeclaration) -> HostView:
-    ask = resolve.Ask.at_host(view, slot.wish, slot.conditions, policy=declared.policy_of(slot))
-    only = None if slot.gpu_id is None else [one for one in view.snapshot.gpus if slot.gpu_id in (one.pci, one.uuid)]
-    name = say("{}, declared but not defined yet", vm)
-    terms = Terms(owner=None, by=str(slot.where), at="", left_s=0)
-    return simulate.apply_one(view, reserving.keep(view, ask, (name, slot.slot), only, terms))
+def planned(
+    view: HostView,
+    declared: HostDeclaration,
+    plan_on: Callable[[HostView], Plan],
+    owner: OwnerName | None,
+    *,
+    newcomer: bool,
+) -> Plan:
+    """The plan of an owner's VM, whose new vGPUs leave what is kept for others. `newcomer`: see with_room_kept."""
+    if newcomer:
+        return plan_on(with_room_kept(view, declared, owner))
+    plan = plan_on(view)
+    if not declared.reservations or not any(map(_is_new, plan.steps)):
+        return plan
+    return plan_on(with_room_kept(view, declared, owner, newcomer=False))
+
+
+def _is_new(step: plan_steps.Step) -> bool:
+    return isinstance(step, plan_steps.CreateVgpu) and step.expect == plan_steps.EMPTY
+
+
+def _awaited(view: HostView, declared: HostDeclaration) -> Iterator[VmDeclaration]:
+    return (vm for vm in declared.vms.values() if view.vms.of_name(vm.name) is None)
+
+
+def _missing(view: HostView, declared: HostDeclaration, one: ReservationDeclaration, *, newcomer: bool) -> int:
+    """How many places of a reservation its owner does not have yet."""
+    ask = resolve.Ask.at_host(view, one.asked.wish, one.asked.conditions)
+    entries = (entry.vgpu for entry in view.snapshot.ledger or ())
+    have = sum(
+        view.owner(vgpu.vm, vgpu.vm_name) == one.owner and reserving.fits_wish(view.snapshot, vgpu, ask)
+        for vgpu in entries
+    )
+    have += sum(
+        profiles.same_wish(slot.wish, one.asked.wish)
+        for vm in (_awaited(view, declared) if newcomer else ())
+        if declared.owners.of(vm.name) == one.owner
+        for slot in vm.slots.values()
+    )
+    return max(0, one.count - have)
+
+
+def _kept(view: HostView, declared: HostDeclaration, name: str, asked: SlotDeclaration, number: int = 0) -> HostView:
+    with contextlib.suppress(errors.VgpumgrError):  # there is no room for it either
+        ask = resolve.Ask.at_host(view, asked.wish, asked.conditions, policy=declared.policy_of(asked))
+        named = [one for one in view.snapshot.gpus if asked.gpu_id in (one.pci, one.uuid)]
+        only = None if asked.gpu_id is None else named
+        terms = Terms(owner=None, by=str(asked.where), at="", left_s=0)
+        slot = Slot(f"{asked.slot}.{number}")
+        return simulate.apply_one(view, reserving.keep(view, ask, (name, slot), only, terms))
+    return view

@@ -16,11 +16,13 @@ from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.evidence import sharing
+from vgpumgr.core.inventory import ReservationDeclaration
+from vgpumgr.core.model.owners import Owners
 from vgpumgr.core.placing import resolve
 from vgpumgr.core.reconcile import host_plan, requests, tasks
 from vgpumgr.core.slot import how_many, to_come
 from vgpumgr.core.slot.request import SlotRequest
-from vgpumgr.names import Slot, VmName
+from vgpumgr.names import DEFAULT_SLOT, OwnerName, Slot, VmName
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
@@ -95,3 +97,43 @@ def test_what_capacity_counts_is_what_attach_then_achieves(declared: list[str], 
             break
         got += 1
     assert got == expected
+
+
+def reserves(count: int, profile: str = "24Q", **vms: str) -> HostDeclaration:
+    """vm01 is team-a's, for which the inventory reserves places."""
+    declared = declares(**vms)
+    asked = replace(next(iter(declares(any="4Q").vms.values())).slots[DEFAULT_SLOT], wish=builders.wish(profile))
+    one = ReservationDeclaration(name="team-a", owner=OwnerName("team-a"), count=count, asked=asked)
+    return replace(declared, reservations=(one,))
+
+
+def of_team(view: HostView) -> HostView:
+    return replace(view, owners=Owners(of_vms={VmName("vm01"): OwnerName("team-a")}))
+
+
+def test_what_the_inventory_reserves_for_an_owner_only_its_vms_get() -> None:
+    view = of_team(builders.host(builders.gpu(vfs=4)))
+    with pytest.raises(errors.NoCapacity) as caught:
+        attach(view, reserves(2), "vm02", "24Q")
+    assert "team-a, declared" in caught.value.details[0]
+    view = simulate.apply(view, attach(view, reserves(2), "vm01", "24Q").steps)
+    with pytest.raises(errors.NoCapacity):
+        attach(view, reserves(2), "vm02", "24Q")
+    assert attach(view, reserves(1), "vm02", "24Q").steps, "what the owner has counts"
+
+
+def test_reconcile_breaks_no_declared_reservation_and_keeps_what_there_is() -> None:
+    view = of_team(builders.host(builders.gpu(vfs=4)))
+    declared = reserves(2, vm01="24Q", vm02="24Q")
+    made = host_plan.plan_host(view, declared, RUN)
+    assert [type(one.refused).__name__ for one in made.tasks] == ["NoneType", "NoCapacity"]
+    had = simulate.apply(view, attach(view, declares(), "vm02", "24Q").steps)
+    assert builders.verbs(host_plan.plan_host(had, reserves(2), RUN).tasks[0].plan) == []  # type: ignore[arg-type]
+
+
+def test_a_declared_vm_of_the_owner_that_does_not_exist_yet_is_one_of_its_places() -> None:
+    view = of_team(builders.host(builders.gpu(vfs=4)))
+    declared = reserves(1, vm09="24Q")
+    mine = replace(declared.vms[VmName("vm09")], owner=OwnerName("team-a"))
+    declared = replace(declared, vms={mine.name: mine})
+    assert attach(view, declared, "vm02", "24Q").steps
