@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid as uuid_module
 from typing import TYPE_CHECKING, NewType
@@ -99,6 +100,7 @@ def parse_owner(text: str) -> OwnerName:
     return OwnerName(name)
 
 
+@functools.lru_cache(maxsize=1024)
 def compute_mdev_uuid(vm: VmUuid, slot: Slot, generation: int) -> MdevUuid:
     """The same UUID for a retry, a second controller or a restore: uuid5(VM's UUID, "vgpumgr:SLOT:GENERATION")."""
     return MdevUuid(str(uuid_module.uuid5(uuid_module.UUID(vm), f"vgpumgr:{slot}:{generation}")))

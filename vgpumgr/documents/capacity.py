@@ -31,6 +31,7 @@ def overview(
             "hosts": None,
             "gpus": None,
             "closed": [common.pick(one, "host", "gpu", "board", "why") for one in found.closed],
+            "stranded": [common.plain(one) for one in found.stranded],
         },
         found=findings,
     )
@@ -55,6 +56,7 @@ def answers(
             ],
             "gpus": [_of_gpu(row) for one in found for row in one.rows],
             "closed": None,
+            "stranded": None,
         },
         found=findings,
         also=(Outcome.NO_CAPACITY,) if short else (),

@@ -73,6 +73,7 @@ def _pool(packed: Packed, remedies: Sequence[str]) -> dict[str, object]:
         "requests": [{"profile": name, "count": count} for name, count in packed.pool.requests],
         "fits": not packed.missing,
         "proven": packed.proven,
+        "at_most": packed.at_most,
         "missing": [{"profile": name, "count": count} for name, count in packed.missing],
         "remedies": [*remedies],
         "gpus": common.plain(packed.gpus),

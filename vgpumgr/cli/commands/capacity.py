@@ -11,7 +11,7 @@ import click
 from vgpumgr.cli.params import candidates, choosing, rows, wishes
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
-from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS
+from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS, STRANDED
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 @wishes.options
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Whether N of each fit together; if not, exit 5.")
 @click.option("--for", "owner", metavar="OWNER", help="No more than the quota of OWNER leaves (vgpumgr_quota).")
+@click.option("--stranded", is_flag=True, help="The free part of each GPU that usual requests cannot have, and why.")
 @choosing.on("Only these hosts.")
-@rows.options(ANSWERS, BOARDS)
+@rows.options(ANSWERS, BOARDS, STRANDED)
 @common_options
 def capacity(
     settings: Settings,
@@ -40,6 +41,7 @@ def capacity(
     profiles: tuple[str, ...],
     count: int | None,
     owner: str | None,
+    stranded: bool,
     on: str | None,
     **asked: str | bool | None,
 ) -> int:
@@ -51,6 +53,7 @@ def capacity(
       vgpumgr capacity --gpu 0.25 --on kvm01
       vgpumgr capacity --gpu-memory 8G --count 3
       vgpumgr capacity 8Q --for team-a
+      vgpumgr capacity --stranded
 
     Each number is how many attaches in a row would succeed. Each profile is counted alone: room that one takes is no
     longer there for another. A host that is not read counts as unknown, and sums over it are lower bounds. Read-only.
@@ -62,11 +65,13 @@ def capacity(
     context = build_context(settings)
     hosts = () if on is None else (on,)
     if profiles or any(asked[way] is not None for way in _ways()):
+        if stranded:
+            raise errors.UsageError("--stranded is about every size", hint="vgpumgr capacity --stranded")
         name = None if owner is None else parse_owner(owner)
         return _answer(settings, context, hosts, _Asked(_questions(context, profiles, asked), count, name))
     if owner is not None or count is not None or any(value not in (None, False) for value in asked.values()):
         raise errors.UsageError("conditions need a wish", hint="give a PROFILE, --gpu-memory, --gpu or --fgpu")
-    return _overview(settings, context, hosts)
+    return _overview(settings, context, hosts, of_gpus=stranded)
 
 
 class _Asked(NamedTuple):
@@ -101,7 +106,7 @@ def _spelt(key: str) -> str:
     return "PROFILE" if key == "profile" else wishes.spelt(key)
 
 
-def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int:
+def _overview(settings: Settings, context: Context, hosts: Sequence[str], *, of_gpus: bool) -> int:
     from vgpumgr.cli.text import capacity_text
     from vgpumgr.controller import report
     from vgpumgr.core.report import capacity as core
@@ -111,18 +116,21 @@ def _overview(settings: Settings, context: Context, hosts: Sequence[str]) -> int
     sums = core.together(overview for overview, _ in fleet.views)
     totals = core.totals(sums, unread=bool(fleet.errors))
     findings = [finding for _, some in fleet.views for finding in some]
-    if not settings.for_people or settings.columns or settings.sorted_by:
-        document = documents.overview(fleet, sums, totals, findings)
-        board_rows = [row for row in BOARDS.rows(document) if settings.output != "name" or row["fits_now"]]
-        printing.print_rows(settings, BOARDS, document, board_rows)
+    if of_gpus or not settings.for_people or settings.columns or settings.sorted_by:
+        _print_rows(settings, documents.overview(fleet, sums, totals, findings), of_gpus=of_gpus)
     elif sums.rows:
         _print_pivot(settings, sums, totals)
     elif fleet.views:
         output.echo("no vGPU type could be read")
-    if settings.for_people:
-        for one in sums.closed:
-            output.echo(capacity_text.closed(one))
+    for line in capacity_text.below(sums, of_gpus=of_gpus) if settings.for_people else ():
+        output.echo(line)
     return output.end(settings, fleet, findings)
+
+
+def _print_rows(settings: Settings, document: Mapping[str, object], *, of_gpus: bool) -> None:
+    view, named = (STRANDED, "stranded_mib") if of_gpus else (BOARDS, "fits_now")
+    shown = [row for row in view.rows(document) if settings.output != "name" or row[named]]
+    printing.print_rows(settings, view, document, shown)
 
 
 def _print_pivot(settings: Settings, overview: Overview, totals: Mapping[str, Left]) -> None:

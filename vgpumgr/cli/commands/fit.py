@@ -39,9 +39,10 @@ def fit(settings: Settings, *, question: tuple[str, ...], requests: str | None) 
 
     GPUS are boards, separated by commas, each with a number before it and a mode behind it if need be; without a mode,
     the best one is chosen. Several questions are answered on their own. No host is contacted: what is known is NVIDIA's
-    list. Up to four GPUs the answer is the best there is unless it says otherwise. Exit code 5 if not all fit.
+    list. The answer is the best there is unless it says otherwise, with how many fit at most; for more than four GPUs
+    or profiles, `pip install 'vgpumgr[plan]'` proves it. Exit code 5 if not all fit.
     """
-    from vgpumgr import errors, resources
+    from vgpumgr import errors, planning, resources
     from vgpumgr.cli.text import fit_text
     from vgpumgr.core.driver import catalogue
     from vgpumgr.core.fitting import asked, packing
@@ -57,12 +58,13 @@ def fit(settings: Settings, *, question: tuple[str, ...], requests: str | None) 
         from vgpumgr.inventory_files import requests_file
 
         pools = requests_file.load(requests, types)
-    every = [packing.pack(types, pool) for pool in pools]
-    found = [(packed, packing.remedies(types, packed) if packed.missing else ()) for packed in every]
+    many = planning.solver()
+    every = [packing.pack(types, pool, many) for pool in pools]
+    found = [(packed, packing.remedies(types, packed, many) if packed.missing else ()) for packed in every]
     if settings.for_people and not (settings.columns or settings.sorted_by):
         for packed, _ in found:
             output.write_lines(fit_text.lines(packed))
     else:
         printing.print_rows(settings, FIT, documents.fit(found))
-    refusals = [packing.refusal(packed, remedies) for packed, remedies in found]
+    refusals = [packing.refusal(packed, remedies, many) for packed, remedies in found]
     return output.print_errors(settings, [*filter(None, refusals)], what="questions have vGPUs without a place")

@@ -26,6 +26,7 @@ VIEWS: Final[dict[str, View]] = {
     "explain --compare": gpus.MECHANISMS,
     "capacity": profiles.BOARDS,
     "capacity PROFILE": profiles.ANSWERS,
+    "capacity --stranded": profiles.STRANDED,
     "profiles": profiles.PROFILES,
     "profiles --offline": profiles.TYPES,
     "units": profiles.UNITS,

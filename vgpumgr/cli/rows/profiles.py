@@ -71,6 +71,21 @@ BOARDS = View(
 )
 """What `capacity` counts of every profile. The table without options is another one: a column for each board."""
 
+STRANDED = View(
+    path=("stranded",),
+    names=("host", "gpu"),
+    gives_way=("mode", "board"),
+    columns=(
+        Column(key="host", head="HOST", in_table=True),
+        Column(key="gpu", head="GPU", in_table=True),
+        Column(key="board", head="BOARD", in_table=True),
+        Column(key="mode", head="MODE", in_table=True),
+        Column(key="free_mib", head="FREE", in_table=True, read=cells.gib_of_mib, is_number=True),
+        Column(key="stranded_mib", head="STRANDED", in_table=True, read=cells.gib_of_mib, is_number=True),
+        Column(key="why", head="WHY", in_table=True, none=ABSENT, is_prose=True),
+    ),
+)
+
 
 def _granted(value: str | None, row: Row) -> str | None:
     """The types that further attaches would get, in their order."""

@@ -85,6 +85,18 @@ def closed(one: ClosedGpu) -> str:
     return f"{one.host} {one.gpu} {one.board}: {one.why}"
 
 
+def below(found: Overview, *, of_gpus: bool) -> Iterator[str]:
+    """The GPUs that are closed, and how much of what is free is stranded; with `of_gpus` also that nothing is."""
+    yield from map(closed, found.closed)
+    gpus = counted(len(found.stranded), "GPU")
+    stranded = [one.stranded_mib for one in found.stranded if one.stranded_mib]
+    if stranded:
+        free = gib(sum(one.free_mib for one in found.stranded))
+        yield f"stranded: {gib(sum(stranded))} of {free} free, on {len(stranded)} of {gpus}"
+    elif of_gpus:
+        yield f"nothing is stranded on {gpus}"
+
+
 def left(one: Left) -> str | None:
     """`3`, `at least 3`; None where nothing is known."""
     return None if one.fits_now is None else f"{'at least ' if one.at_least else ''}{one.fits_now}"

@@ -26,8 +26,9 @@ def refusal(size_mib: int | None, maximum: int | None, sizes: Collection[int | N
 
     An unknown size counts as a different one; an unknown maximum counts as never reached.
     """
-    if any(other is None or other != size_mib for other in sizes):
-        return Refusal.OTHER_SIZE
+    for other in sizes:
+        if other is None or other != size_mib:
+            return Refusal.OTHER_SIZE
     return Refusal.FULL if maximum is not None and count >= maximum else None
 
 

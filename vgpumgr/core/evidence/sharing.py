@@ -313,14 +313,18 @@ def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) 
     Barred are functions that the inventory excludes or that a document names: a definition, running VM, saved image or
     snapshot. `but`: a VM's slot that does not count, nor do that VM's snapshots: a revert restores what it had.
     """
+    defined, saved = view.vms.named, view.states.named
 
     def why_not(pci: PciAddress) -> str | None:
         if pci in view.excluded_vfs:
             return "in the inventory's exclude_vfs"
+        device = Vf(pci)
+        if device not in defined and device not in saved:
+            return None
         return next(
             (
                 say("in {}", namer.text)
-                for namer in namers(view, Vf(pci), but=None)
+                for namer in namers(view, device, but=None)
                 if but is None or namer.vm != but[0] or (namer.snapshot is None and namer.device.slot != but[1])
             ),
             None,

@@ -41,6 +41,10 @@ class Goal:
         high = sum(1 << _BITS * (at + 1) - 1 for at in range(len(numbers)))
         return cls(numbers=numbers, all=Counts(every), high=high, kept=kept)
 
+    @property
+    def total(self) -> int:
+        return sum(self.numbers)
+
     def one_more(self, counts: Counts, request: int) -> Counts | None:
         """One vGPU more of a request; None if so many are not wanted."""
         longer = Counts(counts + (1 << _BITS * request))

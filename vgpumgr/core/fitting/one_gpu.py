@@ -87,9 +87,9 @@ def _first_at(behind: Mapping[int, Menu], start: int, none: Menu) -> Menu:
 def _mig(shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
     """Every set of GPU instances that fits, each instance with vGPUs of one size."""
     profiles = {shape.instance.name: shape.instance for shape in shapes.values() if shape.instance is not None}
-    inside = {name: wanted.fullest(_of_one_size(_in(shapes, name), wanted)) for name in profiles}
+    inside = {name: wanted.fullest(_of_one_size(of_instance(shapes, name), wanted)) for name in profiles}
     found: Menu = {NONE: ()}
-    for pieces in _instance_sets([*profiles.values()]):
+    for pieces in instance_sets([*profiles.values()]):
         menus: Menu = {NONE: ()}
         for piece in pieces:
             options = {
@@ -101,11 +101,11 @@ def _mig(shapes: Mapping[int, Shape], wanted: Goal) -> Menu:
     return wanted.fullest(found)
 
 
-def _in(shapes: Mapping[int, Shape], name: str) -> dict[int, Shape]:
+def of_instance(shapes: Mapping[int, Shape], name: str) -> dict[int, Shape]:
     return {one: shape for one, shape in shapes.items() if shape.instance is not None and shape.instance.name == name}
 
 
-def _instance_sets(profiles: Sequence[InstanceProfile]) -> Iterable[tuple[Piece, ...]]:
+def instance_sets(profiles: Sequence[InstanceProfile]) -> Iterable[tuple[Piece, ...]]:
     """Each set of instances of these profiles that a GPU holds, by mig.arrange, which knows all rules."""
     sets: list[tuple[InstanceProfile, ...]] = [()]
     for profile in profiles:

@@ -1,7 +1,8 @@
 """Whether the vGPUs of a pool fit on its GPUs together: which mode each GPU has, and where each vGPU lies.
 
-The search is complete: GPU by GPU it keeps every fullest combination of what lies on the GPUs so far. If there are too
-many, it goes on with those of the most vGPUs, and what it finds is not proven to be the most.
+For few GPUs the search is complete: GPU by GPU it keeps every fullest combination of what lies on the GPUs so far. If
+there are too many, it goes on with those of the most vGPUs, and all that is proven is how many fit at most. For more
+GPUs another search (vgpumgr/planning.py) may be given.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vgpumgr.core.driver import modes
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
@@ -61,47 +62,78 @@ class Filled:
 class Packed:
     """The most vGPUs of a pool that fit, of as many the largest. `missing`: those without a place, by profile.
 
-    `proven`: no arrangement has more.
+    `at_most`: no arrangement has more vGPUs than that.
     """
 
     pool: Pool
     gpus: tuple[Filled, ...]
     missing: tuple[tuple[str, int], ...]
-    proven: bool
+    at_most: int
+
+    @property
+    def wanted(self) -> int:
+        return sum(count for _, count in self.pool.requests)
+
+    @property
+    def proven(self) -> bool:
+        """Whether no arrangement has more."""
+        return self.at_most == self.wanted - sum(count for _, count in self.missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """How many of each request have a place, and where: (the GPU's index, its mode, the vGPU) of each."""
+class Task:
+    """What a search is given: GPUs; what each request takes on each board; how many of it are wanted; its size."""
 
-    counts: Counts
+    gpus: tuple[Empty, ...]
+    by_board: Mapping[str, Mapping[int, Shape]]
+    numbers: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def is_small(self) -> bool:
+        return len(self.gpus) <= _FEW and len(self.numbers) <= _FEW
+
+    def value(self, there: tuple[int, ...]) -> tuple[int, int]:
+        """By what combinations are compared: how many vGPUs, then how large."""
+        return sum(there), sum(map(int.__mul__, there, self.sizes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """How many of each request have a place, and where: (the GPU's index, its mode, the vGPU) of each.
+
+    `at_most`: no arrangement in the allowed modes has more vGPUs.
+    """
+
+    there: tuple[int, ...]
     placed: tuple[tuple[int, Mode, Placed], ...]
+    at_most: int
 
 
-def pack(catalogue: Catalogue, pool: Pool) -> Packed:
+Search: TypeAlias = "Callable[[Task, Sequence[Mode]], Found]"
+"""The best combination. The modes are those allowed on a GPU for which none is given."""
+
+
+def pack(catalogue: Catalogue, pool: Pool, many: Search | None = None) -> Packed:
     """The best arrangement. A GPU without a given mode is in mixed-size mode only where that places more.
 
-    Raises BadName, and UnknownProfile for a request that none of the boards has.
+    `many`: the search for many GPUs or profiles, if there is one. Raises BadName, and UnknownProfile for a request that
+    none of the boards has.
     """
-    by_board = _shapes(catalogue, pool)
-    kept = _KEPT_OF_FEW if len(pool.gpus) <= _FEW else _KEPT
-    wanted = Goal.of(tuple(count for _, count in pool.requests), kept)
-    sizes = [next(of[at].size_mib for of in by_board.values() if at in of) for at in range(len(pool.requests))]
-
-    def value(counts: Counts) -> tuple[int, int]:
-        return total(counts), sum(map(int.__mul__, wanted.split(counts), sizes))
-
-    best = _search(pool.gpus, by_board, wanted, (EQUAL_SIZE, MIG), value)
-    if best.counts != wanted.all:
-        other = _search(pool.gpus, by_board, wanted, (EQUAL_SIZE, MIXED_SIZE, MIG), value)
-        best = max(best, other, key=lambda one: value(one.counts))
-    there = wanted.split(best.counts)
-    missing = tuple((name, count - placed) for (name, count), placed in zip(pool.requests, there, strict=True))
+    by_board, numbers = _shapes(catalogue, pool), tuple(count for _, count in pool.requests)
+    sizes = tuple(next(of[at].size_mib for of in by_board.values() if at in of) for at in range(len(numbers)))
+    task = Task(gpus=pool.gpus, by_board=by_board, numbers=numbers, sizes=sizes)
+    search = many if many is not None and not task.is_small else _search
+    best = search(task, (EQUAL_SIZE, MIG))
+    if best.there != numbers:
+        other = search(task, (EQUAL_SIZE, MIXED_SIZE, MIG))
+        best = replace(max(best, other, key=lambda one: task.value(one.there)), at_most=other.at_most)
+    missing = tuple((name, count - placed) for (name, count), placed in zip(pool.requests, best.there, strict=True))
     return Packed(
         pool=pool,
-        gpus=tuple(_filled(pool, by_board, wanted, best)),
+        gpus=tuple(_filled(pool, task, best)),
         missing=tuple((name, count) for name, count in missing if count),
-        proven=wanted.complete or best.counts == wanted.all,
+        at_most=best.at_most,
     )
 
 
@@ -124,35 +156,32 @@ def _shapes(catalogue: Catalogue, pool: Pool) -> dict[str, dict[int, Shape]]:
     return found
 
 
-def _search(
-    gpus: Sequence[Empty],
-    by_board: Mapping[str, Mapping[int, Shape]],
-    wanted: Goal,
-    allowed: Sequence[Mode],
-    value: Callable[[Counts], tuple[int, int]],
-) -> _Found:
-    """The best combination. `allowed`: the modes of a GPU for which none is given."""
+def _search(task: Task, allowed: Sequence[Mode]) -> Found:
+    wanted = Goal.of(task.numbers, _KEPT_OF_FEW if task.is_small else _KEPT)
 
     @functools.cache
     def menu(gpu: Empty) -> dict[Counts, tuple[tuple[Mode, Placed], ...]]:
         choices = allowed if gpu.mode is None else (gpu.mode,)
         every: dict[Counts, tuple[tuple[Mode, Placed], ...]] = {}
         for mode in choices:
-            for counts, placed in one_gpu.menu(mode, by_board[gpu.board], wanted).items():
+            for counts, placed in one_gpu.menu(mode, task.by_board[gpu.board], wanted).items():
                 every.setdefault(counts, tuple((mode, one) for one in placed))
         return wanted.fullest(every)
 
+    most = min(wanted.total, sum(max(map(total, menu(gpu))) for gpu in task.gpus))
+    at_most = most if wanted.complete else wanted.total
     found: dict[Counts, tuple[tuple[int, Mode, Placed], ...]] = {NONE: ()}
-    for at, gpu in enumerate(gpus):
+    for at, gpu in enumerate(task.gpus):
         here = {counts: tuple((at, *one) for one in placed) for counts, placed in menu(gpu).items()}
         found = one_gpu.added(found, here, wanted)
-    best = max(found, key=value)
-    return _Found(counts=best, placed=found[best])
+    best = max(found, key=lambda counts: task.value(wanted.split(counts)))
+    there = wanted.split(best)
+    return Found(there=there, placed=found[best], at_most=sum(there) if wanted.complete else at_most)
 
 
-def _filled(pool: Pool, by_board: Mapping[str, Mapping[int, Shape]], wanted: Goal, best: _Found) -> Iterator[Filled]:
+def _filled(pool: Pool, task: Task, best: Found) -> Iterator[Filled]:
     """Each GPU with its vGPUs. Where the search had place for more than what is wanted, the last ones are left out."""
-    left = [*wanted.numbers]
+    left = [*task.numbers]
     kept: list[tuple[int, Mode, Placed]] = []
     for at, mode, one in best.placed:
         if left[one.request]:
@@ -169,7 +198,7 @@ def _filled(pool: Pool, by_board: Mapping[str, Mapping[int, Shape]], wanted: Goa
             vgpus=tuple(
                 Vgpu(
                     requested=pool.requests[one.request][0],
-                    type_name=by_board[gpu.board][one.request].type_name,
+                    type_name=task.by_board[gpu.board][one.request].type_name,
                     placement_id=one.place,
                     mig_profile=one.piece.profile.name if one.piece else None,
                     mig_start=one.piece.start if one.piece else None,
@@ -179,30 +208,31 @@ def _filled(pool: Pool, by_board: Mapping[str, Mapping[int, Shape]], wanted: Goa
         )
 
 
-def remedies(catalogue: Catalogue, packed: Packed) -> tuple[str, ...]:
+def remedies(catalogue: Catalogue, packed: Packed, many: Search | None = None) -> tuple[str, ...]:
     """What makes all of a pool fit: other modes, or one more GPU of one of its boards. None if neither does."""
     pool, found = packed.pool, []
     free = replace(pool, gpus=tuple(replace(gpu, mode=None) for gpu in pool.gpus))
-    if free != pool and not pack(catalogue, free).missing:
+    if free != pool and not pack(catalogue, free, many).missing:
         found.append("with the modes left open, all fit")
     for gpu in dict.fromkeys(pool.gpus):
-        if not pack(catalogue, replace(pool, gpus=(*pool.gpus, gpu))).missing:
+        if not pack(catalogue, replace(pool, gpus=(*pool.gpus, gpu)), many).missing:
             mode = f" in {modes.of(gpu.mode).words} mode" if gpu.mode is not None else ""
             found.append(f"with one more {gpu.board}{mode}, all fit")
     return tuple(found)
 
 
-def refusal(packed: Packed, remedies: Sequence[str]) -> NoCapacity | None:
-    """The error if not all of a pool fit: what has no place, and what would help; None if all fit."""
+def refusal(packed: Packed, remedies: Sequence[str], many: Search | None = None) -> NoCapacity | None:
+    """The error if not all of a pool fit: what has no place, how many fit at most, and what would help; else None."""
     if not packed.missing:
         return None
     missing = ", ".join(f"{count} of {name}" for name, count in packed.missing)
-    certain = "" if packed.proven else "; more than was found may fit: this was not proven"
-    nothing = "neither other modes nor one more GPU would be enough"
+    more, nothing = "", "neither other modes nor one more GPU would be enough"
     if not packed.proven:
-        nothing = "ask about fewer profiles or fewer GPUs at a time for an answer that is proven"
+        more, prove = " may", "for an answer that is proven"
+        nothing = f"ask about fewer profiles or fewer GPUs at a time {prove}"
+        nothing = nothing if many is not None else f"pip install 'vgpumgr[plan]' {prove}"
     return NoCapacity(
-        f"not all fit on {names(packed.pool)}: no room for {missing}{certain}",
+        f"not all fit on {names(packed.pool)}: no room for {missing}; at most {packed.at_most} of {packed.wanted}{more} fit",
         hint="; ".join(remedies) or nothing,
     )
 

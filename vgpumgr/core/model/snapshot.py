@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from vgpumgr.core.driver import admission, modes, profiles
 from vgpumgr.core.model.functions import Parent, Parents, Vgpu
-from vgpumgr.core.model.indexes import Ledger
+from vgpumgr.core.model.indexes import Ledger, grouped
 from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import Mdev, Vf, at
 from vgpumgr.names import PciAddress
@@ -68,6 +68,14 @@ class VgpuType:
         return self.parsed.nominal_mib if self.parsed else None
 
     @property
+    def full_mib(self) -> int:
+        """The size by its name or as the host states it, whichever is more.
+
+        A 94C has 96246 MiB, and must still serve a wish for 94 GiB.
+        """
+        return max(self.parsed.nominal_mib if self.parsed else 0, self.size_mib or 0)
+
+    @property
     def short(self) -> str:
         """Its profile on any board; its whole name if it has no series."""
         return self.parsed.short if self.parsed and self.parsed.series else self.type_name
@@ -78,6 +86,43 @@ class VgpuType:
         return profiles.board_code(self.name) if self.parsed else None
 
 
+class Types(dict[int, VgpuType]):
+    """A GPU's types by their ids. A plan asks many times what follows from them: that is kept beside them, once."""
+
+    @cached_property
+    def board(self) -> str | None:
+        """The most frequent board code of these types."""
+        codes = Counter(profiles.board_code(vgpu_type.name) for vgpu_type in self.values() if vgpu_type.parsed)
+        return codes.most_common(1)[0][0] if codes else None
+
+    @cached_property
+    def by_profile(self) -> dict[str, tuple[VgpuType, ...]]:
+        """Those with a name of a board, by the rest of it: 4Q."""
+        return grouped(self.values(), lambda one: () if one.parsed is None else (one.parsed.short,))
+
+    @cached_property
+    def of_each_size(self) -> dict[bool, tuple[VgpuType, ...]]:
+        """Of those that are MIG-backed, and of those that are not: one of each size, the smallest first."""
+        ways: dict[bool, dict[int, VgpuType]] = {False: {}, True: {}}
+        for one in sorted(self.values(), key=lambda one: one.id):
+            if one.size_mib and one.parsed is not None:
+                ways[one.parsed.slices is not None].setdefault(one.size_mib, one)
+        return {way: tuple(by_size[size] for size in sorted(by_size)) for way, by_size in ways.items()}
+
+    @cached_property
+    def largest_mib(self) -> dict[bool, int]:
+        """Of the same two kinds: the largest size, where there is one."""
+        largest: dict[bool, int] = {}
+        for one in self.values():
+            if one.size_mib and one.parsed is not None:
+                way = one.parsed.slices is not None
+                largest[way] = max(largest.get(way, 0), one.full_mib)
+        return largest
+
+
+_NONE: Final = Types()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """The placement ids, ascending, where the driver takes one more vGPU of a type now. It occupies `size` of them."""
@@ -85,13 +130,6 @@ class Places:
     type_id: int
     size: int
     creatable: tuple[int, ...]
-
-
-@lru_cache(maxsize=256)
-def _commonest_board(type_names: tuple[str, ...]) -> str | None:
-    """The most frequent board code of these types. It is cached, because a plan asks for a GPU's board many times."""
-    codes = Counter(map(profiles.board_code, type_names))
-    return codes.most_common(1)[0][0] if codes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +159,8 @@ class Gpu:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parents", Parents.of(self.parents))
+        if self.types is not None and not isinstance(self.types, Types):
+            object.__setattr__(self, "types", Types(self.types))
 
     @property
     def rules(self) -> ModeRules:
@@ -133,11 +173,14 @@ class Gpu:
         return self.parents if isinstance(self.parents, Parents) else Parents(self.parents)
 
     @property
+    def known_types(self) -> Types:
+        """Its types, with what follows from them; none if they are unknown."""
+        return self.types if isinstance(self.types, Types) else _NONE
+
+    @property
     def board(self) -> str | None:
         """The code that type names begin with (A40, H100L); None if no type is known."""
-        return _commonest_board(
-            tuple([vgpu_type.name for vgpu_type in (self.types or {}).values() if vgpu_type.parsed])
-        )
+        return self.known_types.board
 
     @property
     def board_names(self) -> tuple[str, ...]:
@@ -159,9 +202,9 @@ class Gpu:
         """
         if not self.parents:
             return (self.pci,)
-        slot = self.pci.rpartition(".")[0]
-        others = (PciAddress(f"{slot}.{number}") for number in range(8))
-        return self.pci, *(pci for pci in others if pci != self.pci and self.functions.find(pci) is None)
+        find, slot = self.functions.find, self.pci.rpartition(".")[0]
+        others = [PciAddress(f"{slot}.{number}") for number in range(8)]
+        return self.pci, *[pci for pci in others if pci != self.pci and find(pci) is None]
 
     def parent_at(self, vf_index: int | None) -> Parent | None:
         """The VF of that index; for None, the physical function."""

@@ -13,15 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.vgpu import PLANNED, LedgerEntry
-from vgpumgr.core.placing import division, new_vgpu, resolve, room
+from vgpumgr.core.placing import division, new_vgpu, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.functions import Parent
-    from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.snapshot import HostSnapshot, VgpuType
     from vgpumgr.core.placing.resolve import Ask
+    from vgpumgr.core.placing.room import Room
 
 
 def usual_sizes(snapshot: HostSnapshot, ask: Ask) -> Mapping[int, int]:
@@ -49,14 +50,18 @@ def _size_of(snapshot: HostSnapshot, ask: Ask, wish: Wish) -> int | None:
     return next((answer[0].type.size_mib for answer in answers if isinstance(answer, tuple)), None)
 
 
-def cost_mib(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, usual: Mapping[int, int]) -> float:
+def cost_mib(
+    snapshot: HostSnapshot, there: Room, parent: Parent, vgpu_type: VgpuType, usual: Mapping[int, int]
+) -> float:
     """How many MiB of a GPU the usual requests lose on average if a function of it gets a vGPU of a type."""
+    gpu = there.gpu
     vgpu = new_vgpu.imagined(snapshot, gpu, parent, vgpu_type)
     entry = LedgerEntry(vgpu=vgpu, boot=snapshot.boot or "", state=PLANNED)
-    after = replace(snapshot, ledger=snapshot.entries.put(entry))
     kinds = resolve.one_of_each_size(gpu)
     sizes = [kind.size_mib or 0 for kind in kinds]
-    return mean_loss(sizes, _usable(snapshot, gpu, kinds), _usable(after, gpu, kinds), usual)
+    mode = division.of(gpu)
+    before, after = mode.counts(snapshot, there, kinds), mode.counts_beside(snapshot, there, entry, kinds)
+    return mean_loss(sizes, [*map(int.__mul__, before, sizes)], [*map(int.__mul__, after, sizes)], usual)
 
 
 def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int], usual: Mapping[int, int]) -> float:
@@ -71,9 +76,3 @@ def mean_loss(sizes: Sequence[int], before: Sequence[int], after: Sequence[int],
         lost += size * count * (before[at] - after[at]) if at < len(sizes) else 0
         asked += size * count
     return lost / asked
-
-
-def _usable(snapshot: HostSnapshot, gpu: Gpu, kinds: Sequence[VgpuType]) -> list[int]:
-    """How much of a GPU vGPUs of each type alone could still fill, in MiB."""
-    counts = division.of(gpu).counts(snapshot, room.room_of(snapshot, gpu), kinds)
-    return [count * (kind.size_mib or 0) for count, kind in zip(counts, kinds, strict=True)]

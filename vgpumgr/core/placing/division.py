@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.mig import MigPlace
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
-    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.vgpu import LedgerEntry, VgpuSpec
     from vgpumgr.core.placing.instances import Home
     from vgpumgr.core.placing.room import Room
 
@@ -45,6 +45,12 @@ class Division(abc.ABC):
     @abc.abstractmethod
     def counts(self, snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
         """How many vGPUs of each of these types alone the GPU has room for, whatever functions are free."""
+
+    def counts_beside(
+        self, snapshot: HostSnapshot, there: Room, entry: LedgerEntry, vgpu_types: Sequence[VgpuType]
+    ) -> list[int]:
+        """The same beside one more vGPU, which is to be made."""
+        return self.counts(snapshot, there.and_then(entry), vgpu_types)
 
     def most(self, vgpu_type: VgpuType) -> int | None:  # noqa: ARG002 -- as EqualSize
         """The most vGPUs of a type on the GPU as a whole; None if the mode sets no such limit."""
@@ -88,8 +94,10 @@ class EqualSize(Division):
 
     def counts(self, snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
         sizes, count = _sizes(snapshot, there), there.count
-        refused = (admission.refusal(kind.size_mib, kind.max, sizes, count) for kind in vgpu_types)
-        return [(kind.max or 0) - count if why is None else 0 for kind, why in zip(vgpu_types, refused, strict=True)]
+        return [
+            (kind.max or 0) - count if admission.refusal(kind.size_mib, kind.max, sizes, count) is None else 0
+            for kind in vgpu_types
+        ]
 
     def most(self, vgpu_type: VgpuType) -> int | None:
         return vgpu_type.max
@@ -168,6 +176,11 @@ class Mig(Division):
 
     def counts(self, snapshot: HostSnapshot, there: Room, vgpu_types: Sequence[VgpuType]) -> list[int]:
         return [instances.left(snapshot, there.gpu, kind) for kind in vgpu_types]
+
+    def counts_beside(
+        self, snapshot: HostSnapshot, there: Room, entry: LedgerEntry, vgpu_types: Sequence[VgpuType]
+    ) -> list[int]:
+        return self.counts(replace(snapshot, ledger=snapshot.entries.put(entry)), there, vgpu_types)
 
     def home(self, snapshot: HostSnapshot, gpu: Gpu, vgpu_type: VgpuType, *, before: MigPlace | None) -> Home | None:
         home = instances.find_home(snapshot, gpu, vgpu_type, before=before)

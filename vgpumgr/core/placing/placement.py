@@ -231,7 +231,7 @@ def as_candidate(snapshot: HostSnapshot, spot: Spot, fleet: Fleet, *, first: int
         share=float(spot.share),
         alike=alike,
         others=there.count - alike,
-        cost_mib=cost.cost_mib(snapshot, gpu, spot.parent, kind, fleet.usual),
+        cost_mib=cost.cost_mib(snapshot, there, spot.parent, kind, fleet.usual),
         place=first + sum(one.pci < gpu.pci for one in snapshot.gpus),
         numa_node=gpu.numa_node,
     )

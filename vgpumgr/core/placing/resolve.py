@@ -7,7 +7,6 @@ memory, as the inventory says for the board. With `usable`, the guest is sure to
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -145,7 +144,7 @@ def find_type(gpu: Gpu, profile: Profile) -> VgpuType | None:
     return next(
         (
             one
-            for one in (gpu.types or {}).values()
+            for one in gpu.known_types.by_profile.get(profile.short, ())
             if one.parsed is not None and one.board is not None and is_named(one.parsed, one.board, profile)
         ),
         None,
@@ -187,19 +186,12 @@ def asked_mib(gpu: Gpu, wish: Amount, units: FgpuUnits) -> int | None:
 
 def board_mib(gpu: Gpu) -> int | None:
     """A board's framebuffer as its types divide it: the largest of them; None if no size is known."""
-    return max((_size(vgpu_type) for vgpu_type in _served(gpu)), default=None)
+    return gpu.known_types.largest_mib.get(gpu.rules.mig_backed)
 
 
 def one_of_each_size(gpu: Gpu) -> tuple[VgpuType, ...]:
     """A type of each size that the GPU's mode allows, the smallest first."""
-    return _one_of_each_size(tuple((gpu.types or {}).values()), gpu.rules.mig_backed)
-
-
-@functools.lru_cache(maxsize=256)  # a host's GPUs have the same types, and each plan asks for them again
-def _one_of_each_size(types: tuple[VgpuType, ...], mig_backed: bool) -> tuple[VgpuType, ...]:
-    served = [one for one in types if one.size_mib and one.parsed and instances.is_mig_backed(one) == mig_backed]
-    by_size = {one.size_mib: one for one in sorted(served, key=lambda one: one.id, reverse=True)}
-    return tuple(sorted(by_size.values(), key=lambda one: one.size_mib or 0))
+    return gpu.known_types.of_each_size[gpu.rules.mig_backed]
 
 
 def unit_of(gpu: Gpu, units: FgpuUnits) -> FgpuUnit | None:
@@ -231,8 +223,8 @@ def _of_mig_profile(gpu: Gpu, name: str) -> tuple[Choice, ...] | Refusal:
         why = "has no vGPU type for its" if name in profiles_here else "has no"
         has = Own(f"(it has {', '.join(profiles_here) or 'none'})")
         return Refusal(Cause.NO_SUCH_TYPE, say("{} MIG profile {} {}", why, name, has))
-    largest = max(map(_size, types))
-    whole = [one for one in types if _size(one) == largest]
+    largest = max(one.full_mib for one in types)
+    whole = [one for one in types if one.full_mib == largest]
     return tuple(Choice(type=one, grant=_grant(gpu, one, None)) for one in sorted(whole, key=_default_series_first))
 
 
@@ -254,7 +246,7 @@ def _of_amount(gpu: Gpu, wish: Amount, ask: Ask) -> tuple[Choice, ...] | Refusal
         _choice(gpu, one, goal, usable=wish.usable) for one in types if _is_enough(gpu, one, goal, usable=wish.usable)
     ]
     if not matches:
-        largest = max(types, key=_size)
+        largest = max(types, key=lambda one: one.full_mib)
         sees = f", of which a guest sees {_guest(gpu, largest)} MiB" if wish.usable else ""
         return Refusal(
             Cause.NO_SUCH_TYPE,
@@ -271,7 +263,7 @@ def _closest(gpu: Gpu, choice: Choice) -> tuple[int, tuple[int, int], bool, str]
     plain = choice.type.parsed is not None and not choice.type.parsed.suffix
     profile = instances.profile_of(gpu, choice.type)
     instance = (0, 0) if profile is None else (profile.size, profile.slices)
-    return _size(choice.type), instance, not plain, choice.type.type_name
+    return choice.type.full_mib, instance, not plain, choice.type.type_name
 
 
 def _asked(gpu: Gpu, wish: Amount, ask: Ask) -> _Amount | Refusal:
@@ -306,14 +298,14 @@ def _share(gpu: Gpu, share: Fraction) -> _Amount | Refusal:
 def _is_enough(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount, *, usable: bool) -> bool:
     if usable:
         return _guest(gpu, vgpu_type) >= goal.mib
-    size, board = _size(vgpu_type), board_mib(gpu)
+    size, board = vgpu_type.full_mib, board_mib(gpu)
     if size >= goal.mib:
         return True
     return goal.share is not None and board is not None and goal.share * (board // size) <= 1
 
 
 def _choice(gpu: Gpu, vgpu_type: VgpuType, goal: _Amount, *, usable: bool) -> Choice:
-    size = _size(vgpu_type)
+    size = vgpu_type.full_mib
     waste = _beyond(goal.mib, _guest(gpu, vgpu_type) if usable else size)
     grant = _grant(gpu, vgpu_type, goal, waste)
     return Choice(type=vgpu_type, waste=waste, excess=_beyond(goal.mib, size), grant=grant)
@@ -345,15 +337,6 @@ def _served(gpu: Gpu) -> Iterable[VgpuType]:
         for one in (gpu.types or {}).values()
         if one.parsed is not None and instances.is_mig_backed(one) == mig_backed and one.size_mib
     )
-
-
-def _size(vgpu_type: VgpuType) -> int:
-    """A type's size by its name or as the host states it, whichever is more.
-
-    A 94C has 96246 MiB, and must still serve a wish for 94 GiB.
-    """
-    nominal = vgpu_type.parsed.nominal_mib if vgpu_type.parsed else 0
-    return max(nominal, vgpu_type.size_mib or 0)
 
 
 def guest_mib(gpu: Gpu, vgpu_type: VgpuType) -> int | None:

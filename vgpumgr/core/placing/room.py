@@ -6,7 +6,6 @@ re-created there. The driver's list of creatable types has the last word; the ru
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -104,11 +103,17 @@ class Room:
 
     @classmethod
     def of(cls, gpu: Gpu, entered: tuple[LedgerEntry, ...]) -> Room:
-        type_ids: Mapping[int | None, int] = gpu.functions.type_ids
+        type_ids = gpu.functions.type_ids
         awaited = tuple(entry for entry in entered if not gpu.types or gpu.type_of(entry.vgpu.type_id) is not None)
         if awaited:
-            type_ids = Counter(type_ids) + Counter(entry.vgpu.type_id for entry in awaited)
+            type_ids = dict(type_ids)
+            for entry in awaited:
+                type_ids[entry.vgpu.type_id] = type_ids.get(entry.vgpu.type_id, 0) + 1
         return cls(gpu=gpu, type_ids=type_ids, awaited=awaited, entered=entered)
+
+    def and_then(self, entry: LedgerEntry) -> Room:
+        """The room once one more vGPU is entered."""
+        return Room.of(self.gpu, (*self.entered, entry))
 
     @property
     def count(self) -> int:

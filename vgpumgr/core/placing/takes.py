@@ -147,8 +147,8 @@ def unfit(snapshot: HostSnapshot, gpu: Gpu) -> Refusal | None:
 
 
 def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred: Barred) -> Parent | Refusal:
-    """The function of a GPU that takes a type now, or why none does."""
-    problem = passed_through(room.gpu, barred) or of_type(snapshot, room, vgpu_type)
+    """The function of a GPU, which is not passed through, that takes a type now, or why none does."""
+    problem = of_type(snapshot, room, vgpu_type)
     if problem is not None:
         return problem
     lost_here = lost.lost_parents(snapshot, room.gpu)
@@ -178,6 +178,6 @@ def free_parent(snapshot: HostSnapshot, room: Room, vgpu_type: VgpuType, barred:
 def _in_turn(snapshot: HostSnapshot, gpu: Gpu) -> tuple[Parent, ...]:
     """The GPU's parents in the order in which they are tried: the one after the newest entry's VF comes first."""
     last = snapshot.entries.newest_vf(gpu.uuid)
-    after = [at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last]
-    start = after[0] if after else 0
+    after = (at for at, parent in enumerate(gpu.parents) if parent.vf_index is not None and parent.vf_index > last)
+    start = next(after, 0)
     return (*gpu.parents[start:], *gpu.parents[:start])

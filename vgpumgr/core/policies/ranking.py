@@ -29,7 +29,8 @@ def rank(policy: Policy, offered: Sequence[Candidate], fleet: Fleet) -> tuple[Ca
     for one in answer:
         if not isinstance(one, Candidate):
             raise _failed(policy, say("named {}, which was not offered to it", repr(one)))
-        if by_place.pop(one.place, None) != one:
+        was = by_place.pop(one.place, None)
+        if was is not one and was != one:
             raise _failed(policy, say("named {}, which was not offered to it, or twice", one.gpu))
         ranked.append(one)
     return tuple(ranked)

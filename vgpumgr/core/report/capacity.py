@@ -13,6 +13,7 @@ from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.placing import instances, resolve
 from vgpumgr.core.placing.no_place import Cause
+from vgpumgr.core.report import stranded
 from vgpumgr.core.slot import how_many
 from vgpumgr.errors import NoCapacity, UnknownProfile
 from vgpumgr.names import nearest
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.report.quota_room import QuotaRoom
+    from vgpumgr.core.report.stranded import Stranded
     from vgpumgr.core.slot.how_many import Granted
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName, PciAddress
@@ -75,6 +77,7 @@ class Overview:
 
     rows: tuple[BoardRow, ...]
     closed: tuple[ClosedGpu, ...]
+    stranded: tuple[Stranded, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +145,7 @@ def overview(view: HostView) -> Overview:
         for gpu in view.snapshot.gpus
         if (shut := how_many.closed(view, gpu, barred)) is not None
     )
-    return together([Overview(rows=tuple(rows), closed=closed)])
+    return together([Overview(rows=tuple(rows), closed=closed, stranded=stranded.of_host(view))])
 
 
 def together(parts: Iterable[Overview]) -> Overview:
@@ -154,7 +157,8 @@ def together(parts: Iterable[Overview]) -> Overview:
         by_key[row.profile, row.board] = row if other is None else _added(other, row)
     rows = sorted(by_key.values(), key=lambda row: (row.framebuffer_mib or 0, row.profile, row.board))
     closed = sorted((one for part in parts for one in part.closed), key=lambda one: (one.host, one.gpu))
-    return Overview(rows=tuple(rows), closed=tuple(closed))
+    lost = sorted((one for part in parts for one in part.stranded), key=lambda one: (one.host, one.gpu))
+    return Overview(rows=tuple(rows), closed=tuple(closed), stranded=tuple(lost))
 
 
 def total(parts: Iterable[Left], *, more: bool) -> Left:

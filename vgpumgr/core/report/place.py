@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from vgpumgr.core import simulate
 from vgpumgr.core.evidence import sharing
 from vgpumgr.core.placing import cost, division, placement, resolve
+from vgpumgr.core.placing.placement import Spot
 from vgpumgr.core.policies import ranking
-from vgpumgr.core.policies.policy import Fleet
+from vgpumgr.core.policies.policy import Candidate, Fleet
 from vgpumgr.core.slot import how_many
 from vgpumgr.errors import NoCapacity
 from vgpumgr.wording import say
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.placing.placement import Spot
-    from vgpumgr.core.policies.policy import Candidate, Policy
+    from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
 
@@ -56,6 +57,26 @@ class _Host:
     offers: tuple[tuple[Spot, Candidate], ...] = ()
 
 
+class _Offers(dict[tuple[bool, Fraction, bool], dict[int, tuple[_Host, Spot, Candidate]]]):
+    """What all hosts offer: by closeness, then by the GPU's place. Each vGPU changes one host's part alone."""
+
+    def renew(self, host: _Host, offers: tuple[tuple[Spot, Candidate], ...]) -> None:
+        for spot, candidate in host.offers:
+            del self[spot.closeness][candidate.place]
+        for spot, candidate in offers:
+            self.setdefault(spot.closeness, {})[candidate.place] = host, spot, candidate
+        host.offers = offers
+
+    def best(self, policy: Policy, fleet: Fleet) -> tuple[_Host, Spot, Candidate] | None:
+        """The first of the closest that the policy uses; None if it uses none."""
+        for closeness in sorted(self):
+            offers = self[closeness]
+            ranked = ranking.rank(policy, [one for _, _, one in offers.values()], fleet) if offers else ()
+            if ranked:
+                return offers[ranked[0].place]
+        return None
+
+
 def short(found: Sequence[Place], policy: Policy, count: int, asked: str) -> NoCapacity | None:
     """The error if fewer than `count` found a place by a policy. `asked`: the wish, as options."""
     number = sum(one.policy == policy.name for one in found)
@@ -78,14 +99,15 @@ def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy
     fleet = Fleet(usual=usual)
     starts = itertools.accumulate((len(view.snapshot.gpus) for view in views), initial=0)
     hosts = [_Host(view, first) for view, first in zip(views, starts, strict=False)]
+    offers = _Offers()
     for host in hosts:
-        host.offers = _offers(host, wish, conditions, fleet)
+        offers.renew(host, _offers(host, wish, conditions, fleet))
     chosen: list[Place] = []
-    while len(chosen) < count and (best := _best(hosts, policy, fleet)) is not None:
+    while len(chosen) < count and (best := offers.best(policy, fleet)) is not None:
         host, spot, candidate = best
         chosen.append(_place(host.view, spot, candidate, policy, len(chosen) + 1))
         host.view = simulate.apply(host.view, how_many.steps_of(host.view, spot, len(chosen)))
-        host.offers = _offers(host, wish, conditions, fleet)
+        offers.renew(host, _offers(host, wish, conditions, fleet))
     return chosen
 
 
@@ -98,17 +120,6 @@ def _offers(host: _Host, wish: Wish, conditions: Conditions, fleet: Fleet) -> tu
         for spot in spots
         if how_many.shut_to_every_vm(view, spot.gpu, spot.parent) is None
     )
-
-
-def _best(hosts: Sequence[_Host], policy: Policy, fleet: Fleet) -> tuple[_Host, Spot, Candidate] | None:
-    """The first of the closest offers that the policy uses; None if it uses none."""
-    offers = {candidate.place: (host, spot, candidate) for host in hosts for spot, candidate in host.offers}
-    for closeness in sorted({spot.closeness for _, spot, _ in offers.values()}):
-        offered = [candidate for _, spot, candidate in offers.values() if spot.closeness == closeness]
-        ranked = ranking.rank(policy, offered, fleet)
-        if ranked:
-            return offers[ranked[0].place]
-    return None
 
 
 def _place(view: HostView, spot: Spot, candidate: Candidate, policy: Policy, number: int) -> Place:

@@ -58,7 +58,8 @@ def parse(host: HostName, facts: Snapshot, catalogue: Catalogue | None = None) -
     """Build the snapshot. A type's maximum is the catalogue's if the host reports none (on a virtual function the
     driver's file has none, and NVML may be silent).
     """
-    gpus = tuple(sorted((_gpu(row, catalogue) for row in facts["gpus"]), key=lambda gpu: gpu.pci))
+    known: list[tuple[list[TypeFact], snapshot.Types]] = []
+    gpus = tuple(sorted((_gpu(row, catalogue, known) for row in facts["gpus"]), key=lambda gpu: gpu.pci))
     ledger = rows(facts["ledger"], parse_entry)
     impossible = [
         snapshot.Unknown(what="mig", why=why, gpu=PciAddress(row["pci"]))
@@ -89,18 +90,26 @@ def with_maximum(vgpu_type: VgpuType, catalogue: Catalogue) -> VgpuType:
     return replace(vgpu_type, max=catalogue.maximum(vgpu_type.board, vgpu_type.parsed), listed=True)
 
 
-def _gpu(row: GpuFact, catalogue: Catalogue | None) -> Gpu:
-    vgpu_types = rows(row["types"], parse_type)
-    if vgpu_types is not None:
-        vgpu_types = tuple(sorted(vgpu_types, key=lambda vgpu_type: vgpu_type.id))
-        if catalogue is not None:
-            vgpu_types = tuple(with_maximum(vgpu_type, catalogue) for vgpu_type in vgpu_types)
+def _types(
+    stated: list[TypeFact], catalogue: Catalogue | None, known: list[tuple[list[TypeFact], snapshot.Types]]
+) -> snapshot.Types:
+    """The types of a GPU. Most of a host's GPUs state the same, which is parsed once; `known` has what was stated."""
+    for earlier, types in known:
+        if earlier == stated:
+            return types
+    parsed = sorted(map(parse_type, stated), key=lambda one: one.id)
+    types = snapshot.Types({one.id: one if catalogue is None else with_maximum(one, catalogue) for one in parsed})
+    known.append((stated, types))
+    return types
+
+
+def _gpu(row: GpuFact, catalogue: Catalogue | None, known: list[tuple[list[TypeFact], snapshot.Types]]) -> Gpu:
     offers: dict[int | None, dict[int, int]] = {
         position: {kind["id"]: kind["available"] for kind in offer} for position, offer in enumerate(row["offers"])
     }
     return _parse_gpu(
         row,
-        types=maybe(vgpu_types, lambda types: {vgpu_type.id: vgpu_type for vgpu_type in types}),
+        types=maybe(row["types"], lambda stated: _types(stated, catalogue, known)),
         parents=tuple(sorted((_parent(parent, offers) for parent in row["parents"]), key=_parent_order)),
         places=maybe(row["places"], lambda places: {place["type_id"]: _parse_places(place) for place in places}),
     )

@@ -110,7 +110,7 @@ def test_what_finds_no_place_is_named_with_what_would_help() -> None:
     packed = asking("A40/equal-size: 2x8Q 2x12Q")
     error = packing.refusal(packed, packing.remedies(TYPES, packed))
     assert error is not None
-    assert str(error) == "not all fit on 1 A40 (equal-size): no room for 2 of 8Q"
+    assert str(error) == "not all fit on 1 A40 (equal-size): no room for 2 of 8Q; at most 2 of 4 fit"
     assert error.hint == "with the modes left open, all fit; with one more A40 in equal-size mode, all fit"
     assert error.exit_code == 5
 
@@ -118,7 +118,12 @@ def test_what_finds_no_place_is_named_with_what_would_help() -> None:
 def test_an_answer_that_was_cut_short_says_so() -> None:
     packed = asking("6xA40: 60x4Q 40x6Q 40x8Q 40x12Q 40x16Q 20x24Q")
     assert not packed.proven
-    assert "was not proven" in str(packing.refusal(packed, ()))
+    error = packing.refusal(packed, ())
+    assert error is not None
+    assert str(error).endswith(
+        "no room for 32 of 6Q, 40 of 8Q, 40 of 12Q, 40 of 16Q, 20 of 24Q; at most 72 of 240 may fit"
+    )
+    assert error.hint == "pip install 'vgpumgr[plan]' for an answer that is proven"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.unit.core.placing.test_free_places import mixed
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO
-from vgpumgr.core.placing import cost, fits
+from vgpumgr.core.placing import cost, fits, room
 from vgpumgr.core.policies import known
 from vgpumgr.core.slot import attach
 
@@ -103,5 +103,8 @@ def test_a_new_vgpu_gives_nobody_more_room(profiles: list[str]) -> None:
         placed = plan.placed
         assert placed is not None
         usual = cost.usual_sizes(view.snapshot, builders.asking(profile))
-        assert cost.cost_mib(view.snapshot, placed.gpu, placed.parent, placed.type, usual) >= 0
+        assert (
+            cost.cost_mib(view.snapshot, room.room_of(view.snapshot, placed.gpu), placed.parent, placed.type, usual)
+            >= 0
+        )
         view = simulate.apply(view, plan.steps)

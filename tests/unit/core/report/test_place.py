@@ -20,9 +20,10 @@ from vgpumgr.core.report import place
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.policies.policy import Candidate, Fleet
     from vgpumgr.core.report.place import Place
 
 
@@ -63,6 +64,24 @@ def test_a_host_on_which_no_vm_could_start_and_a_cordoned_gpu_have_no_place() ->
     view = in_equal_size()
     assert places(replace(view, snapshot=replace(view.snapshot, ledger=None))) == []
     assert places(replace(view, snapshot=replace(view.snapshot, machine=None))) == []
+
+
+def test_a_policy_that_leaves_out_the_closest_gpus_is_asked_about_the_next_and_about_none_that_are_full() -> None:
+    asked: list[int] = []
+
+    class Second:
+        name = "second"
+
+        def order(self, candidates: Sequence[Candidate], _fleet: Fleet) -> Sequence[Candidate]:
+            asked.append(len(candidates))
+            return [one for one in candidates if one.gpu == SECOND]
+
+        def why(self, _candidate: Candidate) -> str:
+            return "it is the second"
+
+    found = place.places([in_equal_size()], builders.wish("48Q"), NO_CONDITIONS, Second(), 2)
+    assert where(found) == [("kvm01", SECOND)]
+    assert asked == [2, 1]
 
 
 @LAW

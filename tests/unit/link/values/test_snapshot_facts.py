@@ -22,6 +22,14 @@ def test_places_that_are_unknown_stay_so() -> None:
     assert {gpu.places for gpu in parsed.gpus} == {None}
 
 
+def test_types_that_gpus_state_alike_are_one_value_and_others_stay_their_own() -> None:
+    first, second = builders.gpu(pci="0000:41:00.0"), builders.gpu(pci="0000:81:00.0")
+    view = builders.host(first, second, builders.gpu(board="A16", pci="0000:c1:00.0"))
+    one, alike, other = snapshot_facts.parse(builders.HOST, builders.facts_of(view.snapshot)).gpus
+    assert one.types is alike.types
+    assert [one.types, other.types] == [gpu.types for gpu in view.snapshot.gpus[1:]]
+
+
 def test_the_order_of_gpus_functions_vgpus_and_types_is_ours() -> None:
     view = builders.attached(builders.attached(builders.host_of(MDEV_PF)), "vm02")
     facts = builders.facts_of(view.snapshot)
