@@ -1,8 +1,8 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot, PruneSlot and KeepInstances; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and
-MoveSlot; SetGpuScheduler and SetGpuMode can be either. What is no longer declared goes first (it makes room), then come
-modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a place before new ones.
+reconcile finds EnsureSlot and PruneSlot; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and MoveSlot;
+SetGpuScheduler, SetGpuMode and KeepInstances can be either. What is no longer declared goes first (it makes room), then
+come modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a place before new.
 """
 
 from __future__ import annotations
@@ -280,12 +280,14 @@ class FreeInstances(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepInstances(OfGpu):
-    """Make the GPU instances that the inventory declares for a GPU. `where`: see SetGpuScheduler."""
+    """Make the GPU instances that are declared or requested for a GPU. `where`: see SetGpuScheduler."""
 
     profiles: tuple[str, ...]
-    where: str
+    where: str | None = None
 
-    verb = RECONCILE
+    @property
+    def verb(self) -> str:
+        return "partition" if self.where is None else RECONCILE
 
     @property
     def subject(self) -> str:
@@ -293,7 +295,8 @@ class KeepInstances(OfGpu):
 
     @property
     def why(self) -> str:
-        return say("declared {} ({})", ", ".join(self.profiles), self.where)
+        names = ", ".join(self.profiles)
+        return f"requested {names}" if self.where is None else say("declared {} ({})", names, self.where)
 
 
 Task: TypeAlias = (
@@ -405,7 +408,7 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
             )
             if once_bound and declaration(declared, domain.name, claim.slot) is None:
                 ensures.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None))
-    places = _places(view)
+    places = placed(view)
     return tuple(
         sorted(ensures, key=lambda task: ((task.vm, task.slot) not in places, task.vm, names.slot_order(task.slot)))
     )
@@ -439,7 +442,7 @@ def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclar
     return entry.slots.get(slot) if entry else None
 
 
-def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
+def placed(view: HostView) -> frozenset[tuple[VmName, Slot]]:
     """The slots that have a place: in the ledger, or proved by existing hardware."""
     slots = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
     return frozenset(slots | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})
