@@ -47,19 +47,22 @@ def divide(
                 target = grown[changes + way.changes]
                 for counts, placed in one_gpu.added(found, here, wanted).items():
                     target.setdefault(counts, placed)
-        layers = []
-        for layer in grown:  # what fewer changes reach as well needs no more of them
-            better = [counts for lower in layers for counts in lower]
-            layers.append(
-                wanted.fullest(
-                    {key: layer[key] for key in layer if not any(wanted.is_part(key, one) for one in better)}
-                )
-            )
+        layers = _useful(grown, wanted)
     best = max(
         ((value(counts), -changes, placed) for changes, layer in enumerate(layers) for counts, placed in layer.items()),
         key=lambda one: one[:2],
     )
     return _kept(len(gpus), wanted, best[-1])
+
+
+def _useful(layers: Sequence[_Found], wanted: Goal) -> list[_Found]:
+    """Each layer without what one with fewer changes reaches as well."""
+    found: list[_Found] = []
+    for layer in layers:
+        better = [counts for lower in found for counts in lower]
+        rest = {key: layer[key] for key in layer if not any(wanted.is_part(key, one) for one in better)}
+        found.append(wanted.fullest(rest))
+    return found
 
 
 def _kept(number: int, wanted: Goal, placed: Sequence[tuple[int, int, Placed]]) -> list[tuple[int, list[Placed]]]:

@@ -24,7 +24,8 @@ from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.reconcile import demand, host_plan
 from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode
 from vgpumgr.core.slot import how_many
-from vgpumgr.wording import joined, say
+from vgpumgr.core.step import ResetGpu
+from vgpumgr.wording import Option, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -86,10 +87,10 @@ class GpuAdvice:
 
     @property
     def line(self) -> str | None:
-        """What the inventory would say to keep it; None if nothing is set."""
+        """What the inventory would say to keep it; None if no boot ends it."""
         layout = f", instances: [{', '.join(self.layout)}]" if self.layout else ""
-        is_set = layout or self.mode != self.gpu.mode
-        return f'vgpumgr_gpus: {{"{self.gpu.pci}": {{mode: {self.mode}{layout}}}}}' if is_set else None
+        ends = self.mode != self.gpu.mode and modes.of(self.mode).ends_with_boot(self.gpu.board_names)
+        return f'vgpumgr_gpus: {{"{self.gpu.pci}": {{mode: {self.mode}{layout}}}}}' if layout or ends else None
 
     def tasks(self, *, reset: bool) -> tuple[SetGpuMode | KeepInstances, ...]:
         """What sets it. Equal-size mode needs no more: the first vGPU fixes the size."""
@@ -184,23 +185,31 @@ def advise(
 
 
 def _is_idle(view: HostView, gpu: Gpu, barred: Barred) -> bool:
-    """Whether it takes vGPUs, and nothing is on it, reserved for anybody, in use, or not known."""
+    """Whether it takes vGPUs, and nothing is on it, kept for anybody, in use, or unknown."""
     facts = view.snapshot
-    groups = {f"/dev/vfio/{parent.group}" for parent in gpu.parents if parent.group is not None}
-    claimed = (claim.binding for vm in view.domains for claim in (vm.claims.claims if vm.claims else ()))
     return not (
         gpu.mode is None
         or how_many.closed(view, gpu, barred) is not None
         or gpu.vgpus
         or room.room_of(facts, gpu).entered
-        or facts.handles is None
-        or facts.why_silent(gpu.pci) is not None
-        or lost.lost_parents(facts, gpu)
         or any(one.vgpu.gpu_uuid == gpu.uuid for one in facts.reservations)
-        or any(one.path in groups for one in facts.handles)
-        or any(one.gpu == gpu.pci for one in facts.active or ())
-        or any((one.gpu_uuid, one.host) == (gpu.uuid, facts.machine) for one in claimed)
         or any(not one.ours for one in instances.held(facts, gpu))
+        or lost.lost_parents(facts, gpu)
+        or _is_used(view, gpu)
+    )
+
+
+def _is_used(view: HostView, gpu: Gpu) -> bool:
+    """Whether a claim or a process names it, or that is unknown."""
+    facts = view.snapshot
+    if facts.handles is None or facts.why_silent(gpu.pci) is not None:
+        return True
+    groups = {f"/dev/vfio/{parent.group}" for parent in gpu.parents if parent.group is not None}
+    bindings = (claim.binding for vm in view.domains if vm.claims for claim in vm.claims.claims)
+    return (
+        any(one.path in groups for one in facts.handles)
+        or any(one.gpu == gpu.pci for one in facts.active or ())
+        or any((one.gpu_uuid, one.host) == (gpu.uuid, facts.machine) for one in bindings)
     )
 
 
@@ -213,22 +222,34 @@ def _idle(
     deciding = settings.deciding(gpu, declared.of_gpus, "mode") or settings.deciding(gpu, declared.of_gpus, "instances")
     if deciding is not None:
         return replace(as_it_is, declared=deciding.origin), (gpu,)
-    share = settings.deciding(gpu, declared.of_gpus, "scheduler")
     found, refused = [gpu], list[tuple["Mode", str]]()
     for mode in modes.MODES:
-        rules = modes.of(mode)
-        if mode == gpu.mode or not _has(gpu, mode) or not any(one.suits(rules.way) for one in wanted):
-            continue
-        if share is not None and share.scheduler is not None and share.scheduler.wish.policy not in rules.policies:
-            refused.append((mode, say("the scheduler {} is declared ({})", share.scheduler.wish.policy, share.origin)))
-            continue
-        task = SetGpuMode(gpu_id=gpu.pci, mode=mode, reset=reset)
-        planned, after = host_plan.plan_next(view, declared, task, author)
-        if planned.refused is not None:
-            refused.append((mode, planned.refused.message))
-        else:
-            found += [one for one in after.snapshot.gpus if one.pci == gpu.pci]
+        if mode != gpu.mode and _has(gpu, mode) and any(one.suits(modes.of(mode).way) for one in wanted):
+            there = _in_mode(
+                view, declared, gpu, SetGpuMode(gpu_id=gpu.pci, mode=mode, reset=True), author, reset=reset
+            )
+            if isinstance(there, str):
+                refused.append((mode, there))
+            else:
+                found.append(there)
     return replace(as_it_is, refused=tuple(refused)), tuple(found)
+
+
+def _in_mode(
+    view: HostView, declared: HostDeclaration, gpu: Gpu, task: SetGpuMode, author: Author, *, reset: bool
+) -> Gpu | str:
+    """The GPU once the task is done, or why that cannot be."""
+    share = settings.deciding(gpu, declared.of_gpus, "scheduler")
+    if share is not None and share.scheduler is not None:
+        policy = share.scheduler.wish.policy
+        if policy not in modes.of(task.mode).policies:
+            return say("the scheduler {} is declared ({})", policy, share.origin)
+    planned, after = host_plan.plan_next(view, declared, task, author)
+    if planned.refused is not None:
+        return planned.refused.message
+    if not reset and any(isinstance(step, ResetGpu) for step in planned.steps):
+        return say("that resets the GPU: {}", Option("--allow-reset"))
+    return next(one for one in after.snapshot.gpus if one.pci == gpu.pci)
 
 
 def _has(gpu: Gpu, mode: Mode) -> bool:

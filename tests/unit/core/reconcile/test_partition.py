@@ -101,7 +101,7 @@ def test_mig_profiles_make_up_the_layout_of_a_gpu_that_may_be_reset() -> None:
     assert len(carried_out(with_mig_off(), found, reset=True).snapshot.instances) == 3
     kept = advise(with_mig_off(), *wishes)
     assert texts(kept) == ["equal-size of 40C", "equal-size"]
-    assert "only with a reset" in (kept.gpus[0].why or "")
+    assert [one.why for one in kept.gpus] == ["no MIG mode: that resets the GPU: --allow-reset"] * 2
 
 
 def test_what_the_inventory_declares_of_a_gpu_stays() -> None:
