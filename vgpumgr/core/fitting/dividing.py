@@ -15,24 +15,26 @@ from vgpumgr.core.fitting.counts import NONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.fitting.counts import Counts, Goal
     from vgpumgr.core.fitting.one_gpu import Menu, Placed
 
-_Found: TypeAlias = "dict[Counts, tuple[tuple[int, int, Placed], ...]]"
+_Found: TypeAlias = "dict[Counts, tuple[tuple[int, Mode, Placed], ...]]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """What a GPU takes in one mode. `changes`: it would get another mode than it has."""
+    """What a GPU takes in a mode. `changes`: that mode costs a change, and is given to as few GPUs as possible."""
 
+    mode: Mode
     menu: Menu
     changes: bool
 
 
 def divide(
     gpus: Sequence[Sequence[Way]], wanted: Goal, value: Callable[[Counts], tuple[int, ...]]
-) -> list[tuple[int, list[Placed]]]:
-    """For each GPU the index of its way, and what lies there; the first way if nothing does.
+) -> list[tuple[Mode, list[Placed]]]:
+    """For each GPU its mode, and what lies there; its first way's mode if nothing does.
 
     The best combination has the highest value, then the fewest changes; of equals the first found.
     """
@@ -40,10 +42,8 @@ def divide(
     for at, ways in enumerate(gpus):
         grown: list[_Found] = [{} for _ in range(len(layers) + 1)]
         for changes, found in enumerate(layers):
-            for index, way in enumerate(ways):
-                here: _Found = {
-                    counts: tuple((at, index, one) for one in placed) for counts, placed in way.menu.items()
-                }
+            for way in ways:
+                here = {counts: tuple((at, way.mode, one) for one in placed) for counts, placed in way.menu.items()}
                 target = grown[changes + way.changes]
                 for counts, placed in one_gpu.added(found, here, wanted).items():
                     target.setdefault(counts, placed)
@@ -52,7 +52,13 @@ def divide(
         ((value(counts), -changes, placed) for changes, layer in enumerate(layers) for counts, placed in layer.items()),
         key=lambda one: one[:2],
     )
-    return _kept(len(gpus), wanted, best[-1])
+    lying = [(ways[0].mode, list["Placed"]()) for ways in gpus]
+    left = [*wanted.numbers]
+    for at, mode, one in best[-1]:  # where there is place for more than what is wanted, the last ones are left out
+        if left[one.request]:
+            left[one.request] -= 1
+            lying[at] = (mode, [*lying[at][1], one])
+    return lying
 
 
 def _useful(layers: Sequence[_Found], wanted: Goal) -> list[_Found]:
@@ -63,15 +69,3 @@ def _useful(layers: Sequence[_Found], wanted: Goal) -> list[_Found]:
         rest = {key: layer[key] for key in layer if not any(wanted.is_part(key, one) for one in better)}
         found.append(wanted.fullest(rest))
     return found
-
-
-def _kept(number: int, wanted: Goal, placed: Sequence[tuple[int, int, Placed]]) -> list[tuple[int, list[Placed]]]:
-    """What lies on each GPU; where there is place for more than what is wanted, the last ones are left out."""
-    left = [*wanted.numbers]
-    index, lying = [0] * number, [list["Placed"]() for _ in range(number)]
-    for at, way, one in placed:
-        if left[one.request]:
-            left[one.request] -= 1
-            index[at] = way
-            lying[at].append(one)
-    return list(zip(index, lying, strict=True))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _FEW: Final = 4
 _KEPT_OF_FEW: Final = 1000
-_KEPT: Final = 100
+_KEPT: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,13 +311,13 @@ def _divided(
 
     def way(gpu: Gpu, *, changes: bool) -> dividing.Way:
         shapes = tuple(_shape(view, gpu, kind) for kind in kinds)
-        return dividing.Way(menu=menu(gpu.rules.name, shapes), changes=changes)
+        return dividing.Way(mode=gpu.rules.name, menu=menu(gpu.rules.name, shapes), changes=changes)
 
     ways = [[way(gpu, changes=gpu is not one.gpu) for gpu in choices] for one, choices in idle]
     found: list[tuple[GpuAdvice, list[Asked]]] = []
-    for (one, choices), (index, placed) in zip(idle, dividing.divide(ways, goal, value), strict=True):
+    for (one, _), (mode, placed) in zip(idle, dividing.divide(ways, goal, value), strict=True):
         largest_first = sorted(placed, key=lambda each: -sizes[each.request])
-        mode, layout = choices[index].rules.name, () if one.declared is not None else _layout(placed)
+        layout = () if one.declared is not None else _layout(placed)
         found.append((replace(one, mode=mode, layout=layout), [kinds[each.request] for each in largest_first]))
     return found, goal.complete and len(rest) <= counts.MOST
 

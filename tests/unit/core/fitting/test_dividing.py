@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.law import LAW
+from vgpumgr.core.driver import modes
 from vgpumgr.core.fitting import counts, dividing
 from vgpumgr.core.fitting.counts import Counts, Goal
 from vgpumgr.core.fitting.one_gpu import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from vgpumgr.core.driver.modes import Mode
 
 _MENUS = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1, max_size=3)
 _GPUS = st.lists(st.tuples(_MENUS, _MENUS), min_size=1, max_size=3)
@@ -27,7 +30,8 @@ def way(goal: Goal, menu: Sequence[Sequence[int]], *, changes: bool) -> dividing
         capped = [min(pair) for pair in zip(numbers, goal.numbers, strict=True)]
         packed = Counts(sum(number << 12 * at for at, number in enumerate(capped)))
         options[packed] = tuple(Placed(request=at) for at, number in enumerate(capped) for _ in range(number))
-    return dividing.Way(menu=goal.fullest(options), changes=changes)
+    mode: Mode = modes.MIXED_SIZE if changes else modes.EQUAL_SIZE
+    return dividing.Way(mode=mode, menu=goal.fullest(options), changes=changes)
 
 
 @LAW
@@ -45,7 +49,7 @@ def test_the_best_of_all_combinations_is_found_with_the_fewest_changes(
     best = max(reached(wanted, chosen) for chosen in itertools.product(*every))
     found = dividing.divide(ways, goal, value)
     served = [sum(one.request == at for _, placed in found for one in placed) for at in range(2)]
-    assert (sum(served), *served, -sum(at for at, _ in found)) == best
+    assert (sum(served), *served, -sum(mode == modes.MIXED_SIZE for mode, _ in found)) == best
 
 
 def reached(wanted: Sequence[int], chosen: Sequence[tuple[int, Sequence[int]]]) -> tuple[int, ...]:
