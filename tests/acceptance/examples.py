@@ -163,6 +163,14 @@ def _time_sliced(site: _Site) -> None:
 
 def _mixed(site: _Site) -> None:
     """A host whose GPUs take vGPUs of several sizes."""
+    site.near.declare(
+        "kvm01",
+        vgpumgr_vms={f"vm{at}": {"vgpu0": {"profile": text}} for at, text in enumerate(("6C", "8Q", "8C", "12Q"))},
+    )
+    site.near.dead.add("kvm03")
+    site.run("partition advise", "partition")
+    site.near.dead.clear()
+    site.near.declare("kvm01")
     site.run("attach vm01 --profile 8Q")
     site.near.dead.add("kvm03")
     site.run("explain --gpu-memory 5G --compare", "explain")

@@ -85,6 +85,8 @@ TABLE_OF_COMMANDS = {
     "units": case("units", HOST | TABLE),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),
     "place": case("place --profile 4Q", HOST | TABLE),
+    "partition advise": case("partition advise", HOST | STORE | TABLE),
+    "partition apply": case("partition apply --weeks 0", HOST),
     "reserve": case("reserve --profile 4Q --for team --check", HOST | TABLE, code=3),
     "reserve (list)": case("reserve list", HOST),
     "waiting": case("waiting", HOST),

@@ -62,6 +62,8 @@ RUNS: dict[str, tuple[tuple[str, ...], str, int]] = {
     "host uninstall": (("host", "uninstall", HOST), "host", 0),
     "place": (("place", "--profile", "4Q", *ON), "place", 0),
     "place --hold --check": (("place", "--profile", "4Q", *ON, "--hold", "30m", "--check"), "place", 3),
+    "partition advise": (("partition", "advise", HOST), "partition", 0),
+    "partition apply": (("partition", "apply", HOST), "change", 0),
     "reserve": (("reserve", "--profile", "4Q", *ON, "--for", "team-a"), "reservations", 0),
     "reserve (list)": (("reserve", "list"), "reservations", 0),
     "reserve (cancel)": (("reserve", "cancel", "team-a", "--yes"), "reservations", 0),

@@ -39,6 +39,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
             "Reconcile every host with the inventory and earlier attaches.",
         ),
         "mode": ("commands.mode", "mode", "Show or set whether GPUs take vGPUs of one size, or of several."),
+        "partition": ("commands.partition", "partition", "Divide idle GPUs by what is asked for: advise, apply."),
         "scheduler": ("commands.scheduler", "scheduler", "Show or set how GPUs share their time among vGPUs."),
         "reserve": ("commands.reserve", "reserve", "Keep places for VMs to come, list them, give them up."),
         "waiting": ("commands.waiting", "waiting", "Which slots wait for room: since when, why, what would help."),

@@ -1,17 +1,20 @@
-"""What the hosts' GPUs offer: the documents of `profiles`, `units` and `explain`."""
+"""What the hosts' GPUs offer: the documents of `profiles`, `units`, `explain` and others."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.placing import instances
 from vgpumgr.documents import common
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from vgpumgr.controller.results import Fleet, Reserved, View
     from vgpumgr.core.model.snapshot import Gpu, VgpuType
+    from vgpumgr.core.reconcile.demand import Asked
+    from vgpumgr.core.reconcile.partition import HostAdvice, Served
     from vgpumgr.core.report.explained import Compared, GpuAnswer, HostAnswer
     from vgpumgr.core.report.place import Place
     from vgpumgr.core.report.units import BoardUnits, Units
@@ -90,6 +93,40 @@ def place(
     name, also = (None, ()) if held is None else (held[0], held[1:])
     keys = {"requested": requested, "count": count, "reservation": name, "places": rows}
     return common.of_fleet("vgpumgr.place/1", fleet, keys, also=also)
+
+
+def partition(fleet: Fleet[HostAdvice], weeks: int) -> dict[str, object]:
+    """The document of how idle GPUs should be divided. `weeks`: how much of the journal counts."""
+    return common.of_fleet("vgpumgr.partition/1", fleet, {"weeks": weeks, "hosts": [*map(_advised, fleet.views)]})
+
+
+def _advised(host: HostAdvice) -> dict[str, object]:
+    gpus = [
+        {
+            **common.pick(one, pci="gpu.pci", board="gpu.board", mode="gpu.mode", advised_mode="mode", advised="text"),
+            **common.pick(one, "layout"),
+            "serves": _counted(row.asked for row in one.served),
+            "changes": bool(one.tasks(reset=False)),
+            **common.pick(one, "why", declaration="line"),
+        }
+        for one in host.gpus
+    ]
+    return {
+        "name": host.host,
+        "requests": _counted(host.requests),
+        "before": _worth(host.before),
+        "after": _worth(host.after),
+        **common.pick(host, "proven"),
+        "gpus": gpus,
+    }
+
+
+def _counted(requests: Iterable[Asked]) -> list[dict[str, object]]:
+    return [{"requested": one.text, "source": one.source, "count": number} for one, number in Counter(requests).items()]
+
+
+def _worth(served: Sequence[Served]) -> dict[str, object]:
+    return {"served": len(served), "framebuffer_mib": sum(one.mib for one in served)}
 
 
 def reservations(fleet: Fleet[View], rows: Iterable[Reserved], changed: Outcome | None = None) -> dict[str, object]:

@@ -20,6 +20,7 @@ VIEWS: Final[dict[str, View]] = {
     "scheduler show": gpus.SCHEDULER,
     "cordon": gpus.CORDON,
     "cordon without HOST": gpus.CORDONS,
+    "partition": gpus.PARTITION,
     "place": profiles.PLACES,
     "reserve": profiles.RESERVATIONS,
     "explain": gpus.EXPLAIN,

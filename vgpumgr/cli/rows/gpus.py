@@ -1,7 +1,8 @@
-"""GPUs: the rows of `discover`, `mode`, `scheduler` and `explain`."""
+"""GPUs: the rows of `discover`, `mode`, `scheduler`, `partition` and `explain`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -204,6 +205,35 @@ EXPLAIN = View(
         Column(key="scheduler", head="SCHEDULER"),
         Column(key="asked_mib", head="REQUESTED", read=_of_able(cells.gib_of_mib), is_number=True),
         Column(key="framebuffer_mib", head="FRAMEBUFFER", read=_of_able(cells.gib_of_mib), is_number=True),
+    ),
+)
+
+
+def _takes(value: list[Row], _row: Row) -> str | None:
+    """`6 of 8Q, 2 of 24Q`."""
+    counts: Counter[str] = Counter()
+    for one in value:
+        counts[one["requested"]] += one["count"]
+    return ", ".join(f"{number} of {requested}" for requested, number in counts.items()) or None
+
+
+PARTITION = View(
+    path=_PATH,
+    shared=_HOST,
+    names=_NAMES,
+    gives_way=("board", "mode"),
+    columns=(
+        _HOST_COLUMN,
+        _GPU_COLUMN,
+        Column(key="board", head="BOARD", in_table=True),
+        Column(key="mode", head="MODE", in_table=True),
+        Column(key="advised", head="ADVISED", in_table=True, is_prose=True),
+        Column(key="serves", head="SERVES", in_table=True, read=_takes, none=ABSENT, is_prose=True),
+        Column(key="why", head="WHY", in_table=True, none=ABSENT, is_prose=True),
+        Column(key="advised_mode", head="ADVISED MODE"),
+        Column(key="layout", head="LAYOUT", none=ABSENT),
+        Column(key="changes", head="CHANGES"),
+        Column(key="declaration", head="DECLARATION", none=ABSENT, is_prose=True),
     ),
 )
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CANNOT_TELL = "cannot tell"  # begins each line about evidence that could not be read
 
 FindingKind = Literal[
+    "advised",
     "blocked-write",
     "claim-without-entry",
     "clock",

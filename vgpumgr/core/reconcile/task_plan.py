@@ -46,7 +46,7 @@ def _tell_where(task: Task, error: errors.VgpumgrError) -> None:
     match task:
         case EnsureSlot(declared=declared) if declared is not None:
             where = str(declared.where)
-        case SetGpuScheduler(where=str(where)) | SetGpuMode(where=str(where)) | KeepInstances(where=where):
+        case SetGpuScheduler(where=str(where)) | SetGpuMode(where=str(where)) | KeepInstances(where=str(where)):
             pass
         case _:
             return

@@ -1,8 +1,8 @@
 """The work on a host: a task for each slot that is wanted, each that no longer is, and each scheduler.
 
-reconcile finds EnsureSlot, PruneSlot and KeepInstances; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and
-MoveSlot; SetGpuScheduler and SetGpuMode can be either. What is no longer declared goes first (it makes room), then come
-modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a place before new ones.
+reconcile finds EnsureSlot and PruneSlot; a user requests ServeSlot, Adopt, SetCordon, FreeInstances and MoveSlot;
+SetGpuScheduler, SetGpuMode and KeepInstances can be either. What is no longer declared goes first (it makes room), then
+come modes and schedulers (an empty GPU takes one without moving anything), then vGPUs: those with a place before new.
 """
 
 from __future__ import annotations
@@ -286,12 +286,14 @@ class FreeInstances(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepInstances(OfGpu):
-    """Make the GPU instances that the inventory declares for a GPU. `where`: see SetGpuScheduler."""
+    """Make the GPU instances that are declared or requested for a GPU. `where`: see SetGpuScheduler."""
 
     profiles: tuple[str, ...]
-    where: str
+    where: str | None = None
 
-    verb = RECONCILE
+    @property
+    def verb(self) -> str:
+        return "partition" if self.where is None else RECONCILE
 
     @property
     def subject(self) -> str:
@@ -299,7 +301,8 @@ class KeepInstances(OfGpu):
 
     @property
     def why(self) -> str:
-        return say("declared {} ({})", ", ".join(self.profiles), self.where)
+        names = ", ".join(self.profiles)
+        return f"requested {names}" if self.where is None else say("declared {} ({})", names, self.where)
 
 
 Task: TypeAlias = (
@@ -431,7 +434,7 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
 
 def _in_order(view: HostView, ensures: Iterable[EnsureSlot]) -> tuple[EnsureSlot, ...]:
     """First what has its place; then the higher priority, and of these who waits longest; new ones come last."""
-    places, since = _places(view), {(vm.name, wait.slot): wait.at for vm in view.domains for wait in vm.waits}
+    places, since = placed(view), {(vm.name, wait.slot): wait.at for vm in view.domains for wait in vm.waits}
 
     def rank(task: EnsureSlot) -> tuple[object, ...]:
         slot, priority = (task.vm, task.slot), 0 if task.declared is None else task.declared.priority
@@ -469,7 +472,7 @@ def declaration(declared: HostDeclaration, vm: VmName, slot: Slot) -> SlotDeclar
     return entry.slots.get(slot) if entry else None
 
 
-def _places(view: HostView) -> frozenset[tuple[VmName, Slot]]:
+def placed(view: HostView) -> frozenset[tuple[VmName, Slot]]:
     """The slots that have a place: in the ledger, or proved by existing hardware."""
     slots = {(entry.vgpu.vm_name, entry.vgpu.slot) for entry in view.snapshot.ledger or ()}
     return frozenset(slots | {(spec.vm_name, spec.slot) for spec in ownership.proved(view)})

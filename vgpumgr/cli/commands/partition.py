@@ -1,0 +1,108 @@
+"""partition advise and apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpumgr.cli.commands import of_board
+from vgpumgr.cli.params import choosing, rows
+from vgpumgr.cli.params.options import common_options, root_options
+from vgpumgr.cli.rows import printing
+from vgpumgr.cli.rows.gpus import PARTITION
+from vgpumgr.cli.text import output, partition_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vgpumgr.cli.settings import Settings
+    from vgpumgr.core.reconcile.demand import History
+
+
+@click.group()
+@root_options
+def partition() -> None:
+    """Divide the GPUs that have no vGPU (equal-size, mixed-size, MIG) by what is asked for."""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    weeks = click.option(
+        "--weeks",
+        type=click.IntRange(0, 520),
+        default=4,
+        show_default=True,
+        metavar="N",
+        help="How much of the journal counts; 0: only declared slots.",
+    )
+    reset = click.option(
+        "--allow-reset", is_flag=True, help="Allow a reset of a GPU whose MIG mode changes only with one."
+    )
+    return choosing.hosts()(weeks(reset(command)))
+
+
+@partition.command("advise")
+@_options
+@rows.options(PARTITION)
+@common_options
+def advise_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, allow_reset: bool) -> int:
+    """What each GPU without vGPUs should be, and what that gains. Changes nothing.
+
+    \b
+      vgpumgr partition advise
+      vgpumgr partition advise rack1 --weeks 8 -o json
+
+    What is asked for: declared slots that have no vGPU yet and what waits, each on its VM's host, and before anything
+    else; then the mix of profiles that was attached in the last weeks (by the journal, of the host itself if it has
+    any), as much as the idle GPUs hold. A GPU with a vGPU, a reservation or a cordon is left out; what the inventory declares stays.
+    """
+    from vgpumgr.cli.wiring import build_context
+    from vgpumgr.controller import partition as use_case
+    from vgpumgr.documents import offer as documents
+
+    fleet = use_case.advise(build_context(settings), hosts, _lately(settings, weeks), reset=allow_reset)
+    printing.print_rows(settings, PARTITION, documents.partition(fleet, weeks), none="no GPU without vGPUs")
+    if settings.for_people:
+        for line in partition_text.gains(fleet.views, weeks):
+            output.echo(line)
+    return output.end(settings, fleet)
+
+
+@partition.command("apply")
+@_options
+@common_options
+def apply_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, allow_reset: bool) -> int:
+    """Give the GPUs without vGPUs the modes and GPU instances that `advise` names. It asks first.
+
+    \b
+      vgpumgr partition apply kvm01 --check
+      vgpumgr partition apply kvm01
+
+    The size of a GPU in equal-size mode needs no step: its first vGPU fixes it. The findings name the lines of the
+    inventory that keep what is set.
+    """
+    from vgpumgr.controller import partition as use_case
+
+    history = _lately(settings, weeks)
+    return of_board.carry_out(
+        settings,
+        "Divide {} as advised?",
+        lambda context, consent: use_case.apply(context, hosts, history, consent, reset=allow_reset),
+        nothing="No GPU needs another mode or other GPU instances; `vgpumgr partition advise` says what is known.",
+    )
+
+
+def _lately(settings: Settings, weeks: int) -> History:
+    """What was attached; without a journal that can be read, nothing."""
+    from datetime import UTC, datetime
+
+    from vgpumgr import errors
+    from vgpumgr.controller import environment
+    from vgpumgr.controller import partition as use_case
+
+    journal = environment.open_journal(lambda text: output.print_warning(settings, text))
+    try:
+        return use_case.attached_lately(journal, datetime.now(UTC), weeks)
+    except errors.StoreError as error:
+        output.print_warning(settings, f"only declared slots count: {error.message}")
+        return {}

@@ -1,0 +1,38 @@
+"""Division of idle GPUs for people: what it gains on each host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from vgpumgr.cli.text.grants import gib
+from vgpumgr.cli.text.words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.reconcile.demand import Source
+    from vgpumgr.core.reconcile.partition import HostAdvice, Served
+
+
+def gains(hosts: Sequence[HostAdvice], weeks: int) -> Iterator[str]:
+    """`kvm01: 5 requests (5 declared): 3 served -> 5, 40 GiB -> 56 GiB`; or that nothing is known."""
+    for host in hosts:
+        if host.requests:
+            by_source = Counter(one.source for one in host.requests)
+            words: dict[Source, str] = {
+                "declared": "declared",
+                "waiting": "waiting",
+                "journal": f"as the journal's last {counted(weeks, 'week')}",
+            }
+            parts = ", ".join(f"{by_source[source]} {text}" for source, text in words.items() if by_source[source])
+            served = f"{len(host.before)} served -> {len(host.after)}, {_gib(host.before)} -> {_gib(host.after)}"
+            unproven = "" if host.proven else "; more may be possible: the search was cut short"
+            yield f"{host.host}: {counted(len(host.requests), 'request')} ({parts}): {served}{unproven}"
+    if hosts and not any(host.requests for host in hosts):
+        recently = f", and no attach of the last {counted(weeks, 'week')} in the journal" if weeks else ""
+        yield f"nothing is known of what is asked for: no declared slot without a vGPU{recently}"
+
+
+def _gib(served: Sequence[Served]) -> str:
+    return gib(sum(one.mib for one in served)) if served else "0 GiB"

@@ -1,0 +1,94 @@
+"""What is asked of a host's GPUs: the declared slots that have no vGPU yet, and the mix of what was attached lately."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from vgpumgr import names
+from vgpumgr.core.driver import asking, profiles
+from vgpumgr.core.model.claims import ATTACH
+from vgpumgr.core.reconcile import tasks
+from vgpumgr.core.report.capacity import Question
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vgpumgr.core.driver.asking import Way
+    from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import GpuUuid, PciAddress
+
+Source = Literal["declared", "waiting", "journal"]
+DECLARED: Final = "declared"
+WAITING: Final = "waiting"
+JOURNAL: Final = "journal"
+History: TypeAlias = "Mapping[str, Mapping[str, int]]"
+"""How often each profile (4Q) was attached lately, by host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Question):
+    """One vGPU that is asked for. `gpu_id`: the only GPU that it may be on; None: any of its host."""
+
+    gpu_id: PciAddress | GpuUuid | None = None
+    source: Source
+
+    def suits(self, way: Way) -> bool:
+        """Whether a GPU that is divided in this way may serve it."""
+        match self.wish:
+            case profiles.ByMigProfile():
+                return way == asking.MIG
+            case profiles.ByProfile(profile=profile):
+                is_backed = profiles.parse_type_name(f"any-{profile.short}").slices is not None
+                return (way == asking.MIG) == is_backed
+            case _:
+                return self.conditions.only in (None, way)
+
+
+def declared_slots(view: HostView, declared: HostDeclaration) -> list[Asked]:
+    """The slots of the host's VMs that are declared, or wait since an attach, and have no vGPU; by their names."""
+    there = tasks.placed(view)
+    slots = ((vm.name, slot) for vm in declared.vms.values() for slot in vm.slots.values())
+    asked = [
+        Asked(wish=slot.wish, conditions=slot.conditions, gpu_id=slot.gpu_id, source=DECLARED)
+        for vm, slot in sorted(slots, key=lambda one: (one[0], names.slot_order(one[1].slot)))
+        if (vm, slot.slot) not in there
+    ]
+    return asked + [
+        Asked(wish=wait.wish, conditions=wait.conditions, source=WAITING)
+        for vm in sorted(view.domains, key=lambda one: one.name)
+        for wait in vm.waits
+        if wait.origin == ATTACH and tasks.declaration(declared, vm.name, wait.slot) is None
+    ]
+
+
+def of_history(history: History, host: str) -> dict[Asked, int]:
+    """What was attached on a host, or, if nothing was, on all hosts: each profile, and how often."""
+    counts = Counter(history.get(host, ()))
+    for other in () if counts else history.values():
+        counts.update(other)
+    wishes = {short: profiles.ByProfile(profile=profiles.parse_profile(short)) for short in sorted(counts)}
+    return {
+        Asked(wish=wish, conditions=asking.NO_CONDITIONS, source=JOURNAL): counts[short]
+        for short, wish in wishes.items()
+    }
+
+
+def scaled(mix: Mapping[Asked, int], sizes: Mapping[Asked, int], room_mib: int) -> list[Asked]:
+    """As many vGPUs of a mix as that much framebuffer holds, in its proportions. `sizes`: of those that can be served.
+
+    What remains after rounding down goes to those that lost the most by it.
+    """
+    able = {asked: number for asked, number in mix.items() if sizes.get(asked)}
+    total = sum(number * sizes[asked] for asked, number in able.items())
+    exact = {asked: Fraction(number * room_mib, total) for asked, number in able.items()}
+    counts = {asked: int(number) for asked, number in exact.items()}
+    left_mib = room_mib - sum(number * sizes[asked] for asked, number in counts.items())
+    for asked in sorted(exact, key=lambda one: counts[one] - exact[one]):
+        if sizes[asked] <= left_mib:
+            counts[asked] += 1
+            left_mib -= sizes[asked]
+    return [asked for asked, number in counts.items() for _ in range(number)]
