@@ -77,6 +77,7 @@ TABLE_OF_COMMANDS = {
     "mig show": case("mig show", HOST),
     "gc": case("gc --on kvm01", HOST),  # there is nothing to give back
     "drain": case("drain kvm01 --check", HOST | TABLE, code=3),
+    "defrag": case("defrag kvm01 --profile 4Q", HOST),  # it fits already
     "list": case("list", HOST | TABLE),
     "show": case("show vm02", HOST | TABLE),
     "discover": case("discover", HOST | TABLE),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from vgpumgr import names
 from vgpumgr.core.driver import asking, modes, profiles
-from vgpumgr.core.model.vgpu import device_of
+from vgpumgr.core.model.vgpu import ExactPlace, device_of
 from vgpumgr.errors import BadName
 from vgpumgr.names import GpuUuid, MdevUuid, PciAddress, Slot, VmUuid
 
@@ -72,6 +72,10 @@ class Binding:
     def lies_at(self) -> tuple[int | None, str | None, int | None]:
         """Where in its GPU it is meant to be, which is not compared."""
         return self.placement_id, self.mig_profile, self.mig_start
+
+    @property
+    def exact_place(self) -> ExactPlace:
+        return ExactPlace(self.gpu_uuid, self.placement_id if self.mig_start is None else self.mig_start)
 
     @property
     def made_in(self) -> Mode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from vgpumgr.core.driver import modes
 
@@ -75,6 +75,19 @@ def at(vgpu: OnGpu) -> MdevUuid | int | None:
     return vgpu.vf_index if vgpu.uuid is None else vgpu.uuid
 
 
+class ExactPlace(NamedTuple):
+    """Where a vGPU lies: its GPU, and where in that: its placement id in mixed-size mode, the first memory slice of its
+    GPU instance in MIG mode, None in equal-size mode.
+    """
+
+    gpu_uuid: GpuUuid
+    start: int | None
+
+    def holds(self, other: ExactPlace) -> bool:
+        """Whether a vGPU that lies there is at this place; a place without a start is all of its GPU."""
+        return self.gpu_uuid == other.gpu_uuid and self.start in (None, other.start)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuSpec:
     """A vGPU of ours: its owner, place and type. `device` is derived, so that it never contradicts `parent`.
@@ -106,6 +119,10 @@ class VgpuSpec:
     def made_in(self) -> Mode:
         """The mode of its GPU when its place was chosen."""
         return modes.made_in(self.placement_id, self.mig)
+
+    @property
+    def exact_place(self) -> ExactPlace:
+        return ExactPlace(self.gpu_uuid, self.mig.start if self.mig else self.placement_id)
 
     @property
     def key(self) -> tuple[VmUuid, Slot, int]:

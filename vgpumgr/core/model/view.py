@@ -54,6 +54,7 @@ FindingKind = Literal[
     "modprobe",
     "moved",
     "no-such-mdev",
+    "not-proven",
     "not-served",
     "nvml-silent",
     "other-board",

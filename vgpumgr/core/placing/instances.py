@@ -103,6 +103,12 @@ def profile_of(gpu: Gpu, vgpu_type: VgpuType) -> InstanceProfile | None:
     return next((one for one in gpu.instance_profiles if one.id == vgpu_type.mig_profile), None)
 
 
+def place_at(gpu: Gpu, vgpu_type: VgpuType, start: int | None) -> MigPlace | None:
+    """The GPU instance of a type that begins at a memory slice; None if the type lives in none, or `start` is None."""
+    profile = profile_of(gpu, vgpu_type)
+    return None if profile is None or start is None else MigPlace.of(profile, start)
+
+
 def held_by_driver(gpu: Gpu) -> tuple[Held, ...]:
     """The instances of a GPU by their starts, whosever they are; none if they cannot be read."""
     if gpu.mig is None:

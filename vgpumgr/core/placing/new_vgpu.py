@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from vgpumgr import names
 from vgpumgr.core.model import snapshot as observed
 from vgpumgr.core.model.vgpu import VgpuSpec
-from vgpumgr.core.placing import division
+from vgpumgr.core.placing import division, instances
 from vgpumgr.names import DEFAULT_SLOT, VmName, VmUuid
 
 if TYPE_CHECKING:
@@ -53,14 +53,19 @@ def spec(
     )
 
 
-def imagined(snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, *, number: int = 0) -> VgpuSpec:
-    """A vGPU of an imaginary VM, at the place that attach would choose on that GPU; each `number` is another one."""
+def imagined(
+    snapshot: HostSnapshot, gpu: Gpu, parent: Parent, vgpu_type: VgpuType, *, number: int = 0, start: int | None = None
+) -> VgpuSpec:
+    """A vGPU of an imaginary VM, at `start` if that is free, else at the place that attach would choose on that GPU.
+
+    Each `number` is another one.
+    """
     mode = division.of(gpu)
     return spec(
         Owner(vm=_NOBODY, vm_name=VmName("?"), slot=DEFAULT_SLOT, generation=number),
         gpu,
         parent,
         vgpu_type,
-        placement_id=mode.placement_id(snapshot, gpu, vgpu_type, before=None),
-        home=mode.home(snapshot, gpu, vgpu_type, before=None),
+        placement_id=mode.placement_id(snapshot, gpu, vgpu_type, before=start),
+        home=mode.home(snapshot, gpu, vgpu_type, before=instances.place_at(gpu, vgpu_type, start)),
     )

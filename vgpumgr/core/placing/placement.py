@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from vgpumgr.core.driver.profiles import ByProfile, last_word
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.placing import cost, division, fits, resolve, room, takes
+from vgpumgr.core.placing import cost, division, fits, instances, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.core.policies import ranking
 from vgpumgr.core.policies.known import BUILT_IN
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, VgpuType
+    from vgpumgr.core.model.vgpu import ExactPlace
     from vgpumgr.core.placing.instances import Home
     from vgpumgr.core.placing.resolve import Ask, Choice
     from vgpumgr.names import PciAddress
@@ -114,12 +115,15 @@ def place(
     *,
     among: Sequence[Gpu] | None = None,
     barred: sharing.Barred = sharing.none_barred,
+    exact: ExactPlace | None = None,
 ) -> Placed | NoPlace:
     """Choose a place for one new vGPU; the answer does not depend on the order in which anything was read.
 
-    `consider` says how.
+    `consider` says how. `exact`: the GPU that it gets, if that is among the candidates, and where it lies if possible.
     """
     survey = consider(snapshot, ask, among=among, barred=barred)
+    if exact is not None:
+        survey = replace(survey, candidates=tuple(one for one in survey.candidates if one.gpu.uuid == exact.gpu_uuid))
     if not survey.candidates:
         gpus = [gpu for gpu, _ in survey.refused]
         return NoPlace(
@@ -129,7 +133,7 @@ def place(
             and not any(resolve.find_type(gpu, ask.wish.profile) for gpu in snapshot.gpus)
             and all(gpu.types for gpu in snapshot.gpus),
         )
-    best = survey.candidates[0]
+    best, start = survey.candidates[0], exact and exact.start
     mode = division.of(best.gpu)
     return Placed(
         gpu=best.gpu,
@@ -137,10 +141,12 @@ def place(
         type=best.choice.type,
         ordinal=room.count_allocated(snapshot, best.gpu) + 1,
         maximum=mode.most(best.choice.type),
-        why=why_first(snapshot, survey),
+        why=why_first(snapshot, survey) if exact is None else "to make room",
         grant=best.choice.grant,
-        placement_id=mode.placement_id(snapshot, best.gpu, best.choice.type, before=None),
-        home=mode.home(snapshot, best.gpu, best.choice.type, before=None),
+        placement_id=mode.placement_id(snapshot, best.gpu, best.choice.type, before=start),
+        home=mode.home(
+            snapshot, best.gpu, best.choice.type, before=instances.place_at(best.gpu, best.choice.type, start)
+        ),
     )
 
 

@@ -69,7 +69,7 @@ def may_end(found: Iterable[DrainRow]) -> tuple[DrainRow, ...]:
 
 def moves(view: HostView, gpu: PciAddress, gpu_uuid: GpuUuid) -> tuple[MoveSlot, ...]:
     """Our idle vGPUs on a GPU, each with the VM's own claim for it, or with one that a killed run took elsewhere."""
-    candidates = (row for row in listing.rows(view) if row.gpu == gpu and _may_move(view, row))
+    candidates = (row for row in listing.rows(view) if row.gpu == gpu and may_move(view, row))
     return tuple(dict.fromkeys(_move(row, gpu_uuid) for row in candidates))
 
 
@@ -80,7 +80,7 @@ def _move(row: VgpuRow, gpu_uuid: GpuUuid) -> MoveSlot:
     return MoveSlot(vm=VmName(row.vm), uuid=row.vm_uuid, slot=row.slot, away_from=gpu_uuid)
 
 
-def _may_move(view: HostView, row: VgpuRow) -> bool:
+def may_move(view: HostView, row: VgpuRow) -> bool:
     """Whether a vGPU is idle and its VM's claim says what to make elsewhere. A claim never served does not say that."""
     domain = view.domain(row.vm_uuid) if row.vm_uuid is not None else None
     claim = domain.claim(row.slot) if domain is not None and not domain.copied and row.slot is not None else None
@@ -131,6 +131,6 @@ def _verdict(
         free = command("detach", row.vm if view.domain(row.vm_uuid) else row.vm_uuid, slot=row.slot)
         if reason is not None:
             return "blocks", say("{}; `{}` frees it", reason, free)
-        if not (moves and _may_move(view, row)):
+        if not (moves and may_move(view, row)):
             return "blocks", say("`{}` frees it", free)
     return "moves", "idle: goes to another GPU of this host"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration, SlotDeclaration
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.vgpu import ExactPlace
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.tasks import Author, MoveSlot, ServeSlot
     from vgpumgr.core.slot.plan import Plan
@@ -60,7 +61,7 @@ def plan_serve_slot(view: HostView, declared: HostDeclaration, task: ServeSlot, 
 
 
 def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) -> Plan:
-    """Plan to give the slot the same on another GPU. Raises as plan_attach does; UnknownSlot without a claim."""
+    """Plan to give the slot the same elsewhere. Raises as plan_attach does; UnknownSlot without a claim."""
     domain = plans.find_domain(view, task.uuid)
     claim = domain.claim(task.slot)
     if claim is None:
@@ -68,9 +69,32 @@ def plan_move_slot(view: HostView, declared: HostDeclaration, task: MoveSlot) ->
             say("{} has no claim in slot {}", task.vm, task.slot),
             hint=say("`vgpumgr show {}` lists its slots", task.vm),
         )
+    if task.to is not None:
+        return _plan_to(view, declared, domain, claim, task.to)
     others = tuple(gpu.uuid for gpu in view.snapshot.gpus if gpu.uuid not in (None, task.away_from))
     request = request_of(domain, claim, policy=declared.policy)
     return attach.plan_attach(view, replace(request, gpus=tuple(uuid for uuid in others if uuid), replace=True))
+
+
+def request_to_move(view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim) -> AttachRequest:
+    """What a slot's claim and declaration ask for; a vGPU that is moved keeps to it. Raises UnknownGpu."""
+    slot = tasks.declaration(declared, domain.name, claim.slot)
+    request = request_of(domain, claim, policy=declared.policy_of(slot, None))
+    return replace(request, gpus=gpu_choice.named(view.snapshot, slot.gpu_id if slot else None))
+
+
+def _plan_to(view: HostView, declared: HostDeclaration, domain: Domain, claim: Claim, to: ExactPlace) -> Plan:
+    if domain.active:
+        raise errors.InUse(say("{} runs, so its vGPU stays where it is", domain.name), hint="shut it down first")
+    request = replace(request_to_move(view, declared, domain, claim), place=to, replace=True)
+    plan = attach.plan_attach(view, request)
+    target = plan.target
+    if target is None or not to.holds(target.exact_place) or target.type_name != claim.binding.type_name:
+        raise errors.NoCapacity(
+            say("{} slot {} does not get the same at the place that was meant for it", domain.name, claim.slot),
+            hint="something changed there meanwhile: run the command again",
+        )
+    return plan
 
 
 def _plan_attach(view: HostView, declared: HostDeclaration, task: ServeSlot, author: Author) -> Plan:

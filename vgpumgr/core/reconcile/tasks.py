@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration, OfGpus, SlotDeclaration
     from vgpumgr.core.model.claims import Claim, Wait
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.vgpu import ExactPlace
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.request import SlotRequest
     from vgpumgr.core.slot.reserving import ReserveRequest
@@ -263,13 +264,22 @@ class CancelReservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveSlot(OfSlot):
-    """The user empties a GPU: the slot gets what its claim says on another GPU. `away_from`: the emptied GPU's UUID."""
+    """The user empties a GPU, or makes room: the slot gets what its claim says elsewhere on the host.
+
+    `away_from`: the UUID of the emptied GPU, any other will do; `to`: the exact place, if that is not None.
+    """
 
     uuid: VmUuid
-    away_from: GpuUuid
+    away_from: GpuUuid | None = None
+    to: ExactPlace | None = None
 
-    verb = "drain"
-    why = "its GPU is drained"
+    @property
+    def verb(self) -> str:
+        return "drain" if self.to is None else "defrag"
+
+    @property
+    def why(self) -> str:
+        return "its GPU is drained" if self.to is None else "moves to make room"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

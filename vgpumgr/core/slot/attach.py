@@ -55,7 +55,8 @@ def plan_attach(view: HostView, request: AttachRequest) -> Plan:
     try:
         plan = _plan_attach(view, request)
     except errors.NoCapacity:
-        freed_first = _plan_in_place(view, request) if request.replace and not request.live else None
+        leaves_first = request.replace and not request.live and request.place is None
+        freed_first = _plan_in_place(view, request) if leaves_first else None
         if freed_first is None:
             raise
         plan = freed_first

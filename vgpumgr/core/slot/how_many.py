@@ -14,7 +14,7 @@ from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
 from vgpumgr.core.evidence import preflight
 from vgpumgr.core.model import view as views
-from vgpumgr.core.placing import division, fits, new_vgpu, placement, resolve, room, takes
+from vgpumgr.core.placing import division, fits, instances, new_vgpu, placement, resolve, room, takes
 from vgpumgr.core.placing.no_place import Cause, Refusal
 from vgpumgr.wording import say
 
@@ -126,8 +126,15 @@ def _next(view: HostView, gpu: Gpu, ask: Ask, barred: Barred) -> Spot | Refusal:
 
 def steps_of(view: HostView, candidate: Spot, number: int) -> tuple[steps.Step, ...]:
     """The steps that make a vGPU as attach would, for an imaginary VM; in MIG mode its GPU instance first."""
-    snapshot, gpu, kind = view.snapshot, candidate.gpu, candidate.choice.type
-    spec = new_vgpu.imagined(snapshot, gpu, candidate.parent, kind, number=number)
-    home = division.of(gpu).home(snapshot, gpu, kind, before=None)
+    return steps_at(view, candidate.gpu, candidate.parent, candidate.choice.type, number=number)
+
+
+def steps_at(
+    view: HostView, gpu: Gpu, parent: Parent, kind: VgpuType, *, number: int, start: int | None = None
+) -> tuple[*tuple[steps.InstanceStep, ...], steps.CreateVgpu]:
+    """The same on that function. `start`: where in the GPU it is to lie; it lies elsewhere if that is not free."""
+    snapshot = view.snapshot
+    spec = new_vgpu.imagined(snapshot, gpu, parent, kind, number=number, start=start)
+    home = division.of(gpu).home(snapshot, gpu, kind, before=instances.place_at(gpu, kind, start))
     first = home.steps if home is not None else ()
-    return *first, steps.CreateVgpu(host=view.snapshot.host, vgpu=spec, expect=steps.EMPTY)
+    return *first, steps.CreateVgpu(host=snapshot.host, vgpu=spec, expect=steps.EMPTY)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model import claims
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.vgpu import ExactPlace
     from vgpumgr.core.policies.policy import Policy
     from vgpumgr.names import Slot, VmUuid
 
@@ -77,7 +78,8 @@ class AttachRequest:
     """A request to give one slot of a VM a vGPU. `by`, `at`, `site`, `declared` and `conditions` go into the claim.
 
     `gpus` None means any GPU of the host. `even_if_it_will_not_start`: create the vGPU even if no VM of this host can
-    start with it. `live`: attach it even while the VM runs.
+    start with it. `live`: attach it even while the VM runs. `place`: the only place allowed; with `replace`, the slot's
+    vGPU at another place is removed once the new one is made, never before.
     """
 
     vm: VmUuid
@@ -95,6 +97,12 @@ class AttachRequest:
     live: bool = False
     conditions: Conditions = NO_CONDITIONS
     reservation: str | None = None
+    place: ExactPlace | None = None
+
+    def allows(self, place: ExactPlace) -> bool:
+        """Whether the vGPU may lie there."""
+        gpus, only = self.gpus, self.place
+        return (gpus is None or place.gpu_uuid in gpus) and (only is None or only.holds(place))
 
     @property
     def options(self) -> tuple[str, ...]:

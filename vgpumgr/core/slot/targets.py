@@ -42,7 +42,7 @@ def serves(view: HostView, claim: Claim, request: AttachRequest) -> bool:
 
 def _why_refused(view: HostView, claim: Claim, request: AttachRequest) -> str | None:
     """Why a claim with the same wish does not satisfy the request; None if it does."""
-    if request.gpus is not None and claim.binding.gpu_uuid not in request.gpus:
+    if not request.allows(claim.binding.exact_place):
         return say("another GPU than {} names", Option("--gpu-id"))
     return _unmet(view, claim, request.conditions)
 
@@ -232,7 +232,7 @@ def _kept_entry(
     if not usable or (claim is not None and claim.generation > usable[-1].vgpu.generation):
         return None
     entry = usable[-1]
-    if _fits(view, request, claim, entry) and (request.gpus is None or entry.vgpu.gpu_uuid in request.gpus):
+    if _fits(view, request, claim, entry) and request.allows(entry.vgpu.exact_place):
         if ownership.cannot_come_back(view.snapshot, entry.vgpu):
             return None
         obstacle = _obstacle(view, entry.vgpu, request)
@@ -474,7 +474,7 @@ def _place(view: HostView, request: AttachRequest, domain: Domain) -> placement.
     ask = ask_of(view, request, domain.claim(request.slot))
     among = None if request.gpus is None else [gpu for gpu in view.snapshot.gpus if gpu.uuid in request.gpus]
     barred = sharing.barred_functions(view, but=(domain.uuid, request.slot))
-    verdict = placement.place(view.snapshot, ask, among=among, barred=barred)
+    verdict = placement.place(view.snapshot, ask, among=among, barred=barred, exact=request.place)
     if isinstance(verdict, placement.NoPlace):
         raise no_room.error(view, domain, request, ask, verdict)
     return verdict
