@@ -54,7 +54,8 @@ def advise_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, al
 
     What is asked for: declared slots that have no vGPU yet and what waits, each on its VM's host, and before anything
     else; then the mix of profiles that was attached in the last weeks (by the journal, of the host itself if it has
-    any), as much as the idle GPUs hold. A GPU with a vGPU, a reservation or a cordon is left out; what the inventory declares stays.
+    any), as much as the idle GPUs hold. A GPU with a vGPU, a reservation or a cordon is left out; what the inventory
+    declares stays.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import partition as use_case
