@@ -57,9 +57,9 @@ def _solved(model: _Model, solver: Any, goal: Any) -> tuple[tuple[tuple[int, Mod
     """The vGPUs of the best solution that was found, none if none was; and the goal's proven bound."""
     model.cp.maximize(goal)
     status = solver.status_name(solver.solve(model.cp))
-    bound = int(solver.best_objective_bound + 0.5)
     if status not in ("OPTIMAL", "FEASIBLE"):
-        return (), bound
+        return (), sum(model.task.numbers)
+    bound = int(solver.best_objective_bound + 0.5)
     return tuple(itertools.chain.from_iterable(read(solver.value) for read in model.readers)), bound
 
 

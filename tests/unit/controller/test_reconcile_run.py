@@ -6,10 +6,12 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import libvirt
 import pytest
 
 from tests.dose import dose
 from tests.model.fleet import Fleet
+from tests.model.libvirt_double import Libvirt
 from tests.model.wiring import Trouble
 from vgpumgr import errors
 from vgpumgr.cli.main import run
@@ -17,6 +19,7 @@ from vgpumgr.cli.text import fleet_text
 from vgpumgr.controller.results import FleetResult
 from vgpumgr.core.reconcile import destroy_guard
 from vgpumgr.documents import change
+from vgpumgr.host.libvirt.binding import LibvirtError
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from tests.model.pool import Pool
     from vgpumgr.controller.results import HostResult
+    from vgpumgr.names import VmUuid
 
 CALLS = 60  # more than a run over two VMs makes
 
@@ -173,6 +177,27 @@ def test_a_job_that_has_no_room_and_whose_driver_refuses_is_not_tried_for_ever(p
     (host,) = refused.result.hosts
     assert host.error is None
     assert vms_of(host, "failed") == {"1vm01", "1vm02"}
+
+
+def test_a_vm_whose_wait_cannot_be_noted_leaves_the_others_theirs(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs, four VMs that want one each: libvirt takes no metadata for the third."""
+    fleet = fleet_of(pool, 4, "kvm01")
+    fleet.declared = {key: {DEFAULT_SLOT: "16Q"} for key in fleet.declared}
+    third, put = fleet.vms("kvm01")[2], Libvirt.set_metadata
+
+    def refuse(self: Libvirt, uuid: VmUuid, xml: str | None, **rest: str) -> None:
+        if uuid == third.uuid:
+            raise LibvirtError(libvirt.VIR_ERR_OPERATION_INVALID, "not now")
+        put(self, uuid, xml, **rest)
+
+    monkeypatch.setattr(Libvirt, "set_metadata", refuse)
+    (host,) = result_of(fleet).hosts
+    assert host.error is None
+    assert {one.planned.task.vm: type(one.error) for one in host.tasks if one.error} == {
+        "1vm03": errors.HypervisorError,
+        "1vm04": errors.NoCapacity,
+    }
+    assert "<wait " in str(fleet.vms("kvm01")[3].inactive) or ":wait " in str(fleet.vms("kvm01")[3].inactive)
 
 
 def test_a_vm_that_is_saved_while_the_host_is_worked_at_keeps_what_its_image_names(pool: Pool) -> None:

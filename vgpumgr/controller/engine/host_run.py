@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from vgpumgr.core.step import Step
     from vgpumgr.names import HostName, OwnerName
 
+_ENDS_THE_RUN = (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -173,7 +175,7 @@ class HostRun:
                 work.put_first(task)
             elif error is None:
                 view = left  # cheaper than reading the host again
-            elif self._alone or isinstance(error, (errors.Unreachable, errors.ProgramFailed, errors.LeaseLost)):
+            elif self._alone or isinstance(error, _ENDS_THE_RUN):
                 raise error
             else:
                 view = self.session.observe(saved=True)
@@ -186,9 +188,12 @@ class HostRun:
             plans.append(planned.plan)
             error = self._do(planned)
             self._note(task_result(planned, errors.Outcome.DONE, error))
-            if error is not None:
+            if error is None:
+                view = simulate.apply(view, planned.steps)
+            elif isinstance(error, _ENDS_THE_RUN):
                 raise error
-            view = simulate.apply(view, planned.steps)
+            else:
+                view = self.session.observe(saved=True)
         return view
 
     def _last_look(self, view: HostView, plans: Sequence[AnyPlan]) -> tuple[HostView, dict[Task, tuple[Step, ...]]]:

@@ -19,7 +19,7 @@ from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.reconcile import draining, host_plan, requests
 from vgpumgr.core.reconcile.tasks import MoveSlot
 from vgpumgr.core.report import listing
-from vgpumgr.core.slot import detach, how_many, targets
+from vgpumgr.core.slot import detach, how_many, targets, to_come
 from vgpumgr.errors import NoCapacity, VgpumgrError
 from vgpumgr.names import VmName
 from vgpumgr.wording import Option, say
@@ -280,6 +280,8 @@ class _Search:
         return self._fits(host_plan.plan_tasks(self._view, self._declared, tasks, self._author)[1])
 
     def _fits(self, view: HostView) -> int:
+        """How often the wish fits, beside what is kept for others."""
+        view = to_come.with_room_kept(view, self._declared)
         barred = sharing.barred_functions(view)
         return sum(how_many.how_many(view, gpu, self._ask, barred).count or 0 for gpu in view.snapshot.gpus)
 

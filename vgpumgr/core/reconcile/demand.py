@@ -12,6 +12,7 @@ from vgpumgr.core.driver import asking, profiles
 from vgpumgr.core.model.claims import ATTACH
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report.capacity import Question
+from vgpumgr.core.slot import to_come
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,10 @@ class Asked(Question):
 
 
 def declared_slots(view: HostView, declared: HostDeclaration) -> list[Asked]:
-    """The slots of the host's VMs that are declared, or wait since an attach, and have no vGPU; by their names."""
+    """What the inventory declares for the host and is not there yet, then what waits since an attach.
+
+    Declared slots come by their names, then the places of declared reservations that their owners do not have.
+    """
     there = tasks.placed(view)
     slots = ((vm.name, slot) for vm in declared.vms.values() for slot in vm.slots.values())
     asked = [
@@ -57,11 +61,17 @@ def declared_slots(view: HostView, declared: HostDeclaration) -> list[Asked]:
         for vm, slot in sorted(slots, key=lambda one: (one[0], names.slot_order(one[1].slot)))
         if (vm, slot.slot) not in there
     ]
+    for one in declared.reservations:
+        place = Asked(wish=one.asked.wish, conditions=one.asked.conditions, gpu_id=one.asked.gpu_id, source=DECLARED)
+        asked += [place] * to_come.missing(view, declared, one, newcomer=True)
     return asked + [
         Asked(wish=wait.wish, conditions=wait.conditions, source=WAITING)
         for vm in sorted(view.domains, key=lambda one: one.name)
         for wait in vm.waits
-        if wait.origin == ATTACH and tasks.declaration(declared, vm.name, wait.slot) is None
+        if wait.origin == ATTACH
+        and profiles.is_served(wait.wish)
+        and (vm.name, wait.slot) not in there
+        and tasks.declaration(declared, vm.name, wait.slot) is None
     ]
 
 

@@ -130,8 +130,8 @@ class _Host:
     @property
     def value(self) -> tuple[int, int, int]:
         """By what two divisions are compared."""
-        declared = sum(one.asked.source == demand.DECLARED for one in self.served)
-        return declared, len(self.served), sum(one.mib for one in self.served)
+        certain = sum(one.asked.source != demand.JOURNAL for one in self.served)
+        return certain, len(self.served), sum(one.mib for one in self.served)
 
     def serve(self, requests: Iterable[Asked], among: Collection[str]) -> list[Asked]:
         """Place each on what those before it leave, as attach would among these GPUs. Returns those without a place."""
@@ -306,8 +306,8 @@ def _divided(
 
     def value(found: counts.Counts) -> tuple[int, int, int]:
         numbers = goal.split(found)
-        declared = sum(n for n, kind in zip(numbers, kinds, strict=True) if kind.source != demand.JOURNAL)
-        return declared, counts.total(found), sum(map(int.__mul__, numbers, sizes))
+        certain = sum(n for n, kind in zip(numbers, kinds, strict=True) if kind.source != demand.JOURNAL)
+        return certain, counts.total(found), sum(map(int.__mul__, numbers, sizes))
 
     def way(gpu: Gpu, *, changes: bool) -> dividing.Way:
         shapes = tuple(_shape(view, gpu, kind) for kind in kinds)

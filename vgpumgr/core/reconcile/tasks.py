@@ -436,6 +436,7 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
             EnsureSlot(vm=domain.name, slot=wait.slot, declared=None, wait=wait)
             for wait in domain.waits
             if wait.origin == claims.ATTACH
+            and profiles.is_served(wait.wish)
             and declaration(declared, domain.name, wait.slot) is None
             and domain.claim(wait.slot) is None
         ]

@@ -6,14 +6,13 @@ could not be placed keeps nothing.
 
 from __future__ import annotations
 
-import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vgpumgr import errors
-from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.driver import profiles
-from vgpumgr.core.model.reservation import Terms
+from vgpumgr.core.model.reservation import Reservation, Terms
 from vgpumgr.core.placing import resolve
 from vgpumgr.core.slot import reserving
 from vgpumgr.names import Slot
@@ -41,8 +40,9 @@ def with_room_kept(
         for slot in vm.slots.values():
             view = _kept(view, declared, say("{}, declared but not defined yet", vm.name), slot)
     for one in declared.reservations:
-        for number in range(_missing(view, declared, one, newcomer=newcomer) if one.owner != owner else 0):
-            view = _kept(view, declared, say("{}, declared", one.name), one.asked, number)
+        if one.owner != owner:
+            count = missing(view, declared, one, newcomer=newcomer)
+            view = _kept(view, declared, say("{}, declared", one.name), one.asked, count)
     return view
 
 
@@ -71,8 +71,8 @@ def _awaited(view: HostView, declared: HostDeclaration) -> Iterator[VmDeclaratio
     return (vm for vm in declared.vms.values() if view.vms.of_name(vm.name) is None)
 
 
-def _missing(view: HostView, declared: HostDeclaration, one: ReservationDeclaration, *, newcomer: bool) -> int:
-    """How many places of a reservation its owner does not have yet."""
+def missing(view: HostView, declared: HostDeclaration, one: ReservationDeclaration, *, newcomer: bool) -> int:
+    """How many places of a reservation its owner does not have yet. `newcomer`: VMs to come count as having theirs."""
     ask = resolve.Ask.at_host(view, one.asked.wish, one.asked.conditions)
     entries = (entry.vgpu for entry in view.snapshot.ledger or ())
     have = sum(
@@ -88,12 +88,18 @@ def _missing(view: HostView, declared: HostDeclaration, one: ReservationDeclarat
     return max(0, one.count - have)
 
 
-def _kept(view: HostView, declared: HostDeclaration, name: str, asked: SlotDeclaration, number: int = 0) -> HostView:
-    with contextlib.suppress(errors.VgpumgrError):  # there is no room for it either
-        ask = resolve.Ask.at_host(view, asked.wish, asked.conditions, policy=declared.policy_of(asked))
-        named = [one for one in view.snapshot.gpus if asked.gpu_id in (one.pci, one.uuid)]
-        only = None if asked.gpu_id is None else named
-        terms = Terms(owner=None, by=str(asked.where), at="", left_s=0)
-        slot = Slot(f"{asked.slot}.{number}")
-        return simulate.apply_one(view, reserving.keep(view, ask, (name, slot), only, terms))
+def _kept(view: HostView, declared: HostDeclaration, name: str, asked: SlotDeclaration, count: int = 1) -> HostView:
+    """The host with so many places kept, or with as many as there is room for. Its ledger is what it was."""
+    terms = Terms(owner=None, by=str(asked.where), at="", left_s=0)
+    for number in range(count):
+        facts, slot = view.snapshot, Slot(f"{asked.slot}.{number}")
+        try:
+            ask = resolve.Ask.at_host(view, asked.wish, asked.conditions, policy=declared.policy_of(asked))
+            named = [one for one in facts.gpus if asked.gpu_id in (one.pci, one.uuid)]
+            among = None if asked.gpu_id is None else named
+            step = reserving.keep(view, ask, (name, slot), among, terms)
+        except errors.VgpumgrError:
+            break
+        kept = Reservation(vgpu=step.vgpu, terms=terms)
+        view = replace(view, snapshot=replace(facts, reservations=(*facts.reservations, kept)))
     return view

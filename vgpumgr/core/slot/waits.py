@@ -44,9 +44,13 @@ def plan_waiting(view: HostView, request: AttachRequest, refused: errors.Vgpumgr
 
 
 def noted(domain: Domain, request: AttachRequest) -> tuple[plan_steps.SetWait, ...]:
-    """The step that notes a request as waiting; none if it is noted, or if the definition cannot be written now."""
+    """The step that notes a request as waiting; none if it is noted, or if the definition cannot be written now.
+
+    The same wish waits since it was first noted, whoever asks for it now.
+    """
     before = domain.wait(request.slot)
-    if before is not None and _is_of(before, request):
+    asks_same = before is not None and _asks_same(before, request)
+    if before is not None and asks_same and (before.origin, before.site) == (request.origin, request.site):
         return ()
     if not domain.persistent or domain.managed_save or domain.problem or domain.claim_problem or domain.copied:
         return ()
@@ -54,7 +58,7 @@ def noted(domain: Domain, request: AttachRequest) -> tuple[plan_steps.SetWait, .
         slot=request.slot,
         origin=request.origin,
         by=request.by,
-        at=request.at,
+        at=before.at if before is not None and asks_same else request.at,
         wish=request.wish,
         conditions=request.conditions,
         site=request.site,
@@ -67,9 +71,8 @@ def ended(domain: Domain, slot: Slot) -> tuple[plan_steps.SetWait, ...]:
     return () if domain.wait(slot) is None else (_set(domain, slot, None),)
 
 
-def _is_of(wait: Wait, request: AttachRequest) -> bool:
-    same = (wait.origin, wait.site, wait.conditions) == (request.origin, request.site, request.conditions)
-    return same and profiles.same_wish(wait.wish, request.wish)
+def _asks_same(wait: Wait, request: AttachRequest) -> bool:
+    return wait.conditions == request.conditions and profiles.same_wish(wait.wish, request.wish)
 
 
 def _set(domain: Domain, slot: Slot, wait: Wait | None) -> plan_steps.SetWait:

@@ -224,6 +224,14 @@ def test_a_gpu_that_is_cordoned_or_that_the_inventory_does_not_name_takes_nothin
     assert "vm01" not in [one.vm for one in other]
 
 
+def test_room_that_is_kept_for_a_vm_to_come_is_none_for_the_wish() -> None:
+    view = laid_out(["4Q"], ["4Q"])
+    declared = declares(vm09="48Q")
+    found = defragging.choose([(view, declared)], wanted("48Q"), 1, 4, RUN)
+    assert (found.before, found.after, moves(found)) == (0, 0, ())
+    assert moves(defrag(view, "48Q"))
+
+
 def test_what_a_killed_run_began_is_finished_first_whatever_else_there_is_to_move() -> None:
     view = laid_out(["8Q"], ["12Q"], ["8Q"])
     found = defrag(view, "24Q")

@@ -19,12 +19,13 @@ from tests.unit.core.placing.test_cost import FIRST, SECOND, in_equal_size, in_m
 from tests.unit.core.reconcile.host_plans import RUN
 from vgpumgr.core import simulate
 from vgpumgr.core.driver import modes
-from vgpumgr.core.inventory import GpuDeclaration
+from vgpumgr.core.inventory import GpuDeclaration, ReservationDeclaration
+from vgpumgr.core.model.claims import ATTACH, ClaimDocument, Wait
 from vgpumgr.core.placing import placement
 from vgpumgr.core.reconcile import demand, host_plan, partition
 from vgpumgr.core.reconcile.tasks import SetGpuMode
 from vgpumgr.core.slot import how_many
-from vgpumgr.names import PciAddress
+from vgpumgr.names import DEFAULT_SLOT, OwnerName, PciAddress, VmName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,6 +132,20 @@ def test_the_mix_of_the_journal_is_scaled_to_what_the_idle_gpus_hold() -> None:
 def test_a_declared_slot_comes_before_the_mix() -> None:
     view = builders.host_of("mdev-pf", gpus=1)  # of a board without mixed-size mode
     found = advise(view, "8Q", history={"kvm01": {"1Q": 50}})
+    assert texts(found) == ["equal-size of 8Q"]
+
+
+def test_what_waits_and_what_is_reserved_for_an_owner_come_before_the_mix_too() -> None:
+    view = builders.host_of("mdev-pf", gpus=1)
+    wait = Wait(slot=DEFAULT_SLOT, origin=ATTACH, by="anna@ctl1", at="2026-11-01T00:00:00Z", wish=builders.wish("8Q"))
+    document = ClaimDocument(vm=builders.vm_uuid("vm01"), waits=(wait,))
+    waits = builders.change_domain(view, "vm01", lambda domain: replace(domain, claims=document))
+    history = {"kvm01": {"1Q": 50}}
+    found = partition.advise(waits, declares(), history, RUN)
+    assert (texts(found), found.requests[0].source) == (["equal-size of 8Q"], demand.WAITING)
+    asked = declares(any="8Q").vms[VmName("any")].slots[DEFAULT_SLOT]
+    place = ReservationDeclaration(name="team-a", owner=OwnerName("team-a"), count=1, asked=asked)
+    found = partition.advise(view, replace(declares(), reservations=(place,)), history, RUN)
     assert texts(found) == ["equal-size of 8Q"]
 
 

@@ -16,6 +16,7 @@ from tests.unit.core.reconcile.host_plans import NEXT_RUN, RUN, after, plan, uni
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as steps
+from vgpumgr.core.driver.profiles import ByOther
 from vgpumgr.core.model.claims import ATTACH, INVENTORY, ClaimDocument, Wait
 from vgpumgr.core.reconcile import host_plan, purging, requests, tasks, who_waits
 from vgpumgr.core.slot import waits
@@ -116,11 +117,9 @@ def test_a_purge_ends_what_waits_on_its_host() -> None:
 
 
 def test_a_copy_of_a_vm_waits_for_nothing() -> None:
-    view = builders.change_domain(
-        waiting_in(full(), "vm02", at="2026-11-01T00:00:00Z"),
-        "vm02",
-        lambda domain: replace(domain, claims=replace(domain.claims, vm=builders.vm_uuid("vm03"))),  # type: ignore[type-var]
-    )
+    view = waiting_in(full(), "vm02", at="2026-11-01T00:00:00Z")
+    document = ClaimDocument(vm=builders.vm_uuid("vm03"), waits=builders.find(view, "vm02").waits)
+    view = builders.change_domain(view, "vm02", lambda domain: replace(domain, claims=document))
     assert builders.find(view, "vm02").waits == ()
     assert who_waits.of_host(view, declares(), RUN) == ()
 
@@ -134,6 +133,23 @@ def test_reconcile_notes_a_declared_slot_without_room_and_forgets_it_with_its_de
     assert (wait.origin, wait.at) == (INVENTORY, RUN.at)
     assert verbs(plan(view, NEXT_RUN, vm02="8Q")) == []
     assert verbs(plan(view, NEXT_RUN)) == ["drop_wait"]
+
+
+def test_who_is_declared_after_an_attach_that_waits_keeps_its_place_in_the_queue() -> None:
+    view = waiting_in(full(), "vm02", profile="8Q", at="2026-11-01T00:00:00Z")
+    (wait,) = builders.find(after(view, vm02="8Q"), "vm02").waits
+    assert (wait.origin, wait.at) == (INVENTORY, "2026-11-01T00:00:00Z")
+    (other,) = builders.find(after(view, vm02="4Q"), "vm02").waits
+    assert other.at == RUN.at, "another wish waits from then on"
+
+
+def test_a_wish_of_a_later_version_is_left_waiting() -> None:
+    view = waiting_in(builders.detached(full()), "vm02", at="2026-11-01T00:00:00Z")
+    (wait,) = builders.find(view, "vm02").waits
+    later = replace(wait, wish=ByOther(asked=(("furlongs", "3"),)))
+    document = ClaimDocument(vm=builders.vm_uuid("vm02"), waits=(later,))
+    view = builders.change_domain(view, "vm02", lambda domain: replace(domain, claims=document))
+    assert plan(view).tasks == ()
 
 
 def test_what_gets_room_later_in_the_same_run_is_never_noted() -> None:

@@ -74,6 +74,20 @@ def test_nothing_is_kept_where_there_is_no_room_or_no_ledger() -> None:
     assert to_come.with_room_kept(blind, declares(vm09="24Q")) == blind
 
 
+def test_where_the_ledgers_file_is_missing_that_is_not_hidden() -> None:
+    """It may have been lost, and that has to be told before anything is made."""
+    view = builders.host(builders.gpu(vfs=2))
+    view = replace(view, snapshot=replace(view.snapshot, ledger_file=False))
+    kept = to_come.with_room_kept(view, declares(vm09="24Q"))
+    assert (len(kept.snapshot.reservations), kept.snapshot.ledger_file) == (1, False)
+
+
+def test_an_attach_again_has_nothing_to_do_whatever_is_kept_since() -> None:
+    view = builders.host(builders.gpu(vfs=4))
+    view = simulate.apply(view, attach(view, declares(), "vm01", "24Q").steps)
+    assert builders.verbs(attach(view, declares(vm08="24Q", vm09="24Q"), "vm01", "24Q")) == []
+
+
 def test_a_gpu_that_is_named_is_the_one_where_the_room_is_kept() -> None:
     view = builders.host(builders.gpu(vfs=2), builders.gpu(pci="0000:81:00.0", vfs=2))
     kept = to_come.with_room_kept(view, declares(vm09={"vgpu0": "24Q@0000:81:00.0"}))
@@ -128,7 +142,7 @@ def test_reconcile_breaks_no_declared_reservation_and_keeps_what_there_is() -> N
     made = host_plan.plan_host(view, declared, RUN)
     assert [type(one.refused).__name__ for one in made.tasks] == ["NoneType", "NoCapacity"]
     had = simulate.apply(view, attach(view, declares(), "vm02", "24Q").steps)
-    assert builders.verbs(host_plan.plan_host(had, reserves(2), RUN).tasks[0].plan) == []  # type: ignore[arg-type]
+    assert host_plan.plan_host(had, reserves(2), RUN).steps == ()
 
 
 def test_a_declared_vm_of_the_owner_that_does_not_exist_yet_is_one_of_its_places() -> None:
