@@ -71,7 +71,7 @@ class EnsureSlot(OfSlot):
     @property
     def why(self) -> str:
         if self.wait is not None:
-            return say("{}, waits since {}", self.wait.asked, self.wait.at)
+            return say("requested {} at {}", self.wait.asked, self.wait.at)
         if self.declared is None:
             return "attached before"
         return say("declared {} ({})", self.declared.asked, self.declared.where)
