@@ -192,7 +192,6 @@ def _is_idle(view: HostView, gpu: Gpu, barred: Barred) -> bool:
         or how_many.closed(view, gpu, barred) is not None
         or gpu.vgpus
         or room.room_of(facts, gpu).entered
-        or any(one.vgpu.gpu_uuid == gpu.uuid for one in facts.reservations)
         or any(not one.ours for one in instances.held(facts, gpu))
         or lost.lost_parents(facts, gpu)
         or _is_used(view, gpu)
