@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from vgpumgr import names
 from vgpumgr.core.driver import asking, profiles
-from vgpumgr.core.model.claims import ATTACH
 from vgpumgr.core.reconcile import tasks
 from vgpumgr.core.report.capacity import Question
 from vgpumgr.core.slot import to_come
@@ -66,12 +65,7 @@ def declared_slots(view: HostView, declared: HostDeclaration) -> list[Asked]:
         asked += [place] * to_come.missing(view, declared, one, newcomer=True)
     return asked + [
         Asked(wish=wait.wish, conditions=wait.conditions, source=WAITING)
-        for vm in sorted(view.domains, key=lambda one: one.name)
-        for wait in vm.waits
-        if wait.origin == ATTACH
-        and profiles.is_served(wait.wish)
-        and (vm.name, wait.slot) not in there
-        and tasks.declaration(declared, vm.name, wait.slot) is None
+        for _, wait in tasks.waiting_attaches(view, declared)
     ]
 
 

@@ -432,15 +432,24 @@ def _ensures(view: HostView, declared: HostDeclaration) -> tuple[EnsureSlot, ...
             if once_bound and declaration(declared, domain.name, claim.slot) is None:
                 wait = domain.wait(claim.slot)
                 ensures.append(EnsureSlot(vm=domain.name, slot=claim.slot, declared=None, wait=wait))
-        ensures += [
-            EnsureSlot(vm=domain.name, slot=wait.slot, declared=None, wait=wait)
-            for wait in domain.waits
-            if wait.origin == claims.ATTACH
-            and profiles.is_served(wait.wish)
-            and declaration(declared, domain.name, wait.slot) is None
-            and domain.claim(wait.slot) is None
-        ]
+    ensures += [
+        EnsureSlot(vm=domain.name, slot=wait.slot, declared=None, wait=wait)
+        for domain, wait in waiting_attaches(view, declared)
+    ]
     return _in_order(view, ensures)
+
+
+def waiting_attaches(view: HostView, declared: HostDeclaration) -> tuple[tuple[Domain, Wait], ...]:
+    """What waits since an attach in slots that have nothing and are not declared; no wish of a later version."""
+    return tuple(
+        (domain, wait)
+        for domain in sorted(view.domains, key=lambda item: item.name)
+        for wait in domain.waits
+        if wait.origin == claims.ATTACH
+        and profiles.is_served(wait.wish)
+        and declaration(declared, domain.name, wait.slot) is None
+        and domain.claim(wait.slot) is None
+    )
 
 
 def _in_order(view: HostView, ensures: Iterable[EnsureSlot]) -> tuple[EnsureSlot, ...]:
