@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 _VERSIONS = "host-vm"
 
 _CONTRACT = "contract on "
-_HALF = ("test_contract_kernel.py", "test_kernel_mig.py")  # they take half of the time of a commit's tests
+_CONTRACT_FILE = "test_contract_kernel.py"
 # Two processes share these out in this order, the longest first. Debian 13 has tests of its own and is the slower one: its contract
-# is left to whoever is done first, which costs one more boot and saves the time in which only one host VM runs. Of a commit's tests,
-# which all run on one kernel, one process takes that half.
+# is left to the process that is done first, which costs one more boot and saves the time in which only one host VM runs.
 _ORDER = (DEBIAN13.name, DEBIAN12.name, DEBIAN13_MODULAR.name, *(_CONTRACT + release.name for release in RELEASES))
 
 
@@ -33,12 +32,14 @@ def release_of(nodeid: str) -> str:
 
 
 def share_of(nodeid: str, *, each_commit: bool) -> str:
-    """What is run in one process, so that its host VM boots once: a release's tests, or its contract."""
+    """What is run in one process, so that its host VM boots once: a release's tests, or its contract.
+
+    A commit's tests are all of one release: beside the contract each goes to the process that has time for it.
+    """
     name = release_of(nodeid)
-    apart = _HALF if each_commit else _HALF[:1] if name == DEBIAN13.name else ()
-    if any(file in nodeid for file in apart):
+    if _CONTRACT_FILE in nodeid and (each_commit or name == DEBIAN13.name):
         return _CONTRACT + name
-    return name or nodeid
+    return nodeid if each_commit or not name else name
 
 
 class ByRelease(LoadScopeScheduling):
@@ -82,7 +83,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def order(item: pytest.Item) -> int:
         share = share_of(item.nodeid, each_commit=each_commit)
-        return _ORDER.index(share) if share in _ORDER else -1
+        if share in _ORDER:
+            return _ORDER.index(share)
+        mark = item.get_closest_marker("each_commit")
+        if not release_of(item.nodeid) or mark is None:
+            return -1
+        return len(_ORDER) + len(mark.args)  # what only one kernel plays takes longest
 
     items.sort(key=order)
 
