@@ -25,5 +25,4 @@ class Case:
 PF = Case(guest="vm01", framework=MDEV_PF, gpu="0000:41:00.0", profile="T4-4Q", type_id=232)
 VF = Case(guest="vm02", framework=MDEV_VF, gpu="0000:81:00.0", profile="A40-4Q", type_id=560)
 VENDOR = Case(guest="vm03", framework=VENDOR_VFIO, gpu="0000:c1:00.0", profile="L40S-4Q", type_id=1150)
-MDEV = (PF, VF)
 ALL = (PF, VF, VENDOR)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kernel
 
-mediated = pytest.mark.parametrize("case", cases.MDEV, ids=lambda case: case.framework)
-
 
 def attached(vm: Vm, case: Case) -> dict[str, Any]:
     """The guest has its vGPU; the row of `list` about it."""
@@ -78,8 +76,11 @@ def holds_and_is_left_alone(vm: Vm, case: Case, end: str) -> None:
     assert "hostdev" not in seen.definition(vm, case.guest)
 
 
-@mediated
-@each_commit(*RELEASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(cases.PF, marks=each_commit(DEBIAN12)), pytest.param(cases.VF, marks=each_commit(DEBIAN13))],
+    ids=lambda case: case.framework,
+)
 def test_a_guest_that_runs_holds_its_mdev_and_no_detach_takes_it(vm: Vm, case: Case) -> None:
     """Of a physical function: it is stopped in the end. Of a virtual one: its QEMU is killed."""
     holds_and_is_left_alone(vm, case, STOP if case is cases.PF else KILL)
@@ -110,7 +111,6 @@ def test_that_libvirt_9_0_will_not_start_a_vf_is_said_before_anything_is_touched
     assert seen.hardware(vm) == {}
 
 
-@each_commit(DEBIAN12)
 def test_after_a_host_reboot_every_vgpu_is_gone_and_attach_makes_the_same_ones_again(vm: Vm) -> None:
     for case in cases.ALL:
         vgpumgr(vm, "attach", case.guest, "--profile", case.profile)

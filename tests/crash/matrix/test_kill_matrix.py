@@ -1,8 +1,8 @@
 """Every operation broken off at every moment, in every way, on every framework: the same command again ends it.
 
 In this process, on tests/model's hosts: the real controller, link and host program over the lab's driver. Real processes,
-ssh and libvirtd are broken in tests/crash, at fewer moments. Every so many moments are tried, others for each way and
-framework; all of them by `make test-kills`.
+ssh and libvirtd are broken in tests/crash, at fewer moments. For a commit each way is tried once, at moments all over the operation, on
+the framework that has its turn (tests/turn.py); `make test-kills` tries every way at every moment on each of them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from tests.crash.matrix.operations import (
     fresh,
 )
 from tests.crash.matrix.ways import LIBVIRTD, REBOOT, STOPPED, WAYS, Strike
-from tests.dose import dose
+from tests.dose import FULL
 from tests.model import promises
 from tests.model.machine import GPUS, Machine
 from tests.model.pool import POOL
 from tests.model.wiring import POINT
+from tests.turn import turn
 from vgpumgr.controller.requests import RequestsResult
 from vgpumgr.controller.results import FleetResult, PurgeResult
 from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800)]
 
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
-EVERY = dose(89, 1)
 _DISK = "size=2m"  # what the host program wants to have free fits in often, and it is soon full
 
 
@@ -148,14 +148,25 @@ def kill(operation: Operation, framework: str, way: str, at: int) -> tuple[str, 
     return strike.heard[-1]
 
 
+def frameworks(operation: Operation) -> tuple[str, ...]:
+    """Those that have what it is about."""
+    return tuple(one for one in FRAMEWORKS if one != MDEV_PF or not (operation.mig or operation in MIXED))
+
+
+def played(number: int, operation: Operation) -> tuple[str, ...]:
+    """On which it is broken off. Neighbours in the list take different ones."""
+    able = frameworks(operation)
+    return able if FULL else (able[(turn(len(FRAMEWORKS)) + number) % len(able)],)
+
+
+def tried(way: int, moments: int) -> range:
+    """At which moments, from 1, it is broken off in this way."""
+    return range(1, moments + 1) if FULL else range(1 + way * moments // len(WAYS), 2 + way * moments // len(WAYS))
+
+
 @pytest.mark.parametrize(
     ("operation", "framework"),
-    [
-        (one, framework)
-        for one in OPERATIONS
-        for framework in FRAMEWORKS
-        if framework != MDEV_PF or not (one.mig or one in MIXED)
-    ],
+    [(one, framework) for number, one in enumerate(OPERATIONS) for framework in played(number, one)],
     ids=str,
 )
 def test_broken_off_at_each_moment_the_same_command_again_ends_it(
@@ -163,17 +174,16 @@ def test_broken_off_at_each_moment_the_same_command_again_ends_it(
 ) -> None:
     heard = moments(operation, framework)
     assert moments(operation, framework) == heard, "the same run is not the same moments"
-    shift = FRAMEWORKS.index(framework) * len(WAYS)
     failed = []
     count = 0
     for number, way in enumerate(WAYS):
-        for at in range(1 + (5 * (number + shift)) % EVERY, len(heard) + 1, EVERY):
+        for at in tried(number, len(heard)):
             count += 1
             try:
                 assert kill(operation, framework, way, at) == heard[at - 1]
             except AssertionError as error:
                 failed.append(f"{way} at {at} of {len(heard)} ({' '.join(heard[at - 1])}): {str(error)[:300]}")
-    every = "each moment" if EVERY == 1 else f"every {EVERY}th moment"
+    every = "each moment" if FULL else "a moment each"
     line = f"{operation} on {framework}: {len(heard)} moments, {len(WAYS)} ways, {every}: {count} kills"
     record_property("counted", f"kill matrix: {line}, {count - len(failed)} converged")
     assert not failed, f"{len(failed)} of {count}:\n" + "\n".join(failed)
