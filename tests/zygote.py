@@ -30,7 +30,7 @@ _WARM = (
 _ELSEWHERE = ("vgpumgr.host.", "vgpumgr.lab.machine.host", "vgpumgr.lab.sysfs.", "vgpumgr.lab.nvml.smi.")
 
 
-def _import_all() -> None:
+def import_all() -> None:
     """Every module of the program, so that no child imports one again."""
     for name in _WARM:
         importlib.import_module(name)
@@ -45,7 +45,7 @@ def _import_all() -> None:
 
 
 def main() -> None:
-    _import_all()
+    import_all()
     gc.collect()
     gc.freeze()  # a child that collects its garbage leaves alone, and so shares, what is there already
     wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

@@ -65,12 +65,16 @@ def parts(page: Sequence[Block]) -> list[list[Block]]:
     return [part for part in found if any(block.commands or block.before for block in part)]
 
 
-def run_part(part: Sequence[Block], folder: Path, programs: Path = BIN) -> list[Ran]:
-    """Run the blocks of one lab, or of none where the page starts its own. `folder`: a directory that is made for it."""
+def run_part(part: Sequence[Block], folder: Path, programs: Path = BIN, first: Path | None = None) -> list[Ran]:
+    """Run the blocks of one lab, or of none where the page starts its own. `folder`: a directory that is made for it.
+
+    `first`: where a program is looked for before that.
+    """
     here, lab = folder / "here", folder / "lab"
     here.mkdir(parents=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("VGPUMGR_", "ANSIBLE_"))}
-    environment |= {"PATH": f"{programs}:{environment['PATH']}", "COLUMNS": "160", "TZ": "UTC", "VGPUMGR_LAB": str(lab)}
+    path = ":".join([*([str(first)] if first else []), str(programs), environment["PATH"]])
+    environment |= {"PATH": path, "COLUMNS": "160", "TZ": "UTC", "VGPUMGR_LAB": str(lab)}
     environment |= {"CHECKOUT": str(CHECKOUT)}
     own_lab = any("lab up" in command.text for block in part for command in block.commands)
     try:
@@ -93,8 +97,8 @@ def run_part(part: Sequence[Block], folder: Path, programs: Path = BIN) -> list[
             check=False,
         )
     finally:
-        for one in (lab, here / ".lab"):
-            subprocess.run([BIN / "vgpumgr", "lab", "down", "--dir", one], env=environment, check=False, timeout=60)
+        for one in filter(Path.exists, (lab, here / ".lab")):
+            subprocess.run(["vgpumgr", "lab", "down", "--dir", one], env=environment, check=False, timeout=60)
     return _read(part, done.stdout.decode("utf-8", "replace"), folder)
 
 
@@ -102,7 +106,7 @@ def _lab_up(spec: str, lab: Path, environment: dict[str, str]) -> dict[str, str]
     """Start it; returns what it says that the shell is to export."""
     file = LABS / f"{spec}.yml"
     wanted = str(file) if file.exists() else spec
-    command = [str(BIN / "vgpumgr"), "lab", "up", "--quiet", "--pace", "0.1", "--dir", str(lab), "--spec", wanted]
+    command = ["vgpumgr", "lab", "up", "--quiet", "--pace", "0.1", "--dir", str(lab), "--spec", wanted]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120).stdout
     lines = (shlex.split(line)[1] for line in said.splitlines() if line.startswith("export "))
     return dict(line.partition("=")[::2] for line in lines)

@@ -6,10 +6,14 @@ Of each page the blocks of one lab are a case, so that several processes share a
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pages import reading, running, verdict
+from tests.pages import forking, reading, running, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -26,9 +30,16 @@ PARTS = {
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(running.LONGEST_S + 60)]
 
 
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with forking.programs(tmp_path_factory.mktemp("forking")) as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("place", PARTS)
-def test_a_page_is_what_a_reader_meets(place: str, tmp_path: Path) -> None:
-    wrong = verdict.complaints(place.partition(":")[0], running.run_part(PARTS[place], tmp_path / "part"))
+def test_a_page_is_what_a_reader_meets(place: str, tmp_path: Path, programs: Path) -> None:
+    ran = running.run_part(PARTS[place], tmp_path / "part", first=programs)
+    wrong = verdict.complaints(place.partition(":")[0], ran)
     assert not wrong, "\n\n".join([*wrong, "`make sessions` writes what is printed into the pages"])
 
 
