@@ -99,11 +99,11 @@ test-sanity: install
 # The product against real kernels: host VMs of Debian 12 and 13 under QEMU, with software emulation only. Their images are made
 # of Debian packages and kept in .cache/kernel; needs root. Two host VMs run beside each other (tests/kernel/conftest.py shares out).
 test-kernel: install kernel-images
-	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope --no-loadscope-reorder -o timeout=900 --durations=10 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests/kernel -m kernel -n 2 --dist loadscope --no-loadscope-reorder -o timeout=1800 --durations=10 $(PYTEST_ARGS)
 
 # Of these, what CI runs for each commit: the contract and a vGPU's life, on one kernel by turns (tests/kernel/turn.py).
 test-kernel-commit: install kernel-images-commit
-	$(VENV)/bin/pytest tests/kernel -m kernel --each-commit -n 2 --dist loadscope --no-loadscope-reorder -o timeout=900 --durations=10 $(PYTEST_ARGS)
+	$(VENV)/bin/pytest tests/kernel -m kernel --each-commit -n 2 --dist loadscope --no-loadscope-reorder -o timeout=1800 --durations=10 $(PYTEST_ARGS)
 
 kernel-images: install
 	$(PY) -m tests.kernel.image

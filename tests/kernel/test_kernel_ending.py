@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.kernel.cases import Case
     from tests.kernel.vm import Vm
 
-pytestmark = [pytest.mark.kernel, pytest.mark.timeout(dose(900, 14400))]
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(dose(1800, 14400))]
 
 Round = tuple[str, Ending]
 _PLUGIN = Ending(plugin_s=12)
