@@ -349,8 +349,13 @@ def _switched(gpu: Gpu, mig: Mig, profiles: tuple[driver_mig.InstanceProfile, ..
 
 def in_mode(gpu: Gpu, mode: Mode) -> Gpu:
     """An empty GPU in this mode."""
-    empty = replace(gpu, mode=mode, parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents), places=None)
-    return with_creatable(_with_places(empty))
+    return with_creatable(cleared(replace(gpu, mode=mode, places=None)))
+
+
+def cleared(gpu: Gpu) -> Gpu:
+    """The GPU with nothing on it, in the same mode. What its functions take is as before: see with_creatable."""
+    parents = tuple(replace(parent, vgpus=()) for parent in gpu.parents)
+    return _with_places(replace(gpu, parents=parents, mig=gpu.mig and replace(gpu.mig, instances=())))
 
 
 def _with_places(gpu: Gpu) -> Gpu:

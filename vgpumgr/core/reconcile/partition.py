@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from vgpumgr.core import simulate
 from vgpumgr.core.driver import geometry, modes
 from vgpumgr.core.evidence import lost, sharing
 from vgpumgr.core.fitting import counts, dividing, one_gpu
 from vgpumgr.core.fitting.shapes import Shape
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.model.snapshot import MDEV_PF
-from vgpumgr.core.placing import instances, placement, resolve, room
+from vgpumgr.core.placing import instances, resolve, room
 from vgpumgr.core.placing.no_place import Refusal
 from vgpumgr.core.reconcile import demand, host_plan
 from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode
+from vgpumgr.core.report import place
 from vgpumgr.core.slot import how_many
 from vgpumgr.core.step import ResetGpu
 from vgpumgr.wording import Option, joined, say
@@ -138,16 +138,16 @@ class _Host:
         return [asked for asked in requests if not self._place(asked, among)]
 
     def _place(self, asked: Asked, among: Collection[str]) -> bool:
-        view = self.view
-        gpus = [gpu for gpu in view.snapshot.gpus if gpu.pci in among and asked.gpu_id in (None, gpu.pci, gpu.uuid)]
-        ask = resolve.Ask.at_host(view, asked.wish, asked.conditions)
-        for spot in placement.consider(view.snapshot, ask, among=gpus, barred=self.barred).candidates:
-            if how_many.shut_to_every_vm(view, spot.gpu, spot.parent) is None:
-                kind = spot.choice.type
-                self.view = simulate.apply(view, how_many.steps_of(view, spot, len(self.served) + 1))
-                self.served.append(Served(asked=asked, gpu=spot.gpu.pci, profile=kind.short, mib=kind.size_mib or 0))
-                return True
-        return False
+        gpus = [
+            gpu for gpu in self.view.snapshot.gpus if gpu.pci in among and asked.gpu_id in (None, gpu.pci, gpu.uuid)
+        ]
+        found = place.next_on(self.view, asked, len(self.served) + 1, among=gpus, barred=self.barred)
+        if found is None:
+            return False
+        spot, self.view = found
+        kind = spot.choice.type
+        self.served.append(Served(asked=asked, gpu=spot.gpu.pci, profile=kind.short, mib=kind.size_mib or 0))
+        return True
 
 
 def advise(

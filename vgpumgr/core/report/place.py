@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions, Grant
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.profiles import Wish
+    from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Policy
+    from vgpumgr.core.report.capacity import Question
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
 
@@ -109,6 +111,25 @@ def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy
         host.view = simulate.apply(host.view, how_many.steps_of(host.view, spot, len(chosen)))
         offers.renew(host, _offers(host, wish, conditions, fleet))
     return chosen
+
+
+def next_on(
+    view: HostView,
+    question: Question,
+    number: int,
+    *,
+    among: Sequence[Gpu] | None = None,
+    barred: sharing.Barred = sharing.none_barred,
+) -> tuple[Spot, HostView] | None:
+    """Where attach would place one more on this host, and the host with it; None if there is no room.
+
+    `number`: which it is of those placed so far. `among` and `barred`: see placement.consider. Raises PolicyFailed.
+    """
+    ask = resolve.Ask.at_host(view, question.wish, question.conditions)
+    for spot in placement.consider(view.snapshot, ask, among=among, barred=barred).candidates:
+        if how_many.shut_to_every_vm(view, spot.gpu, spot.parent) is None:
+            return spot, simulate.apply(view, how_many.steps_of(view, spot, number))
+    return None
 
 
 def _offers(host: _Host, wish: Wish, conditions: Conditions, fleet: Fleet) -> tuple[tuple[Spot, Candidate], ...]:

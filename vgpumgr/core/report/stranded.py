@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.driver.profiles import ByMemory
 from vgpumgr.core.evidence import sharing
-from vgpumgr.core.placing import cost, division, free_places, resolve
+from vgpumgr.core.placing import cost, division, resolve
 from vgpumgr.core.placing.room import Room, room_of
 from vgpumgr.core.slot import how_many
 from vgpumgr.wording import say
@@ -72,14 +73,8 @@ def _of_gpu(snapshot: HostSnapshot, gpu: Gpu, usual: Mapping[int, int]) -> Stran
 
 def _counts_if_empty(snapshot: HostSnapshot, gpu: Gpu, kinds: Sequence[VgpuType]) -> list[int]:
     """How many of each of these alone the GPU would take with nothing on it, in the same mode."""
-    bare = replace(
-        gpu,
-        parents=tuple(replace(parent, vgpus=()) for parent in gpu.parents),
-        mig=replace(gpu.mig, instances=()) if gpu.mig is not None else None,
-    )
-    bare = replace(bare, places=free_places.computed(bare)) if bare.rules.has_places else bare
     nobody = replace(snapshot, ledger=(), instances=(), reservations=())
-    return division.of(gpu).counts(nobody, Room.of(bare, ()), kinds)
+    return division.of(gpu).counts(nobody, Room.of(simulate.cleared(gpu), ()), kinds)
 
 
 def _why(gpu: Gpu, held: Sequence[int | None], counts: Mapping[int, int]) -> str:
