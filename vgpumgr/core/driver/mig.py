@@ -114,7 +114,8 @@ def _exclude(one: InstanceProfile, other: InstanceProfile) -> bool:
     )
 
 
-def best_start(profiles: Iterable[InstanceProfile], profile: InstanceProfile, taken: Sequence[Piece]) -> int | None:
+@functools.lru_cache(maxsize=4096)
+def best_start(profiles: Sequence[InstanceProfile], profile: InstanceProfile, taken: tuple[Piece, ...]) -> int | None:
     """The start for one more instance of the profile; None if there is none.
 
     It leaves room for as many instances as possible of the largest profile, then of the next smaller one, and so on.

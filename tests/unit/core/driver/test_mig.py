@@ -77,7 +77,7 @@ def test_instances_made_one_by_one_never_overlap_and_leave_the_largest_possible(
     taken: list[Piece] = []
     for profile in wanted:
         starts = mig.free_starts(profile, taken)
-        start = mig.best_start(BOARDS[board], profile, taken)
+        start = mig.best_start(BOARDS[board], profile, tuple(taken))
         assert (start is None) == (not starts)
         if start is None:
             continue
@@ -101,7 +101,7 @@ def test_the_fewest_spare_instances_go_and_then_it_fits(
     board, wanted = case
     taken: list[Piece] = []
     for profile in wanted:
-        start = mig.best_start(BOARDS[board], profile, taken)
+        start = mig.best_start(BOARDS[board], profile, tuple(taken))
         taken += [] if start is None else [Piece(profile=profile, start=start)]
     spare = [piece for piece in taken if data.draw(st.booleans())]
     kept = [piece for piece in taken if piece not in spare]
