@@ -132,6 +132,7 @@ def _time_sliced(site: _Site) -> None:
         ("cordons", "cordon"),
         ("capacity", "capacity"),
         ("capacity", "capacity 4Q --count 40"),
+        ("capacity", "capacity --catalogue 4Q,8Q,24Q --catalogue 1-5C"),
         ("profiles", "profiles"),
         ("units", "units"),
         ("host", "host status"),

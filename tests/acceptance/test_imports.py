@@ -82,6 +82,7 @@ TABLE_OF_COMMANDS = {
     "show": case("show vm02", HOST | TABLE),
     "discover": case("discover", HOST | TABLE),
     "capacity": case("capacity", HOST | TABLE),
+    "capacity --catalogue": case("capacity --catalogue 4Q", HOST | STORE | TABLE),
     "profiles": case("profiles", HOST | TABLE),
     "units": case("units", HOST | TABLE),
     "explain": case("explain --gpu-memory 4G --compare", HOST | TABLE),

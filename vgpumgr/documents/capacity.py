@@ -1,4 +1,4 @@
-"""capacity-1.json: how much of each profile still fits, by board; or on which GPUs a wish fits."""
+"""capacity-1.json: how much of each profile still fits, by board; on which GPUs a wish fits; what sets would serve."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Fleet, View
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.capacity import Answer, BoardRow, GpuRow, Left, Overview
+    from vgpumgr.core.report.offering import Mix, Score
 
 SCHEMA = "vgpumgr.capacity/1"
+_KEYS = ("totals", "profiles", "hosts", "gpus", "closed", "stranded", "mix", "catalogues")
 
 
 def overview(
@@ -25,11 +27,10 @@ def overview(
     return common.of_fleet(
         SCHEMA,
         fleet,
-        {
+        dict.fromkeys(_KEYS)
+        | {
             "totals": [_sum(profile, left, None) for profile, left in totals.items()],
             "profiles": [_of_board(row) for row in found.rows],
-            "hosts": None,
-            "gpus": None,
             "closed": [common.pick(one, "host", "gpu", "board", "why") for one in found.closed],
             "stranded": [common.plain(one) for one in found.stranded],
         },
@@ -46,21 +47,43 @@ def answers(
     return common.of_fleet(
         SCHEMA,
         fleet,
-        {
+        dict.fromkeys(_KEYS)
+        | {
             "totals": [_sum(one.question.text, one.left, count) for one in found],
-            "profiles": None,
             "hosts": [
                 {"host": host, **_sum(one.question.text, left, count)}
                 for one in found
                 for host, left in capacity.by_host(one).items()
             ],
             "gpus": [_of_gpu(row) for one in found for row in one.rows],
-            "closed": None,
-            "stranded": None,
         },
         found=findings,
         also=(Outcome.NO_CAPACITY,) if short else (),
     )
+
+
+def catalogues(fleet: Fleet[View], mix: Mix, weeks: int, found: Iterable[Score]) -> dict[str, object]:
+    """The document about sets of profiles. `weeks`: how much of the journal was looked at."""
+    requests = [{"framebuffer_mib": mib, "count": count} for mib, count in sorted(mix.requests.items())]
+    keys = {
+        "totals": [],
+        "mix": {"source": mix.source, "weeks": weeks, "requests": requests},
+        "catalogues": [_of_set(one) for one in found],
+    }
+    return common.of_fleet(SCHEMA, fleet, dict.fromkeys(_KEYS) | keys)
+
+
+def _of_set(one: Score) -> dict[str, object]:
+    room, served = one.framebuffer_mib, one.served_mib
+    return {
+        "set": ",".join(profile.text for profile in one.offered),
+        **common.pick(one, "gpus", "framebuffer_mib"),
+        "served_mib": round(served),
+        "stranded_pct": common.percent((room - served) / room if room else None),
+        "waste_pct": common.percent((served - one.asked_mib) / room if room else None),
+        "not_held_pct": common.percent(one.not_held),
+        "not_taken": [profile.text for profile in one.not_taken],
+    }
 
 
 def _sum(requested: str, left: Left, count: int | None) -> dict[str, object]:

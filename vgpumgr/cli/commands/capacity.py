@@ -1,4 +1,4 @@
-"""The command capacity: what still fits."""
+"""The command capacity: what still fits, and what sets of profiles would serve."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import click
 from vgpumgr.cli.params import candidates, choosing, rows, wishes
 from vgpumgr.cli.params.options import common_options
 from vgpumgr.cli.rows import printing
-from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS, STRANDED
+from vgpumgr.cli.rows.profiles import ANSWERS, BOARDS, CATALOGUES, STRANDED
 from vgpumgr.cli.text import output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from vgpumgr.cli.rows.cells import Row
     from vgpumgr.cli.settings import Settings
     from vgpumgr.controller.context import Context
+    from vgpumgr.core.driver.profiles import Profile
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.capacity import Answer, Left, Overview, Question
@@ -32,8 +33,21 @@ if TYPE_CHECKING:
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Whether N of each fit together; if not, exit 5.")
 @click.option("--for", "owner", metavar="OWNER", help="No more than the quota of OWNER leaves (vgpumgr_quota).")
 @click.option("--stranded", is_flag=True, help="The free part of each GPU that usual requests cannot have, and why.")
+@click.option(
+    "--catalogue",
+    "catalogues",
+    multiple=True,
+    metavar="PROFILE,…",
+    help="What this set of profiles would serve on empty GPUs, and what it would strand. May be repeated.",
+)
+@click.option(
+    "--weeks",
+    type=click.IntRange(0, 520),
+    metavar="N",
+    help="With --catalogue: how much of the journal counts (4); 0: the requests of the openb trace.",
+)
 @choosing.on("Only these hosts.")
-@rows.options(ANSWERS, BOARDS, STRANDED)
+@rows.options(ANSWERS, BOARDS, STRANDED, CATALOGUES)
 @common_options
 def capacity(
     settings: Settings,
@@ -42,6 +56,8 @@ def capacity(
     count: int | None,
     owner: str | None,
     stranded: bool,
+    catalogues: tuple[str, ...],
+    weeks: int | None,
     on: str | None,
     **asked: str | bool | None,
 ) -> int:
@@ -54,6 +70,7 @@ def capacity(
       vgpumgr capacity --gpu-memory 8G --count 3
       vgpumgr capacity 8Q --for team-a
       vgpumgr capacity --stranded
+      vgpumgr capacity --catalogue 4Q,8Q,24Q --catalogue 8Q,24Q
 
     Each number is how many attaches in a row would succeed. Each profile is counted alone: room that one takes is no
     longer there for another. A host that is not read counts as unknown, and sums over it are lower bounds. Read-only.
@@ -64,6 +81,9 @@ def capacity(
 
     context = build_context(settings)
     hosts = () if on is None else (on,)
+    if catalogues or weeks is not None:
+        sets = _sets(catalogues, (profiles or None, stranded, owner, count, *asked.values()))
+        return _compare(settings, context, hosts, sets, 4 if weeks is None else weeks)
     if profiles or any(asked[way] is not None for way in _ways()):
         if stranded:
             raise errors.UsageError("--stranded is about every size", hint="vgpumgr capacity --stranded")
@@ -72,6 +92,31 @@ def capacity(
     if owner is not None or count is not None or any(value not in (None, False) for value in asked.values()):
         raise errors.UsageError("conditions need a wish", hint="give a PROFILE, --gpu-memory, --gpu or --fgpu")
     return _overview(settings, context, hosts, of_gpus=stranded)
+
+
+def _sets(texts: Sequence[str], others: Iterable[object]) -> list[list[Profile]]:
+    """The sets of --catalogue. Raises UsageError if there is none, or if another question is asked, and BadName."""
+    from vgpumgr import errors
+    from vgpumgr.core.driver.profiles import parse_profile
+
+    if not texts or any(value not in (None, False) for value in others):
+        what = "--catalogue stands alone" if texts else "--weeks needs --catalogue"
+        raise errors.UsageError(what, hint="only --weeks and --on go with --catalogue")
+    return [list(dict.fromkeys(parse_profile(one.strip()) for one in text.split(","))) for text in texts]
+
+
+def _compare(
+    settings: Settings, context: Context, hosts: Sequence[str], sets: Sequence[Sequence[Profile]], weeks: int
+) -> int:
+    from vgpumgr.cli.text import capacity_text
+    from vgpumgr.controller import offering
+    from vgpumgr.documents import capacity as documents
+
+    fleet, mix, scores = offering.compare(context, hosts, sets, weeks)
+    printing.print_rows(settings, CATALOGUES, documents.catalogues(fleet, mix, weeks, scores))
+    for line in capacity_text.below_sets(mix, weeks, scores) if settings.for_people else ():
+        output.echo(line)
+    return output.end(settings, fleet)
 
 
 class _Asked(NamedTuple):

@@ -28,6 +28,7 @@ VIEWS: Final[dict[str, View]] = {
     "capacity": profiles.BOARDS,
     "capacity PROFILE": profiles.ANSWERS,
     "capacity --stranded": profiles.STRANDED,
+    "capacity --catalogue": profiles.CATALOGUES,
     "profiles": profiles.PROFILES,
     "profiles --offline": profiles.TYPES,
     "units": profiles.UNITS,

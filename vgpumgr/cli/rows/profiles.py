@@ -86,6 +86,21 @@ STRANDED = View(
     ),
 )
 
+CATALOGUES = View(
+    path=("catalogues",),
+    names=("set",),
+    gives_way=("framebuffer_mib", "gpus"),
+    columns=(
+        Column(key="set", head="SET", in_table=True),
+        Column(key="gpus", head="GPUS", in_table=True, is_number=True),
+        Column(key="framebuffer_mib", head="FRAMEBUFFER", in_table=True, read=cells.gib_of_mib, is_number=True),
+        Column(key="served_mib", head="SERVED", in_table=True, read=cells.gib_of_mib, is_number=True),
+        Column(key="stranded_pct", head="STRANDED", in_table=True, none=ABSENT, read=cells.percent, is_number=True),
+        Column(key="waste_pct", head="WASTE", in_table=True, none=ABSENT, read=cells.percent, is_number=True),
+        Column(key="not_held_pct", head="NOT HELD", in_table=True, read=cells.percent, is_number=True),
+    ),
+)
+
 
 def _granted(value: str | None, row: Row) -> str | None:
     """The types that further attaches would get, in their order."""

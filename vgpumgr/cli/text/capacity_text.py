@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from vgpumgr.core.report.capacity import Answer, BoardRow, ClosedGpu, Left, Overview
+    from vgpumgr.core.report.offering import Mix, Score
 
 FOOT: Final = "in brackets: on an empty GPU; each profile is counted alone"
 _GAP: Final = 2
@@ -95,6 +96,17 @@ def below(found: Overview, *, of_gpus: bool) -> Iterator[str]:
         yield f"stranded: {gib(sum(stranded))} of {free} free, on {len(stranded)} of {gpus}"
     elif of_gpus:
         yield f"nothing is stranded on {gpus}"
+
+
+def below_sets(mix: Mix, weeks: int, found: Sequence[Score]) -> Iterator[str]:
+    """Whose requests these are, and the profiles of any set that no GPU takes."""
+    lately = f"attached in the last {counted(weeks, 'week')}"
+    if mix.source == "journal":
+        yield f"requests: as {lately} ({sum(mix.requests.values())})"
+    else:
+        yield f"requests: as in the trace openb{f'; nothing was {lately}' if weeks else ''}"
+    for text in dict.fromkeys(profile.text for one in found for profile in one.not_taken):
+        yield f"{text}: no GPU takes it as it is divided now"
 
 
 def left(one: Left) -> str | None:

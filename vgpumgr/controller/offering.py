@@ -1,0 +1,41 @@
+"""capacity --catalogue: what sets of profiles would serve on the hosts, under what was attached lately."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from vgpumgr.controller import partition, report
+from vgpumgr.core.report import offering
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Fleet
+    from vgpumgr.core.driver.profiles import Profile
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.report.offering import Kind, Mix, Score
+
+
+def compare(
+    context: Context, hosts: Sequence[str], sets: Sequence[Sequence[Profile]], weeks: int
+) -> tuple[Fleet[Kind], Mix, list[Score]]:
+    """Read the hosts (all if none is named), and score each set under the requests of the journal's last weeks.
+
+    Raises UnknownHost, StoreError and PolicyFailed.
+    """
+    kinds: dict[Kind, HostView] = {}
+
+    def keep(view: HostView) -> Kind:
+        empty = offering.emptied(view)
+        kinds.setdefault(kind := offering.kind(empty), empty)
+        return kind
+
+    fleet = report.look_over(context, hosts, keep)
+    now = datetime.fromisoformat(context.now())
+    lately = partition.attached_lately(context.journal, now, weeks) if context.journal is not None else {}
+    mix = offering.mix_of(sum(map(Counter, lately.values()), Counter()), kinds.values())
+    counted = [(kinds[kind], count) for kind, count in Counter(fleet.views).items()]
+    return fleet, mix, [offering.score(counted, one, mix) for one in sets]
