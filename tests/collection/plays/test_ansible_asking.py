@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from tests.collection.plays.plays import NO_PYTHON
+from tests.collection.plays.plays import NO_PYTHON, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,3 +114,14 @@ def test_another_amount_replaces_what_the_slot_has(plays: Plays) -> None:
     assert "requested as `gpu: 0.25`" in ran.results[0]["msg"]
     (done,) = plays.task("vgpu", {"name": "vm01", "gpu": 0.5}).results
     assert (done["changed"], done["type"], done["gpu"]) == (True, "A40-24C", SECOND)
+
+
+def test_the_play_of_placing_md_says_on_which_host_to_make_each_vm(plays: Plays) -> None:
+    page = (ROOT / "docs/placing.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(- hosts: localhost\n.*?)```", page, re.DOTALL)
+    inventory = str(plays.lab.layout.inventory)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    ran = plays.play(yaml.safe_load(text), PATH=path, VGPUMGR_INVENTORY=inventory)
+    assert ran.code == 0, ran.out
+    said = [one["msg"] for one in ran.results if str(one.get("msg")).startswith("web")]
+    assert said[:3] == [f"web{number} on {HOST}" for number in (1, 2, 3)]
