@@ -77,8 +77,9 @@ def test_the_claims_are_read_whole() -> None:
     assert claims.read(domain) == stored.CLAIMS
 
 
-def test_the_journal_is_read_whole(tmp_path: Path) -> None:
-    shutil.copyfile(stored.JOURNAL, tmp_path / "store.db")
+@pytest.mark.parametrize("file", [stored.JOURNAL, stored.STORED / "journal-1.db"])
+def test_the_journal_is_read_whole(tmp_path: Path, file: Path) -> None:
+    shutil.copyfile(file, tmp_path / "store.db")
     (run,) = Journal(tmp_path / "store.db", warn=pytest.fail).runs(Question(limit=9))
     assert (run.intent, run.by, run.at) == (stored.ENTRY, stored.BY, stored.AT)
     assert (run.ended_at, run.outcome) == (stored.ENDED_AT, "done")

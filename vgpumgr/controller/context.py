@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.catalogue import Catalogue
     from vgpumgr.core.inventory import HostDeclaration, Inventory
+    from vgpumgr.core.model.attached import History
     from vgpumgr.core.model.endpoint import Endpoint
     from vgpumgr.link.host import Host
     from vgpumgr.names import HostName
@@ -61,7 +62,8 @@ class Context:
 
     `reading` is called often with the progress of reading or changing several hosts, only to show it to a person.
     `done` is called for each change of a run that makes several, from the hosts' threads, one call at a time.
-    `timing`: how long to wait for what. `journal` None: changes are not recorded.
+    `history`: what was attached lately; None: it is not known, or nothing is placed (lately.py). `timing`: how long to
+    wait for what. `journal` None: changes are not recorded.
     `store` is the controller's own file; the lock that keeps two reconciles apart is beside it. None: there is no lock.
     """
 
@@ -73,6 +75,7 @@ class Context:
     progress: Callable[[str], None]
     reading: Callable[[Progress], None] = lambda _: None
     done: Callable[[Done], None] = lambda _: None
+    history: History | None = None
     timing: Timing = field(default_factory=Timing)
     journal: Journal | None = None
     store: Path | None = None

@@ -68,7 +68,7 @@ def make_context(
         connect=functools.partial(_connect, catalogue=types, timing=timing),
         catalogue=types,
         by=_who(),
-        now=_now,
+        now=now,
         progress=progress,
         reading=reading,
         done=done,
@@ -169,5 +169,5 @@ def _who() -> str:
     return f"{user}@{socket.gethostname().partition('.')[0]}"
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

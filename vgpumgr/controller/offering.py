@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from vgpumgr.controller import partition, report
+from vgpumgr.controller import lately, report
 from vgpumgr.core.report import offering
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ def compare(
         return kind
 
     fleet = report.look_over(context, hosts, keep)
-    now = datetime.fromisoformat(context.now())
-    lately = partition.attached_lately(context.journal, now, weeks) if context.journal is not None else {}
-    mix = offering.mix_of(sum(map(Counter, lately.values()), Counter()), kinds.values())
+    attached = {} if context.store is None else lately.attached(context.store, context.now(), weeks).by_host
+    mix = offering.mix_of(sum(map(Counter, attached.values()), Counter()), kinds.values())
     counted = [(kinds[kind], count) for kind, count in Counter(fleet.views).items()]
     return fleet, mix, [offering.score(counted, one, mix) for one in sets]

@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from vgpumgr.controller import report
 from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run
-from vgpumgr.core.driver import profiles
+from vgpumgr.controller.lately import placing
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.reconcile import host_plan, partition, tasks
-from vgpumgr.store.journal_entry import DONE, Question
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.results import Consent, Fleet, FleetPlan, FleetResult
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.attached import History
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.demand import History
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.reconcile.partition import HostAdvice
     from vgpumgr.core.reconcile.tasks import Author, Task
     from vgpumgr.names import HostName
-    from vgpumgr.store.journal import Journal
-
-_ALL = 1_000_000  # runs; the journal keeps fewer
-
-
-def attached_lately(journal: Journal, now: datetime, weeks: int) -> History:
-    """What the attaches of the last weeks made. `now`: in UTC. Raises StoreError."""
-    since = now - timedelta(weeks=weeks)
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    for run in journal.runs(Question(limit=_ALL, since=since.strftime("%Y-%m-%dT%H:%M:%SZ"))) if weeks else ():
-        if (run.intent.verb, run.outcome) == ("attach", DONE):
-            types = (step.get("type_name") for step in run.intent.steps if step.get("verb") == "create_vgpu")
-            names = (profiles.read_type_name(str(one)) for one in types)
-            found[run.intent.host].update(name.short for name in names if name is not None and name.series)
-    return found
 
 
 def advise(context: Context, hosts: Sequence[str], history: History, *, reset: bool) -> Fleet[HostAdvice]:
@@ -53,7 +34,7 @@ def advise(context: Context, hosts: Sequence[str], history: History, *, reset: b
     def keep(view: HostView) -> HostAdvice:
         return partition.advise(view, context.inventory.hosts[view.snapshot.host], history, author, reset=reset)
 
-    return report.look_over(context, hosts, keep)
+    return report.look_over(placing(context), hosts, keep)
 
 
 def apply(
@@ -71,7 +52,7 @@ def apply(
         planned = host_plan.plan_work(view, declared, todo, author)
         return replace(planned, findings=(*planned.findings, *_findings(found[declared.name])))
 
-    run, work = Run(context), Work(what="partition", todo=todo, plan=plan)
+    run, work = Run(placing(context)), Work(what="partition", todo=todo, plan=plan)
     return run.carry_out(run.plan(context.inventory.chosen(hosts), work), work, consent, asks=True)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vgpumgr.cli.settings import Settings
-    from vgpumgr.core.reconcile.demand import History
+    from vgpumgr.core.model.attached import History
 
 
 @click.group()
@@ -95,15 +95,12 @@ def apply_command(settings: Settings, *, hosts: tuple[str, ...], weeks: int, all
 
 def _lately(settings: Settings, weeks: int) -> History:
     """What was attached; without a journal that can be read, nothing."""
-    from datetime import UTC, datetime
-
     from vgpumgr import errors
-    from vgpumgr.controller import environment
-    from vgpumgr.controller import partition as use_case
+    from vgpumgr.controller import environment, lately
+    from vgpumgr.core.model.attached import History
 
-    journal = environment.open_journal(lambda text: output.print_warning(settings, text))
     try:
-        return use_case.attached_lately(journal, datetime.now(UTC), weeks)
+        return lately.attached(environment.store_path(), environment.now(), weeks)
     except errors.StoreError as error:
         output.print_warning(settings, f"only declared slots count: {error.message}")
-        return {}
+        return History()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -115,7 +116,7 @@ class Session:
         from vgpumgr.core.model import domain_xml
         from vgpumgr.core.model.view import HostView
 
-        owners = self.declaration.owners
+        owners, history = self.declaration.owners, self.context.history
         return HostView(
             snapshot=observed.snapshot,
             domains=tuple(domain_xml.read_domain(one, owners.path) for one in observed.libvirt.domains),
@@ -126,7 +127,7 @@ class Session:
             fgpu_per_gpu=self.declaration.fgpu_per_gpu,
             policy=self.declaration.policy,
             find_policy=self.declaration.find_policy,
-            wishes=self.declaration.wishes,
+            usual=Counter(self.declaration.wishes) or (history.on(self.declaration.name) if history else {}),
             layouts=settings.layouts(observed.snapshot.gpus, self.declaration.of_gpus),
             owners=owners,
             quotas=self.context.inventory.quotas,

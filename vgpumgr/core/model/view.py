@@ -138,9 +138,10 @@ class HostView:
     steps that free a vGPU need it. Nine settings are the inventory's: `excluded_vfs`, on which nothing new is created;
     `even_if_it_will_not_start`, whether to create a vGPU that no VM can start with; `fgpu_per_gpu`, what one fGPU is on
     a board; `policy`, which GPU a vGPU gets if its slot does not name one, and `find_policy`, which knows the others;
-    `wishes`, all that it declares for the host's VMs; `layouts`, the GPU instances that it declares for a GPU;
-    `owners`, whose the VMs are; `quotas`, what an owner may hold on all hosts. `allowances`: what is left of these for
-    this host's plans, by owner; None: not known yet, so nothing is refused.
+    `usual`, the wishes that it declares for the host's VMs, or else those of the journal (attached.py), and how often;
+    `layouts`, the GPU instances that it declares for a GPU; `owners`, whose the VMs are; `quotas`, what an owner may
+    hold on all hosts. `allowances`: what is left of these for this host's plans, by owner; None: not known yet, so
+    nothing is refused.
     `planned`: the slots whose vGPUs were not read, but added by a simulated plan (core/simulate.py).
     """
 
@@ -153,7 +154,7 @@ class HostView:
     fgpu_per_gpu: FgpuUnits = field(default_factory=dict)
     policy: Policy = known.DEFAULT
     find_policy: known.Find = field(default=known.find, compare=False, repr=False)
-    wishes: tuple[Wish, ...] = ()
+    usual: Mapping[Wish, int] = field(default_factory=dict)
     layouts: Mapping[PciAddress, tuple[str, ...]] = field(default_factory=dict)
     owners: Owners = field(default_factory=Owners)
     quotas: Quotas = field(default_factory=dict)

@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 def usual_sizes(snapshot: HostSnapshot, ask: Ask) -> Mapping[int, int]:
     """The sizes in MiB that are asked for at this host, and how often.
 
-    What the inventory declares, or else what the GPUs have; beside that each size of the host's boards once.
+    What the inventory declares or the journal knows, or else what the GPUs have; beside that each size of the host's
+    boards once.
     """
-    wishes = Counter(ask.declared)
     sizes: Counter[int] = Counter(
         {one.size_mib or 0: 1 for gpu in snapshot.gpus for one in resolve.one_of_each_size(gpu)}
     )
-    for wish, count in wishes.items():
-        size = _size_of(snapshot, ask, wish)
-        sizes[size or 0] += count
-    for gpu in snapshot.gpus if not wishes else ():
+    asked: Counter[int] = Counter()
+    for wish, count in ask.usual.items():
+        asked[_size_of(snapshot, ask, wish) or 0] += count
+    for gpu in snapshot.gpus if not any(asked) else ():
         for type_id, count in gpu.functions.type_ids.items():
-            sizes[gpu.size_of(type_id) or 0] += count
+            asked[gpu.size_of(type_id) or 0] += count
+    sizes += asked
     return {size: count for size, count in sorted(sizes.items()) if size}
 
 

@@ -40,7 +40,7 @@ class Ask:
     """A wish with all that is needed to interpret it, and the policy by which it is placed.
 
     `before`: the earlier grant. It decides what a wish for fGPUs means, whatever the unit is now. What the policy may
-    weigh: `declared`, every wish that the inventory has for the host, and `numa_nodes`, which the VM is pinned to.
+    weigh: `usual`, what is asked for at the host and how often, and `numa_nodes`, which the VM is pinned to.
     `layouts`: the GPU instances that are declared for a GPU.
     """
 
@@ -49,7 +49,7 @@ class Ask:
     units: FgpuUnits
     before: Grant | None = None
     policy: Policy = DEFAULT
-    declared: tuple[Wish, ...] = ()
+    usual: Mapping[Wish, int] = field(default_factory=dict)
     numa_nodes: frozenset[int] = frozenset()
     layouts: Mapping[PciAddress, tuple[str, ...]] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class Ask:
             conditions=conditions,
             units=view.fgpu_per_gpu,
             policy=policy or view.policy,
-            declared=view.wishes,
+            usual=view.usual,
             layouts=view.layouts,
         )
 

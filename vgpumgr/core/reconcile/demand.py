@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal
 
 from vgpumgr import names
 from vgpumgr.core.driver import asking, profiles
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.driver.asking import Way
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.attached import History
     from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, PciAddress
 
@@ -25,8 +25,6 @@ Source = Literal["declared", "waiting", "journal"]
 DECLARED: Final = "declared"
 WAITING: Final = "waiting"
 JOURNAL: Final = "journal"
-History: TypeAlias = "Mapping[str, Mapping[str, int]]"
-"""How often each profile (4Q) was attached lately, by host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +69,9 @@ def declared_slots(view: HostView, declared: HostDeclaration) -> list[Asked]:
 
 def of_history(history: History, host: str) -> dict[Asked, int]:
     """What was attached on a host, or, if nothing was, on all hosts: each profile, and how often."""
-    counts = Counter(history.get(host, ()))
-    for other in () if counts else history.values():
-        counts.update(other)
-    wishes = {short: profiles.ByProfile(profile=profiles.parse_profile(short)) for short in sorted(counts)}
     return {
-        Asked(wish=wish, conditions=asking.NO_CONDITIONS, source=JOURNAL): counts[short]
-        for short, wish in wishes.items()
+        Asked(wish=wish, conditions=asking.NO_CONDITIONS, source=JOURNAL): count
+        for wish, count in history.on(host).items()
     }
 
 

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.evidence.sharing import Barred
     from vgpumgr.core.fitting.one_gpu import Menu, Placed
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.attached import History
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.demand import Asked, History
+    from vgpumgr.core.reconcile.demand import Asked
     from vgpumgr.core.reconcile.tasks import Author
     from vgpumgr.names import HostName, PciAddress
 

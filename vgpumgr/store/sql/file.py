@@ -72,8 +72,8 @@ def transaction(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
 def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection | None]:
     """Open the file read-only; gives None if there is no file. Everything read is from one moment.
 
-    A file with an older schema is not migrated. None of its tables lacks a column; who reads a table that a later
-    schema added checks the version first.
+    A file with an older schema is not migrated. Who reads a table or a column that a later schema added checks the
+    version first.
     """
     with _translated(path, schema, "read"):
         if not _is_there(path):

@@ -7,10 +7,10 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.errors import JournalCorrupt
-from vgpumgr.store.journal_entry import End, Intent, JournalEntry
+from vgpumgr.store.journal_entry import DONE, End, Intent, JournalEntry
 from vgpumgr.store.sql import file
 from vgpumgr.store.sql.statements import insert as insert_into
-from vgpumgr.store.sql.statements import select, where
+from vgpumgr.store.sql.statements import scalar, select, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,15 +38,25 @@ SCHEMA = file.Schema(
             "CREATE INDEX run_vm_uuid ON run (vm_uuid)",
             "CREATE INDEX run_host ON run (host)",
         ),
+        (
+            "ALTER TABLE run ADD COLUMN made TEXT",  # the types of its new vGPUs, a line each; NULL in older runs
+            "CREATE INDEX run_made ON run (verb, outcome, host, made, at)",
+        ),
     ),
 )
 
 _INTENT = tuple(field.name for field in fields(Intent))
 _LINE = tuple(field.name for field in fields(JournalEntry) if field.name != "intent")
 RUN = (*_INTENT, *_LINE)
-_BEGUN = ("at", "by", *_INTENT)
+_BEGUN = ("at", "by", "made", *_INTENT)
+_MADE_SINCE = 2  # the version of the schema
 _INSERT = insert_into("run", _BEGUN)
 _SELECT = select("run", RUN)
+_COUNT_ATTACHED = """
+    SELECT host, made, count(*) FROM run
+    WHERE verb = 'attach' AND outcome = ? AND at BETWEEN ? AND ?
+    GROUP BY host, made
+"""
 _ENDED = "UPDATE run SET ended_at = ?, outcome = ?, error = ?, message = ? WHERE id = ?"
 # The condition of each field of a Question; a field that is None has none.
 _CONDITIONS = {
@@ -67,7 +77,9 @@ def write(path: Path, lines: Iterable[Begin | End]) -> None:
             if isinstance(line, End):
                 connection.execute(_ENDED, (line.at, line.outcome, line.error, line.message, line.number))
                 continue
-            values = asdict(line.intent) | {"at": line.at, "by": line.by, "steps": json.dumps(line.intent.steps)}
+            steps = line.intent.steps
+            made = "\n".join(str(step.get("type_name")) for step in steps if step.get("verb") == "create_vgpu")
+            values = asdict(line.intent) | {"at": line.at, "by": line.by, "steps": json.dumps(steps), "made": made}
             number = line.number = connection.execute(_INSERT, [values[name] for name in _BEGUN]).lastrowid
         if number is not None:
             connection.execute("DELETE FROM run WHERE id <= ?", (number - KEEP_RUNS,))
@@ -87,6 +99,19 @@ def select_runs(path: Path, question: Question) -> Sequence[JournalEntry]:
             return ()
         connection.text_factory = _text
         return tuple(map(_run, connection.execute(query, parameters).fetchall()))
+
+
+def count_attached(path: Path, since: str, until: str) -> Sequence[tuple[str, Sequence[str], int]]:
+    """How often attaches of that time that were done made vGPUs of which types, by host.
+
+    There are none without a file, nor in one of an earlier version. Raises StoreError; writes nothing.
+    """
+    with file.reading(path, SCHEMA) as connection:
+        if connection is None or scalar(connection, "SELECT max(version) FROM migration") < _MADE_SINCE:
+            return ()
+        connection.text_factory = _text
+        rows = connection.execute(_COUNT_ATTACHED, (DONE, since, until)).fetchall()
+    return [(host, str(made).split("\n"), count) for host, made, count in rows]
 
 
 def _text(raw: bytes) -> str:

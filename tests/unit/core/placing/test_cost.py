@@ -82,13 +82,15 @@ def test_what_usual_requests_lose_is_the_mean_over_their_sizes_by_the_memory_ask
     assert cost.mean_loss([4, 8], [48, 48], [44, 0], {5: 1, 9: 1}) == 5 * 48 / 14  # 5 is served by 8, 9 by nothing
 
 
-def test_usual_is_what_is_declared_or_else_what_there_is() -> None:
+def test_usual_is_what_is_asked_for_or_else_what_there_is() -> None:
     view = attached(in_equal_size(), "4Q")
     ask = builders.asking("4Q")
     assert cost.usual_sizes(view.snapshot, ask)[4096] == 2
-    declared = replace(ask, declared=(builders.wish("8Q"), builders.wish("8Q"), builders.wish("48Q")))
-    usual = cost.usual_sizes(view.snapshot, declared)
+    asked = replace(ask, usual={builders.wish("8Q"): 2, builders.wish("48Q"): 1, builders.wish("80C"): 9})
+    usual = cost.usual_sizes(view.snapshot, asked)
     assert (usual[4096], usual[8192], usual[49152]) == (1, 3, 2)
+    of_others = replace(ask, usual={builders.wish("80C"): 9})
+    assert cost.usual_sizes(view.snapshot, of_others)[4096] == 2
 
 
 @LAW

@@ -20,6 +20,7 @@ from tests.unit.core.reconcile.host_plans import RUN
 from vgpumgr.core import simulate
 from vgpumgr.core.driver import modes
 from vgpumgr.core.inventory import GpuDeclaration, ReservationDeclaration
+from vgpumgr.core.model.attached import History
 from vgpumgr.core.model.claims import ATTACH, ClaimDocument, Wait
 from vgpumgr.core.placing import placement
 from vgpumgr.core.reconcile import demand, host_plan, partition
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.demand import History
     from vgpumgr.core.reconcile.partition import HostAdvice, Served
 
-NOTHING: History = {}
+NOTHING = History()
 
 
 def with_mig_off() -> HostView:
@@ -122,16 +122,16 @@ def test_slots_that_have_a_vgpu_ask_for_nothing_and_their_gpu_is_left_alone() ->
 
 
 def test_the_mix_of_the_journal_is_scaled_to_what_the_idle_gpus_hold() -> None:
-    own = advise(in_equal_size(), history={"kvm01": {"8Q": 10, "24Q": 3}, "kvm02": {"48Q": 9}})
+    own = advise(in_equal_size(), history=History(by_host={"kvm01": {"8Q": 10, "24Q": 3}, "kvm02": {"48Q": 9}}))
     assert [one.text for one in own.requests] == ["24Q"] * 2 + ["8Q"] * 6
-    fleet = advise(in_equal_size(), "48Q", history={"kvm02": {"8Q": 1, "2-10C": 7}})
+    fleet = advise(in_equal_size(), "48Q", history=History(by_host={"kvm02": {"8Q": 1, "2-10C": 7}}))
     assert [one.source for one in fleet.requests] == [demand.DECLARED] + [demand.JOURNAL] * 6
     assert sorted(texts(fleet)) == ["equal-size of 48Q", "equal-size of 8Q"]
 
 
 def test_a_declared_slot_comes_before_the_mix() -> None:
     view = builders.host_of("mdev-pf", gpus=1)  # of a board without mixed-size mode
-    found = advise(view, "8Q", history={"kvm01": {"1Q": 50}})
+    found = advise(view, "8Q", history=History(by_host={"kvm01": {"1Q": 50}}))
     assert texts(found) == ["equal-size of 8Q"]
 
 
@@ -140,7 +140,7 @@ def test_what_waits_and_what_is_reserved_for_an_owner_come_before_the_mix_too() 
     wait = Wait(slot=DEFAULT_SLOT, origin=ATTACH, by="anna@ctl1", at="2026-11-01T00:00:00Z", wish=builders.wish("8Q"))
     document = ClaimDocument(vm=builders.vm_uuid("vm01"), waits=(wait,))
     waits = builders.change_domain(view, "vm01", lambda domain: replace(domain, claims=document))
-    history = {"kvm01": {"1Q": 50}}
+    history = History(by_host={"kvm01": {"1Q": 50}})
     found = partition.advise(waits, declares(), history, RUN)
     assert (texts(found), found.requests[0].source) == (["equal-size of 8Q"], demand.WAITING)
     asked = declares(any="8Q").vms[VmName("any")].slots[DEFAULT_SLOT]

@@ -72,11 +72,12 @@ def attached(view: HostView, gpus: tuple[str, ...] | None, asked: dict[str, str 
 
 
 @LAW
-@given(story(), ASKED, st.booleans())
+@given(story(), ASKED, st.booleans(), st.dictionaries(PROFILE, st.integers(1, 99), max_size=3))
 def test_so_many_attaches_are_granted_as_are_counted(
-    view: HostView, asked: dict[str, str | bool | None], whole: bool
+    view: HostView, asked: dict[str, str | bool | None], whole: bool, usual: dict[str, int]
 ) -> None:
-    """On one GPU, type by type; on the whole host, as the sum of its GPUs."""
+    """On one GPU, type by type; on the whole host, as the sum of its GPUs; whatever was attached lately."""
+    view = replace(view, usual={builders.wish(profile): number for profile, number in usual.items()})
     found = [(gpu, count(view, gpu, **asked)) for gpu in view.snapshot.gpus]
     if whole:
         assert attached(view, None, asked).total() == sum(one.count or 0 for _, one in found)
