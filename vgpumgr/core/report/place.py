@@ -93,7 +93,8 @@ def short(found: Sequence[Place], policy: Policy, count: int, asked: str) -> NoC
 def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy: Policy, count: int) -> list[Place]:
     """The places of `count` vGPUs, or of as many as find one. Raises PolicyFailed.
 
-    The hosts count in this order; each vGPU is placed on what those before it leave.
+    The hosts count in this order; each vGPU is placed on what those before it leave. What a GPU costs is judged by what
+    is usual on its own host, as attach does it.
     """
     usual: Counter[int] = Counter()
     for view in views:
@@ -103,13 +104,13 @@ def places(views: Sequence[HostView], wish: Wish, conditions: Conditions, policy
     hosts = [_Host(view, first) for view, first in zip(views, starts, strict=False)]
     offers = _Offers()
     for host in hosts:
-        offers.renew(host, _offers(host, wish, conditions, fleet))
+        offers.renew(host, _offers(host, wish, conditions))
     chosen: list[Place] = []
     while len(chosen) < count and (best := offers.best(policy, fleet)) is not None:
         host, spot, candidate = best
         chosen.append(_place(host.view, spot, candidate, policy, len(chosen) + 1))
         host.view = simulate.apply(host.view, how_many.steps_of(host.view, spot, len(chosen)))
-        offers.renew(host, _offers(host, wish, conditions, fleet))
+        offers.renew(host, _offers(host, wish, conditions))
     return chosen
 
 
@@ -132,10 +133,11 @@ def next_on(
     return None
 
 
-def _offers(host: _Host, wish: Wish, conditions: Conditions, fleet: Fleet) -> tuple[tuple[Spot, Candidate], ...]:
+def _offers(host: _Host, wish: Wish, conditions: Conditions) -> tuple[tuple[Spot, Candidate], ...]:
     view = host.view
     ask, barred = resolve.Ask.at_host(view, wish, conditions), sharing.barred_functions(view)
     spots, _ = placement.spots_of(view.snapshot, ask, barred=barred)
+    fleet = Fleet(usual=cost.usual_sizes(view.snapshot, ask))
     return tuple(
         (spot, placement.as_candidate(view.snapshot, spot, fleet, first=host.first))
         for spot in spots

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.core import builders
@@ -17,10 +18,12 @@ from vgpumgr.core import simulate
 from vgpumgr.core.driver.asking import NO_CONDITIONS
 from vgpumgr.core.policies import known
 from vgpumgr.core.report import place
+from vgpumgr.core.slot import attach
 from vgpumgr.names import HostName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import random
+    from collections.abc import Callable, Mapping, Sequence
 
     from vgpumgr.core.model.view import HostView
     from vgpumgr.core.policies.policy import Candidate, Fleet
@@ -84,29 +87,69 @@ def test_a_policy_that_leaves_out_the_closest_gpus_is_asked_about_the_next_and_a
     assert asked == [2, 1]
 
 
+def scattered(view: HostView, there: Sequence[tuple[str, int]], usual: Mapping[str, int], policy: str) -> HostView:
+    """A host with these vGPUs, each on the GPU of that number if it fits there; its `usual` is of a journal."""
+    for number, (size, gpu) in enumerate(there, 1):
+        request = replace(builders.ask(f"vm{number:02}", size), gpus=(str(view.snapshot.gpus[gpu].uuid),))
+        with contextlib.suppress(errors.NoCapacity):
+            view = simulate.apply(view, attach.plan_attach(view, request).steps)
+    wishes = {builders.wish(asked): count for asked, count in usual.items()}
+    return replace(view, policy=known.find(policy), usual=wishes)
+
+
+THERE = st.lists(st.tuples(st.sampled_from(["4Q", "8Q", "16Q", "24Q"]), st.sampled_from([0, 1])), max_size=3)
+USUAL = st.dictionaries(st.sampled_from(["1Q", "4Q", "8Q", "16Q", "48Q", "80C"]), st.integers(1, 99))
+
+
 @LAW
 @given(
     mode=st.sampled_from([in_equal_size, in_mixed_size]),
-    there=st.lists(st.sampled_from(["4Q", "8Q", "24Q"]), max_size=3),
-    profile=st.sampled_from(["4Q", "8Q", "12Q", "24Q", "48Q"]),
+    there=THERE,
+    usual=USUAL,
+    other=st.none() | USUAL,
+    profile=st.sampled_from(["1Q", "4Q", "8Q", "12Q", "24Q", "48Q"]),
     policy=st.sampled_from(sorted(known.BUILT_IN)),
 )
+@example(  # the first host alone would give it to its second GPU
+    mode=in_mixed_size,
+    there=[("8Q", 0), ("16Q", 1)],
+    usual={"4Q": 50},
+    other={"8Q": 99},
+    profile="1Q",
+    policy="least-fragmentation",
+)
 def test_attach_takes_the_place_that_was_named(
-    mode: Callable[[], HostView], there: list[str], profile: str, policy: str
+    *,
+    mode: Callable[[], HostView],
+    there: list[tuple[str, int]],
+    usual: dict[str, int],
+    other: dict[str, int] | None,
+    profile: str,
+    policy: str,
 ) -> None:
-    view = mode()
-    for number, size in enumerate(there, 1):
-        try:
-            view = builders.attached(view, f"vm{number:02}", size)
-        except errors.NoCapacity:
-            continue
-    view = replace(view, policy=known.find(policy))
-    found = places(view, profile=profile, policy=policy, count=2)
+    """Whatever is usual on each host, and on the `other` one beside it."""
+    hosts = {"kvm01": scattered(on("kvm01", mode()), there, usual, policy)}
+    if other is not None:
+        hosts["kvm02"] = scattered(on("kvm02", mode()), (), other, policy)
+    found = places(*hosts.values(), profile=profile, policy=policy, count=2)
     for number, one in enumerate(found, 5):
-        made = builders.plan_attach(view, f"vm{number:02}", profile)
+        made = builders.plan_attach(hosts[one.host], f"vm{number:02}", profile)
         assert made.placed is not None
         assert (made.placed.gpu.pci, made.placed.placement_id) == (one.gpu, one.placement_id)
-        view = simulate.apply(view, made.steps)
-    if len(found) < 2:
+        hosts[one.host] = simulate.apply(hosts[one.host], made.steps)
+    for view in hosts.values() if len(found) < 2 else ():
         with pytest.raises(errors.NoCapacity):
             builders.plan_attach(view, "vm06", profile)
+
+
+@LAW
+@given(there=THERE, usual=USUAL, profile=st.sampled_from(["1Q", "4Q", "8Q"]), turned=st.randoms(use_true_random=False))
+def test_what_was_read_in_another_order_gives_the_same_places(
+    there: list[tuple[str, int]], usual: dict[str, int], profile: str, turned: random.Random
+) -> None:
+    view = scattered(in_mixed_size(), there, usual, "least-fragmentation")
+    gpus, wishes = list(view.snapshot.gpus), list(view.usual.items())
+    turned.shuffle(gpus)
+    turned.shuffle(wishes)
+    again = replace(view, snapshot=replace(view.snapshot, gpus=tuple(gpus)), usual=dict(wishes))
+    assert places(again, profile=profile) == places(view, profile=profile)
