@@ -80,7 +80,7 @@ def emptied(view: HostView) -> HostView:
             parents = tuple(one for one in gpu.parents if one.pci not in view.excluded_vfs)
             gpus.append(simulate.with_creatable(simulate.cleared(replace(gpu, parents=parents))))
     facts = replace(view.snapshot, gpus=tuple(gpus), ledger=(), freed=(), instances=(), reservations=())
-    return replace(view, snapshot=facts, domains=(), saved=None, wishes=(), usual={}, layouts={})
+    return replace(view, snapshot=facts, domains=(), saved=None, usual={}, layouts={})
 
 
 def kind(host: HostView) -> Kind:
