@@ -11,6 +11,7 @@ import importlib.util
 import itertools
 import math
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG, MIXED_SIZE
@@ -45,6 +46,9 @@ def _search(task: Task, allowed: Sequence[Mode]) -> Found:
     solver.parameters.num_workers = 1
     solver.parameters.linearization_level = 2
     solver.parameters.max_deterministic_time = _EFFORT
+    solver.parameters.catch_sigint_signal = (
+        False  # it would leave the system's own way behind, which Python never hears of
+    )
     number, size = model.goals()
     placed, at_most = _solved(model, solver, number)
     model.cp.add(number == len(placed))
@@ -56,7 +60,8 @@ def _search(task: Task, allowed: Sequence[Mode]) -> Found:
 def _solved(model: _Model, solver: Any, goal: Any) -> tuple[tuple[tuple[int, Mode, Placed], ...], int]:
     """The vGPUs of the best solution that was found, none if none was; and the goal's proven bound."""
     model.cp.maximize(goal)
-    status = solver.status_name(solver.solve(model.cp))
+    # In a thread of its own, so that a Ctrl-C is heard at once: while the main thread is in C++, Python has no say.
+    status = solver.status_name(ThreadPoolExecutor(1).submit(solver.solve, model.cp).result())
     if status not in ("OPTIMAL", "FEASIBLE"):
         return (), sum(model.task.numbers)
     bound = int(solver.best_objective_bound + 0.5)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
+import signal
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,3 +106,17 @@ def test_a_search_that_found_nothing_in_its_time_leaves_all_without_a_place_and_
     (pool,) = asked.parse(TYPES, ("5xA40: 3x8Q",))
     packed = packing.pack(TYPES, pool, nothing)
     assert (packed.missing, packed.proven) == ((("8Q", 3),), False)
+
+
+def test_a_ctrl_c_is_python_s_after_a_search_as_before() -> None:
+    """CP-SAT has a handler of its own, and leaves the system's behind: the next Ctrl-C would end the process unheard."""
+    caught = 1 << (signal.SIGINT - 1)
+    before = read_caught() & caught
+    asking("A40: 4x24Q 3x8Q 2x12Q 5x1Q 2x2Q")
+    assert before == caught == read_caught() & caught
+
+
+def read_caught() -> int:
+    """The signals that this process has handlers for, as the kernel has them."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.findall(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE)[0], 16)
