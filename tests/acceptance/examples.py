@@ -19,6 +19,7 @@ import pytest
 from tests.acceptance import near
 from tests.acceptance.near import NearHost
 from tests.model.fleet import vm_uuid
+from tests.model.nvml_double import Nvml
 from tests.model.pool import Pool
 from tests.unit.core.declarations import declares
 from tests.unit.documents import published
@@ -35,6 +36,8 @@ from vgpumgr.core.reconcile import nightly
 from vgpumgr.core.usage import live, selection
 from vgpumgr.documents import offline, usage
 from vgpumgr.errors import Outcome
+from vgpumgr.host.files import Root
+from vgpumgr.host.restoring.restore import Restore
 from vgpumgr.lab.driver import boards
 from vgpumgr.lab.fleet import HostStatus
 from vgpumgr.lab.layout import HostRecord
@@ -101,6 +104,11 @@ class _Site:
         for device in double.hostdevs():
             assert machine.take(double, str(device.source))
 
+    def restore(self, host: str) -> None:
+        """What the host's own unit does after a boot."""
+        machine = self.near.machines[host]
+        Restore(Root(machine.root), nvml=lambda: Nvml(machine), write=machine.write).run()
+
 
 _CORDON = "--gpu-id 0000:81:00.0 --reason ECC"
 _DECLARED = {
@@ -120,10 +128,11 @@ def _time_sliced(site: _Site) -> None:
     site.run("attach vm02 --fgpu 0.5 --gpu-id 0000:81:00.0")
     site.near.declare("kvm01", vgpumgr_fgpu_per_gpu={"A40": 4, "M10": {"memory": "24G"}})
     site.run(f"cordon kvm01 {_CORDON}", "change")
-    site.run("host install kvm01")
+    site.run("host install kvm01 --restore")
     site.run("attach vm03 --profile 4Q")
     site.run("detach vm03 --yes", "change")
     site.run("forget vm03 --check", "forget")
+    site.restore("kvm01")
     site.near.dead.add("kvm03")
     for thing, line in (
         ("list", "list"),

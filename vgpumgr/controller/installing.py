@@ -22,16 +22,29 @@ if TYPE_CHECKING:
 
 def look(context: Context, hosts: Sequence[str]) -> Fleet[HostInstallation]:
     """What is installed on hosts, all if none is named. Raises UnknownHost."""
-    return _each(context, hosts, lambda _found: False, lambda link: link.installed(), check=True)
+    return _each(context, hosts, lambda *_: False, lambda link, *_: link.installed(), check=True)
 
 
-def install(context: Context, hosts: Sequence[str], *, pinned: bool, check: bool) -> Fleet[HostInstallation]:
-    """Install this version where it is not, or is damaged. Raises UnknownHost."""
+def install(
+    context: Context, hosts: Sequence[str], *, pinned: bool, restore: bool = False, check: bool
+) -> Fleet[HostInstallation]:
+    """Install this version where it is not, or is damaged. Raises UnknownHost.
+
+    `restore`: also what restores vGPUs after a boot, as where the inventory says so; what is there is always kept up.
+    """
+
+    def restores(host: HostDeclaration, found: Installation) -> bool:
+        return restore or host.restore or found.restore is not None
+
     return _each(
         context,
         hosts,
-        lambda found: found.state is not State.INSTALLED or found.pinned != pinned,
-        lambda link: link.install(pinned=pinned),
+        lambda host, found: (
+            found.state is not State.INSTALLED
+            or found.pinned != pinned
+            or (found.restore is None and restores(host, found))
+        ),
+        lambda link, host, found: link.install(pinned=pinned, restore=restores(host, found)),
         check=check,
     )
 
@@ -39,15 +52,19 @@ def install(context: Context, hosts: Sequence[str], *, pinned: bool, check: bool
 def uninstall(context: Context, hosts: Sequence[str], *, check: bool) -> Fleet[HostInstallation]:
     """Remove everything that is installed. Raises UnknownHost."""
     return _each(
-        context, hosts, lambda found: found.state is not State.ABSENT, lambda link: link.uninstall(), check=check
+        context,
+        hosts,
+        lambda _, found: found.state is not State.ABSENT or found.restore is not None,
+        lambda link, *_: link.uninstall(),
+        check=check,
     )
 
 
 def _each(
     context: Context,
     hosts: Sequence[str],
-    needs: Callable[[Installation], bool],
-    change: Callable[[Host], Installation],
+    needs: Callable[[HostDeclaration, Installation], bool],
+    change: Callable[[Host, HostDeclaration, Installation], Installation],
     *,
     check: bool,
 ) -> Fleet[HostInstallation]:
@@ -57,9 +74,9 @@ def _each(
         outcome: Success = Outcome.UNCHANGED
         with open_session(context, declaration) as session:
             found = session.link.installed()
-            if needs(found):
+            if needs(declaration, found):
                 outcome = Outcome.WOULD_CHANGE if check else Outcome.DONE
-                found = found if check else change(session.link)
+                found = found if check else change(session.link, declaration, found)
         return HostInstallation(installation=found, outcome=outcome), None
 
     declarations = context.inventory.chosen(hosts)

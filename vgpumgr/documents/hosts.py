@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.controller.results import Fleet, HostCordons, HostFacts, HostInstallation, ModeHost, SchedulerHost
     from vgpumgr.core.gpu.scheduler import Persistent
+    from vgpumgr.core.model.installation import Restore
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot
     from vgpumgr.core.model.view import Finding
     from vgpumgr.core.report.instances import HostInstances
@@ -105,9 +106,18 @@ def _installation(one: HostInstallation) -> dict[str, object]:
     return {
         **common.pick(one.installation, "host", "login", "user", "state", "pinned", "problems"),
         "cordons": None if rows is None else [common.pick(each, "gpu", "reason", "by", "at") for each in rows],
+        "restore": _restore(one.installation.restore),
         "outcome": str(one.outcome),
         **common.pick(one.installation, "programs"),
     }
+
+
+def _restore(restore: Restore | None) -> dict[str, object] | None:
+    if restore is None:
+        return None
+    keys = ("slot", "parent", "type_name", "missing", "note")
+    vgpus = [common.pick(vgpu, *keys, vm="vm_name") for vgpu in restore.vgpus]
+    return {**common.pick(restore, "at", "problem"), "vgpus": vgpus}
 
 
 def modes(fleet: Fleet[ModeHost]) -> dict[str, object]:

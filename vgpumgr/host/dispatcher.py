@@ -22,6 +22,7 @@ FOLDER = "/opt/vgpumgr-host"
 PROGRAMS = FOLDER + "/programs"
 DISPATCHER = FOLDER + "/dispatcher"
 PIN = FOLDER + "/pinned"
+RESTORE = FOLDER + "/restore"  # a program, which the unit of restoring/unit.py runs after a boot
 BY_DISPATCHER = "VGPUMGR_BY_DISPATCHER"  # set for the program, which tells how it was started
 KEPT = 8  # programs; several controllers may be of different versions
 UNFINISHED = ".new-"  # begins the name of a file that is being written
@@ -44,14 +45,20 @@ class Refused(Exception):
 
 
 def main() -> NoReturn:
+    restores = sys.argv[1:] == ["restore"]  # by the unit; sudo and sshd pass no argument on
     try:
-        sent = read_input()
-        check_owner(DISPATCHER, is_file=True)
-        program = find_program(sent)
+        if restores:
+            check_owner(RESTORE, is_file=True)
+            with open(RESTORE, "rb") as file:
+                program = file.read()
+        else:
+            sent = read_input()
+            check_owner(DISPATCHER, is_file=True)
+            program = find_program(sent)
     except (Refused, OSError) as error:
         sys.stderr.write("{}{}\n".format(SAYS, error))
         sys.exit(REFUSED)
-    run(program)
+    run(program, "restoring.restore" if restores else "program")
 
 
 def read_input() -> bytes:
@@ -141,14 +148,14 @@ def prune(top: str = "") -> None:
             os.unlink("{}/{}".format(folder, name))
 
 
-def run(program: bytes) -> NoReturn:
-    """Import it from memory, and never come back."""
+def run(program: bytes, module: str) -> NoReturn:
+    """Import it from memory, run that module of it, and never come back."""
     descriptor = os.memfd_create("vgpumgr")
     with open(descriptor, "wb", closefd=False) as memory:
         memory.write(zlib.decompress(program))
     sys.path.insert(0, "/proc/self/fd/{}".format(descriptor))
     os.environ[BY_DISPATCHER] = "1"
-    importlib.import_module("vgpumgr_host.program").main()
+    importlib.import_module("vgpumgr_host." + module).main()
     sys.exit(1)  # main never returns
 
 

@@ -1,4 +1,7 @@
-"""What `vgpumgr host install` leaves on a host: a dispatcher and the programs that it runs, in one folder of root's."""
+"""What `vgpumgr host install` leaves on a host: a dispatcher and the programs that it runs, in one folder of root's.
+
+With a restore, one of the programs also lies there as `restore`, and a systemd unit runs it after a boot.
+"""
 
 import base64
 import hashlib
@@ -9,14 +12,17 @@ from contextlib import suppress
 from typing import Any, Dict, List, Optional
 
 from . import dispatcher
-from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, UNFINISHED, Refused
+from .dispatcher import BY_DISPATCHER, DISPATCHER, FOLDER, PIN, PROGRAMS, RESTORE, UNFINISHED, Refused
 from .fields import refuse
 from .files import Root, names_in, why
 from .ledger.ledger import facts_of, read_ledger
 from .protocol.installed import InstallationFact, InstalledProgramFact
 from .protocol.ledger import CordonFact
+from .protocol.restored import RestoreFact
 from .protocol.session import BAD_REQUEST, PINNED_HERE
 from .refusal import Refusal
+from .restoring import unit
+from .restoring.restore import read_last
 
 _FOLDER_MODE = 0o755
 _SHEBANG = "#!{} -IS\n"
@@ -34,6 +40,7 @@ def look(root: Root) -> InstallationFact:
         "dispatcher": None if text is None else hashlib.sha256(text.partition(b"\n")[2]).hexdigest(),
         "pinned": os.path.lexists(root.path(PIN)),
         "programs": _programs(root, problems),
+        "restore": _restore(root, problems),
         "problems": problems,
         "cordons": _cordons(root),
     }
@@ -43,18 +50,21 @@ def install(root: Root, request: Dict[str, Any]) -> InstallationFact:
     """Write the dispatcher and these programs, whatever was there before. Raises Refusal, OSError."""
     _refuse_pinned(root)
     text, programs, pinned = request.get("dispatcher"), request.get("programs"), request.get("pinned")
-    if not isinstance(text, str) or not isinstance(pinned, bool) or not isinstance(programs, list) or not programs:
-        refuse("dispatcher, programs and pinned must be text, a list and true or false")
-    contents = {hashlib.sha256(content).hexdigest(): content for content in map(_decoded, programs)}
+    if not isinstance(text, str) or not isinstance(programs, list) or not programs:
+        refuse("dispatcher and programs must be text and a list")
+    if not isinstance(pinned, bool) or not isinstance(request.get("restore"), bool):
+        refuse("pinned and restore must be true or false")
+    contents = [_decoded(program) for program in programs]
+    named = {hashlib.sha256(content).hexdigest(): content for content in contents}
     for folder in (FOLDER, PROGRAMS):
         os.makedirs(root.path(folder), exist_ok=True)
         os.chown(root.path(folder), 0, 0)
         os.chmod(root.path(folder), _FOLDER_MODE)
-    for name, content in contents.items():
+    for name, content in named.items():
         dispatcher.write(root.path("{}/{}".format(PROGRAMS, name)), content, 0o644)
     if pinned:
         for name in names_in(root.path(PROGRAMS)):
-            if name not in contents:
+            if name not in named:
                 os.unlink(root.path("{}/{}".format(PROGRAMS, name)))
         dispatcher.write(root.path(PIN), b"", 0o644)
     elif os.path.lexists(root.path(PIN)):
@@ -63,12 +73,15 @@ def install(root: Root, request: Dict[str, Any]) -> InstallationFact:
     # The interpreter is the one that runs this: the host's own, which is new enough.
     script = (_SHEBANG.format(sys.executable) + text).encode()
     dispatcher.write(root.path(DISPATCHER), script, 0o755)
+    if request["restore"]:
+        unit.put(root, contents[-1])
     return look(root)
 
 
 def uninstall(root: Root) -> InstallationFact:
     """Remove what install wrote and nothing else, and the folder once it is empty. Raises Refusal, OSError."""
     _refuse_pinned(root)
+    unit.remove(root)
     for file in (DISPATCHER, PIN):  # the dispatcher first: it runs nothing from then on
         with suppress(FileNotFoundError):
             os.unlink(root.path(file))
@@ -115,6 +128,18 @@ def _programs(root: Root, problems: List[str]) -> List[InstalledProgramFact]:
                 problems.append("{} is not what its name says: it was altered".format(path))
             _check(path, root, problems)
     return programs
+
+
+def _restore(root: Root, problems: List[str]) -> Optional[RestoreFact]:
+    content = _read(root.path(RESTORE), problems)
+    if content is None:
+        return None
+    _check(RESTORE, root, problems)
+    return {
+        "program": hashlib.sha256(content).hexdigest(),
+        "enabled": unit.is_enabled(root),
+        "last": read_last(root),
+    }
 
 
 def _check(path: str, root: Root, problems: List[str]) -> None:

@@ -5,15 +5,17 @@ import time
 from contextlib import suppress
 
 from . import installation
-from .dispatcher import DISPATCHER, PIN, PROGRAMS
+from .dispatcher import DISPATCHER, PIN, PROGRAMS, RESTORE
 from .files import Root
 from .ledger.ledger import read_ledger
 from .protocol.installed import PurgeFact
 from .protocol.ledger import LEDGER_PATH
+from .protocol.restored import RESTORED_PATH
+from .restoring.unit import LINK, UNIT
 from .steps.hardware import changed
 
 _UNFINISHED = LEDGER_PATH + ".new"  # a killed run's
-_FILES = (LEDGER_PATH, _UNFINISHED, DISPATCHER, PIN, PROGRAMS)
+_FILES = (LEDGER_PATH, _UNFINISHED, RESTORED_PATH, DISPATCHER, PIN, PROGRAMS, RESTORE, LINK, UNIT)
 
 
 def look(root: Root) -> PurgeFact:

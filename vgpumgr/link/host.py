@@ -172,12 +172,15 @@ class Host(abc.ABC):
         """What `host install` left there."""
         return self._installation(self.program.installed())
 
-    def install(self, *, pinned: bool) -> Installation:
-        """Install the dispatcher and our host program. Raises NotAllowed where versions are pinned."""
+    def install(self, *, pinned: bool, restore: bool) -> Installation:
+        """Install the dispatcher and our host program, with a unit that restores vGPUs if `restore`.
+
+        Raises NotAllowed where versions are pinned.
+        """
         from vgpumgr.link.program import bootstrap
 
         ours = bootstrap.installable()
-        return self._installation(self.program.install(ours.dispatcher, ours.programs, pinned=pinned))
+        return self._installation(self.program.install(ours.dispatcher, ours.programs, pinned=pinned, restore=restore))
 
     def uninstall(self) -> Installation:
         """Remove all that `install` left. Returns what is there afterwards. Raises the same errors as `install`."""

@@ -17,7 +17,7 @@ from vgpumgr.controller.results import Consent, Fleet, ForgetPlan
 from vgpumgr.core.inventory import Inventory
 from vgpumgr.core.inventory.model import Whose
 from vgpumgr.core.inventory.whose import VARIABLE
-from vgpumgr.core.model.installation import Installation, Login, State
+from vgpumgr.core.model.installation import Installation, Login, Restore, State
 from vgpumgr.errors import Outcome, UnknownHost
 from vgpumgr.names import HostName
 
@@ -46,9 +46,10 @@ class Link:
     def installed(self) -> Installation:
         return self.there
 
-    def install(self, *, pinned: bool) -> Installation:
+    def install(self, *, pinned: bool, restore: bool) -> Installation:
         self.changes.append("install")
-        self.there = replace(self.there, state=State.INSTALLED, pinned=pinned, problems=())
+        restores = Restore(at=None, problem=None, vgpus=()) if restore else None
+        self.there = replace(self.there, state=State.INSTALLED, pinned=pinned, problems=(), restore=restores)
         return self.there
 
     def uninstall(self) -> Installation:
@@ -107,6 +108,20 @@ def test_pinning_is_a_change_and_so_is_taking_it_back(link: Link, context: Conte
     for pinned in (False, True, False):
         assert outcome(installing.install(context, (HOST,), pinned=pinned, check=False)) is Outcome.DONE
         assert link.there.pinned is pinned
+
+
+@pytest.mark.parametrize(("asked", "declared"), [(True, False), (False, True)])
+def test_a_restore_is_installed_where_it_is_asked_for_or_declared_and_stays_until_all_goes(
+    link: Link, context: Context, asked: bool, declared: bool
+) -> None:
+    assert outcome(installing.install(context, (HOST,), pinned=False, check=False)) is Outcome.DONE
+    assert link.there.restore is None
+    hosts = {HOST: replace(context.inventory.hosts[HOST], restore=declared)}
+    declaring = replace(context, inventory=replace(context.inventory, hosts=hosts))
+    assert outcome(installing.install(declaring, (HOST,), pinned=False, restore=asked, check=False)) is Outcome.DONE
+    assert outcome(installing.install(context, (HOST,), pinned=False, check=False)) is Outcome.UNCHANGED
+    assert outcome(installing.install(context, (HOST,), pinned=True, check=False)) is Outcome.DONE
+    assert link.there.restore is not None
 
 
 def test_a_host_that_the_inventory_does_not_have_is_refused_before_any_is_changed(link: Link, context: Context) -> None:

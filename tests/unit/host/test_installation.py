@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
 
 
-def request(*programs: bytes, pinned: bool = False) -> dict[str, Any]:
-    return {"dispatcher": TEXT, "programs": [base64.b64encode(one).decode() for one in programs], "pinned": pinned}
+def request(*programs: bytes, pinned: bool = False, restore: bool = False) -> dict[str, Any]:
+    encoded = [base64.b64encode(one).decode() for one in programs]
+    return {"dispatcher": TEXT, "programs": encoded, "pinned": pinned, "restore": restore}
 
 
 def test_what_was_installed_is_told_and_removed_without_a_trace(root: Root) -> None:
@@ -91,10 +93,27 @@ def test_what_is_wrong_is_named_and_installing_again_mends_it(root: Root) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"dispatcher": 1}, {"programs": []}, {"programs": ["?"]}, {"programs": [1]}, {"pinned": None}]
+    "wrong",
+    [{"dispatcher": 1}, {"programs": []}, {"programs": ["?"]}, {"programs": [1]}, {"pinned": None}, {"restore": 1}],
 )
 def test_a_request_of_another_shape_changes_nothing(root: Root, wrong: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as caught:
         installation.install(root, {**request(b"one"), **wrong})
     assert caught.value.kind == BAD_REQUEST
     assert not [*Path(root.path("/opt")).iterdir()]
+
+
+def test_a_restore_is_the_last_program_and_a_unit_and_goes_with_the_rest(root: Root) -> None:
+    """The last one is the program without modules that are compiled for one Python."""
+    before = sorted(Path(root.top).rglob("*"))
+    assert installation.install(root, request(b"near", b"far"))["restore"] is None
+    for program in (b"far", b"newer"):
+        there = installation.install(root, request(b"near", program, restore=True))
+        assert there["restore"] == {"program": hashlib.sha256(program).hexdigest(), "enabled": True, "last": None}
+        assert there["problems"] == []
+    Path(root.path(dispatcher.RESTORE)).chmod(0o666)
+    assert len(installation.look(root)["problems"]) == 1
+    assert installation.install(root, request(b"far"))["restore"] is not None
+    assert installation.uninstall(root)["restore"] is None
+    shutil.rmtree(root.path("/etc"))
+    assert sorted(Path(root.top).rglob("*")) == before

@@ -44,21 +44,29 @@ host.add_command(purge_command)
     is_flag=True,
     help="Let the login run only the version that is installed now; without it, a controller of another version installs its own.",
 )
+@click.option(
+    "--restore",
+    is_flag=True,
+    help="Also a systemd unit that restores the host's vGPUs after a boot, before libvirt starts VMs, without a controller.",
+)
 @common_options
-def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool) -> int:
+def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool, restore: bool) -> int:
     """Install the dispatcher and the host program in /opt/vgpumgr-host, owned by root.
 
     \b
       vgpumgr host install kvm01
+      vgpumgr host install kvm01 --restore
       vgpumgr host sudoers kvm01 --user vgpumgr --key ~/.ssh/vgpumgr.pub
 
     It needs a login with full rights: root, or a user with sudo. Only logins that may run nothing else need the
-    dispatcher; all others run vgpumgr's host program from memory.
+    dispatcher; all others run vgpumgr's host program from memory. `vgpumgr docs restore` says what --restore does;
+    `vgpumgr_restore: true` in the inventory asks for it, too.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import installing
 
-    return _print(settings, installing.install(build_context(settings), hosts, pinned=pinned, check=settings.check))
+    fleet = installing.install(build_context(settings), hosts, pinned=pinned, restore=restore, check=settings.check)
+    return _print(settings, fleet)
 
 
 @host.command("uninstall")

@@ -23,6 +23,20 @@ def _cordons(value: list[Row] | None, _row: Row) -> str | None:
     return "; ".join(f"{one['gpu']}: {one['reason']}" if one["gpu"] else one["reason"] for one in value) or ABSENT
 
 
+def _restore(value: Row | None, _row: Row) -> str:
+    """How many of the ledger's vGPUs came back in this boot, and why the others did not."""
+    if value is None:
+        return ABSENT
+    if value["at"] is None:
+        return "not in this boot"
+    if value["problem"]:
+        return str(value["problem"])
+    vgpus = value["vgpus"]
+    missing = [f"{one['vm']} {one['slot']}: {one['missing']}" for one in vgpus if one["missing"]]
+    notes = [str(one["note"]) for one in vgpus if one["note"]]
+    return "; ".join([f"{len(vgpus) - len(missing)} of {len(vgpus)}", *missing, *notes])
+
+
 _INSTALLED = (
     _HOST_COLUMN,
     Column(key="login", head="LOGIN", in_table=True),
@@ -31,6 +45,7 @@ _INSTALLED = (
     Column(key="pinned", head="PINNED", in_table=True),
     Column(key="problems", head="PROBLEMS", in_table=True, read=cells.sentences, none=ABSENT, is_prose=True),
     Column(key="cordons", head="CORDONS", in_table=True, read=_cordons, is_prose=True),
+    Column(key="restore", head="RESTORE", in_table=True, read=_restore, none=ABSENT, is_prose=True),
     Column(key="outcome", head="OUTCOME", in_table=True, colours=STATES),
     Column(key="programs", head="PROGRAMS", none=ABSENT),
 )
@@ -79,6 +94,7 @@ INVENTORY = View(
         Column(key="owner", head="OWNER", none=ABSENT),
         Column(key="owner_path", head="OWNER PATH", none=ABSENT),
         Column(key="even_if_it_will_not_start", head="EVEN IF IT WILL NOT START"),
+        Column(key="restore", head="RESTORE"),
         Column(key="gpu_count", head="GPUS", in_table=True, is_number=True),
         Column(key="vm_count", head="VMS", in_table=True, is_number=True),
         Column(key="where", head="WHERE"),

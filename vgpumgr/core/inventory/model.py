@@ -152,7 +152,8 @@ class HostDeclaration:
     (`host_vars/kvm01`, `group_vars/gpus`, `group gpus`, `host kvm01`), None if there is none.
     `even_if_it_will_not_start`: create a vGPU even if the host's libvirt or kernel cannot start a VM with it. `policy`:
     which GPU a vGPU gets if its slot does not name a policy; `find_policy` knows those of `vgpumgr_plugins`, too.
-    `owner`: of its VMs, where nothing nearer says; `owner_path`: where their definitions say.
+    `owner`: of its VMs, where nothing nearer says; `owner_path`: where their definitions say. `restore`: the host
+    restores its vGPUs itself after a boot, once `host install` was run.
     """
 
     name: HostName
@@ -166,6 +167,7 @@ class HostDeclaration:
     site: str | None = None
     vms_from: str | None = None
     even_if_it_will_not_start: bool = False
+    restore: bool = False
     boards: tuple[BoardDeclaration, ...] = ()
     owner: OwnerName | None = None
     owner_path: OwnerPath | None = None

@@ -33,11 +33,35 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredVgpu:
+    """A vGPU of the ledger after a boot. `missing`: why it is not there, None if it is; `note`: how it differs."""
+
+    vm_name: str
+    slot: str
+    parent: str
+    type_name: str
+    missing: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """What the host restores after a boot by itself. `at`: when it did so in this boot; None if it did not.
+
+    `problem`: why nothing was restored; None if anything was.
+    """
+
+    at: str | None
+    problem: str | None
+    vgpus: tuple[RestoredVgpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
     """`user`: the login's name; `programs`: the SHA-256 of each intact host program.
 
     `pinned`: only these run. `problems`: what was altered, or can be altered by others than root. `cordons` of the host
-    and its GPUs; None if the ledger cannot be read.
+    and its GPUs; None if the ledger cannot be read. `restore`: None if the host restores nothing by itself.
     """
 
     host: HostName
@@ -48,3 +72,4 @@ class Installation:
     programs: tuple[str, ...]
     problems: tuple[str, ...]
     cordons: tuple[Cordon, ...] | None
+    restore: Restore | None = None

@@ -3,6 +3,7 @@
 from typing import List, Optional, TypedDict
 
 from .ledger import CordonFact
+from .restored import RestoreFact
 
 
 class InstalledProgramFact(TypedDict):
@@ -16,7 +17,8 @@ class InstallationFact(TypedDict):
     """What `host install` left here. `dispatcher`: the SHA-256 of its text below the first line, null if there is none.
 
     `by_dispatcher`: whether it started this program; `user`: who called sudo, null for root's own login. `problems`:
-    what was altered, or can be by users other than root. `cordons` is the ledger's, null if it cannot be read.
+    what was altered, or can be by users other than root. `restore`: null if it is not installed. `cordons` is the
+    ledger's, null if it cannot be read.
     """
 
     by_dispatcher: bool
@@ -24,6 +26,7 @@ class InstallationFact(TypedDict):
     dispatcher: Optional[str]
     pinned: bool
     programs: List[InstalledProgramFact]
+    restore: Optional[RestoreFact]
     problems: List[str]
     cordons: Optional[List[CordonFact]]
 

@@ -189,10 +189,11 @@ class Program:
         """What `host install` left there."""
         return self._installed("installed", {})
 
-    def install(self, dispatcher: str, programs: Sequence[bytes], *, pinned: bool) -> InstallationFact:
+    def install(self, dispatcher: str, programs: Sequence[bytes], *, pinned: bool, restore: bool) -> InstallationFact:
         """Install the dispatcher and these programs on the host. Returns what is installed afterwards."""
         texts = [base64.b64encode(program).decode() for program in programs]
-        return self._installed("install", {"dispatcher": dispatcher, "programs": texts, "pinned": pinned})
+        fields = {"dispatcher": dispatcher, "programs": texts, "pinned": pinned, "restore": restore}
+        return self._installed("install", fields)
 
     def uninstall(self) -> InstallationFact:
         """Remove what `host install` left there. Returns what is still installed."""

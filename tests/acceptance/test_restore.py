@@ -1,0 +1,95 @@
+"""A host that restores its vGPUs itself after a boot: by command line on a lab host, which has no systemd to start it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.acceptance.command import vgpumgr, vgpus
+from vgpumgr.host.dispatcher import DISPATCHER
+from vgpumgr.host.restoring.unit import LINK, UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab_fixtures import Lab, LabFactory
+
+pytestmark = pytest.mark.lab
+
+HOSTS = ("kvm01", "kvm02")  # mediated devices; functions with a type
+SPEC = """
+hosts:
+  kvm01: {driver: 570, boards: [{board: A40, vfs: 4}], vms: [vm1, vm2]}
+  kvm02: {driver: 595, framework: vendor-vfio, boards: [{board: L40S, vfs: 4}], vms: [vm3, vm4]}
+"""
+VMS = ("vm1", "vm2", "vm3", "vm4")
+_FILES = "find /opt /etc/systemd/system /usr/local /var/lib/vgpumgr -printf '%p %m %u %l %s\\n' 2>/dev/null | sort"
+
+
+@pytest.fixture(scope="module")
+def lab(lab_factory: LabFactory) -> Lab:
+    return lab_factory(SPEC, own="its hosts are rebooted")
+
+
+@pytest.fixture
+def restoring(lab: Lab) -> Iterator[Lab]:
+    vgpumgr(lab, "attach", *VMS, "--profile", "4Q")
+    vgpumgr(lab, "host", "install", *HOSTS, "--restore")
+    yield lab
+    vgpumgr(lab, "detach", *VMS, "--yes")
+    vgpumgr(lab, "host", "uninstall", *HOSTS)
+
+
+def statuses(lab: Lab) -> dict[str, dict[str, Any]]:
+    return {row["host"]: row for row in vgpumgr(lab, "host", "status", "-o", "json").document["hosts"]}
+
+
+def restore(lab: Lab, host: str) -> tuple[int, str]:
+    """What the unit starts: its exit status, and what the journal gets."""
+    said = lab.must(host, f"{DISPATCHER} restore; echo $?")
+    *lines, code = said.splitlines()
+    return int(code), "\n".join(lines)
+
+
+def test_after_a_reboot_the_hosts_own_program_makes_the_same_vgpus_and_status_says_so(restoring: Lab) -> None:
+    lab = restoring
+    before = vgpus(lab)
+    assert len(before) == len(VMS)
+    for host in HOSTS:
+        lab.control(host, "reboot")
+    assert {row["restore"]["at"] for row in statuses(lab).values()} == {None}
+    for host in HOSTS:
+        code, said = restore(lab, host)
+        assert (code, said.count("is there")) == (0, 2), said
+    assert vgpus(lab) == before
+    assert "in sync" in vgpumgr(lab, "plan").out
+    for row in statuses(lab).values():
+        assert (row["state"], [one["missing"] for one in row["restore"]["vgpus"]]) == ("installed", [None, None])
+    assert vgpumgr(lab, "host", "status").out.count("2 of 2") == len(HOSTS)
+
+
+def test_a_card_in_anothers_place_gets_nothing_and_status_says_why(restoring: Lab) -> None:
+    lab = restoring
+    (gpu,) = {row["gpu"] for row in vgpus(lab) if row["vm"] == "vm3"}
+    lab.control("kvm02", "fault", name=f"card-exchanged:{gpu}")
+    lab.control("kvm02", "reboot")
+    code, said = restore(lab, "kvm02")
+    assert (code, said.count("is missing: GPU ")) == (1, 2), said
+    assert "0 of 2; vm3 vgpu0: GPU " in vgpumgr(lab, "host", "status", "kvm02").out
+
+
+def test_the_unit_is_declared_installed_once_mended_and_removed_without_a_trace(lab: Lab) -> None:
+    host = HOSTS[0]
+    before = lab.must(host, _FILES)
+    assert "done" in vgpumgr(lab, "host", "install", host).out
+    assert statuses(lab)[host]["restore"] is None
+    assert "done" in vgpumgr(lab, "host", "install", host, "--restore").out
+    assert "unchanged" in vgpumgr(lab, "host", "install", host, "--restore").out
+    assert "unchanged" in vgpumgr(lab, "host", "install", host).out
+    lab.must(host, f"rm {LINK}; echo '# older' >>{UNIT}")
+    assert statuses(lab)[host]["state"] == "outdated"
+    vgpumgr(lab, "host", "install", host)
+    assert statuses(lab)[host]["state"] == "installed"
+    vgpumgr(lab, "host", "uninstall", host)
+    assert lab.must(host, _FILES) == before

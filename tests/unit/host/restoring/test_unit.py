@@ -1,0 +1,48 @@
+"""The systemd unit: what it says, and that its files come and go as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vgpumgr.host.dispatcher import FOLDER, RESTORE
+from vgpumgr.host.files import Root
+from vgpumgr.host.restoring import unit
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    for folder in (FOLDER, unit.UNITS):
+        (tmp_path / folder[1:]).mkdir(parents=True)
+    return Root(tmp_path)
+
+
+def test_it_runs_after_the_driver_and_before_whatever_starts_vms() -> None:
+    lines = dict(line.split("=", 1) for line in unit.text().decode().splitlines() if "=" in line and line[0] != "#")
+    assert {"nvidia-vgpud.service", "nvidia-vgpu-mgr.service"} <= set(lines["After"].split())
+    assert {"libvirtd.service", "virtqemud.service", "libvirt-guests.service"} == set(lines["Before"].split())
+    assert lines["ExecStart"].endswith(" /opt/vgpumgr-host/dispatcher restore")
+    assert lines["ProtectHome"] == "read-only"  # the host's lock is on /root
+
+
+def test_what_is_put_is_enabled_and_what_is_removed_leaves_nothing(root: Root) -> None:
+    before = sorted(Path(root.top).rglob("*"))
+    assert not unit.is_enabled(root)
+    for program in (b"old", b"new"):
+        unit.put(root, program)
+        assert unit.is_enabled(root)
+        assert Path(root.path(RESTORE)).read_bytes() == program
+    assert str(Path(root.path(unit.LINK)).readlink()) == unit.UNIT
+    unit.remove(root)
+    assert sorted(Path(root.top).rglob("*")) == before
+    unit.remove(root)
+
+
+def test_a_unit_that_somebody_changed_or_disabled_is_not_enabled(root: Root) -> None:
+    unit.put(root, b"program")
+    Path(root.path(unit.LINK)).unlink()
+    assert not unit.is_enabled(root)
+    unit.put(root, b"program")
+    Path(root.path(unit.UNIT)).write_bytes(unit.text() + b"#\n")
+    assert not unit.is_enabled(root)
