@@ -20,7 +20,7 @@ for name in virtio_pci virtio_blk ext4; do modprobe --set-version "$version" --s
   done
 (cd "$here/initrd" && find . | busybox cpio -o -H newc 2>/dev/null) >/boot/initrd.img-host-vm
 
-systemctl --quiet enable ssh.service host-vm-identity.service nvidia-vgpu.service host-vm-ready.service
+systemctl --quiet enable ssh.service host-vm-identity.service nvidia-vgpud.service host-vm-ready.service
 # An emulated processor takes seconds for each of these, and no test looks at what they do.
 systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
   fstrim.timer man-db.timer logrotate.timer getty@tty1.service serial-getty@ttyS0.service ldconfig.service \
