@@ -29,12 +29,13 @@ def _restore(value: Row | None, _row: Row) -> str:
         return ABSENT
     if value["at"] is None:
         return "not in this boot"
-    if value["problem"]:
-        return str(value["problem"])
     vgpus = value["vgpus"]
+    problem = [str(value["problem"])] if value["problem"] else []
+    if not vgpus and problem:
+        return problem[0]
     missing = [f"{one['vm']} {one['slot']}: {one['missing']}" for one in vgpus if one["missing"]]
     notes = [str(one["note"]) for one in vgpus if one["note"]]
-    return "; ".join([f"{len(vgpus) - len(missing)} of {len(vgpus)}", *missing, *notes])
+    return "; ".join([f"{len(vgpus) - len(missing)} of {len(vgpus)}", *problem, *missing, *notes])
 
 
 _INSTALLED = (

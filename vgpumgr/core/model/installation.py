@@ -48,7 +48,7 @@ class RestoredVgpu:
 class Restore:
     """What the host restores after a boot by itself. `at`: when it did so in this boot; None if it did not.
 
-    `problem`: why nothing was restored; None if anything was.
+    `problem`: why nothing was tried, or not all; None if all was.
     """
 
     at: str | None

@@ -17,9 +17,9 @@ class RestoredVgpuFact(TypedDict):
 
 
 class RestoredFact(TypedDict):
-    """One run: the boot, when it ended (RFC 3339, UTC), every vGPU that the ledger wants.
+    """One run: the boot, when this was written (RFC 3339, UTC), every vGPU that the ledger wants.
 
-    `problem`: why nothing at all was done; null if something was.
+    `problem`: why the run did nothing, or did not try all; null if it did. It is written as the run goes on.
     """
 
     boot: str
@@ -32,7 +32,7 @@ class RestoreFact(TypedDict):
     """What `host install --restore` left. `program`: the SHA-256 of the host program that will run at a boot.
 
     `enabled`: whether systemd will start it, by the unit that this program would write. `last`: the run of this boot;
-    null if there was none, or it was cut short.
+    null if there was none.
     """
 
     program: str

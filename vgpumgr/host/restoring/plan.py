@@ -7,8 +7,9 @@ each with its vGPUs, because the driver puts a vGPU into the first instance that
 """
 
 import json
-from typing import Dict, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union, cast
 
+from ..ledger.ledger import facts_of
 from ..protocol.gpu import EQUAL_SIZE, MDEV_PF, MIG, MIXED_SIZE, VENDOR_VFIO, GpuFact, Mode, ParentFact, VgpuFact
 from ..protocol.ledger import LEAVING, MADE, PLANNED, LedgerEntry, OurVgpu
 from ..protocol.mig import MigInstanceFact, MigPlace
@@ -34,13 +35,12 @@ Key = Tuple[str, str, int]
 
 
 class Plan(NamedTuple):
-    """`there`: the vGPUs that are back. `waits`: why each of the others has to wait; `lost`: why it cannot come back.
+    """`waits`: why each vGPU that is not back has to wait; `lost`: why it cannot come back.
 
     The steps of one GPU are to be taken in their order. A vGPU with a step is in `waits`.
     """
 
     steps: List[RestoreStep]
-    there: Set[Key]
     waits: Dict[Key, str]
     lost: Dict[Key, str]
 
@@ -76,7 +76,7 @@ def plan(snapshot: Snapshot, vfs: Mapping[str, int], failed: Mapping[str, str]) 
 
     `vfs`: how many virtual functions each GPU (by address) has; `failed`: why steps (by name) are not tried again.
     """
-    made = Plan([], set(), {}, {})
+    made = Plan([], {}, {})
     entries = sorted(wanted(snapshot), key=lambda entry: (entry["gpu_uuid"], _start(entry)))
     busy: Optional[Tuple[str, int]] = None  # the GPU instance that comes first, by GPU and start
     for entry in entries:
@@ -87,7 +87,6 @@ def plan(snapshot: Snapshot, vfs: Mapping[str, int], failed: Mapping[str, str]) 
             continue
         try:
             _check(snapshot, vfs, entry)
-            made.there.add(key)
         except _Lost as lost:
             made.lost[key] = str(lost)
         except _Waits as waits:
@@ -253,40 +252,15 @@ def _find_vgpu(snapshot: Snapshot, parent: ParentFact, entry: LedgerEntry) -> Op
 
 
 def _vgpu_step(entry: LedgerEntry, type_id: int, expect: Expect) -> Step:
-    return {
-        "verb": CREATE_VGPU,
-        "vm_uuid": entry["vm_uuid"],
-        "vm_name": entry["vm_name"],
-        "slot": entry["slot"],
-        "generation": entry["generation"],
-        "gpu_uuid": entry["gpu_uuid"],
-        "gpu": entry["gpu"],
-        "vf_index": entry["vf_index"],
-        "parent": entry["parent"],
-        "uuid": entry["uuid"],
-        "type_id": type_id,
-        "type_name": entry["type_name"],
-        "placement_id": entry["placement_id"],
-        "mig": entry["mig"],
-        "expect": expect,
-        "param": None,
-        "replaces": None,
-        "runs": False,
-        "listed": False,
-    }
+    (ours,) = facts_of([entry], OurVgpu)
+    step = {**ours, "verb": CREATE_VGPU, "type_id": type_id, "expect": expect}
+    return cast("Step", {**step, "param": None, "replaces": None, "runs": False, "listed": False})
 
 
 def _instance_step(gpu: GpuFact, place: MigPlace, size: int, expect: Expect) -> InstanceStep:
-    return {
-        "verb": CREATE_INSTANCE,
-        "gpu_uuid": gpu["uuid"] or "",
-        "gpu": gpu["pci"],
-        "profile": place["profile"],
-        "profile_id": place["profile_id"],
-        "start": place["start"],
-        "size": size,
-        "expect": expect,
-    }
+    (ours,) = facts_of([place], MigPlace)
+    at = {"gpu_uuid": gpu["uuid"], "gpu": gpu["pci"], "size": size}
+    return cast("InstanceStep", {**ours, **at, "verb": CREATE_INSTANCE, "expect": expect})
 
 
 def _vfs_step(entry: LedgerEntry, *, on: bool) -> VfsStep:
@@ -298,10 +272,5 @@ def _mig_step(entry: LedgerEntry) -> MigModeStep:
 
 
 def _mode_step(entry: LedgerEntry) -> ModeStep:
-    return {
-        "verb": SET_MODE,
-        "gpu_uuid": entry["gpu_uuid"],
-        "gpu": entry["gpu"],
-        "mode": MIXED_SIZE,
-        "expect": EQUAL_SIZE,
-    }
+    at = {"gpu_uuid": entry["gpu_uuid"], "gpu": entry["gpu"]}
+    return cast("ModeStep", {**at, "verb": SET_MODE, "mode": MIXED_SIZE, "expect": EQUAL_SIZE})

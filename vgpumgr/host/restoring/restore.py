@@ -3,7 +3,8 @@
 It takes the plan's steps by the executor that controllers use, looks again, and so on until all is there, or nothing
 has come for ROUND_TIMEOUT_S. The driver is ready bit by bit: nvidia-vgpud offers types some seconds after its unit has
 started, sriov-manage ends before its functions are there, an NVML client holds the unbindLock for a moment. So what is
-refused is tried again, TRIES times in all. If it is killed and run again, it goes on where it was.
+refused is tried again, TRIES times in all, and the GPUs take turns. What is there and what is not is written at each
+look. If it is killed and run again, it goes on where it was.
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Set, cast
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, cast
 
 from .. import dispatcher
 from ..facts.boot import boot_id
@@ -36,7 +37,9 @@ from .plan import Key, Plan, RestoreStep, key_of, name_of, plan, wanted
 
 BY = "vgpumgr restore, after the boot"
 ROUND_TIMEOUT_S = 90.0
+RUN_S = 720.0  # of a whole run, once it has the lock; systemd ends it after 15 minutes
 TRIES = 3
+_LEAST_S = 10.0  # for a step, near the end of the run
 _PAUSE_S = 2.0
 
 
@@ -50,14 +53,16 @@ def main() -> NoReturn:
 
 def lines(fact: RestoredFact) -> List[str]:
     """What was done, for the journal."""
-    if fact["problem"]:
-        return [fact["problem"]]
-    return [
+    problem = [fact["problem"]] if fact["problem"] else []
+    return [*problem, *map(_line, fact["vgpus"])] or ["the ledger has no vGPUs"]
+
+
+def _line(vgpu: RestoredVgpuFact) -> str:
+    return (
         "{vm_name} slot {slot}: {type_name} on {parent} ".format(**vgpu)
         + ("is missing: {}".format(vgpu["missing"]) if vgpu["missing"] else "is there")
         + ("; {}".format(vgpu["note"]) if vgpu["note"] else "")
-        for vgpu in fact["vgpus"]
-    ] or ["the ledger has no vGPUs"]
+    )
 
 
 class Restore:
@@ -80,67 +85,74 @@ class Restore:
         self._pause = pause
         self._lock_wait_s = lock_wait_s
         self._executor = Executor(root, nvml, Libvirt(), write=write, at=at, timing=of_host(root))
-        self._taken: "Counter[str]" = Counter()  # how often each step was taken, by its name
+        self._turns: "Counter[str]" = Counter()  # of each GPU
+        self._tries: "Counter[str]" = Counter()  # of each step, by its name
         self._refused: Dict[str, str] = {}  # why steps were refused or had no effect, by their names
         self._notes: Dict[Key, str] = {}
+        self._fact: RestoredFact = {"boot": boot_id(root, Unknowns()), "at": "", "problem": None, "vgpus": []}
 
     def run(self) -> RestoredFact:
-        """Restore what can be restored, and write what became of it to RESTORED_PATH."""
-        fact: RestoredFact = {"boot": boot_id(self._root, Unknowns()), "at": "", "problem": None, "vgpus": []}
+        """Restore what can be restored. What has become of it is in RESTORED_PATH all the time."""
         lock = HostLock(self._root)
         try:
             lock.take(BY, self._lock_wait_s)
-            if any(entry["state"] != LEAVING for entry in read_ledger(self._root).entries):
-                fact["vgpus"] = self._restore()
+            needed = any(entry["state"] != LEAVING for entry in read_ledger(self._root).entries)
+            self._write(problem=self._restore() if needed else None)
         except Refusal as refusal:
-            fact["problem"] = refusal.message
+            self._write(problem=refusal.message)
         finally:
             lock.give_back()
-        fact["at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with suppress(OSError):  # the journal has it, too
-            text = json.dumps(fact, indent=1) + "\n"
-            dispatcher.write(self._root.path(RESTORED_PATH), text.encode("ascii"), 0o600)
-        return fact
+        return self._fact
 
-    def _restore(self) -> List[RestoredVgpuFact]:
-        count, last_s = -1, self._clock()
+    def _write(self, *, problem: Optional[str]) -> None:
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._fact = {**self._fact, "at": at, "problem": problem}
+        with suppress(OSError):  # the journal has it, too
+            text = json.dumps(self._fact, indent=1) + "\n"
+            dispatcher.write(self._root.path(RESTORED_PATH), text.encode("ascii"), 0o600)
+
+    def _restore(self) -> Optional[str]:
+        """Returns why not all was tried; None if it was."""
+        last_s = self._clock()
+        until_s = last_s + RUN_S
         while True:
             snapshot = observe(self._root, self._nvml, pause=self._pause)
             vfs = self._count_vfs(snapshot)
-            failed = {name: why for name, why in self._refused.items() if self._taken[name] >= TRIES}
-            now = plan(snapshot, vfs, failed)
-            if len(now.there) > count:
-                count, last_s = len(now.there), self._clock()
-            if not now.waits or self._clock() - last_s > ROUND_TIMEOUT_S:
-                return self._rows(snapshot, plan(snapshot, vfs, self._refused))
-            if self._take(now.steps):
+            now = plan(snapshot, vfs, {name: why for name, why in self._refused.items() if self._tries[name] >= TRIES})
+            self._say(snapshot, plan(snapshot, vfs, self._refused))
+            if now.waits and self._clock() >= until_s:
+                return "the restore ended after {:g} minutes, and not all was tried".format(RUN_S / 60)
+            owed = any(self._turns[step["gpu"]] == 0 for step in now.steps)
+            if not now.waits or (not owed and self._clock() - last_s > ROUND_TIMEOUT_S):
+                return None
+            if now.steps and self._take(now.steps, until_s):
                 last_s = self._clock()
             else:
                 self._open_unread(snapshot)
                 self._pause(_PAUSE_S)
 
-    def _take(self, steps: Sequence[RestoreStep]) -> bool:
-        """Take the steps, those of a GPU until one of them is refused. Returns whether any was taken.
+    def _take(self, steps: Sequence[RestoreStep], until_s: float) -> bool:
+        """Give the next GPU its turn: take its steps until one is refused. Returns whether any was taken.
 
-        Each has the whole time: a GPU that is waited for in vain takes none from the next one.
+        Each GPU has its share of the time: one that is waited for in vain takes none from the others.
         """
+        gpus = sorted({step["gpu"] for step in steps})
+        gpu = min(gpus, key=self._turns.__getitem__)
+        self._turns[gpu] += 1
         taken = False
-        stopped: Set[str] = set()
-        for step in steps:
-            if step["gpu"] in stopped:
-                continue
+        for step in (one for one in steps if one["gpu"] == gpu):
             name = name_of(step)
-            self._taken[name] += 1
+            self._tries[name] += 1
+            share_s = (until_s - self._clock()) / len(gpus)
             try:
-                done = self._executor.execute(step, ROUND_TIMEOUT_S)
+                done = self._executor.execute(step, max(_LEAST_S, min(ROUND_TIMEOUT_S, share_s)))
             except Refusal as refusal:
-                stopped.add(step["gpu"])
                 self._refused[name] = refusal.message
-            else:
-                taken = True
-                self._refused[name] = "without effect: {}".format(step["verb"])
-                if done["note"] and step["verb"] == CREATE_VGPU:
-                    self._notes[key_of(cast("Step", step))] = done["note"]
+                break
+            taken = True
+            self._refused[name] = "without effect: {}".format(step["verb"])
+            if done["note"] and step["verb"] == CREATE_VGPU:
+                self._notes[key_of(cast("Step", step))] = done["note"]
         return taken
 
     def _count_vfs(self, snapshot: Snapshot) -> Dict[str, int]:
@@ -157,18 +169,21 @@ class Restore:
                 with suppress(Refusal, ImportError), open_gpu(self._nvml, gpu["pci"]):
                     pass
 
-    def _rows(self, snapshot: Snapshot, last: Plan) -> List[RestoredVgpuFact]:
-        return [
+    def _say(self, snapshot: Snapshot, now: Plan) -> None:
+        vgpus: List[RestoredVgpuFact] = [
             {
                 "vm_name": entry["vm_name"],
                 "slot": entry["slot"],
                 "parent": entry["parent"],
                 "type_name": entry["type_name"],
-                "missing": last.lost.get(key_of(entry)) or last.waits.get(key_of(entry)),
+                "missing": now.lost.get(key_of(entry)) or now.waits.get(key_of(entry)),
                 "note": self._notes.get(key_of(entry)),
             }
             for entry in wanted(snapshot)
         ]
+        if vgpus != self._fact["vgpus"]:
+            self._fact["vgpus"] = vgpus
+            self._write(problem="the restore has not ended")
 
 
 def read_last(root: Root) -> Optional[RestoredFact]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from tests.model.machine import Machine, Place
     from vgpumgr.host.protocol.restored import RestoredFact
+    from vgpumgr.host.protocol.steps import Executed, GpuStep
 
 HOST, SLOT = HOSTS[0], SLOTS[0]
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
@@ -305,6 +306,57 @@ def test_a_gpu_that_takes_all_the_time_leaves_the_next_one_its_own(monkeypatch: 
     one = Restore(Root(machine.root), nvml=lambda: Nvml(machine), clock=lambda: sum(given), pause=lambda _seconds: None)
     assert set(missing(one.run()).values()) == {"nothing came"}
     assert given == [ROUND_TIMEOUT_S, ROUND_TIMEOUT_S]
+
+
+def test_a_run_ends_in_its_own_time_and_says_that_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many GPUs are dead, systemd would end it, and nobody would know what came back."""
+    fleet = fleet_of(VENDOR_VFIO)
+    machine = fleet.machines[HOST]
+    attach(fleet, "8Q", "4Q")  # on two GPUs
+    boot(machine, late=True)
+    given: list[float] = []
+
+    def execute(_executor: Executor, _step: object, deadline_s: float) -> NoReturn:
+        given.append(deadline_s)
+        raise Refusal(CHANGED, "nothing came")
+
+    monkeypatch.setattr(Executor, "execute", execute)
+    one = Restore(
+        Root(machine.root), nvml=lambda: Nvml(machine), clock=lambda: 4 * sum(given), pause=lambda _seconds: None
+    )
+    fact = one.run()
+    assert fact["problem"] == "the restore ended after 12 minutes, and not all was tried"
+    assert {row["missing"] for row in fact["vgpus"]} == {"nothing came"}
+    assert len(given) == 2
+    assert min(given) > 0
+    assert lines(fact)[0] == fact["problem"]
+    assert len(lines(fact)) == 1 + len(fact["vgpus"])
+
+
+def test_what_has_come_back_is_written_while_another_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = fleet_of(MDEV_VF)
+    machine = fleet.machines[HOST]
+    attach(fleet, "8Q", "4Q")  # on two GPUs
+    boot(machine)
+    seen: list[RestoredFact | None] = []
+    real = Executor.execute
+
+    def execute(executor: Executor, step: GpuStep, deadline_s: float) -> Executed:
+        seen.append(read_last(Root(machine.root)))
+        if len({step["gpu"], *turns}) > 1:
+            raise HostProgramKilled
+        turns.append(step["gpu"])
+        return real(executor, step, deadline_s)
+
+    turns: list[str] = []
+    monkeypatch.setattr(Executor, "execute", execute)
+    with pytest.raises(HostProgramKilled):
+        restore(machine)
+    last = read_last(Root(machine.root))
+    assert last is not None
+    assert last == seen[-1]
+    assert last["problem"] == "the restore has not ended"
+    assert sorted(row["missing"] is None for row in last["vgpus"]) == [False, True]
 
 
 def test_a_vgpu_that_the_driver_refuses_is_tried_a_few_times_only() -> None:

@@ -9,6 +9,7 @@ import pytest
 from vgpumgr.host.dispatcher import FOLDER, RESTORE
 from vgpumgr.host.files import Root
 from vgpumgr.host.restoring import unit
+from vgpumgr.host.restoring.restore import ROUND_TIMEOUT_S, RUN_S
 
 
 @pytest.fixture
@@ -23,6 +24,8 @@ def test_it_runs_after_the_driver_and_before_whatever_starts_vms() -> None:
     assert {"nvidia-vgpud.service", "nvidia-vgpu-mgr.service"} <= set(lines["After"].split())
     assert {"libvirtd.service", "virtqemud.service", "libvirt-guests.service"} == set(lines["Before"].split())
     assert lines["ExecStart"].endswith(" /opt/vgpumgr-host/dispatcher restore")
+    assert lines["TimeoutStartSec"] == "15min"
+    assert RUN_S + 2 * ROUND_TIMEOUT_S <= 15 * 60  # it waits for the lock, and for the step that is under way
     assert lines["ProtectHome"] == "read-only"  # the host's lock is on /root
 
 
