@@ -24,7 +24,7 @@ hosts:
   kvm02: {driver: 595, framework: vendor-vfio, boards: [{board: L40S, vfs: 4}], vms: [vm3, vm4]}
 """
 VMS = ("vm1", "vm2", "vm3", "vm4")
-_FILES = "find /opt /etc/systemd/system /usr/local /var/lib/vgpumgr -printf '%p %m %u %l %s\\n' 2>/dev/null | sort"
+_FILES = "find /opt /etc/systemd/system /etc/libvirt/hooks /usr/local /var/lib/vgpumgr -printf '%p %m %u %l %s\\n' 2>/dev/null | sort"
 
 
 @pytest.fixture(scope="module")

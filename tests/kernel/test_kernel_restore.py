@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.controllers import wait_until
 from tests.kernel import cases, seen
+from tests.kernel.guests import LIKE
 from tests.kernel.marks import each_commit, on
 from tests.kernel.release import DEBIAN13, RELEASES
 from tests.kernel.vm import HOST
@@ -130,6 +131,37 @@ def test_what_another_card_is_in_the_place_of_is_not_served_and_its_vm_does_not_
         started = vm.ssh("virsh start", guest)
         assert started.returncode != 0, started.stdout
     assert list(seen.hardware(vm).values()) == [(cases.PF.gpu, cases.PF.type_id)]
+
+
+@on(DEBIAN13)
+def test_a_vm_does_not_start_with_what_somebody_else_made_on_its_function_until_vgpumgr_made_its_own(
+    restoring: Vm,
+) -> None:
+    """Neither by libvirt's autostart nor by hand. What they made stays theirs."""
+    vm = restoring
+    guest = cases.VENDOR.guest
+    function = next(row["parent"] for row in seen.ledger(vm) if row["vm_name"] == guest)
+    remove_all(vm)
+    vm.must("sed -i s/$(cat /proc/sys/kernel/random/boot_id)/earlier/ /var/lib/vgpumgr/ledger.json")
+    types = f"/sys/bus/pci/devices/{function}/nvidia"
+    foreign = vm.must(f"awk '/L40S-2Q/ {{ print $1 }}' {types}/creatable_vgpu_types").strip()
+    vm.must(f"echo {foreign} >{types}/current_vgpu_type")
+    missing = {row["vm_name"]: row["missing"] for row in restore(vm, code=1)}
+    assert "somebody else made NVIDIA L40S-2Q" in missing[guest]
+    for name in (guest, LIKE):
+        vm.must("virsh -q autostart", name)
+    vm.must("rm -f /run/libvirt/qemu/autostarted; systemctl restart libvirtd")
+    wait_until(lambda: LIKE in vm.must("virsh -q list --name"), "the other guest runs")
+    vm.must("virsh -q destroy", LIKE)
+    said = f"the vGPU on {function} is not the {cases.VENDOR.profile} that vgpumgr made for slot vgpu0"
+    assert said in vm.must("journalctl -u libvirtd --no-pager -n 40")
+    started = vm.ssh("virsh start", guest)
+    assert started.returncode != 0
+    assert said in started.stderr
+    assert vm.must(f"cat {types}/current_vgpu_type").strip() == foreign
+    vm.must(f"echo 0 >{types}/current_vgpu_type")
+    vgpumgr(vm, "reconcile", HOST)
+    vm.start_guest(guest)
 
 
 @on(DEBIAN13)

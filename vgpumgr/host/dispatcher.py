@@ -22,7 +22,9 @@ FOLDER = "/opt/vgpumgr-host"
 PROGRAMS = FOLDER + "/programs"
 DISPATCHER = FOLDER + "/dispatcher"
 PIN = FOLDER + "/pinned"
-RESTORE = FOLDER + "/restore"  # a program, which the unit of restoring/unit.py runs after a boot
+RESTORE = FOLDER + "/restore"  # a program, which the files of restoring/unit.py run after a boot, by these words
+WORDS = ("restore", "hold")
+HELD = 3  # the exit status that has the hook hold a VM back
 BY_DISPATCHER = "VGPUMGR_BY_DISPATCHER"  # set for the program, which tells how it was started
 KEPT = 8  # programs; several controllers may be of different versions
 UNFINISHED = ".new-"  # begins the name of a file that is being written
@@ -45,9 +47,9 @@ class Refused(Exception):
 
 
 def main() -> NoReturn:
-    restores = sys.argv[1:] == ["restore"]  # by the unit; sudo and sshd pass no argument on
+    word = next(iter(sys.argv[1:]), None)  # sudo and sshd pass no argument on
     try:
-        if restores:
+        if word in WORDS:
             check_owner(RESTORE, is_file=True)
             with open(RESTORE, "rb") as file:
                 program = file.read()
@@ -58,7 +60,7 @@ def main() -> NoReturn:
     except (Refused, OSError) as error:
         sys.stderr.write("{}{}\n".format(SAYS, error))
         sys.exit(REFUSED)
-    run(program, "restoring.restore" if restores else "program")
+    run(program, "restoring.{}".format(word) if word in WORDS else "program")
 
 
 def read_input() -> bytes:

@@ -11,11 +11,11 @@ from .ledger.ledger import read_ledger
 from .protocol.installed import PurgeFact
 from .protocol.ledger import LEDGER_PATH
 from .protocol.restored import RESTORED_PATH
-from .restoring.unit import LINK, UNIT
+from .restoring.unit import HOOK, LINK, UNIT
 from .steps.hardware import changed
 
 _UNFINISHED = LEDGER_PATH + ".new"  # a killed run's
-_FILES = (LEDGER_PATH, _UNFINISHED, RESTORED_PATH, DISPATCHER, PIN, PROGRAMS, RESTORE, LINK, UNIT)
+_FILES = (LEDGER_PATH, _UNFINISHED, RESTORED_PATH, DISPATCHER, PIN, PROGRAMS, RESTORE, LINK, UNIT, HOOK)
 
 
 def look(root: Root) -> PurgeFact:

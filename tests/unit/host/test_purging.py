@@ -17,7 +17,7 @@ from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
 from vgpumgr.host.protocol.ledger import LEDGER_PATH, CordonText
 from vgpumgr.host.protocol.session import CHANGED, LEDGER_BROKEN
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.restoring.unit import UNIT
+from vgpumgr.host.restoring.unit import HOOK, UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files of root's")
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
     (tmp_path / "opt").mkdir()
-    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    for folder in ("etc/systemd/system", "etc/libvirt/hooks"):
+        (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "var/lib").mkdir(parents=True)
     return Root(tmp_path)
 
@@ -51,7 +52,7 @@ def test_the_ledger_and_what_was_installed_go_without_a_trace(root: Root) -> Non
     write_ledger(root, read_ledger(root))
     Path(root.path(LEDGER_PATH + ".new")).touch()
     there = purging.look(root)
-    assert {LEDGER_PATH, UNIT} <= set(there["files"])
+    assert {LEDGER_PATH, UNIT, HOOK} <= set(there["files"])
     assert purging.purge(root) == there
     assert paths(root) == before
     assert purging.purge(root) == {"files": []}

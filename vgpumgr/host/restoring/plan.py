@@ -12,7 +12,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union, cast
 from ..ledger.ledger import facts_of
 from ..protocol.gpu import EQUAL_SIZE, MDEV_PF, MIG, MIXED_SIZE, VENDOR_VFIO, GpuFact, Mode, ParentFact, VgpuFact
 from ..protocol.ledger import LEAVING, MADE, PLANNED, LedgerEntry, OurVgpu
-from ..protocol.mig import MigInstanceFact, MigPlace
+from ..protocol.mig import MigPlace
 from ..protocol.snapshot import Snapshot
 from ..protocol.steps import (
     CREATE_INSTANCE,
@@ -107,7 +107,6 @@ def _start(entry: LedgerEntry) -> int:
 def _check(snapshot: Snapshot, vfs: Mapping[str, int], entry: LedgerEntry) -> None:
     """Return if the entry's vGPU is there, made by us in this boot. Raises _Lost, _Waits."""
     gpu = _find_gpu(snapshot, entry)
-    _refuse_shared(snapshot, entry)
     _check_functions(gpu, vfs, entry)
     _check_mode(gpu, entry)
     if entry["mig"] is not None:
@@ -129,15 +128,6 @@ def _find_gpu(snapshot: Snapshot, entry: LedgerEntry) -> GpuFact:
     at = [gpu["uuid"] for gpu in snapshot["gpus"] if gpu["pci"] == entry["gpu"]]
     other = "; at {} is {}".format(entry["gpu"], at[0]) if at else ""
     raise _Lost("GPU {} is not in this host{}".format(entry["gpu_uuid"], other))
-
-
-def _refuse_shared(snapshot: Snapshot, entry: LedgerEntry) -> None:
-    """A function takes one vGPU. If the ledger has two there, a VM could start with another VM's."""
-    if entry["vf_index"] is None:
-        return
-    for other in wanted(snapshot):
-        if other["parent"] == entry["parent"] and key_of(other) != key_of(entry):
-            raise _Lost("the ledger also has {} slot {} on {}".format(other["vm_name"], other["slot"], entry["parent"]))
 
 
 def _check_functions(gpu: GpuFact, vfs: Mapping[str, int], entry: LedgerEntry) -> None:
@@ -174,19 +164,18 @@ def _check_instance(snapshot: Snapshot, gpu: GpuFact, place: MigPlace) -> None:
     if mig is None or mig["instances"] is None:
         raise _Waits("the GPU instances of {} cannot be read".format(gpu["pci"]))
     name = "GPU instance {} at {}".format(place["profile"], place["start"])
-    profiles = [one for one in mig["profiles"] if (one["id"], one["name"]) == (place["profile_id"], place["profile"])]
-    if not profiles or place["start"] not in profiles[0]["starts"]:
+    sizes = [
+        one["size"] for one in mig["profiles"] if (one["id"], one["name"]) == (place["profile_id"], place["profile"])
+    ]
+    if not sizes:
         raise _Lost("the driver has no {}".format(name))
-    size = profiles[0]["size"]
+    if (place["profile_id"], place["start"]) not in [(one["profile_id"], one["start"]) for one in mig["instances"]]:
+        raise _Waits("{} is not there".format(name), _instance_step(gpu, place, sizes[0], EMPTY))
     state = _find_state(snapshot, gpu, place)
-    found = [one for one in mig["instances"] if _overlaps(one, place["start"], size)]
-    if not found:
-        raise _Waits("{} is not there".format(name), _instance_step(gpu, place, size, EMPTY))
-    is_it = (found[0]["profile_id"], found[0]["start"]) == (place["profile_id"], place["start"])
-    if not is_it or state is None:
-        raise _Lost("vgpumgr did not make the GPU instance that is where {} was".format(name))
+    if state is None:
+        raise _Lost("vgpumgr did not make the {} that is there".format(name))
     if state == PLANNED:
-        raise _Waits("{} is not finished".format(name), _instance_step(gpu, place, size, SAME))
+        raise _Waits("{} is not finished".format(name), _instance_step(gpu, place, sizes[0], SAME))
 
 
 def _find_state(snapshot: Snapshot, gpu: GpuFact, place: MigPlace) -> Optional[str]:
@@ -201,13 +190,9 @@ def _find_state(snapshot: Snapshot, gpu: GpuFact, place: MigPlace) -> Optional[s
     return None
 
 
-def _overlaps(one: MigInstanceFact, start: int, size: int) -> bool:
-    return one["start"] < start + size and start < one["start"] + one["size"]
-
-
 def _check_vgpu(snapshot: Snapshot, gpu: GpuFact, entry: LedgerEntry) -> None:
     parent = _find_parent(gpu, entry)
-    vgpu = _find_vgpu(snapshot, parent, entry)
+    vgpu = _find_vgpu(parent, entry)
     if vgpu is None:
         ids = [one["id"] for one in gpu["types"] or [] if _short(one["name"]) == _short(entry["type_name"])]
         if not ids:
@@ -239,16 +224,10 @@ def _find_parent(gpu: GpuFact, entry: LedgerEntry) -> ParentFact:
     raise _Waits("GPU {gpu} has no VF {vf_index}".format(**entry))
 
 
-def _find_vgpu(snapshot: Snapshot, parent: ParentFact, entry: LedgerEntry) -> Optional[VgpuFact]:
-    """The entry's own, or one in its place. Raises _Lost if its mdev is on another function."""
-    if entry["uuid"] is not None:
-        for other in (one for gpu in snapshot["gpus"] for one in gpu["parents"]):
-            for vgpu in other["vgpus"]:
-                if vgpu["uuid"] == entry["uuid"]:
-                    if other["pci"] != parent["pci"]:
-                        raise _Lost("its mdev is on {}, not on {}".format(other["pci"], parent["pci"]))
-                    return vgpu
-    return parent["vgpus"][0] if parent["vgpus"] and entry["vf_index"] is not None else None
+def _find_vgpu(parent: ParentFact, entry: LedgerEntry) -> Optional[VgpuFact]:
+    """The entry's own, or one in its place."""
+    own = [vgpu for vgpu in parent["vgpus"] if vgpu["uuid"] == entry["uuid"]]
+    return next(iter(own or (parent["vgpus"] if entry["vf_index"] is not None else [])), None)
 
 
 def _vgpu_step(entry: LedgerEntry, type_id: int, expect: Expect) -> Step:

@@ -1,17 +1,18 @@
-"""The systemd unit that restores the ledger after a boot: its text, and the files that it takes.
+"""What restores the ledger after a boot: the texts of its systemd unit and its libvirt hook, and where they are.
 
 It comes after the driver's services, as far as systemd knows of their readiness, and before every service that starts
 VMs: libvirtd or virtqemud (autostart), libvirt-guests. Their sockets are not held up: whoever connects waits for the
-service. If it fails, VMs start all the same, except those whose vGPU is missing. /root is readable, since the host's
-lock is on it.
+service. If it fails, VMs start all the same, except those whose vGPU is missing: libvirt refuses them, or the hook does
+(hold.py). libvirt calls a hook that was there when it was started. /root is readable, since the host's lock is on it.
 """
 
 import os
 import sys
 from contextlib import suppress
+from typing import Dict
 
 from .. import dispatcher
-from ..dispatcher import DISPATCHER, RESTORE
+from ..dispatcher import DISPATCHER, HELD, RESTORE
 from ..files import Root, read_all
 from ..protocol.ledger import LEDGER_PATH
 from ..protocol.restored import RESTORED_PATH
@@ -20,7 +21,9 @@ UNITS = "/etc/systemd/system"
 UNIT = UNITS + "/vgpumgr-restore.service"
 LINK = UNITS + "/multi-user.target.wants/vgpumgr-restore.service"
 
-_TEXT = """\
+HOOK = "/etc/libvirt/hooks/qemu.d/vgpumgr"
+
+_UNIT = """\
 # Written by `vgpumgr host install --restore`, removed by `vgpumgr host uninstall`. Use a drop-in for changes.
 [Unit]
 Description=Restore vGPUs of the vgpumgr ledger before libvirt starts VMs
@@ -62,37 +65,51 @@ SystemCallFilter=@system-service
 WantedBy=multi-user.target
 """
 
+_HOOK = """\
+#!/bin/sh
+# Written by `vgpumgr host install --restore`, removed by `vgpumgr host uninstall`.
+# A VM whose vGPU is missing does not start with somebody else's. What fails here holds no VM back.
+[ "$2" = prepare ] || exit 0
+{python} -IS {dispatcher} hold
+[ $? -ne {held} ]
+"""
 
-def text() -> bytes:
-    """What the unit's file says. The interpreter is the one that runs this: the host's own, which is new enough."""
+
+def texts() -> Dict[str, bytes]:
+    """The two files. The interpreter is the one that runs this: the host's own, which is new enough."""
+    words = {"python": sys.executable, "dispatcher": DISPATCHER, "ledger": LEDGER_PATH, "held": HELD}
     folder = os.path.dirname(LEDGER_PATH)
-    return _TEXT.format(python=sys.executable, dispatcher=DISPATCHER, ledger=LEDGER_PATH, folder=folder).encode()
+    return {HOOK: _HOOK.format(**words).encode(), UNIT: _UNIT.format(folder=folder, **words).encode()}
 
 
 def put(root: Root, program: bytes) -> None:
-    """Install the program (compressed, as it was sent) and the unit, and have systemd start it at the next boot.
+    """Install the program (compressed, as it was sent), the hook and the unit, which systemd starts at the next boot.
 
-    Each file is there as a whole or not at all, and the new program runs with the old unit. Raises OSError.
+    Each file is there as a whole or not at all, and the new program runs with the old ones. Raises OSError.
     """
     dispatcher.write(root.path(RESTORE), program, 0o644)
-    os.makedirs(os.path.dirname(root.path(LINK)), exist_ok=True)
-    dispatcher.write(root.path(UNIT), text(), 0o644)
+    for path in (LINK, HOOK):
+        os.makedirs(os.path.dirname(root.path(path)), exist_ok=True)
+    for path, text in texts().items():
+        dispatcher.write(root.path(path), text, 0o755 if path == HOOK else 0o644)
     with suppress(FileExistsError):
         os.symlink(UNIT, root.path(LINK))
 
 
 def remove(root: Root) -> None:
     """Remove what `put` wrote. Raises OSError."""
-    for path in (LINK, UNIT, RESTORE, RESTORED_PATH):
+    for path in (LINK, UNIT, HOOK, RESTORE, RESTORED_PATH):
         with suppress(FileNotFoundError):
             os.unlink(root.path(path))
-    with suppress(OSError):  # not empty, as on every host with systemd
-        os.rmdir(os.path.dirname(root.path(LINK)))
+    for path in (LINK, HOOK):
+        with suppress(OSError):  # not empty, as the first one is on every host with systemd
+            os.rmdir(os.path.dirname(root.path(path)))
 
 
 def is_enabled(root: Root) -> bool:
-    """Whether systemd will start this very unit at a boot."""
+    """Whether systemd will start this very unit at a boot, and libvirt will run this very hook."""
     try:
-        return read_all(root.path(UNIT)) == text() and os.readlink(root.path(LINK)) == UNIT
+        there = all(read_all(root.path(path)) == text for path, text in texts().items())
+        return there and os.readlink(root.path(LINK)) == UNIT
     except OSError:
         return False

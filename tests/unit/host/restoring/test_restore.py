@@ -18,6 +18,7 @@ from tests.model.machine import GPUS, MIG_TYPES, VFS
 from tests.model.nvml_double import Nvml
 from tests.model.pool import POOL
 from tests.model.wiring import HostProgramKilled
+from tests.unit.host.restoring.test_hold import definition
 from vgpumgr.core.driver.modes import MIG, MIXED_SIZE
 from vgpumgr.host import timing
 from vgpumgr.host.files import Root
@@ -26,6 +27,7 @@ from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 from vgpumgr.host.protocol.restored import RESTORED_PATH
 from vgpumgr.host.protocol.session import CHANGED
 from vgpumgr.host.refusal import Refusal
+from vgpumgr.host.restoring.hold import find_why
 from vgpumgr.host.restoring.restore import ROUND_TIMEOUT_S, TRIES, Restore, lines, read_last
 from vgpumgr.host.steps.executor import Executor
 from vgpumgr.lab.driver import boards
@@ -231,8 +233,8 @@ def test_a_driver_of_another_framework_gets_nothing(before: str, after: str) -> 
     assert there(machine) == {}
 
 
-def test_a_function_that_the_ledger_has_twice_gets_neither() -> None:
-    """The second one's card may be gone; its VM's definition still names the function."""
+def test_of_two_vms_that_the_ledger_has_on_one_function_only_the_one_whose_card_is_there_may_start() -> None:
+    """The other one's definition still names the function."""
     fleet = fleet_of(VENDOR_VFIO)
     machine = fleet.machines[HOST]
     attach(fleet, "4Q", "4Q")
@@ -242,9 +244,12 @@ def test_a_function_that_the_ledger_has_twice_gets_neither() -> None:
     two.update(gpu_uuid="GPU-0bad0000-0000-4000-8000-000000000000", vf_index=one["vf_index"], parent=one["parent"])
     file.write_text(json.dumps(ledger))
     boot(machine)
-    why = missing(restore(machine))[one["vm_name"]]
-    assert why == f"the ledger also has {two['vm_name']} slot vgpu0 on {one['parent']}"
-    assert there(machine) == {}
+    found = missing(restore(machine))
+    assert found[one["vm_name"]] is None
+    assert "is not in this host" in (found[two["vm_name"]] or "")
+    held = [find_why(Root(machine.root), definition(entry["vm_uuid"], one["parent"])) for entry in (one, two)]
+    assert held[0] is None
+    assert held[1] is not None
 
 
 def test_what_is_leaving_stays_away() -> None:
