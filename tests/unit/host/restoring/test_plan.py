@@ -149,6 +149,18 @@ def test_an_instance_of_somebody_else_is_not_used(mig: dict[str, Any], text: str
     assert text in why(found)
 
 
+def test_an_instance_is_made_only_once_the_vgpus_of_the_one_before_it_are_there() -> None:
+    """The driver puts a vGPU into the instance with the lowest id that has room, and ids do not follow the starts."""
+    first, second = entry(VENDOR, mig={**_PLACE, "start": 0}), entry(VENDOR, mig=_PLACE, slot="vgpu1", vf_index=1)
+    one = {"profile_id": 14, "start": 0, "size": 2}
+    row = {**first["mig"], "gpu_uuid": UUID_A, "gpu": GPU_A, "size": 2, "boot": BOOT, "state": "made"}
+    for instances, ours, expected in (([], [], CREATE_INSTANCE), ([one], [row], CREATE_VGPU)):
+        mig = {"profiles": [_PROFILE], "instances": instances}
+        found = plan(seen(VENDOR, second, first, instances=ours, mode="mig", mig=mig), {GPU_A: 8}, {})
+        assert verbs(found) == [expected]
+        assert "the GPU instance before it is not ready" in found.waits.values()
+
+
 def test_a_step_that_is_not_tried_again_is_why_a_vgpu_is_lost() -> None:
     row = entry(VENDOR)
     (step,) = plan(seen(None, row), {GPU_A: 0}, {}).steps
