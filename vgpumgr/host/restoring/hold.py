@@ -19,14 +19,14 @@ from ..ledger.ledger import read_ledger
 
 def main() -> NoReturn:
     """The dispatcher's entry point. libvirt writes the definition to its stdin, and shows what it says on stderr."""
-    why = find_why(Root(), sys.stdin.read())
+    why = find_why(Root(), sys.stdin.buffer.read())
     if why is not None:
         sys.stderr.write("vgpumgr: {}\n".format(why))
         sys.exit(HELD)
     sys.exit(0)
 
 
-def find_why(root: Root, definition: str) -> Optional[str]:
+def find_why(root: Root, definition: bytes) -> Optional[str]:
     """Why the VM must not start; None if it may. Raises Refusal, OSError, ValueError, ElementTree.ParseError."""
     domain = ElementTree.fromstring(definition)  # noqa: S314 -- libvirt wrote it
     rows = [row for row in read_ledger(root).entries if row["vm_uuid"] == domain.findtext("uuid")]

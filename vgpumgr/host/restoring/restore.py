@@ -40,6 +40,7 @@ ROUND_TIMEOUT_S = 90.0
 RUN_S = 720.0  # of a whole run, once it has the lock; systemd ends it after 15 minutes
 TRIES = 3
 _LEAST_S = 10.0  # for a step, near the end of the run
+_RUNNING = "the restore has not ended"
 _PAUSE_S = 2.0
 
 
@@ -93,6 +94,7 @@ class Restore:
 
     def run(self) -> RestoredFact:
         """Restore what can be restored. What has become of it is in RESTORED_PATH all the time."""
+        self._write(problem=_RUNNING)
         lock = HostLock(self._root)
         try:
             lock.take(BY, self._lock_wait_s)
@@ -183,7 +185,7 @@ class Restore:
         ]
         if vgpus != self._fact["vgpus"]:
             self._fact["vgpus"] = vgpus
-            self._write(problem="the restore has not ended")
+            self._write(problem=_RUNNING)
 
 
 def read_last(root: Root) -> Optional[RestoredFact]:

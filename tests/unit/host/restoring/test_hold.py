@@ -27,20 +27,20 @@ def host(tmp_path: Path) -> FakeHost:
     return FakeHost.build(tmp_path, VENDOR)
 
 
-def definition(vm: str = VM, function: str = FUNCTION) -> str:
+def definition(vm: str = VM, function: str = FUNCTION) -> bytes:
     """As libvirt has it: numbers in hexadecimal, and a network card's own address."""
     domain, bus, rest = function.split(":")
     slot, number = rest.split(".")
     return (
-        f"<domain type='kvm'><uuid>{vm}</uuid><metadata><a xmlns='urn:a'><uuid>{OTHER_VM}</uuid></a></metadata><devices>"
+        f"<domain type='kvm'><uuid>{vm}</uuid><title>für A</title><metadata><a xmlns='urn:a'><uuid>{OTHER_VM}</uuid></a></metadata><devices>"
         "<interface type='network'><address type='pci' domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></interface>"
         "<hostdev mode='subsystem' type='pci' managed='no'><source>"
         f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{number}'/>"
         "</source></hostdev></devices></domain>"
-    )
+    ).encode()
 
 
-def why(host: FakeHost, current: int, entry: dict[str, Any], text: str | None = None) -> str | None:
+def why(host: FakeHost, current: int, entry: dict[str, Any], text: bytes | None = None) -> str | None:
     host.put_ledger(entry)
     if current:
         host.make_vgpu(FUNCTION, current, None)
@@ -75,10 +75,10 @@ def test_libvirt_itself_refuses_what_is_not_there(host: FakeHost) -> None:
     [
         definition(vm=OTHER_VM),
         definition(function=f"{FUNCTION[:-1]}5"),
-        definition().replace("hostdev", "nothing"),
+        definition().replace(b"hostdev", b"nothing"),
     ],
 )
-def test_somebody_elses_vm_and_one_that_does_not_name_the_function_start(host: FakeHost, text: str) -> None:
+def test_somebody_elses_vm_and_one_that_does_not_name_the_function_start(host: FakeHost, text: bytes) -> None:
     assert why(host, OTHER_TYPE, {**ENTRY, "boot": EARLIER}, text) is None
 
 

@@ -365,6 +365,22 @@ def test_what_has_come_back_is_written_while_another_gpu_is_waited_for(monkeypat
     assert sorted(row["missing"] is None for row in last["vgpus"]) == [False, True]
 
 
+def test_a_run_that_hangs_in_the_driver_has_said_that_it_began() -> None:
+    fleet = fleet_of(MDEV_VF)
+    machine = fleet.machines[HOST]
+    attach(fleet, "4Q")
+    boot(machine)
+
+    def hang() -> NoReturn:
+        raise HostProgramKilled
+
+    with pytest.raises(HostProgramKilled):
+        Restore(Root(machine.root), nvml=hang).run()
+    last = read_last(Root(machine.root))
+    assert last is not None
+    assert lines(last) == ["the restore has not ended"]
+
+
 def test_a_vgpu_that_the_driver_refuses_is_tried_a_few_times_only() -> None:
     fleet = fleet_of(MDEV_VF)
     machine = fleet.machines[HOST]
