@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.unit.host.fakehost import BOOT, GPU_A, MDEV_PF, MDEV_VF, UUID_A, VENDOR, make_entry
-from vgpumgr.host.protocol.steps import CREATE_INSTANCE, CREATE_VGPU, SET_MIG, SET_MODE, SET_VFS
+from vgpumgr.host.protocol.steps import CREATE_INSTANCE, CREATE_VGPU, SAME, SET_MIG, SET_MODE, SET_VFS
 from vgpumgr.host.restoring.plan import Plan, name_of, plan
 
 if TYPE_CHECKING:
@@ -147,6 +147,14 @@ def test_an_instance_of_somebody_else_is_not_used(mig: dict[str, Any], text: str
     found = plan(seen(VENDOR, entry(VENDOR, mig=_PLACE), instances=[row], mode="mig", mig=mig), {GPU_A: 8}, {})
     assert (found.steps, found.waits) == ([], {})
     assert text in why(found)
+
+
+def test_an_instance_whose_creation_was_cut_short_is_finished() -> None:
+    row = {**_PLACE, "gpu_uuid": UUID_A, "gpu": GPU_A, "size": 2, "boot": BOOT, "state": "planned"}
+    mig = {"profiles": [_PROFILE], "instances": [{"profile_id": 14, "start": 2, "size": 2}]}
+    found = plan(seen(VENDOR, entry(VENDOR, mig=_PLACE), instances=[row], mode="mig", mig=mig), {GPU_A: 8}, {})
+    (step,) = found.steps
+    assert (step["verb"], cast("dict[str, Any]", step)["expect"]) == (CREATE_INSTANCE, SAME)
 
 
 def test_an_instance_is_made_only_once_the_vgpus_of_the_one_before_it_are_there() -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tests.model.machine import Machine, Place
     from vgpumgr.host.protocol.restored import RestoredFact
     from vgpumgr.host.protocol.steps import Executed, GpuStep
+    from vgpumgr.lab.driver.model import Gpu
 
 HOST, SLOT = HOSTS[0], SLOTS[0]
 FRAMEWORKS = (MDEV_PF, MDEV_VF, VENDOR_VFIO)
@@ -388,7 +389,20 @@ def test_a_vgpu_that_the_driver_refuses_is_tried_a_few_times_only() -> None:
     boot(machine)
     machine.fail_creates(True)
     points: list[str] = []
-    (why,) = missing(restore(machine, points.append)).values()
+
+    def pause(_seconds: float) -> None:
+        points.append("pause")
+        assert points.count("pause") <= TRIES
+
+    one = Restore(
+        Root(machine.root),
+        nvml=lambda: Nvml(machine),
+        write=machine.write,
+        at=points.append,
+        clock=lambda: 0.0,  # so the time does not end it
+        pause=pause,
+    )
+    (why,) = missing(one.run()).values()
     assert why is not None
     assert "EIO" in why
     assert points.count("written") == TRIES
@@ -412,6 +426,36 @@ def test_a_driver_that_offers_nothing_yet_is_waited_for() -> None:
 
     machine.driver.set_fault(UNBIND_LOCK)
     one = Restore(Root(machine.root), nvml=lambda: Nvml(machine), write=machine.write, clock=lambda: 0.0, pause=come)
+    assert set(missing(one.run()).values()) == {None}
+    assert there(machine) == before
+
+
+def test_a_gpu_whose_uuid_the_driver_does_not_know_yet_is_opened() -> None:
+    """The driver shows it once the GPU was opened. Nobody opens one whose virtual functions are to be made."""
+    fleet = fleet_of(VENDOR_VFIO)
+    machine = fleet.machines[HOST]
+    attach(fleet, "4Q")
+    before = there(machine)
+    (where,) = before
+    boot(machine, late=True)
+    (shown,) = (machine.root / "proc/driver/nvidia/gpus").glob(f"{machine.ledger()[0]['gpu']}/information")
+    text = shown.read_text()
+    shown.write_text(text.replace(where.gpu, "GPU-????????-????-????-????-????????????"))
+
+    class Opening(Nvml):
+        def nvmlDeviceGetHandleByPciBusId(self, pci: str) -> Gpu:  # noqa: N802 -- pynvml's name
+            if pci == shown.parent.name:
+                shown.write_text(text)
+            return super().nvmlDeviceGetHandleByPciBusId(pci)
+
+    clock = itertools.count(step=10)
+    one = Restore(
+        Root(machine.root),
+        nvml=lambda: Opening(machine),
+        write=machine.write,
+        clock=lambda: float(next(clock)),
+        pause=lambda _seconds: None,
+    )
     assert set(missing(one.run()).values()) == {None}
     assert there(machine) == before
 
