@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ENTRY = make_entry(VENDOR)
 FUNCTION = ENTRY["parent"]
+NEXT = f"{FUNCTION[:-1]}5"
 OTHER_TYPE = next(kind for kind in TYPES if kind != ENTRY["type_id"])
 EARLIER = "an earlier boot"
 
@@ -42,8 +43,8 @@ def definition(vm: str = VM, function: str = FUNCTION) -> bytes:
 
 def why(host: FakeHost, current: int, entry: dict[str, Any], text: bytes | None = None) -> str | None:
     host.put_ledger(entry)
-    if current:
-        host.make_vgpu(FUNCTION, current, None)
+    for function in (FUNCTION, NEXT) if current else ():
+        host.make_vgpu(function, current, None)
     return find_why(Root(host.root), text or definition())
 
 
@@ -74,7 +75,7 @@ def test_libvirt_itself_refuses_what_is_not_there(host: FakeHost) -> None:
     "text",
     [
         definition(vm=OTHER_VM),
-        definition(function=f"{FUNCTION[:-1]}5"),
+        definition(function=NEXT),
         definition().replace(b"hostdev", b"nothing"),
     ],
 )

@@ -315,6 +315,24 @@ def test_a_gpu_that_takes_all_the_time_leaves_the_next_one_its_own(monkeypatch: 
     assert given == [ROUND_TIMEOUT_S, ROUND_TIMEOUT_S]
 
 
+def test_a_step_that_is_refused_ends_its_gpus_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one that hangs, each vGPU would wait as long as the first."""
+    fleet = fleet_of(VENDOR_VFIO)
+    machine = fleet.machines[HOST]
+    attach(fleet, "4Q", "4Q", "4Q", "4Q")
+    boot(machine)
+    turns: list[str] = []
+
+    def execute(_executor: Executor, step: GpuStep, deadline_s: float) -> NoReturn:
+        assert deadline_s == ROUND_TIMEOUT_S
+        turns.append(step["gpu"])
+        raise Refusal(CHANGED, "nothing came")
+
+    monkeypatch.setattr(Executor, "execute", execute)
+    restore(machine)
+    assert turns[:2] in (list(GPUS), list(reversed(GPUS)))
+
+
 def test_a_run_ends_in_its_own_time_and_says_that_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where many GPUs are dead, systemd would end it, and nobody would know what came back."""
     fleet = fleet_of(VENDOR_VFIO)
@@ -408,6 +426,38 @@ def test_a_vgpu_that_the_driver_refuses_is_tried_a_few_times_only() -> None:
     assert points.count("written") == TRIES
     machine.fail_creates(False)
     assert set(missing(restore(machine)).values()) == {None}
+
+
+def test_a_step_without_effect_is_tried_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = fleet_of(MDEV_VF)
+    machine = fleet.machines[HOST]
+    attach(fleet, "4Q")
+    boot(machine)
+    taken: list[str] = []
+
+    def execute(_executor: Executor, step: GpuStep, _deadline_s: float) -> Executed:
+        taken.append(step["verb"])
+        assert len(taken) <= TRIES
+        return {"note": None, "scheduler": None}
+
+    monkeypatch.setattr(Executor, "execute", execute)
+    one = Restore(Root(machine.root), nvml=lambda: Nvml(machine), clock=lambda: 0.0, pause=lambda _seconds: None)
+    assert list(missing(one.run()).values()) == ["without effect: create_vgpu"]
+
+
+def test_how_a_vgpu_differs_from_what_it_was_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = fleet_of(MDEV_VF)
+    machine = fleet.machines[HOST]
+    attach(fleet, "4Q")
+    boot(machine)
+    real = Executor.execute
+
+    def execute(executor: Executor, step: GpuStep, deadline_s: float) -> Executed:
+        return {**real(executor, step, deadline_s), "note": "it lies elsewhere"}
+
+    monkeypatch.setattr(Executor, "execute", execute)
+    (line,) = lines(restore(machine))
+    assert line.endswith(" is there; it lies elsewhere")
 
 
 def test_a_driver_that_offers_nothing_yet_is_waited_for() -> None:
