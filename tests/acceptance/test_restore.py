@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
 from vgpumgr.host.dispatcher import DISPATCHER
-from vgpumgr.host.restoring.unit import LINK, UNIT
+from vgpumgr.host.restoring.unit import HOOK, LINK, UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +77,21 @@ def test_a_card_in_anothers_place_gets_nothing_and_status_says_why(restoring: La
     code, said = restore(lab, "kvm02")
     assert (code, said.count("is missing: GPU ")) == (1, 2), said
     assert "0 of 2; vm3 vgpu0: GPU " in vgpumgr(lab, "host", "status", "kvm02").out
+
+
+def test_the_hook_holds_back_only_the_vm_on_whose_function_somebody_else_made_a_vgpu(restoring: Lab) -> None:
+    lab = restoring
+    host = "kvm02"
+    (function,) = {row["vf"] for row in vgpus(lab) if row["vm"] == "vm3"}
+    lab.control(host, "reboot")
+    folder = f"/sys/bus/pci/devices/{function}/nvidia"
+    lab.must(host, f"awk '/L40S-2Q/ {{ print $1 }}' {folder}/creatable_vgpu_types >{folder}/current_vgpu_type")
+    for vm, held in (("vm3", True), ("vm4", False)):
+        said = lab.must(host, f"virsh -q dumpxml {vm} | {HOOK} {vm} prepare begin - 2>&1; echo $?")
+        assert (said.splitlines()[-1] != "0") == held, said
+        assert (f"the vGPU on {function} is not the L40S-4Q that vgpumgr made for slot vgpu0" in said) == held
+    lab.must(host, f"echo 0 >{folder}/current_vgpu_type")
+    assert restore(lab, host)[0] == 0
 
 
 def test_the_unit_is_declared_installed_once_mended_and_removed_without_a_trace(lab: Lab) -> None:
