@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -21,6 +22,7 @@ from tests.model.wiring import HostProgramKilled
 from tests.unit.host.restoring.test_hold import definition
 from vgpumgr.core.driver.modes import MIG, MIXED_SIZE
 from vgpumgr.host import timing
+from vgpumgr.host.facts.gpu import SRIOV_MANAGE
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.lock import HostLock
 from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
@@ -488,6 +490,9 @@ def test_a_gpu_whose_uuid_the_driver_does_not_know_yet_is_opened() -> None:
     before = there(machine)
     (where,) = before
     boot(machine, late=True)
+    tool = machine.root / SRIOV_MANAGE[1:]  # where it is, nothing else opens such a GPU
+    tool.parent.mkdir(parents=True)
+    tool.touch()
     (shown,) = (machine.root / "proc/driver/nvidia/gpus").glob(f"{machine.ledger()[0]['gpu']}/information")
     text = shown.read_text()
     shown.write_text(text.replace(where.gpu, "GPU-????????-????-????-????-????????????"))
@@ -507,6 +512,7 @@ def test_a_gpu_whose_uuid_the_driver_does_not_know_yet_is_opened() -> None:
         pause=lambda _seconds: None,
     )
     assert set(missing(one.run()).values()) == {None}
+    shutil.rmtree(tool.parent)
     assert there(machine) == before
 
 
