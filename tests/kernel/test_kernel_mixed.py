@@ -11,8 +11,6 @@ import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.kernel import cases, seen
-from tests.kernel.marks import each_commit
-from tests.kernel.release import DEBIAN12
 from tests.kernel.vm import HOST
 
 if TYPE_CHECKING:
@@ -67,7 +65,6 @@ def hold_four_sizes(vm: Vm, case: Case) -> None:
     assert vgpumgr(vm, *again).document["changed"] is False
 
 
-@each_commit(DEBIAN12)
 def test_a_gpu_holds_four_sizes_and_each_is_where_it_was_after_a_reboot(vm: Vm, tmp_path: Path) -> None:
     """On both frameworks that have the mode, side by side on one host: the reboot is what takes long."""
     vm.must("bash -s", text=f"set -eu\n{_MORE_GUESTS}")
