@@ -58,7 +58,9 @@ STATUS = View(
 )
 INSTALL = replace(
     STATUS,
-    columns=tuple(replace(one, in_table=one.in_table and one.key not in ("problems", "cordons")) for one in _INSTALLED),
+    columns=tuple(
+        replace(one, in_table=one.in_table and one.key not in ("problems", "cordons", "restore")) for one in _INSTALLED
+    ),
 )
 
 COLLECT = View(
