@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Hypothesis' own limits of time say more about who else works on the machine than about us. In the few that a commit
 # is tried with, the examples are the same for everybody; the full dose looks for new ones.
 _ANY_MACHINE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("few", _ANY_MACHINE, max_examples=30, derandomize=True, database=None)
+settings.register_profile("few", _ANY_MACHINE, max_examples=20, derandomize=True, database=None)
 settings.register_profile("full", _ANY_MACHINE)
 settings.load_profile("full" if FULL else "few")
 

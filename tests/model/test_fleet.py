@@ -16,7 +16,7 @@ from tests.model.story import Story
 if TYPE_CHECKING:
     import unittest
 
-CASES = dose(30, 500)
+CASES = dose(20, 500)
 
 
 def many(story: type[Story], number: int, cases: int = CASES) -> type[unittest.TestCase]:
