@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml requirements.lock requirements-build.lock tools/install
 	touch $@
 
 demo: install
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bash tools/demo.sh
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" timeout 1200 bash tools/demo.sh
 
 lint: install
 	$(VENV)/bin/ruff check vgpumgr tests benchmarks tools ansible plugins
@@ -65,7 +65,7 @@ test-laws: install
 
 # The simulator's own tests: that its driver, its NVML and its hosts are as those that they stand for.
 test-lab: install
-	$(RUN) $(SIMULATOR) --durations=5 $(PYTEST_ARGS)
+	$(BESIDE) $(RUN) $(SIMULATOR) --durations=5 $(PYTEST_ARGS)
 
 # What README.md and docs/ tell a reader to type: run in labs, and compared with what they show (tests/pages). `make sessions` writes
 # what is printed into the pages.

@@ -87,7 +87,6 @@ def test_a_guest_that_runs_holds_its_mdev_and_no_detach_takes_it(vm: Vm, case: C
 
 
 @on(DEBIAN13)
-@each_commit(DEBIAN13)
 def test_a_guest_that_runs_holds_its_vf_and_no_detach_takes_it(vm: Vm) -> None:
     holds_and_is_left_alone(vm, cases.VENDOR, STOP)
 

@@ -62,7 +62,7 @@ def mig(vm: Vm) -> Iterator[Vm]:
 
 @on(DEBIAN13)
 @each_commit(DEBIAN13)
-def test_a_guest_holds_its_vf_and_the_instance_outlives_the_vgpu_and_is_made_again_after_a_reboot(mig: Vm) -> None:
+def test_a_guest_holds_its_vf_and_the_instance_outlives_the_vgpu(mig: Vm) -> None:
     vm = mig
     (foreign,) = instances(vm)
     vgpumgr(vm, "attach", GUEST, "--mig-profile", PROFILE)
@@ -85,6 +85,13 @@ def test_a_guest_holds_its_vf_and_the_instance_outlives_the_vgpu_and_is_made_aga
     vgpumgr(vm, "attach", GUEST, "--mig-profile", PROFILE)
     assert (seen.hardware(vm), instances(vm)) == (device, [foreign, made])
 
+
+@on(DEBIAN13)
+def test_after_a_reboot_the_instance_is_made_again_at_its_start_and_holds_the_same_vgpu(mig: Vm) -> None:
+    vm = mig
+    vgpumgr(vm, "attach", GUEST, "--mig-profile", PROFILE)
+    (made,) = ours(vm)
+    device = seen.hardware(vm)
     vm.power_cycle()
     assert (seen.hardware(vm), instances(vm)) == ({}, [])
     assert seen.row_of(vm, GUEST)["state"] == "gone"

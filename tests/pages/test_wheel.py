@@ -41,7 +41,16 @@ def clean(tmp_path: Path) -> Path:
     pinned = tmp_path / "pinned.txt"
     pinned.write_text("\n".join(locked), encoding="utf-8")
     venv.create(environment, with_pip=False)
-    into = [*pip, "--python", str(environment / "bin/python"), "install", "--quiet", "--constraint", str(pinned)]
+    into = [
+        *pip,
+        "--python",
+        str(environment / "bin/python"),
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--constraint",
+        str(pinned),
+    ]
     subprocess.run([*into, f"vgpumgr[lab] @ file://{wheel}"], check=True, timeout=running.LONGEST_S)
     return environment / "bin"
 
