@@ -46,9 +46,8 @@ def _search(task: Task, allowed: Sequence[Mode]) -> Found:
     solver.parameters.num_workers = 1
     solver.parameters.linearization_level = 2
     solver.parameters.max_deterministic_time = _EFFORT
-    solver.parameters.catch_sigint_signal = (
-        False  # it would leave the system's own way behind, which Python never hears of
-    )
+    # CP-SAT's own handler leaves the system's behind, and Python would not hear of any later Ctrl-C.
+    solver.parameters.catch_sigint_signal = False
     number, size = model.goals()
     placed, at_most = _solved(model, solver, number)
     model.cp.add(number == len(placed))
@@ -60,7 +59,7 @@ def _search(task: Task, allowed: Sequence[Mode]) -> Found:
 def _solved(model: _Model, solver: Any, goal: Any) -> tuple[tuple[tuple[int, Mode, Placed], ...], int]:
     """The vGPUs of the best solution that was found, none if none was; and the goal's proven bound."""
     model.cp.maximize(goal)
-    # In a thread of its own, so that a Ctrl-C is heard at once: while the main thread is in C++, Python has no say.
+    # In a thread of its own: Python handles a Ctrl-C in the main thread only, and not while that is in C++.
     status = solver.status_name(ThreadPoolExecutor(1).submit(solver.solve, model.cp).result())
     if status not in ("OPTIMAL", "FEASIBLE"):
         return (), sum(model.task.numbers)

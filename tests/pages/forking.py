@@ -1,4 +1,4 @@
-"""`vgpumgr` of a page's shell, forked from a process that has imported all of it: a start costs 0.3 s of CPU time, 200 times.
+"""Forks the `vgpumgr` of a page's shell from a process that has imported it. The pages have 200 of them, and a start costs 0.3 s of CPU time.
 
 `python -m tests.pages.forking SOCKET` is that process. What the shell finds in its PATH is CLIENT: it hands over its three streams, and ends
 as the fork ends. The fork has the client's arguments, environment, working directory and mount namespace. README.md's tour and `make demo`

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.controller.hosts.locate import FoundVm, find_vm
-from vgpumgr.controller.lately import placing
+from vgpumgr.controller.lately import with_history
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.slot.request import Replace
 from vgpumgr.names import VmName
@@ -32,7 +32,7 @@ def attach(context: Context, request: SlotRequest, consent: Consent[Planned[Plan
     """Attach a vGPU for the wish to the VM's slot. Raises RequestError, RefusedPlan, HostError or ApplyError."""
     asks = request.replace is not Replace.NEVER or request.live
     ahead = _ahead(consent, f"attach {request.vm}", asks=asks)
-    found = find_vm(placing(context), request.vm, request.on, opened=_import_engine_meanwhile, ahead=ahead)
+    found = find_vm(with_history(context), request.vm, request.on, opened=_import_engine_meanwhile, ahead=ahead)
     with found.session as session:
         try:
             return _change(found, consent, request, asks=asks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run, fleet_plan
 from vgpumgr.controller.hosts.fan_out import Outcome as Ended
-from vgpumgr.controller.lately import placing
+from vgpumgr.controller.lately import with_history
 from vgpumgr.core.driver import asking
 from vgpumgr.core.reconcile import defragging, tasks
 from vgpumgr.core.report import capacity
@@ -42,7 +42,7 @@ def defrag(context: Context, options: DefragOptions, consent: Consent[FleetPlan]
     """
     todo: dict[HostName, tuple[tasks.MoveSlot, ...]] = {}
     work = Work(what="defrag", todo=lambda view, _declared: todo.get(view.snapshot.host, ()))
-    run, hosts = Run(placing(context)), context.inventory.chosen(options.hosts)
+    run, hosts = Run(with_history(context)), context.inventory.chosen(options.hosts)
 
     def read(declaration: HostDeclaration) -> HostRun:
         with run.opened.session(declaration) as session:

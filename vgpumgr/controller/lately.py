@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 WEEKS: Final = 4
 
 
-def placing(context: Context) -> Context:
-    """The context for a use case that places vGPUs: with what was attached in the WEEKS before today (UTC).
+def with_history(context: Context) -> Context:
+    """The context with what was attached in the WEEKS before today (UTC). Every use case that places vGPUs takes it.
 
     What is attached today does not count, so one command does not change the answer of the next: `attach` takes the
     place that `place` named. Where the journal is missing or cannot be read, nothing counts, and placing goes on.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.controller import report
 from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run
-from vgpumgr.controller.lately import placing
+from vgpumgr.controller.lately import with_history
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.reconcile import host_plan, partition, tasks
 from vgpumgr.wording import say
@@ -34,7 +34,7 @@ def advise(context: Context, hosts: Sequence[str], history: History, *, reset: b
     def keep(view: HostView) -> HostAdvice:
         return partition.advise(view, context.inventory.hosts[view.snapshot.host], history, author, reset=reset)
 
-    return report.look_over(placing(context), hosts, keep)
+    return report.look_over(with_history(context), hosts, keep)
 
 
 def apply(
@@ -52,7 +52,7 @@ def apply(
         planned = host_plan.plan_work(view, declared, todo, author)
         return replace(planned, findings=(*planned.findings, *_findings(found[declared.name])))
 
-    run, work = Run(placing(context)), Work(what="partition", todo=todo, plan=plan)
+    run, work = Run(with_history(context)), Work(what="partition", todo=todo, plan=plan)
     return run.carry_out(run.plan(context.inventory.chosen(hosts), work), work, consent, asks=True)
 
 

@@ -13,7 +13,7 @@ from vgpumgr import errors
 from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run
 from vgpumgr.controller.hosts.open_hosts import HOST_DEADLINE_S
-from vgpumgr.controller.lately import placing
+from vgpumgr.controller.lately import with_history
 from vgpumgr.core.reconcile import destroy_guard, host_plan, tasks
 from vgpumgr.errors import Outcome
 from vgpumgr.store.only_one import only_one
@@ -49,7 +49,7 @@ def reconcile(context: Context, options: ReconcileOptions, consent: Consent[Flee
     """
     hosts = context.inventory.chosen(options.limit)
     with nullcontext() if consent.check or context.store is None else only_one(context.store, context.by):
-        run = Run(placing(context), options.host_deadline_s)
+        run = Run(with_history(context), options.host_deadline_s)
         fleet = run.plan(hosts, _WORK)
         asks, guard = bool(fleet.takes_away), _guard(fleet, options)
         result = run.carry_out(fleet, _WORK, consent, asks=asks, guard=guard)

@@ -9,7 +9,7 @@ from vgpumgr import errors, names, templates
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.locate import find_vm
 from vgpumgr.controller.hosts.session import open_session
-from vgpumgr.controller.lately import placing
+from vgpumgr.controller.lately import with_history
 from vgpumgr.controller.results import HostFacts, HostVgpus, VgpuList, VmReport
 from vgpumgr.core.commands import command
 from vgpumgr.core.evidence import sharing
@@ -55,7 +55,7 @@ def look_for_room(
     def newcomers(view: HostView) -> View:
         return keep(to_come.with_room_kept(view, context.inventory.hosts[view.snapshot.host], owner))
 
-    return look_over(placing(context), hosts, newcomers)
+    return look_over(with_history(context), hosts, newcomers)
 
 
 def list_vgpus(context: Context, texts: Sequence[str] = (), on: str | None = None) -> VgpuList:
@@ -195,7 +195,7 @@ def waiting_for_restart(context: Context, hosts: Sequence[str]) -> Fleet[tuple[r
     def keep(view: HostView) -> tuple[restart.Waiting, ...]:
         return window.of_host(view, context.inventory.hosts[view.snapshot.host], author)
 
-    return look_over(placing(context), hosts, keep)
+    return look_over(with_history(context), hosts, keep)
 
 
 def waiting_for_room(context: Context, hosts: Sequence[str]) -> Fleet[tuple[WaitingSlot, ...]]:
@@ -205,7 +205,7 @@ def waiting_for_room(context: Context, hosts: Sequence[str]) -> Fleet[tuple[Wait
     def keep(view: HostView) -> tuple[WaitingSlot, ...]:
         return who_waits.of_host(view, context.inventory.hosts[view.snapshot.host], author)
 
-    return look_over(placing(context), hosts, keep)
+    return look_over(with_history(context), hosts, keep)
 
 
 def discover_fleet(context: Context, hosts: Sequence[str] = ()) -> Fleet[HostFacts]:

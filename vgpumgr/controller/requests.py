@@ -19,7 +19,7 @@ from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run
 from vgpumgr.controller.hosts.locate_many import ManyVms
 from vgpumgr.controller.hosts.missing_profile import MissingProfiles
-from vgpumgr.controller.lately import placing
+from vgpumgr.controller.lately import with_history
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.view import Finding
 from vgpumgr.core.reconcile import tasks, together
@@ -177,7 +177,7 @@ class Serving:
         self._context = context
         self._requests = requests
         self._together = together
-        self._run = Run(placing(context))
+        self._run = Run(with_history(context))
         self._vms = ManyVms(context, self._run.opened)
         self.plan_read, self.within_quotas = self._run.plan_read, self._run.within_quotas
         self._placed: list[_Placed | SlotResult] = []

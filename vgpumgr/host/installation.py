@@ -22,7 +22,7 @@ from .protocol.restored import RestoreFact
 from .protocol.session import BAD_REQUEST, PINNED_HERE
 from .refusal import Refusal
 from .restoring import unit
-from .restoring.restore import read_last
+from .restoring.last import read_last
 
 _FOLDER_MODE = 0o755
 _SHEBANG = "#!{} -IS\n"

@@ -220,6 +220,6 @@ def test_what_is_declared_comes_before_the_journal(fleet: Fleet, store: Path) ->
 
 
 def test_one_command_reads_the_journal_once(fleet: Fleet, store: Path) -> None:
-    context = lately.placing(replace(fleet.context(), store=store))
+    context = lately.with_history(replace(fleet.context(), store=store))
     record(store, HOST, "L40S-8Q")
-    assert lately.placing(context) is context
+    assert lately.with_history(context) is context

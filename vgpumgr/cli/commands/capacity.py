@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--weeks",
     type=click.IntRange(0, 520),
     metavar="N",
-    help="With --catalogue: how much of the journal counts (4); 0: the requests of the openb trace.",
+    help="With --catalogue: count the last N weeks of the journal (default: 4). 0: the requests of the openb trace.",
 )
 @choosing.on("Only these hosts.")
 @rows.options(ANSWERS, BOARDS, STRANDED, CATALOGUES)
@@ -83,7 +83,7 @@ def capacity(
     hosts = () if on is None else (on,)
     if catalogues or weeks is not None:
         sets = _sets(catalogues, (profiles or None, stranded, owner, count, *asked.values()))
-        return _compare(settings, context, hosts, sets, 4 if weeks is None else weeks)
+        return _compare(settings, context, hosts, sets, weeks)
     if profiles or any(asked[way] is not None for way in _ways()):
         if stranded:
             raise errors.UsageError("--stranded is about every size", hint="vgpumgr capacity --stranded")
@@ -106,12 +106,13 @@ def _sets(texts: Sequence[str], others: Iterable[object]) -> list[list[Profile]]
 
 
 def _compare(
-    settings: Settings, context: Context, hosts: Sequence[str], sets: Sequence[Sequence[Profile]], weeks: int
+    settings: Settings, context: Context, hosts: Sequence[str], sets: Sequence[Sequence[Profile]], weeks: int | None
 ) -> int:
     from vgpumgr.cli.text import capacity_text
-    from vgpumgr.controller import offering
+    from vgpumgr.controller import lately, offering
     from vgpumgr.documents import capacity as documents
 
+    weeks = lately.WEEKS if weeks is None else weeks
     fleet, mix, scores = offering.compare(context, hosts, sets, weeks)
     printing.print_rows(settings, CATALOGUES, documents.catalogues(fleet, mix, weeks, scores))
     for line in capacity_text.below_sets(mix, weeks, scores) if settings.for_people else ():

@@ -47,7 +47,7 @@ host.add_command(purge_command)
 @click.option(
     "--restore",
     is_flag=True,
-    help="Also a systemd unit that restores the host's vGPUs after a boot, before libvirt starts VMs, without a controller.",
+    help="Also install a systemd unit that restores the host's vGPUs after a boot, before libvirt starts VMs.",
 )
 @common_options
 def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool, restore: bool) -> int:
@@ -59,8 +59,8 @@ def install_command(settings: Settings, *, hosts: tuple[str, ...], pinned: bool,
       vgpumgr host sudoers kvm01 --user vgpumgr --key ~/.ssh/vgpumgr.pub
 
     It needs a login with full rights: root, or a user with sudo. Only logins that may run nothing else need the
-    dispatcher; all others run vgpumgr's host program from memory. `vgpumgr docs restore` says what --restore does;
-    `vgpumgr_restore: true` in the inventory asks for it, too.
+    dispatcher; all others run vgpumgr's host program from memory. `vgpumgr docs restore` says what --restore does.
+    `vgpumgr_restore: true` in the inventory has the same effect.
     """
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import installing

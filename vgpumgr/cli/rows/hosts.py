@@ -28,7 +28,7 @@ def _restore(value: Row | None, _row: Row) -> str:
     if value is None:
         return ABSENT
     if value["at"] is None:
-        return "not in this boot"
+        return "has not run in this boot"
     vgpus = value["vgpus"]
     problem = [str(value["problem"])] if value["problem"] else []
     if not vgpus and problem:

@@ -19,8 +19,7 @@ from ..facts.boot import boot_id
 from ..facts.facts import observe
 from ..facts.nvml import load_binding
 from ..facts.pci import count_vfs
-from ..fields import reader
-from ..files import Root, Unknowns, read_all
+from ..files import Root, Unknowns
 from ..ledger.ledger import read_ledger
 from ..ledger.lock import HostLock
 from ..ledger.writer import write_file
@@ -186,17 +185,3 @@ class Restore:
         if vgpus != self._fact["vgpus"]:
             self._fact["vgpus"] = vgpus
             self._write(problem=_RUNNING)
-
-
-def read_last(root: Root) -> Optional[RestoredFact]:
-    """The run of this boot; None if there was none, or its file cannot be read."""
-    try:
-        fact = _read_fact(json.loads(read_all(root.path(RESTORED_PATH)).decode("utf-8")))
-        fact["vgpus"] = [_read_vgpu(vgpu) for vgpu in fact["vgpus"]]
-    except (OSError, ValueError, RecursionError, Refusal):
-        return None
-    return fact if fact["boot"] == boot_id(root, Unknowns()) else None
-
-
-_read_vgpu = reader(RestoredVgpuFact, "vgpu", {})
-_read_fact = reader(RestoredFact, "restored", {"vgpus": (lambda value: isinstance(value, list), "a list")})
