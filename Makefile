@@ -52,6 +52,7 @@ compiled: install
 	@[ -d tests/__pycache__ ] || $(VENV)/bin/pytest tests --collect-only -qq >/dev/null
 
 # All that there is, in full doses. It takes hours: docs/testing.md says which part to run before which change.
+test-all: export VGPUMGR_EVERY_TURN := yes
 test-all: lint coverage test-laws test-suite test-lab test-docs test-kills test-collection test-sanity test-kernel demo
 
 # The core's branch coverage is part of the promise (95 %); what lies under tests/unit/core counts for it. The tests that name their

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.command import vgpumgr
+from tests.turn import in_turn
 
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.lab
 DEAD, ALIVE = "0000:41:00.0", "0000:81:00.0"
 
 
-@pytest.mark.parametrize(("host", "vms"), [("kvm01", "p"), ("kvm03", "v")])
+@pytest.mark.parametrize(("host", "vms"), in_turn([("kvm01", "p"), ("kvm03", "v")]))
 def test_a_gpu_that_fell_off_the_bus_is_no_place_and_what_was_there_is_unverified(
     frameworks_wiped: Lab, host: str, vms: str
 ) -> None:

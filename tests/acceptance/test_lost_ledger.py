@@ -10,6 +10,7 @@ import pytest
 from tests.acceptance import domains, truth
 from tests.acceptance.command import vgpumgr, vgpus
 from tests.lab_fixtures import FRAMEWORKS
+from tests.turn import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +39,7 @@ class Site:
         return [domains.device_of(one) for one in domains.hostdevs(self.given[vm]).values()]
 
 
-@pytest.fixture(params=HOSTS)
+@pytest.fixture(params=in_turn(HOSTS))
 def site(request: pytest.FixtureRequest, lab_factory: LabFactory) -> Iterator[Site]:
     """The lab's libvirt refuses to start a VF; what is defined is the same."""
     host = str(request.param)

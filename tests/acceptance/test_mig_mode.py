@@ -13,6 +13,7 @@ import pytest
 from tests import lab_state
 from tests.acceptance import inventories
 from tests.acceptance.command import vgpumgr
+from tests.turn import in_turn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +106,7 @@ def test_what_asked_for_memory_comes_back_in_either_mode_and_a_running_vm_is_nev
     vgpumgr(lab, "detach", first, second, "--yes")
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", in_turn(HOSTS))
 def test_a_declared_layout_is_kept_over_a_reboot_together_with_the_vgpus_in_it(
     lab: Lab, host: str, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.acceptance.command import vgpumgr, vgpus
+from tests.turn import in_turn
 
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
@@ -28,7 +29,7 @@ def _file(lab: Lab, vm: str) -> str:
     return f"/sys/bus/{place}/nvidia/vgpu_params"
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", in_turn(HOSTS))
 def test_they_are_asked_for_once_and_whatever_moves_the_vgpu_keeps_them(frameworks_wiped: Lab, host: str) -> None:
     vm = HOSTS[host]
     ask = ("attach", vm, "--profile", "4Q", "--param", "enable_uvm=1")

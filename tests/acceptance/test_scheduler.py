@@ -13,6 +13,7 @@ import pytest
 
 from tests.acceptance import inventories, truth
 from tests.acceptance.command import vgpumgr
+from tests.turn import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,7 @@ def everything(lab: Lab, host: str) -> tuple[str, str, str]:
 # Set
 
 
-@pytest.mark.parametrize("given", ["kvm01", "kvm02", "kvm03"], indirect=True)
+@pytest.mark.parametrize("given", in_turn(VMS), indirect=True)
 def test_two_idle_vgpus_are_the_same_after_a_policy_was_set_and_a_held_one_refuses_it(lab: Lab, given: str) -> None:
     """nvidia-smi shows it, modprobe.d keeps its other dwords; refused while a VM holds one, naming it: nothing changes."""
     before = truth.kept(lab, given)
