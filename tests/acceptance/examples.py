@@ -194,6 +194,8 @@ def _mixed(site: _Site) -> None:
     site.run("detach vm01 --slot vgpu1 --yes --on kvm01")
     site.run("detach vm01 --slot vgpu2 --yes --on kvm01", "change")
     site.run("mode set mixed-size --on kvm01 --gpu-id 0000:41:00.0 --yes", "change")
+    site.near.machines["kvm01"].libvirt.vms[vm_uuid("kvm01", "vm01")].start_failed = True
+    site.run("reconcile kvm01 --start", "change")
 
 
 def _divided(site: _Site) -> None:

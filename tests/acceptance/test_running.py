@@ -8,6 +8,7 @@ import pytest
 
 from tests.acceptance import domains, truth
 from tests.acceptance.command import vgpumgr, vgpus
+from vgpumgr.lab.machine import emulator
 
 if TYPE_CHECKING:
     from tests.lab_fixtures import Lab
@@ -126,3 +127,27 @@ def test_a_live_attach_is_shown_and_asked_for_and_what_qemu_refuses_leaves_nothi
     left = one_wiped.must(HOST, dumps).replace("  <metadata/>\n", "")  # libvirt 9.0 keeps the empty element
     assert left == before
     assert [one for one in vgpus(one_wiped, HOST) if one["vm"] == vm] == []
+
+
+def test_a_vm_that_could_not_start_with_its_host_is_started_once_its_vgpu_is_back(one_wiped: Lab) -> None:
+    """Not by a reconcile that is not asked to; nor a VM that a person shut down."""
+    lab = one_wiped
+    vgpumgr(lab, "attach", VM, "vm04", "--profile", "4Q", "--on", HOST)
+    for vm in (VM, "vm04"):
+        domains.define(lab, HOST, emulator.prepared(domains.dump(lab, HOST, vm)))
+    for row in vgpus(lab, HOST):
+        lab.must(HOST, f"echo 1 > /sys/bus/mdev/devices/{row['uuid']}/remove")
+    lab.must(HOST, f"virsh autostart {VM} && ! virsh start {VM} && ! virsh start vm04")
+
+    (told,) = [one for one in vgpumgr(lab, "list", HOST).warnings if "last start failed" in one]
+    assert told.startswith(f"{VM} is to start with {HOST}, but its last start failed")
+    vgpumgr(lab, "reconcile", HOST)
+    assert vgpumgr(lab, "reconcile", HOST, "--start", "--check", "-o", "json", code=3).document["plan"] == [
+        {"verb": "start_vm", "vm": VM, "inverse": "start_vm", "host": HOST}
+    ]
+    assert f"+ start    {VM}" in vgpumgr(lab, "reconcile", HOST, "--start").out
+    assert lab.must(HOST, "virsh list --name").split() == [VM]
+    assert "in sync" in vgpumgr(lab, "reconcile", HOST, "--start").out
+    lab.must(HOST, f"virsh destroy {VM}")
+    vgpumgr(lab, "reconcile", HOST, "--start")
+    assert lab.must(HOST, "virsh list --name").split() == []

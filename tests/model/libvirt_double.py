@@ -20,7 +20,14 @@ from vgpumgr.host.libvirt.binding import LibvirtError
 from vgpumgr.host.libvirt.domains import failed
 from vgpumgr.host.libvirt.service import Libvirt as Service
 from vgpumgr.host.protocol.session import LIBVIRT_REFUSED
-from vgpumgr.host.protocol.steps import ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, SET_METADATA, UNPLUG_DEVICE
+from vgpumgr.host.protocol.steps import (
+    ATTACH_DEVICE,
+    DETACH_DEVICE,
+    PLUG_DEVICE,
+    SET_METADATA,
+    START_DOMAIN,
+    UNPLUG_DEVICE,
+)
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.names import HostName, VmName, VmUuid
 
@@ -45,6 +52,7 @@ class Vm:
     image: str | None = None
     snapshots: list[tuple[str, str]] = field(default_factory=list)
     past: list[str] = field(default_factory=list)  # earlier definitions, as a backup has them; newest last
+    start_failed: bool = False  # it is to start with the host, and its last start failed
     lets_go: bool = True  # whether its guest gives back a device that it is asked for
 
     @property
@@ -64,6 +72,7 @@ class Vm:
             managed_save=self.image is not None,
             inactive_xml=self.inactive,
             live_xml=self.live,
+            start_failed=self.start_failed,
         )
 
     def saved(self) -> SavedFact:
@@ -234,6 +243,15 @@ class Libvirt:
                 return
         raise LibvirtError(libvirt.VIR_ERR_DEVICE_MISSING, "device not found in the running domain")
 
+    def start_domain(self, uuid: VmUuid) -> None:
+        """The VM runs with all that its definition names, or not at all."""
+        vm = self.find(uuid)
+        vm.live = vm.inactive
+        vm.start_failed = not all(self.qemu.take(vm, str(device.source)) for device in vm.hostdevs())
+        if vm.start_failed:
+            vm.live = None
+            raise LibvirtError(libvirt.VIR_ERR_INTERNAL_ERROR, "qemu unexpectedly closed the monitor")
+
     def detach_device(self, uuid: VmUuid, xml: str) -> None:
         """Out of the persistent definition: the first one that names the same device, whatever its alias."""
         vm = self.find(uuid)
@@ -314,6 +332,8 @@ class _Connection(Service):
         vm = VmUuid(step["vm_uuid"])
         if step["verb"] == SET_METADATA:
             self._daemon.set_metadata(vm, step["xml"], key=step["key"], uri=step["uri"])
+        elif step["verb"] == START_DOMAIN:
+            self._daemon.start_domain(vm)
         else:
             changes = {
                 ATTACH_DEVICE: self._daemon.attach_device,

@@ -25,7 +25,7 @@ from vgpumgr.core.model.vgpu import MADE, InstanceEntry, LedgerEntry
 from vgpumgr.core.placing import division, free_places, instances
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.model.domain_xml import Domain
@@ -55,20 +55,6 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
     if view.snapshot.blocked_write_on(step.written_gpu) is not None:
         raise ImpossibleStepError("the GPU takes no more writes")
     match step:
-        case steps.PutClaim():
-            return _domain(view, step.vm, lambda domain: _with_claim(domain, step))
-        case steps.DropClaim():
-            return _domain(view, step.vm, lambda domain: _without_claim(domain, step))
-        case steps.SetWait():
-            return _domain(view, step.vm, lambda domain: _with_wait(domain, step))
-        case steps.AttachHostdev():
-            return _domain(view, step.vm, lambda domain: _with_hostdev(domain, step))
-        case steps.DetachHostdev():
-            return _domain(view, step.vm, lambda domain: _without_hostdev(domain, step))
-        case steps.PlugHostdev():
-            return _domain(view, step.vm, lambda domain: _plugged(domain, step))
-        case steps.UnplugHostdev():
-            return _domain(view, step.vm, lambda domain: _unplugged(domain, step))
         case steps.CreateVgpu():
             planned = view.planned | {(step.vgpu.vm, step.vgpu.slot)}
             return replace(view, snapshot=_created(view.snapshot, step), planned=planned)
@@ -83,8 +69,12 @@ def apply_one(view: HostView, step: steps.Step) -> HostView:
             return replace(view, snapshot=_with_instance(view.snapshot, step))
         case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
             return replace(view, snapshot=_divided(view.snapshot, step))
-        case _:
+        case (
+            steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon() | steps.SetReservation()
+        ):
             return replace(view, snapshot=_with_setting(view.snapshot, step))
+        case _:
+            return replace(view, domains=view.vms.put(_with_change(_domain(view, step.vm), step)))
 
 
 def _with_setting(snapshot: HostSnapshot, step: _Setting) -> HostSnapshot:
@@ -101,11 +91,31 @@ def _with_setting(snapshot: HostSnapshot, step: _Setting) -> HostSnapshot:
             return _reserved(snapshot, step)
 
 
-def _domain(view: HostView, uuid: VmUuid, change: Callable[[Domain], Domain]) -> HostView:
+def _domain(view: HostView, uuid: VmUuid) -> Domain:
     domain = view.domain(uuid)
     if domain is None:
         raise ImpossibleStepError(f"no VM {uuid}")
-    return replace(view, domains=view.vms.put(change(domain)))
+    return domain
+
+
+def _with_change(domain: Domain, step: steps.DefinitionStep | steps.LiveStep | steps.StartVm) -> Domain:
+    match step:
+        case steps.PutClaim():
+            return _with_claim(domain, step)
+        case steps.DropClaim():
+            return _without_claim(domain, step)
+        case steps.SetWait():
+            return _with_wait(domain, step)
+        case steps.AttachHostdev():
+            return _with_hostdev(domain, step)
+        case steps.DetachHostdev():
+            return _without_hostdev(domain, step)
+        case steps.PlugHostdev():
+            return _plugged(domain, step)
+        case steps.UnplugHostdev():
+            return _unplugged(domain, step)
+        case steps.StartVm():
+            return _started(domain)
 
 
 def _with_claim(domain: Domain, step: steps.PutClaim) -> Domain:
@@ -158,6 +168,12 @@ def _unplugged(domain: Domain, step: steps.UnplugHostdev) -> Domain:
     if domain.live is None or step.device not in domain.live:
         raise ImpossibleStepError(f"{domain.name} does not run with that device")
     return replace(domain, live=tuple(device for device in domain.live if device != step.device))
+
+
+def _started(domain: Domain) -> Domain:
+    if domain.active:
+        raise ImpossibleStepError(f"{domain.name} runs already")
+    return replace(domain, active=True, start_failed=False, live=domain.inactive, live_guest=domain.guest)
 
 
 def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnapshot:

@@ -5,7 +5,7 @@ execute   one step of a plan                      unlock    some GPUs' facts; th
 domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
 
 set_metadata, attach_device, detach_device          change a VM's definition, under the lock
-plug_device, unplug_device                          change what a VM runs with, under the lock
+plug_device, unplug_device, start_vm                change what a VM runs with, under the lock
 installed, install, uninstall                       what `host install` leaves there (docs/logins.md)
 files, purge                                        every file of ours there (docs/leaving.md)
 
@@ -27,6 +27,7 @@ from vgpumgr.host.protocol.steps import (
     RESET_GPU,
     SET_METADATA,
     SET_VFS,
+    START_DOMAIN,
     UNPLUG_DEVICE,
     DefinitionStep,
 )
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 PROTOCOL = session.PROTOCOL  # the version that this controller speaks
 STEP_DEADLINE_S = 20.0
 TOOL_DEADLINE_S = 120.0  # sriov-manage and a reset rebind the GPU to its driver, and make up to 48 functions
-PLUG_S = 120.0  # with a virtual function, VFIO first locks all of the guest's memory: seconds for each 100 GiB
+LOCKING_S = 120.0  # with a virtual function, VFIO first locks all of the guest's memory: seconds for each 100 GiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ class Host(abc.ABC):
     def set_metadata(self, vm: VmUuid, xml: str | None, *, key: str, uri: str) -> None:
         """Write that element (without prefix and xmlns) into the VM's persistent definition; None removes it.
 
-        As the next four, it raises HypervisorError, or Unreachable(stage=libvirt), which knows whether it may happen.
+        As the next five, it raises HypervisorError, or Unreachable(stage=libvirt), which knows whether it may happen.
         """
         self._define({"verb": SET_METADATA, "vm_uuid": vm, "xml": xml, "key": key, "uri": uri})
 
@@ -138,11 +139,15 @@ class Host(abc.ABC):
 
     def plug_device(self, vm: VmUuid, xml: str) -> None:
         """Give a device to the VM while it runs. The next start is not affected."""
-        self.program.execute({"verb": PLUG_DEVICE, "vm_uuid": vm, "xml": xml}, deadline_s=max(PLUG_S, self._libvirt_s))
+        self._define({"verb": PLUG_DEVICE, "vm_uuid": vm, "xml": xml}, at_least_s=LOCKING_S)
 
     def unplug_device(self, vm: VmUuid, xml: str) -> None:
         """Ask the running VM's guest to release a device. It may do so later, or never."""
         self._define({"verb": UNPLUG_DEVICE, "vm_uuid": vm, "xml": xml})
+
+    def start_vm(self, vm: VmUuid) -> None:
+        """Start a VM that is shut off."""
+        self._define({"verb": START_DOMAIN, "vm_uuid": vm}, at_least_s=LOCKING_S)
 
     def unlock(self, gpus: Sequence[str], query: DomainQuery | None = None) -> Observed:
         """Read these GPUs (UUIDs) and the facts that belong to no GPU under the lock, then release it."""
@@ -214,8 +219,8 @@ class Host(abc.ABC):
     ) -> None:
         self.close()
 
-    def _define(self, step: DefinitionStep) -> None:
-        self.program.execute(step, deadline_s=self._libvirt_s)
+    def _define(self, step: DefinitionStep, *, at_least_s: float = 0) -> None:
+        self.program.execute(step, deadline_s=max(at_least_s, self._libvirt_s))
 
     def _installation(self, fact: InstallationFact) -> Installation:
         from vgpumgr.link.program import bootstrap

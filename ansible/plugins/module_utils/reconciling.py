@@ -21,6 +21,7 @@ def vgpu_reconcile(run):
         limit=tuple(map(str, params["limit"])),
         confirm_destroys=params["confirm_destroys"],
         strict=params["strict"],
+        start=params["start"],
         host_deadline_s=params["deadline"],
     )
 

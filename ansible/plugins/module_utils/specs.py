@@ -80,6 +80,7 @@ VGPU_RECONCILE = {
         "confirm_destroys": {"type": "int"},
         "deadline": {"type": "int", "default": 300},
         "strict": {"type": "bool", "default": False},
+        "start": {"type": "bool", "default": False},
         **_FLEET,
     },
 }

@@ -50,6 +50,10 @@ options:
       - Otherwise that is the outcome V(waiting) of its job, and a warning.
     type: bool
     default: false
+  start:
+    description: Also start the VMs with vGPUs of vgpumgr that are to start with their hypervisor, and whose last start failed.
+    type: bool
+    default: false
 seealso:
   - module: vgpumgr.kvm.vgpu
 """

@@ -50,6 +50,12 @@ _STRICT = click.option(
     help="Exit 5 also for changes that wait until a GPU or VM is idle.",
 )
 
+_START = click.option(
+    "--start",
+    is_flag=True,
+    help="Also start the VMs with vGPUs of ours that are to start with their host (virsh autostart), and whose last start failed.",
+)
+
 _RECORD = click.option(
     "--record",
     is_flag=True,
@@ -105,6 +111,7 @@ def plan(
     help="Only print the VMs to shut down in the next window: those that run without a vGPU that they were given, with one "
     "that they no longer have, or with one for which something declared waits. Changes nothing.",
 )
+@_START
 @common_options
 def reconcile(
     settings: Settings,
@@ -117,6 +124,7 @@ def reconcile(
     out: str | None,
     plan_file: str | None,
     restart_window: bool,
+    start: bool,
 ) -> int:
     """Reconcile every host with the inventory and earlier attaches. Prompts before anything is removed.
 
@@ -127,6 +135,7 @@ def reconcile(
       vgpumgr reconcile --plan tonight.json
       vgpumgr reconcile --yes --quiet        (nightly; prints nothing when everything is in sync)
       vgpumgr reconcile --restart-window     (which VMs to shut down and start in the next window)
+      vgpumgr reconcile kvm01 --start        (after a boot: also starts the VMs that autostart could not)
 
     A host that does not answer is skipped entirely and reported (exit 4); the others are reconciled. A running VM is
     never touched: changes to its definition take effect the next time it starts. A change that has to wait until a GPU
@@ -135,13 +144,22 @@ def reconcile(
     pattern = choosing.either(hosts, limit)
     if restart_window:
         return _restart_window(
-            settings, pattern, others={"--confirm-destroys": confirm_destroys, "--out": out, "--plan": plan_file}
+            settings,
+            pattern,
+            others={
+                "--confirm-destroys": confirm_destroys,
+                "--out": out,
+                "--plan": plan_file,
+                "--start": start or None,
+            },
         )
     plan_files.guard_out(settings, out)
     kept_plan = plan_files.read(plan_file)
     if kept_plan is not None and pattern:
         raise errors.UsageError("--plan and hosts cannot be combined", hint="the plan already names its hosts")
-    options = _options(kept_plan.hosts if kept_plan else pattern, deadline, confirm_destroys, strict=strict)
+    options = _options(
+        kept_plan.hosts if kept_plan else pattern, deadline, confirm_destroys, strict=strict, start=start
+    )
     return _run(settings, options, out=out, kept_plan=kept_plan, record=None if settings.check else "reconcile")
 
 
@@ -164,11 +182,13 @@ def _restart_window(settings: Settings, pattern: tuple[str, ...], *, others: Map
 
 
 def _options(
-    pattern: tuple[str, ...], deadline: int, confirm_destroys: int | None, *, strict: bool
+    pattern: tuple[str, ...], deadline: int, confirm_destroys: int | None, *, strict: bool, start: bool = False
 ) -> ReconcileOptions:
     from vgpumgr.controller.reconcile import ReconcileOptions
 
-    return ReconcileOptions(limit=pattern, strict=strict, confirm_destroys=confirm_destroys, host_deadline_s=deadline)
+    return ReconcileOptions(
+        limit=pattern, strict=strict, start=start, confirm_destroys=confirm_destroys, host_deadline_s=deadline
+    )
 
 
 def _run(

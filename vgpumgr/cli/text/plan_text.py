@@ -159,6 +159,8 @@ def _note_line(step: steps.Step) -> str | None:
             return f"- claim    {step.before.slot}"
         case steps.SetWait():
             return f"- waiting  {step.slot}" if step.wait is None else f"+ waiting  {step.slot}: {step.wait.asked}"
+        case steps.StartVm():
+            return f"+ start    {step.vm_name}, which could not start with its host"
         case steps.SetReservation():
             return None if step.terms is not None else f"- reserved {step.vgpu.vm_name}"
         case _:

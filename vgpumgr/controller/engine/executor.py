@@ -75,10 +75,8 @@ class Executor:
                     tell=self.tell,
                     stop=self.interrupted,
                 )
-            case steps.CreateVgpu() | steps.EnterVgpu() | steps.CreateInstance() | steps.DestroyInstance():
-                self._tell_note(self.session.link.execute(step))
-            case steps.WriteModprobe() | steps.SetCordon() | steps.SetReservation():
-                self._tell_note(self.session.link.execute(step))
+            case steps.StartVm():
+                self.session.link.start_vm(step.vm)
             case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
                 result = self.session.link.execute(step)
                 # The note says that a reset is needed, which the user knows if the plan has one.
@@ -88,6 +86,8 @@ class Executor:
                 self._patiently(step)
             case steps.SetScheduler():
                 self._set_scheduler(step)
+            case _:
+                self._tell_note(self.session.link.execute(step))
 
     def _patiently(self, step: steps.HostStep) -> StepResult:
         """Run a step that waits for a VM to finish stopping."""

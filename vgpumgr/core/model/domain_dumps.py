@@ -14,7 +14,8 @@ class DomainDump:
     """A domain's XML, dumped without VIR_DOMAIN_XML_SECURE.
 
     `inactive_xml` is None for a transient domain, `live_xml` for one that is shut off. `unreadable` says why one of the
-    documents could not be read; such a domain may hold any device.
+    documents could not be read; such a domain may hold any device. `start_failed`: it is to start with the host, but
+    its last start failed.
     """
 
     name: VmName
@@ -25,6 +26,7 @@ class DomainDump:
     inactive_xml: str | None
     live_xml: str | None
     unreadable: str | None = None
+    start_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

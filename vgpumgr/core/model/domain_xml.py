@@ -63,7 +63,7 @@ class Domain:
     QEMU arguments name in either document (<qemu:commandline>), which libvirt does not know as devices.
     `other_aliases`: the user-defined aliases of other devices than hostdevs. `guest` is None without an inactive
     definition, `live_guest` for a domain that is shut off, `ports` in both cases. `owner`: as its <metadata> says, if
-    that was asked.
+    that was asked. `start_failed`: it is to start with the host, but its last start failed.
     """
 
     name: VmName
@@ -83,6 +83,7 @@ class Domain:
     live_guest: Guest | None = None
     ports: FreePorts | None = None
     owner: OwnerName | None = field(default=None, compare=False)
+    start_failed: bool = False
 
     def claim(self, slot: Slot) -> claim_values.Claim | None:
         return self.claims.claim(slot) if self.claims else None
@@ -180,6 +181,7 @@ def read_domain(documents: DomainDump, owner_path: OwnerPath | None = None) -> D
         live_guest=live_guest,
         ports=ports,
         owner=owner,
+        start_failed=documents.start_failed,
     )
 
 

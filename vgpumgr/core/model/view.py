@@ -68,6 +68,7 @@ FindingKind = Literal[
     "shared",
     "silent",
     "stale",
+    "start-failed",
     "taken",
     "undeclared",
     "unentered",

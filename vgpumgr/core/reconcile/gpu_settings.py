@@ -11,17 +11,29 @@ from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.inventory import settings
 from vgpumgr.core.reconcile import drift as drifts
 from vgpumgr.core.reconcile.planned import PlannedTask
-from vgpumgr.core.reconcile.tasks import RECONCILE
+from vgpumgr.core.reconcile.tasks import RECONCILE, KeepInstances, SetGpuMode, SetGpuScheduler
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
     from vgpumgr.core.inventory import HostDeclaration
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.core.reconcile.tasks import KeepInstances, SetGpuMode, SetGpuScheduler
 
 
-def plan_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuScheduler) -> PlannedTask:
+def plan_setting(
+    view: HostView, declared: HostDeclaration, task: SetGpuScheduler | SetGpuMode | KeepInstances
+) -> PlannedTask:
+    """The plan of a GPU's setting. Raises VgpumgrError where it is refused."""
+    match task:
+        case SetGpuScheduler():
+            return _plan_scheduler(view, declared, task)
+        case SetGpuMode():
+            return _plan_mode(view, declared, task)
+        case KeepInstances():
+            return _plan_layout(view, declared, task)
+
+
+def _plan_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuScheduler) -> PlannedTask:
     """Set a declared scheduler without re-creating lost vGPUs: each VM's own task does that later.
 
     Raises InventoryError for a GPU that is declared both by its address and by its UUID: every run would set it twice.
@@ -35,8 +47,8 @@ def plan_scheduler(view: HostView, declared: HostDeclaration, task: SetGpuSchedu
     return PlannedTask(task=task, plan=plan, drift=drifts.of_gpu(view, gpu, task.wish) if differs else ())
 
 
-def plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> PlannedTask:
-    """Set a mode; a reconcile does not re-create lost vGPUs then. Raises InventoryError as plan_scheduler does."""
+def _plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> PlannedTask:
+    """Set a mode; a reconcile does not re-create lost vGPUs then. Raises InventoryError as _plan_scheduler does."""
     gpu, gpu_uuid = gpu_choice.find(view.snapshot, task.gpu_id)
     if task.where is not None:
         _guard_once(view, gpu, "mode", declared)
@@ -50,8 +62,8 @@ def plan_mode(view: HostView, declared: HostDeclaration, task: SetGpuMode) -> Pl
     return PlannedTask(task=task, plan=plan, drift=drifts.of_mode(view, gpu, task.mode) if differs else ())
 
 
-def plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) -> PlannedTask:
-    """Raises InventoryError as plan_scheduler does, and InUse if the GPU's declared MIG mode has to come first."""
+def _plan_layout(view: HostView, declared: HostDeclaration, task: KeepInstances) -> PlannedTask:
+    """Raises InventoryError as _plan_scheduler does, and InUse if the GPU's declared MIG mode has to come first."""
     gpu, _ = gpu_choice.find(view.snapshot, task.gpu_id)
     _guard_once(view, gpu, "instances", declared)
     declaration = settings.deciding(gpu, declared.of_gpus, "mode")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr import errors
 from vgpumgr.core.gpu import cordon_plan, instance_plan
-from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan
+from vgpumgr.core.reconcile import adopt, gpu_settings, requests, slot_plan, starting
 from vgpumgr.core.reconcile.planned import PlannedTask
 from vgpumgr.core.reconcile.tasks import (
     Adopt,
@@ -22,6 +22,7 @@ from vgpumgr.core.reconcile.tasks import (
     SetCordon,
     SetGpuMode,
     SetGpuScheduler,
+    StartVm,
 )
 from vgpumgr.core.slot import reserving, to_come
 from vgpumgr.wording import say, values
@@ -69,12 +70,10 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 return slot_plan.plan_ensure(view, declared, task, author)
             case PruneSlot() | FinishDetach():
                 return slot_plan.plan_freeing(view, task, author)
-            case SetGpuScheduler():
-                return gpu_settings.plan_scheduler(view, declared, task)
-            case KeepInstances():
-                return gpu_settings.plan_layout(view, declared, task)
-            case SetGpuMode():
-                return gpu_settings.plan_mode(view, declared, task)
+            case StartVm():
+                return starting.plan_start(view, task)
+            case SetGpuScheduler() | KeepInstances() | SetGpuMode():
+                return gpu_settings.plan_setting(view, declared, task)
             case ServeSlot():
                 return PlannedTask(task=task, plan=requests.plan_serve_slot(view, declared, task, author))
             case Adopt():

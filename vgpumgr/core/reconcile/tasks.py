@@ -98,6 +98,22 @@ class FinishDetach(OfSlot):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartVm:
+    """Start a VM that is to start with the host, and could not."""
+
+    vm: VmName
+    uuid: VmUuid
+
+    slot = None
+    verb = RECONCILE
+    why = "starts with its host, and its last start failed"
+
+    @property
+    def subject(self) -> str:
+        return self.vm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OfGpu:
     """`gpu_id` is the GPU's PCI address or UUID."""
 
@@ -319,6 +335,7 @@ Task: TypeAlias = (
     EnsureSlot
     | PruneSlot
     | FinishDetach
+    | StartVm
     | SetGpuScheduler
     | SetGpuMode
     | KeepInstances

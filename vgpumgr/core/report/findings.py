@@ -129,6 +129,23 @@ def _no_such_mdevs(view: HostView) -> Iterator[Finding]:
             yield _finding(view, domain.name, None, "no-such-mdev", text)
 
 
+def could_not_start(view: HostView, domain: Domain) -> bool:
+    """Whether a VM that has vGPUs of ours is to start with its host, and its last start failed."""
+    if not domain.start_failed or domain.active or domain.problem or domain.copied or domain.claims is None:
+        return False
+    return bool(domain.claims.claims) and bool(view.entries(domain.uuid))
+
+
+def _start_failed(view: HostView, domain: Domain) -> Finding:
+    text = say(
+        "{} is to start with {}, but its last start failed: once its vGPUs are there, `{}` starts it",
+        domain.name,
+        view.snapshot.host,
+        Command("vgpumgr", "reconcile", view.snapshot.host, "--start"),
+    )
+    return _finding(view, domain.name, None, "start-failed", text)
+
+
 def is_left_over(entry: LedgerEntry, claim: Claim) -> bool:
     """Whether an entry of the claim's slot is an old vGPU that `attach --replace` was killed before freeing."""
     return entry.vgpu.generation < claim.generation
@@ -166,6 +183,8 @@ def _domain_findings(
             "{} {} waits for room since {}: {} (`{}` says why)", domain.name, wait.slot, wait.at, wait.asked, why
         )
         findings.append(_finding(view, domain.name, wait.slot, "waiting", text))
+    if could_not_start(view, domain):
+        findings.append(_start_failed(view, domain))
     # What a plan mends in the definition is pending for another reason by then.
     findings += [one for one in restart.findings(view, domain) if (one.vm, one.slot) not in served]
     return findings

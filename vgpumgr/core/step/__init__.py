@@ -8,6 +8,7 @@ from vgpumgr.core.step.definition import (
     PlugHostdev,
     PutClaim,
     SetWait,
+    StartVm,
     UnplugHostdev,
 )
 from vgpumgr.core.step.gpu import (
@@ -33,7 +34,8 @@ __all__ = [
     "ABSENT", "EMPTY", "ENTER", "PRESENT", "SAME", "AnyStep", "AttachHostdev", "CreateInstance", "CreateVgpu", "DefinitionStep",
     "DestroyInstance", "DestroyVgpu", "DetachHostdev", "DropClaim", "EnterVgpu", "EvacuateVgpu", "GpuStep", "HostStep",
     "InstanceStep", "LiveStep", "MigStep", "Missing", "PlugHostdev", "PutClaim", "ResetGpu", "SetCordon", "SetMig", "SetMode",
-    "SetReservation", "SetScheduler", "SetVfs", "SetWait", "Step", "UnplugHostdev", "VgpuStep", "WriteModprobe",
+    "SetReservation", "SetScheduler", "SetVfs", "SetWait", "StartVm", "Step", "UnplugHostdev", "VgpuStep",
+    "WriteModprobe",
 ]  # fmt: skip
 
 VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
@@ -45,4 +47,4 @@ HostStep = (
 )  # the others are libvirt's
 LiveStep = PlugHostdev | UnplugHostdev
 DefinitionStep = PutClaim | DropClaim | SetWait | AttachHostdev | DetachHostdev
-Step = HostStep | DefinitionStep | LiveStep
+Step = HostStep | DefinitionStep | LiveStep | StartVm

@@ -10,6 +10,7 @@ attach_hostdev  into the inactive XML                     ← detach_hostdev
 detach_hostdev  out of the inactive XML                   ← attach_hostdev
 plug_hostdev    into the running VM                       ← unplug_hostdev
 unplug_hostdev  out of the running VM                     ← plug_hostdev
+start_vm        libvirt starts the VM                     (nothing undoes it)
 """
 
 from __future__ import annotations
@@ -159,3 +160,17 @@ class UnplugHostdev(_Live):
 
     def inverse(self) -> PlugHostdev:
         return PlugHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device, port=self.port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartVm(OfVm):
+    """Start a VM that is shut off. Nothing undoes it: its guest may be at work by then."""
+
+    verb = "start_vm"
+    is_final = True
+
+    def inverse(self) -> StartVm:
+        return self
+
+    def facts(self) -> dict[str, object]:
+        return {"vm": self.vm_name}

@@ -13,13 +13,16 @@ from ctypes import cast as cast_pointer
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 LIST_ACTIVE = 1 << 0
+LIST_INACTIVE = 1 << 1
 LIST_TRANSIENT = 1 << 3
 LIST_MANAGED_SAVE = 1 << 8
+LIST_AUTOSTART = 1 << 10
 LIST_HAS_SNAPSHOT = 1 << 12
 XML_INACTIVE = 1 << 1
 METADATA_ELEMENT = 2
 AFFECT_LIVE = 1 << 0
 AFFECT_CONFIG = 1 << 1
+START_FAILED = (5, 6)  # VIR_DOMAIN_SHUTOFF, VIR_DOMAIN_SHUTOFF_FAILED
 NO_DOMAIN = 42  # VIR_ERR_NO_DOMAIN
 NO_DOMAIN_METADATA = 80  # VIR_ERR_NO_DOMAIN_METADATA
 _UUID_BYTES = 37  # VIR_UUID_STRING_BUFLEN
@@ -45,6 +48,8 @@ _CALLS: Dict[str, Tuple[Any, ...]] = {
     "virDomainGetName": (c_char_p, c_void_p),
     "virDomainGetUUIDString": (c_int, c_void_p, c_char_p),
     "virDomainGetXMLDesc": (c_void_p, c_void_p, c_uint),
+    "virDomainGetState": (c_int, c_void_p, POINTER(c_int), POINTER(c_int), c_uint),
+    "virDomainCreate": (c_int, c_void_p),
     "virDomainHasManagedSaveImage": (c_int, c_void_p, c_uint),
     "virDomainManagedSaveGetXMLDesc": (c_void_p, c_void_p, c_uint),
     "virDomainListAllSnapshots": (c_int, c_void_p, POINTER(_POINTERS), c_uint),
@@ -158,6 +163,16 @@ class Domain:
 
     def xml(self, flags: int = 0) -> str:
         return self._library.text("virDomainGetXMLDesc", self._pointer, flags)
+
+    def state(self) -> Tuple[int, int]:
+        """Its state and the reason for it: virDomainState, and the enumeration that belongs to the state."""
+        state, reason = c_int(), c_int()
+        self._library.call("virDomainGetState", self._pointer, byref(state), byref(reason), 0)
+        return state.value, reason.value
+
+    def start(self) -> None:
+        """Start it from its definition, or from its managed-save image if it has one."""
+        self._library.call("virDomainCreate", self._pointer)
 
     def image_xml(self) -> Optional[str]:
         """The XML in its managed-save image; None if it has none."""

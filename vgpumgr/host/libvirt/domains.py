@@ -13,10 +13,13 @@ from ..protocol.libvirt import (
 )
 from .binding import (
     LIST_ACTIVE,
+    LIST_AUTOSTART,
     LIST_HAS_SNAPSHOT,
+    LIST_INACTIVE,
     LIST_MANAGED_SAVE,
     LIST_TRANSIENT,
     NO_DOMAIN,
+    START_FAILED,
     XML_INACTIVE,
     Connection,
     Domain,
@@ -87,11 +90,13 @@ def _domains(connection: Connection, everything: Dict[str, Domain], only: Option
     # Only now: a VM that was started in the meantime was started from the definition just read.
     active = _uuids(connection, LIST_ACTIVE)
     live = _documents(connection, (one for one in domains.values() if one.uuid in active), 0)
+    failed_ones = _failed_to_start(connection)
     return [
         {
             "name": domain.name,
             "uuid": uuid,
             "active": uuid in live,
+            "start_failed": uuid in failed_ones and uuid not in live,
             "persistent": uuid in inactive,
             "managed_save": uuid in saves,
             "inactive_xml": inactive.get(uuid, _NOT_READ).xml,
@@ -101,6 +106,25 @@ def _domains(connection: Connection, everything: Dict[str, Domain], only: Option
         for uuid, domain in domains.items()
         if not any(uuid in documents and documents[uuid].gone for documents in (inactive, live))
     ]
+
+
+def _failed_to_start(connection: Connection) -> "frozenset[str]":
+    """The domains that are to start with the host, and whose last start failed.
+
+    After a failed start libvirt has the reason FAILED for "shut off" (qemuProcessStart, qemu_process.c), until the next
+    start or its own restart. A VM that a person shut down has another one.
+    """
+    uuids = set()
+    for domain in connection.domains(LIST_AUTOSTART | LIST_INACTIVE):
+        try:
+            if domain.state() == START_FAILED:
+                uuids.add(domain.uuid)
+        except LibvirtError as error:
+            if error.code != NO_DOMAIN:
+                raise
+        finally:
+            domain.free()
+    return frozenset(uuids)
 
 
 def _saved_states(connection: Connection, everything: Dict[str, Domain]) -> List[SavedFact]:

@@ -27,12 +27,13 @@ class DomainFact(TypedDict):
     """A domain's documents, dumped without VIR_DOMAIN_XML_SECURE.
 
     `inactive_xml` is null for a transient domain, `live_xml` for one that is shut off. `unreadable` says why a document
-    could not be read.
+    could not be read. `start_failed`: it is to start with the host, but its last start failed, and it is shut off.
     """
 
     name: str
     uuid: str
     active: bool
+    start_failed: bool
     persistent: bool
     managed_save: bool
     inactive_xml: Optional[str]

@@ -32,6 +32,7 @@ ATTACH_DEVICE: Final = "attach_device"
 DETACH_DEVICE: Final = "detach_device"
 PLUG_DEVICE: Final = "plug_device"
 UNPLUG_DEVICE: Final = "unplug_device"
+START_DOMAIN: Final = "start_domain"
 
 
 class Step(OurVgpu):
@@ -181,7 +182,14 @@ class DeviceStep(TypedDict):
     xml: str
 
 
-DefinitionStep = Union[MetadataStep, DeviceStep]
+class StartStep(TypedDict):
+    """verb start_domain: start a VM that is shut off."""
+
+    verb: Literal["start_domain"]
+    vm_uuid: str
+
+
+DefinitionStep = Union[MetadataStep, DeviceStep, StartStep]
 MigStep = Union[InstanceStep, MigModeStep, VfsStep, ResetStep]
 AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, ReservationStep, MigStep, DefinitionStep]
 

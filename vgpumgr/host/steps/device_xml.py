@@ -57,6 +57,12 @@ def check_ours_goes_in(ledger: Ledger, step: DeviceStep) -> None:
         raise changed("a vGPU of the host's ledger", "another one")
 
 
+def check_has_ours(ledger: Ledger, vm_uuid: str) -> None:
+    """Raises Refusal(Changed) unless the ledger has a vGPU of that VM."""
+    if not any(each["vm_uuid"] == vm_uuid for each in ledger.entries):
+        raise changed("a VM of the host's ledger", "another one")
+
+
 def _is_named(ledger: Ledger, source: Optional[Source]) -> bool:
     return any(
         source == Source(each["uuid"], None if each["uuid"] is not None else each["parent"]) for each in ledger.entries

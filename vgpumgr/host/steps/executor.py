@@ -12,7 +12,7 @@ from ..libvirt.service import Libvirt
 from ..protocol import steps
 from ..timing import Timing
 from .cordon_step import set_cordon
-from .device_xml import check_ours_goes_in, check_vgpu_comes_out
+from .device_xml import check_has_ours, check_ours_goes_in, check_vgpu_comes_out
 from .guard import RemovalGuard
 from .instance_steps import InstanceSteps
 from .meant_instance import MeantInstances
@@ -88,5 +88,7 @@ class Executor:
             check_ours_goes_in(read_ledger(self._root), step)
         elif step["verb"] == steps.DETACH_DEVICE or step["verb"] == steps.UNPLUG_DEVICE:
             check_vgpu_comes_out(self._root, step)
+        elif step["verb"] == steps.START_DOMAIN:
+            check_has_ours(read_ledger(self._root), step["vm_uuid"])
         self._libvirt.change(step, deadline_s)
         self._at("definition: changed")

@@ -112,6 +112,7 @@ _STEPS: Dict[str, Tuple[Any, Checks]] = {
     steps.DETACH_DEVICE: (steps.DeviceStep, _VGPU_XML),
     steps.PLUG_DEVICE: (steps.DeviceStep, _VGPU_XML),
     steps.UNPLUG_DEVICE: (steps.DeviceStep, _VGPU_XML),
+    steps.START_DOMAIN: (steps.StartStep, {}),
 }
 
 

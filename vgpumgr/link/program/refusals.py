@@ -24,7 +24,14 @@ from vgpumgr.errors import (
 )
 from vgpumgr.host.protocol import session
 from vgpumgr.host.protocol.ledger import LEDGER_PATH
-from vgpumgr.host.protocol.steps import ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, SET_METADATA, UNPLUG_DEVICE
+from vgpumgr.host.protocol.steps import (
+    ATTACH_DEVICE,
+    DETACH_DEVICE,
+    PLUG_DEVICE,
+    SET_METADATA,
+    START_DOMAIN,
+    UNPLUG_DEVICE,
+)
 from vgpumgr.link.host_text import clean, disk_hint
 from vgpumgr.link.program import libvirt_refusals
 from vgpumgr.wording import Command, say
@@ -42,6 +49,7 @@ _CHANGES = {
     DETACH_DEVICE: "detach the device",
     PLUG_DEVICE: "give the device to the running VM",
     UNPLUG_DEVICE: "take the device from the running VM",
+    START_DOMAIN: "start the VM",
 }
 _RESET = "--gpu-reset"
 _UNKNOWN_CODE = 999  # NVML_ERROR_UNKNOWN

@@ -52,6 +52,8 @@ def test_the_constants_are_libvirts() -> None:
         if name.isupper() and isinstance(value, int) and name[0] != "_"
     } == {
         "LIST_ACTIVE": libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE,
+        "LIST_INACTIVE": libvirt.VIR_CONNECT_LIST_DOMAINS_INACTIVE,
+        "LIST_AUTOSTART": libvirt.VIR_CONNECT_LIST_DOMAINS_AUTOSTART,
         "LIST_TRANSIENT": libvirt.VIR_CONNECT_LIST_DOMAINS_TRANSIENT,
         "LIST_MANAGED_SAVE": libvirt.VIR_CONNECT_LIST_DOMAINS_MANAGEDSAVE,
         "LIST_HAS_SNAPSHOT": libvirt.VIR_CONNECT_LIST_DOMAINS_HAS_SNAPSHOT,
@@ -62,6 +64,7 @@ def test_the_constants_are_libvirts() -> None:
         "NO_DOMAIN": libvirt.VIR_ERR_NO_DOMAIN,
         "NO_DOMAIN_METADATA": libvirt.VIR_ERR_NO_DOMAIN_METADATA,
     }
+    assert ours.START_FAILED == (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_FAILED)
 
 
 @pytest.mark.parametrize("flags", [0, ours.LIST_ACTIVE, ours.LIST_TRANSIENT, ours.LIST_MANAGED_SAVE])
@@ -81,6 +84,21 @@ def test_domains_are_listed_and_dumped_as_libvirt_python_does_it(
 def test_the_version_and_the_life_of_a_connection(judge: libvirt.virConnect, connection: ours.Connection) -> None:
     assert connection.version() == judge.getLibVersion()
     assert connection.alive
+
+
+def test_a_vm_is_started_and_its_state_is_the_one_that_libvirt_python_sees(
+    judge: libvirt.virConnect, connection: ours.Connection
+) -> None:
+    vm = judge.lookupByName("vm1")
+    one = connection.lookup(vm.UUIDString())
+    assert one.state() == tuple(map(int, vm.state()))
+    one.start()
+    assert one.state() == tuple(map(int, vm.state()))
+    assert vm.isActive()
+    with pytest.raises(ours.LibvirtError):
+        one.start()
+    vm.destroy()
+    one.free()
 
 
 def test_snapshots_and_a_saved_image_are_read(judge: libvirt.virConnect, connection: ours.Connection) -> None:

@@ -16,7 +16,7 @@ from vgpumgr.host.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vgpumgr.host.protocol.steps import DefinitionStep, DeviceStep, MetadataStep
+    from vgpumgr.host.protocol.steps import DefinitionStep, DeviceStep, MetadataStep, StartStep
 
 VM = "6a1f0000-0000-0000-0000-000000000001"
 ATTACH: DeviceStep = {"verb": "attach_device", "vm_uuid": VM, "xml": "<hostdev/>"}
@@ -24,6 +24,7 @@ DETACH: DeviceStep = {"verb": "detach_device", "vm_uuid": VM, "xml": "<hostdev/>
 PUT: MetadataStep = {"verb": "set_metadata", "vm_uuid": VM, "xml": "<claim/>", "key": "v", "uri": "urn:x"}
 PLUG: DeviceStep = {"verb": "plug_device", "vm_uuid": VM, "xml": "<hostdev/>"}
 UNPLUG: DeviceStep = {"verb": "unplug_device", "vm_uuid": VM, "xml": "<hostdev/>"}
+START: StartStep = {"verb": "start_domain", "vm_uuid": VM}
 DROP: MetadataStep = {**PUT, "xml": None}
 SLOW_S = 0.05
 
@@ -40,6 +41,7 @@ class Daemon:
     goes_on: threading.Event = field(default_factory=threading.Event)
     done: list[tuple[Any, ...]] = field(default_factory=list)
     alive: bool = True
+    shut_off: tuple[int, int] = binding.START_FAILED
 
     def _do(self, name: str, *arguments: Any) -> None:
         if name in self.hangs:
@@ -64,6 +66,12 @@ class Daemon:
 
     def detach_device(self, xml: str, affect: int) -> None:
         self._do("detach_device", xml, affect)
+
+    def state(self) -> tuple[int, int]:
+        return self.shut_off
+
+    def start(self) -> None:
+        self._do("start")
 
     def free(self) -> None:
         self.done.append(("free",))
@@ -159,3 +167,14 @@ def wait_for_thread() -> None:
         if thread.name == "libvirt":
             thread.join(10)
             assert not thread.is_alive()
+
+
+def test_only_a_vm_whose_last_start_failed_is_started(daemon: Daemon) -> None:
+    libvirt(daemon).change(START, 5)
+    assert ("start",) in daemon.done
+    daemon.done.clear()
+    daemon.shut_off = (5, 1)
+    with pytest.raises(Refusal) as caught:
+        libvirt(daemon).change(START, 5)
+    assert caught.value.kind == "Changed"
+    assert ("start",) not in daemon.done

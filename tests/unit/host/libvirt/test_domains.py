@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vgpumgr.host.protocol.libvirt import DomainFact, LibvirtFact, LibvirtQuery
 
 ALL: LibvirtQuery = {"names": False, "domains": True, "only": None, "saved": True, "wait_s": 5}
-INACTIVE, LIVE, IMAGE, SNAPSHOTS = "inactive", "live", "image", "snapshots"
+INACTIVE, LIVE, IMAGE, SNAPSHOTS, STATE = "inactive", "live", "image", "snapshots", "state"
 
 
 class Domain:
@@ -25,8 +25,9 @@ class Domain:
 
     name, uuid = "vm01", "6a1f"
 
-    def __init__(self, refuses: dict[str, binding.LibvirtError]) -> None:
+    def __init__(self, refuses: dict[str, binding.LibvirtError], state: tuple[int, int]) -> None:
         self._refuses = refuses
+        self._state = state
 
     def _say(self, what: str) -> str:
         if what in self._refuses:
@@ -42,32 +43,38 @@ class Domain:
     def snapshots(self) -> list[tuple[str, str]]:
         return [("monday", self._say(SNAPSHOTS))]
 
+    def state(self) -> tuple[int, int]:
+        self._say(STATE)
+        return self._state
+
     def free(self) -> None: ...
 
 
 class Connection:
-    def __init__(self, refuses: dict[str, binding.LibvirtError], *, alive: bool) -> None:
-        self._refuses = refuses
-        self.alive = alive
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.alive = library.alive
 
     def version(self) -> int:
         return 9_000_000
 
     def domains(self, flags: int = 0) -> list[Domain]:
-        return [] if flags == binding.LIST_TRANSIENT else [Domain(self._refuses)]
+        return [Domain(self._library.refuses, self._library.state)] if flags in self._library.listed else []
 
 
 class Library:
-    """`opened`: how often; `refuses` and `alive` are for the connections that are opened from now on."""
+    """`opened`: how often; `alive` is for the connections that are opened from now on. `listed`: by which flags vm01 is."""
 
     def __init__(self) -> None:
         self.opened = 0
         self.refuses: dict[str, binding.LibvirtError] = {}
         self.alive = True
+        self.listed = {0, binding.LIST_ACTIVE, binding.LIST_MANAGED_SAVE, binding.LIST_HAS_SNAPSHOT}
+        self.state = (1, 1)
 
     def open(self) -> Connection:
         self.opened += 1
-        return Connection(self.refuses, alive=self.alive)
+        return Connection(self)
 
 
 @pytest.fixture
@@ -96,6 +103,26 @@ def test_a_document_that_cannot_be_read_is_said_to_be_so_and_the_other_is_there(
     assert domain["unreadable"] == BROKEN.message
     assert [domain["inactive_xml"], domain["live_xml"]] == [None if one == which else one for one in (INACTIVE, LIVE)]
     assert (domain["active"], domain["persistent"], domain["managed_save"]) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("listed", "state", "failed"),
+    [
+        (True, binding.START_FAILED, True),
+        (False, binding.START_FAILED, False),  # it is not to start with the host
+        (True, (5, 1), False),  # a person shut it down
+        (True, (5, 0), False),  # libvirt was restarted since
+    ],
+)
+def test_a_start_failed_only_where_libvirt_says_so_of_a_vm_that_starts_with_its_host(
+    library: Library, listed: bool, state: tuple[int, int], failed: bool
+) -> None:
+    library.listed -= {binding.LIST_ACTIVE}
+    library.listed |= {binding.LIST_AUTOSTART | binding.LIST_INACTIVE} if listed else set()
+    library.state = state
+    assert only_domain(reader(library).begin_reading(ALL)())["start_failed"] is failed
+    library.refuses[STATE] = GONE
+    assert only_domain(reader(library).begin_reading(ALL)())["start_failed"] is False
 
 
 def test_an_image_and_snapshots_that_cannot_be_read_are_each_said_to_be_so(library: Library) -> None:

@@ -112,6 +112,14 @@ def test_only_a_vgpu_of_the_ledger_goes_into_a_vm(tmp_path: Path, framework: str
     assert execute(host, wanted).get("err", {}).get("kind") != "Changed"
 
 
+def test_only_a_vm_that_has_a_vgpu_of_ours_is_started(tmp_path: Path) -> None:
+    host = FakeHost.build(tmp_path, framework=MDEV_VF)
+    wanted = {"verb": "start_domain", "vm_uuid": make_step(MDEV_VF)["vm_uuid"]}
+    assert execute(host, wanted)["err"]["expected"] == "a VM of the host's ledger"
+    host.put_ledger(make_entry(MDEV_VF))
+    assert execute(host, wanted).get("err", {}).get("kind") != "Changed"
+
+
 def of_pci(address: str) -> str:
     domain, bus, rest = address.split(":")
     return f"type='pci' managed='no'><source><address domain='0x{domain}' bus='0x{bus}' slot='0x{rest[:2]}' function='0x{rest[3]}'/>"

@@ -55,6 +55,7 @@ def test_each_fact_of_a_domain_and_of_what_is_saved_is_the_value_of_the_same_nam
         "active": True,
         "persistent": False,
         "managed_save": True,
+        "start_failed": True,
         "inactive_xml": "<i/>",
         "live_xml": "<l/>",
         "unreadable": "why",
