@@ -63,14 +63,19 @@ def _each_commit(config: pytest.Config) -> bool:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Which kernel has its turn."""
-    return f"kernel of this commit: {turn.of_this_commit().name}" if _each_commit(config) else None
+    said = (
+        f"kernel of this commit: {turn.of_this_commit().name}, half {turn.half_of_this_commit()} of its longest tests"
+    )
+    return said if _each_commit(config) else None
 
 
 def _for_each_commit(item: pytest.Item) -> bool:
     """Whether CI runs it for this commit; what needs no host VM always."""
     name = release_of(item.nodeid)
     mark = item.get_closest_marker("each_commit")
-    return not name or (mark is not None and name in mark.args and name == turn.of_this_commit().name)
+    if mark is None or name not in mark.args or name != turn.of_this_commit().name:
+        return not name
+    return mark.kwargs["half"] in (None, turn.half_of_this_commit())
 
 
 @pytest.hookimpl(trylast=True)

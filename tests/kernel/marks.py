@@ -20,8 +20,10 @@ def on(*releases: Release) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("shared_vm", parameters(*releases), indirect=True)
 
 
-def each_commit(*releases: Release) -> pytest.MarkDecorator:
+def each_commit(*releases: Release, half: int | None = None) -> pytest.MarkDecorator:
     """For a test that CI runs for each commit where one of these has its turn (turn.py); `make test-kernel` runs every test on every
     release. What only one of them can play, and a reboot, which takes longest, is on that one's days: so both days take equally long.
+
+    `half`, 0 or 1: only on every other of these days. Two long tests of a release are on different ones.
     """
-    return pytest.mark.each_commit(*(release.name for release in releases))
+    return pytest.mark.each_commit(*(release.name for release in releases), half=half)

@@ -90,6 +90,6 @@ def test_what_is_left_of_a_vm_with_an_mdev_of_a_vf_is_waited_for_and_nothing_is_
 
 
 @on(DEBIAN13)
-@each_commit(DEBIAN13)
+@each_commit(DEBIAN13, half=0)
 def test_what_is_left_of_a_vm_with_a_vf_of_its_own_is_waited_for_and_nothing_is_lost(vm: Vm) -> None:
     go_through(vm, cases.VENDOR, rounds(("scheduler", _EXIT), ("detach", _BOTH)))

@@ -78,7 +78,7 @@ def holds_and_is_left_alone(vm: Vm, case: Case, end: str) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(cases.PF, marks=each_commit(DEBIAN12)), cases.VF],
+    [pytest.param(cases.PF, marks=each_commit(DEBIAN12, half=1)), cases.VF],
     ids=lambda case: case.framework,
 )
 def test_a_guest_that_runs_holds_its_mdev_and_no_detach_takes_it(vm: Vm, case: Case) -> None:

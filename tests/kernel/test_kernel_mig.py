@@ -61,7 +61,7 @@ def mig(vm: Vm) -> Iterator[Vm]:
 
 
 @on(DEBIAN13)
-@each_commit(DEBIAN13)
+@each_commit(DEBIAN13, half=1)
 def test_a_guest_holds_its_vf_and_the_instance_outlives_the_vgpu(mig: Vm) -> None:
     vm = mig
     (foreign,) = instances(vm)
