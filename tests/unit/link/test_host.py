@@ -30,7 +30,7 @@ from vgpumgr.host.protocol.steps import (
     SchedulerStep,
     Step,
 )
-from vgpumgr.host.steps.step import parse_step
+from vgpumgr.host.steps.executor import parse_step
 from vgpumgr.link.host import Host, StepResult
 from vgpumgr.link.program import wire
 from vgpumgr.link.values import steps

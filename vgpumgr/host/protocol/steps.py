@@ -1,6 +1,6 @@
 """The steps of `execute`."""
 
-from typing import Dict, Final, Literal, Optional, TypedDict, Union
+from typing import Any, Dict, Final, Literal, Optional, TypedDict, Union
 
 from .gpu import Policy, SchedulerFact, SizeMode
 from .ledger import CordonText, OurVgpu, ReservationTerms
@@ -192,6 +192,29 @@ class StartStep(TypedDict):
 DefinitionStep = Union[MetadataStep, DeviceStep, StartStep]
 MigStep = Union[InstanceStep, MigModeStep, VfsStep, ResetStep]
 AnyStep = Union[Step, SchedulerStep, ModeStep, ModprobeStep, CordonStep, ReservationStep, MigStep, DefinitionStep]
+
+# each verb's keys
+SHAPES: Dict[str, Any] = {
+    CREATE_VGPU: Step,
+    DESTROY_VGPU: Step,
+    EVACUATE_VGPU: Step,
+    SET_SCHEDULER: SchedulerStep,
+    SET_MODE: ModeStep,
+    WRITE_MODPROBE: ModprobeStep,
+    SET_CORDON: CordonStep,
+    SET_RESERVATION: ReservationStep,
+    CREATE_INSTANCE: InstanceStep,
+    DESTROY_INSTANCE: InstanceStep,
+    SET_MIG: MigModeStep,
+    SET_VFS: VfsStep,
+    RESET_GPU: ResetStep,
+    SET_METADATA: MetadataStep,
+    ATTACH_DEVICE: DeviceStep,
+    DETACH_DEVICE: DeviceStep,
+    PLUG_DEVICE: DeviceStep,
+    UNPLUG_DEVICE: DeviceStep,
+    START_DOMAIN: StartStep,
+}
 
 
 class Executed(TypedDict):

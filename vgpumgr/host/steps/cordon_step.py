@@ -2,11 +2,17 @@
 
 from typing import Callable, Optional
 
+from ..fields import refuse
 from ..files import Root
 from ..ledger.ledger import read_ledger, write_ledger
 from ..protocol.ledger import CordonText
 from ..protocol.steps import CordonStep
 from .hardware import changed
+
+
+def check_cordon(step: CordonStep) -> None:
+    if (step["gpu_uuid"] is None) != (step["gpu"] is None):
+        refuse("step.gpu_uuid and step.gpu name one GPU, or both are null")
 
 
 def set_cordon(root: Root, step: CordonStep, at: Callable[[str], None]) -> None:

@@ -4,25 +4,27 @@ If the program is killed between any two of a step's points, running the step ag
 is not as the step expects, nothing is written at all.
 """
 
-from typing import Any, Callable, Dict, Optional
+import functools
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
+from ..fields import Checks, check_fields, one_of, reader
 from ..files import Root
 from ..ledger.ledger import read_ledger
 from ..libvirt.service import Libvirt
 from ..protocol import steps
 from ..timing import Timing
-from .cordon_step import set_cordon
+from .cordon_step import check_cordon, set_cordon
 from .device_xml import check_has_ours, check_ours_goes_in, check_vgpu_comes_out
 from .guard import RemovalGuard
 from .instance_steps import InstanceSteps
+from .keys import FILE_TEXT, KEYS, VGPU_XML, XML, check_vgpu, expecting
 from .meant_instance import MeantInstances
 from .mig_mode_step import set_mig
 from .mode_step import set_mode
 from .modprobe import write_modprobe
 from .reservation_step import set_reservation
 from .reset_step import reset_gpu
-from .scheduler_step import SchedulerSet, set_scheduler
-from .step import parse_step
+from .scheduler_step import SchedulerSet, check_scheduler, set_scheduler
 from .steps import VgpuSteps
 from .vfs_step import set_vfs
 
@@ -46,30 +48,14 @@ class Executor:
         timing: Timing,
         guard: Optional[RemovalGuard] = None,
     ) -> None:
-        self._root = root
-        self._libvirt = libvirt
-        self._at = at
-        instances = InstanceSteps(root, load_nvml, at)
+        self.root = root
+        self.nvml = load_nvml
+        self.at = at
+        self.timing = timing
+        self.instances = InstanceSteps(root, load_nvml, at)
         guard = guard or RemovalGuard(root, load_nvml, timing=timing)
-        vgpus = VgpuSteps(root, guard, MeantInstances(root, load_nvml), write=write, at=at)
-        # Each returns a note if there is one; set_scheduler the scheduler, too.
-        self._verbs: Dict[str, Callable[[Any, float], Any]] = {
-            steps.CREATE_VGPU: vgpus.create,
-            steps.DESTROY_VGPU: vgpus.destroy,
-            steps.EVACUATE_VGPU: vgpus.evacuate,
-            steps.SET_SCHEDULER: lambda step, _s: set_scheduler(root, load_nvml, step, at),
-            steps.SET_MODE: lambda step, _s: set_mode(root, load_nvml, step, at),
-            steps.WRITE_MODPROBE: lambda step, _s: write_modprobe(root, step, at),
-            steps.SET_CORDON: lambda step, _s: set_cordon(root, step, at),
-            steps.SET_RESERVATION: lambda step, _s: set_reservation(root, step, at),
-            steps.CREATE_INSTANCE: lambda step, _s: instances.create(step),
-            steps.DESTROY_INSTANCE: lambda step, _s: instances.destroy(step),
-            steps.SET_MIG: lambda step, _s: set_mig(root, load_nvml, step, at),
-            steps.SET_VFS: lambda step, deadline_s: set_vfs(
-                root, load_nvml, step, at, deadline_s=deadline_s, timing=timing
-            ),
-            steps.RESET_GPU: lambda step, deadline_s: reset_gpu(root, load_nvml, step, at, deadline_s=deadline_s),
-        }
+        self.vgpus = VgpuSteps(root, guard, MeantInstances(root, load_nvml), write=write, at=at)
+        self._libvirt = libvirt
 
     def execute(self, data: object, deadline_s: float) -> steps.Executed:
         """Carry out one step. Raises Refusal.
@@ -78,17 +64,74 @@ class Executor:
         libvirt, and for NVIDIA's own programs.
         """
         step = parse_step(data)
-        outcome = self._verbs.get(step["verb"], self._change_definition)(step, deadline_s)
+        outcome = VERBS[step["verb"]].do(self, step, deadline_s)
         if isinstance(outcome, SchedulerSet):
             return {"note": outcome.note, "scheduler": outcome.found}
         return {"note": outcome, "scheduler": None}
 
-    def _change_definition(self, step: steps.DefinitionStep, deadline_s: float) -> None:
+    def change_definition(self, step: steps.DefinitionStep, deadline_s: float) -> None:
         if step["verb"] == steps.ATTACH_DEVICE or step["verb"] == steps.PLUG_DEVICE:
-            check_ours_goes_in(read_ledger(self._root), step)
+            check_ours_goes_in(read_ledger(self.root), step)
         elif step["verb"] == steps.DETACH_DEVICE or step["verb"] == steps.UNPLUG_DEVICE:
-            check_vgpu_comes_out(self._root, step)
+            check_vgpu_comes_out(self.root, step)
         elif step["verb"] == steps.START_DOMAIN:
-            check_has_ours(read_ledger(self._root), step["vm_uuid"])
+            check_has_ours(read_ledger(self.root), step["vm_uuid"])
         self._libvirt.change(step, deadline_s)
-        self._at("definition: changed")
+        self.at("definition: changed")
+
+
+_NONE: Checks = {}
+
+
+class Verb(NamedTuple):
+    """How a step of this verb is carried out: `do(executor, step, deadline_s)`.
+
+    It returns a note if there is one; set_scheduler the scheduler, too. `keys`: what only this verb's keys must be;
+    `check`: what they must be together.
+    """
+
+    do: Callable[[Executor, Any, float], Any]
+    keys: Checks = _NONE
+    check: Optional[Callable[[Any], None]] = None
+
+
+VERBS: Dict[str, Verb] = {
+    steps.CREATE_VGPU: Verb(lambda on, *of: on.vgpus.create(*of), expecting(steps.EMPTY, steps.SAME), check_vgpu),
+    steps.DESTROY_VGPU: Verb(lambda on, *of: on.vgpus.destroy(*of), expecting(steps.PRESENT, steps.ABSENT), check_vgpu),
+    steps.EVACUATE_VGPU: Verb(lambda on, *of: on.vgpus.evacuate(*of), expecting(steps.PRESENT), check_vgpu),
+    steps.SET_SCHEDULER: Verb(lambda on, step, _s: set_scheduler(on.root, on.nvml, step, on.at), check=check_scheduler),
+    steps.SET_MODE: Verb(lambda on, step, _s: set_mode(on.root, on.nvml, step, on.at)),
+    steps.WRITE_MODPROBE: Verb(lambda on, step, _s: write_modprobe(on.root, step, on.at), {"expect": FILE_TEXT}),
+    steps.SET_CORDON: Verb(lambda on, step, _s: set_cordon(on.root, step, on.at), check=check_cordon),
+    steps.SET_RESERVATION: Verb(lambda on, step, _s: set_reservation(on.root, step, on.at)),
+    steps.CREATE_INSTANCE: Verb(lambda on, step, _s: on.instances.create(step), expecting(steps.EMPTY, steps.SAME)),
+    steps.DESTROY_INSTANCE: Verb(
+        lambda on, step, _s: on.instances.destroy(step), expecting(steps.PRESENT, steps.ABSENT)
+    ),
+    steps.SET_MIG: Verb(lambda on, step, _s: set_mig(on.root, on.nvml, step, on.at)),
+    steps.SET_VFS: Verb(
+        lambda on, step, limit_s: set_vfs(on.root, on.nvml, step, on.at, deadline_s=limit_s, timing=on.timing)
+    ),
+    steps.RESET_GPU: Verb(lambda on, step, limit_s: reset_gpu(on.root, on.nvml, step, on.at, deadline_s=limit_s)),
+    steps.SET_METADATA: Verb(Executor.change_definition, XML),
+    steps.ATTACH_DEVICE: Verb(Executor.change_definition, VGPU_XML),
+    steps.DETACH_DEVICE: Verb(Executor.change_definition, VGPU_XML),
+    steps.PLUG_DEVICE: Verb(Executor.change_definition, VGPU_XML),
+    steps.UNPLUG_DEVICE: Verb(Executor.change_definition, VGPU_XML),
+    steps.START_DOMAIN: Verb(Executor.change_definition),
+}
+
+
+def parse_step(data: object) -> steps.AnyStep:
+    """The step, without keys that such a step does not have. Raises Refusal(BadRequest) naming the wrong key."""
+    verb = check_fields(data, {"verb": (one_of(*VERBS), "one of {}".format(", ".join(VERBS)))}, "step")["verb"]
+    step: steps.AnyStep = _reader(verb)(data)
+    check = VERBS[verb].check
+    if check is not None:
+        check(step)
+    return step
+
+
+@functools.lru_cache(maxsize=None)
+def _reader(verb: str) -> Callable[[object], Any]:
+    return reader(steps.SHAPES[verb], "step", {**KEYS, **VERBS[verb].keys})

@@ -8,9 +8,10 @@ accept the policy (nvml.h names only best effort for it) is noted, but is no fai
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional
 
 from ..facts.gpu_use import GpuUse
-from ..facts.scheduler import GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
+from ..facts.scheduler import ENGINES, GPU_FAILED, GRAPHICS, NvmlFailed, ask, opened, read_scheduler, set_engine
+from ..fields import check_fields, refuse, type_check
 from ..files import Root
-from ..protocol.gpu import SchedulerFact
+from ..protocol.gpu import Policy, SchedulerFact
 from ..protocol.session import NVML_REFUSED
 from ..protocol.steps import SchedulerStep
 from ..refusal import Refusal
@@ -23,6 +24,20 @@ class SchedulerSet(NamedTuple):
 
     found: SchedulerFact
     note: Optional[str]
+
+
+def check_scheduler(step: SchedulerStep) -> None:
+    setting, expect = step["setting"], step["expect"]
+    allowed = set(ENGINES) if step["api"] == 2 else {GRAPHICS}
+    if GRAPHICS not in expect or not set(expect) <= allowed:
+        refuse("step.expect must name graphics, and of the others only {}".format(", ".join(sorted(allowed))))
+    check_fields(expect, dict.fromkeys(expect, type_check(Optional[Policy])), "step.expect")
+    if setting["arr"] is False and (setting["averaging_factor"], setting["frequency_hz"]) != (None, None):
+        refuse("step.setting: a frequency and an averaging factor belong to round robin that adapts (arr)")
+    if setting["time_slice_ns"] is not None and setting["arr"] is not False:
+        refuse("step.setting: a time slice belongs to round robin that does not adapt (arr false)")
+    if step["api"] == 2 and setting["arr"] is False:
+        refuse("step.setting: with api 2 round robin always adapts")
 
 
 def set_scheduler(

@@ -14,7 +14,7 @@ from ..ledger.blocked_write import open_ledger, record_of, started
 from ..ledger.ledger import PARAMS, UNWRITTEN, Entry, Ledger, identity, write_ledger
 from ..ledger.writer import Writer, Writing
 from ..protocol.gpu import VgpuFact
-from ..protocol.ledger import LEAVING, MADE, PLANNED, EntryState
+from ..protocol.ledger import LEAVING, MADE, PLANNED, EntryState, OurVgpu
 from ..protocol.session import DEADLINE, INTERNAL, LEDGER_UNWRITABLE, SYSFS_REFUSED
 from ..protocol.steps import PRESENT, SAME, Step
 from ..refusal import Refusal, reason
@@ -35,7 +35,6 @@ from .params import FILE as PARAMS_FILE
 from .params import KeptParams, text_for
 from .placing import FILE, elsewhere, place_text, where_it_lies
 from .reservations import check_ours, check_reservations, place_of, superseded
-from .step import entry_of
 
 _NO_ANSWER = "no answer"
 
@@ -321,7 +320,7 @@ class VgpuSteps:
         self, ledger: Ledger, step: Step, state: EntryState, params: str = "", *, unwritten: bool = False
     ) -> None:
         """Write the step's entry to disk in this state, replacing what it supersedes."""
-        entry = entry_of(step, boot=self._boot(), state=state)
+        entry = _entry_of(step, boot=self._boot(), state=state)
         entries = []
         placed = False
         base = ledger.without_freed(identity(step))
@@ -342,6 +341,14 @@ class VgpuSteps:
     def _take_out(self, ledger: Ledger, step: Step, params: str = "") -> None:
         entries = tuple(each for each in ledger.entries if identity(each) != identity(step))
         write_ledger(self._root, ledger.with_entries(entries).with_freed(identity(step), params))
+
+
+def _entry_of(step: Step, *, boot: str, state: EntryState) -> Entry:
+    """The ledger's entry for the vGPU that the step creates."""
+    keys = {key: value for key, value in step.items() if key in OurVgpu.__annotations__}
+    if step["mig"] is None:
+        del keys["mig"]  # an older vgpumgr reads the file as long as nothing in it is MIG-backed
+    return {**keys, "boot": boot, "state": state}
 
 
 def _with(entry: Entry, params: str, *, unwritten: bool = False) -> Entry:

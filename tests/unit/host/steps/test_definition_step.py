@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.steps.step import parse_step
+from vgpumgr.host.steps.executor import parse_step
 
 VM = "6a1f0000-0000-0000-0000-000000000001"
 PUT = {"verb": "set_metadata", "vm_uuid": VM, "xml": "<claim/>", "key": "v", "uri": "urn:vgpumgr:domain:2"}

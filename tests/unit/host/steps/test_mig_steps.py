@@ -25,7 +25,7 @@ from tests.unit.host.fakemig import FakeMig
 from vgpumgr.host.files import Root
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.steps import vfs_step
-from vgpumgr.host.steps.step import parse_step
+from vgpumgr.host.steps.executor import parse_step
 from vgpumgr.host.timing import Timing
 
 if TYPE_CHECKING:

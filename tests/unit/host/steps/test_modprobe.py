@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.host.fakehost import CONF, FakeHost, execute, make_modprobe_step, observe, why
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.steps.step import parse_step
+from vgpumgr.host.steps.executor import parse_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,8 +22,9 @@ from tests.unit.host.fakehost import (
     make_step,
 )
 from vgpumgr.host.protocol.session import BAD_REQUEST
+from vgpumgr.host.protocol.steps import SHAPES
 from vgpumgr.host.refusal import Refusal
-from vgpumgr.host.steps.step import parse_step
+from vgpumgr.host.steps.executor import VERBS, parse_step
 
 POLICIES = ("best-effort", "equal-share", "fixed-share")
 JSON = st.recursive(
@@ -174,3 +175,7 @@ def test_a_scheduler_step_that_means_nothing_is_a_bad_request(wrong: dict[str, A
 def test_a_step_expects_only_what_its_verb_may(step: dict[str, Any], expect: set[str]) -> None:
     words = ("empty", "same", "present", "absent", "enter", None)
     assert {word for word in words if refusal_of({**step, "expect": word}, step["verb"])[1] is None} == expect
+
+
+def test_every_verb_of_the_protocol_is_carried_out_and_no_other() -> None:
+    assert [*VERBS] == [*SHAPES]

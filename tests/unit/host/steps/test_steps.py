@@ -37,7 +37,7 @@ from tests.unit.host.fakehost import (
 )
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.server import Server
-from vgpumgr.host.steps.step import parse_step
+from vgpumgr.host.steps.executor import parse_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

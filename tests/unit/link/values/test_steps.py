@@ -12,7 +12,7 @@ from vgpumgr.core import step as steps
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIXED_SIZE
 from vgpumgr.core.model.mig import MigPlace, OurInstance
 from vgpumgr.core.model.snapshot import Cordon
-from vgpumgr.host.steps.step import parse_step
+from vgpumgr.host.steps.executor import parse_step
 from vgpumgr.link.values.steps import wire_step
 from vgpumgr.names import GpuUuid, PciAddress
 
