@@ -88,7 +88,7 @@ class _Purging:
         """Remove them under the lock; the host program refuses if somebody has made a vGPU there meanwhile."""
         view = self.session.lock(_WHAT)
         host, link, boot = self.session.declaration.name, self.session.link, purging.boot_file(view)
-        step = None if boot is None else WriteModprobe(host=host, path=boot.path, text=None, before=boot.text)
+        step = None if boot is None else WriteModprobe(host=host, path=boot.path, text=None, expect=boot.text)
         steps = () if step is None else (step.record(),)
         with journaling.recorded(
             self.session.context, Intent(verb="purge", why="requested", host=host, steps=steps)

@@ -8,40 +8,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import mig as driver_mig
 from vgpumgr.core.driver import mig_order
 from vgpumgr.core.driver.modes import EQUAL_SIZE, MIG
-from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.driver.scheduler import EngineState
-from vgpumgr.core.model import claims
 from vgpumgr.core.model.functions import Vgpu
 from vgpumgr.core.model.mig import Instance
-from vgpumgr.core.model.reservation import Reservation
 from vgpumgr.core.model.snapshot import Freed
 from vgpumgr.core.model.vgpu import MADE, InstanceEntry, LedgerEntry
 from vgpumgr.core.placing import division, free_places, instances
+from vgpumgr.core.step.base import ImpossibleStepError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vgpumgr.core.driver.modes import Mode
-    from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.functions import Parent
     from vgpumgr.core.model.mig import Mig, OurInstance
     from vgpumgr.core.model.snapshot import Gpu, HostSnapshot, Places
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.core.model.view import HostView
-    from vgpumgr.names import GpuUuid, VmUuid
+    from vgpumgr.names import GpuUuid
 
-
-_Setting: TypeAlias = steps.SetScheduler | steps.SetMode | steps.WriteModprobe | steps.SetCordon | steps.SetReservation
-
-
-class ImpossibleStepError(ValueError):
-    """The state is not what the step expects; a real host would answer Changed or refuse the write."""
+__all__ = ["ImpossibleStepError", "apply", "apply_one", "cleared", "in_mode", "with_creatable"]
 
 
 def apply(view: HostView, steps: Sequence[steps.Step]) -> HostView:
@@ -54,126 +46,37 @@ def apply(view: HostView, steps: Sequence[steps.Step]) -> HostView:
 def apply_one(view: HostView, step: steps.Step) -> HostView:
     if view.snapshot.blocked_write_on(step.written_gpu) is not None:
         raise ImpossibleStepError("the GPU takes no more writes")
+    if isinstance(step, steps.OfVm):
+        domain = view.domain(step.vm)
+        if domain is None:
+            raise ImpossibleStepError(f"no VM {step.vm}")
+        return replace(view, domains=view.vms.put(step.after(domain)))
+    planned = view.planned
+    if isinstance(step, steps.CreateVgpu):
+        planned |= {(step.vgpu.vm, step.vgpu.slot)}
+    return replace(view, snapshot=_after(view.snapshot, step), planned=planned)
+
+
+def _after(snapshot: HostSnapshot, step: steps.HostStep) -> HostSnapshot:
     match step:
         case steps.CreateVgpu():
-            planned = view.planned | {(step.vgpu.vm, step.vgpu.slot)}
-            return replace(view, snapshot=_created(view.snapshot, step), planned=planned)
+            return _created(snapshot, step)
         case steps.EnterVgpu():
-            create = steps.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=steps.SAME)
-            return replace(view, snapshot=_created(view.snapshot, create))
+            return _created(snapshot, steps.CreateVgpu(host=step.host, vgpu=step.vgpu, expect=steps.SAME))
         case steps.DestroyVgpu():
-            return replace(view, snapshot=_destroyed(view.snapshot, step))
+            return _destroyed(snapshot, step)
         case steps.EvacuateVgpu():
-            return replace(view, snapshot=_evacuated(view.snapshot, step))
+            return _evacuated(snapshot, step)
         case steps.CreateInstance() | steps.DestroyInstance():
-            return replace(view, snapshot=_with_instance(view.snapshot, step))
-        case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
-            return replace(view, snapshot=_divided(view.snapshot, step))
-        case (
-            steps.SetScheduler() | steps.SetMode() | steps.WriteModprobe() | steps.SetCordon() | steps.SetReservation()
-        ):
-            return replace(view, snapshot=_with_setting(view.snapshot, step))
-        case _:
-            return replace(view, domains=view.vms.put(_with_change(_domain(view, step.vm), step)))
-
-
-def _with_setting(snapshot: HostSnapshot, step: _Setting) -> HostSnapshot:
-    match step:
+            return _with_instance(snapshot, step)
         case steps.SetScheduler():
             return _set(snapshot, step)
         case steps.SetMode():
             return _in_mode(snapshot, step)
-        case steps.WriteModprobe():
-            return _written(snapshot, step)
-        case steps.SetCordon():
-            return _cordoned(snapshot, step)
-        case steps.SetReservation():
-            return _reserved(snapshot, step)
-
-
-def _domain(view: HostView, uuid: VmUuid) -> Domain:
-    domain = view.domain(uuid)
-    if domain is None:
-        raise ImpossibleStepError(f"no VM {uuid}")
-    return domain
-
-
-def _with_change(domain: Domain, step: steps.DefinitionStep | steps.LiveStep | steps.StartVm) -> Domain:
-    match step:
-        case steps.PutClaim():
-            return _with_claim(domain, step)
-        case steps.DropClaim():
-            return _without_claim(domain, step)
-        case steps.SetWait():
-            return _with_wait(domain, step)
-        case steps.AttachHostdev():
-            return _with_hostdev(domain, step)
-        case steps.DetachHostdev():
-            return _without_hostdev(domain, step)
-        case steps.PlugHostdev():
-            return _plugged(domain, step)
-        case steps.UnplugHostdev():
-            return _unplugged(domain, step)
-        case steps.StartVm():
-            return _started(domain)
-
-
-def _with_claim(domain: Domain, step: steps.PutClaim) -> Domain:
-    if domain.claim(step.claim.slot) != step.before:
-        raise ImpossibleStepError(f"the claim of {domain.name} is not what the step replaces")
-    document = domain.claims or claims.ClaimDocument(vm=domain.uuid)
-    return replace(domain, claims=replace(document, vm=domain.uuid).put(step.claim))
-
-
-def _without_claim(domain: Domain, step: steps.DropClaim) -> Domain:
-    if domain.claims is None or domain.claim(step.before.slot) is None:
-        raise ImpossibleStepError(f"{domain.name} has no such claim")
-    rest = domain.claims.drop(step.before.slot)
-    return replace(domain, claims=rest or None)
-
-
-def _with_wait(domain: Domain, step: steps.SetWait) -> Domain:
-    if domain.wait(step.slot) != step.before:
-        raise ImpossibleStepError(f"what waits in {domain.name} is not what the step replaces")
-    document = domain.claims or claims.ClaimDocument(vm=domain.uuid)
-    return replace(domain, claims=replace(document, vm=domain.uuid).with_wait(step.slot, step.wait) or None)
-
-
-def _with_hostdev(domain: Domain, step: steps.AttachHostdev) -> Domain:
-    if any(one.source == step.device.source or one.alias == step.device.alias for one in domain.inactive):
-        raise ImpossibleStepError(f"{domain.name} has that device or alias")
-    return replace(
-        domain,
-        inactive=(*domain.inactive, replace(step.device, port=step.port)),
-        ports=domain.ports and replace(domain.ports, inactive=domain.ports.inactive - {step.port}),
-    )
-
-
-def _without_hostdev(domain: Domain, step: steps.DetachHostdev) -> Domain:
-    if step.device not in domain.inactive:
-        raise ImpossibleStepError(f"{domain.name} has no such device")
-    return replace(domain, inactive=tuple(device for device in domain.inactive if device != step.device))
-
-
-def _plugged(domain: Domain, step: steps.PlugHostdev) -> Domain:
-    if domain.live is None or domain.ports is None:
-        raise ImpossibleStepError(f"{domain.name} does not run")
-    if any(one.source == step.device.source for one in domain.live) or step.port not in domain.ports.live:
-        raise ImpossibleStepError(f"{domain.name} runs with that device, or with another one at its place")
-    ports = replace(domain.ports, live=domain.ports.live - {step.port})
-    return replace(domain, live=(*domain.live, replace(step.device, port=step.port)), ports=ports)
-
-
-def _unplugged(domain: Domain, step: steps.UnplugHostdev) -> Domain:
-    if domain.live is None or step.device not in domain.live:
-        raise ImpossibleStepError(f"{domain.name} does not run with that device")
-    return replace(domain, live=tuple(device for device in domain.live if device != step.device))
-
-
-def _started(domain: Domain) -> Domain:
-    if domain.active:
-        raise ImpossibleStepError(f"{domain.name} runs already")
-    return replace(domain, active=True, start_failed=False, live=domain.inactive, live_guest=domain.guest)
+        case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
+            return _divided(snapshot, step)
+        case steps.Written():
+            return step.after(snapshot)
 
 
 def _with_instance(snapshot: HostSnapshot, step: steps.InstanceStep) -> HostSnapshot:
@@ -307,7 +210,7 @@ def _set(snapshot: HostSnapshot, step: steps.SetScheduler) -> HostSnapshot:
 def _in_mode(snapshot: HostSnapshot, step: steps.SetMode) -> HostSnapshot:
     """The host with the GPU in its new mode, its vGPUs evacuated and re-created; without need of it, the same."""
     gpu = snapshot.gpu_by_uuid(step.gpu_uuid)
-    if gpu is None or gpu.mode != step.before:
+    if gpu is None or gpu.mode != step.expect:
         raise ImpossibleStepError("the GPU's mode is not as the step expects")
     for evacuation in step.around:
         snapshot = _evacuated(snapshot, evacuation)
@@ -377,30 +280,6 @@ def cleared(gpu: Gpu) -> Gpu:
 def _with_places(gpu: Gpu) -> Gpu:
     """The GPU with its free places, if its mode has placement ids."""
     return replace(gpu, places=free_places.computed(gpu)) if gpu.rules.has_places else gpu
-
-
-def _written(snapshot: HostSnapshot, step: steps.WriteModprobe) -> HostSnapshot:
-    files = {file.path: file.text for file in snapshot.modprobe or ()}
-    if files.get(step.path) != step.before:
-        raise ImpossibleStepError(f"{step.path} is not as the step expects")
-    files.pop(step.path, None)
-    if step.text is not None:
-        files[step.path] = step.text
-    return replace(snapshot, modprobe=tuple(ModprobeFile(path=path, text=text) for path, text in sorted(files.items())))
-
-
-def _reserved(snapshot: HostSnapshot, step: steps.SetReservation) -> HostSnapshot:
-    others = tuple(one for one in snapshot.reservations if one.vgpu.key != step.vgpu.key)
-    new = () if step.terms is None else (Reservation(vgpu=step.vgpu, terms=step.terms),)
-    return replace(snapshot, ledger_file=True, reservations=(*others, *new))
-
-
-def _cordoned(snapshot: HostSnapshot, step: steps.SetCordon) -> HostSnapshot:
-    if snapshot.cordon_at(step.gpu_uuid) != step.before:
-        raise ImpossibleStepError("the cordon is not as the step expects")
-    others = tuple(cordon for cordon in snapshot.cordons if cordon.gpu_uuid != step.gpu_uuid)
-    new = () if step.cordon is None else (step.cordon,)
-    return replace(snapshot, ledger_file=True, cordons=(*others, *new))
 
 
 def _destroyed(snapshot: HostSnapshot, step: steps.DestroyVgpu) -> HostSnapshot:

@@ -46,7 +46,7 @@ class Refusing:
         self._at = at
 
     def execute(self, real: Callable[..., dict[str, Any]], executor: Executor, data: Any, deadline_s: float) -> Any:
-        if executor._root.path("/") == str(self._root) + "/" and len(self.told) < self._at:
+        if executor.root.path("/") == str(self._root) + "/" and len(self.told) < self._at:
             self.told.append(data["verb"])
             if len(self.told) == self._at:
                 raise Refusal(TOOL_REFUSED, "refused by the test", command="/usr/bin/test", status=1, output="")

@@ -55,7 +55,7 @@ CONF = plan_steps.WriteModprobe(
     host=builders.HOST,
     path="/etc/modprobe.d/vgpumgr.conf",
     text="options nvidia NVreg_RegistryDwords=RmPVMRL=0x1\n",
-    before=None,
+    expect=None,
 )
 
 

@@ -25,8 +25,8 @@ def step_lines(plan: CordonPlan) -> Iterator[str]:
     """One line per step."""
     for step in plan.steps:
         if isinstance(step, steps.SetCordon):
-            if step.before is not None:
-                yield f"- cordon  {step.before.reason} ({step.before.by}, {step.before.at})"
+            if step.expect is not None:
+                yield f"- cordon  {step.expect.reason} ({step.expect.by}, {step.expect.at})"
             if step.cordon is not None:
                 yield f"+ cordon  {step.cordon.reason}"
 

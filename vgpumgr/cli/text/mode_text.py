@@ -29,7 +29,7 @@ def step_lines(plan: ModePlan) -> Iterator[str]:
         return
     for step in plan.steps:
         if isinstance(step, steps.SetMode):
-            yield f"~ mode    {step.before} -> {step.mode}"
+            yield f"~ mode    {step.expect} -> {step.mode}"
             for evacuation in step.around:
                 yield f"{move_line(evacuation, plan.steps, maybe=True)}"
         elif isinstance(step, steps.PutClaim):

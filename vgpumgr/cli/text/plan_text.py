@@ -203,7 +203,7 @@ def slices(step: steps.InstanceStep) -> str:
     return f"{instance.profile} on GPU {instance.gpu}, memory {where}"
 
 
-def _device_line(step: steps.AttachHostdev | steps.DetachHostdev | steps.LiveStep) -> str:
+def _device_line(step: steps.AttachHostdev | steps.DetachHostdev | steps.PlugHostdev | steps.UnplugHostdev) -> str:
     match step:
         case steps.AttachHostdev(port=None):
             return f"+ hostdev  {step.device.source.text}, at the VM's next start"

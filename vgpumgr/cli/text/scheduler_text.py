@@ -49,7 +49,7 @@ def _line(step: steps.Step, plan: SchedulerPlan) -> str:
         case steps.SetScheduler():
             return f"~ policy  {step.expect.get('graphics') or '?'} -> {plan.granted.text}"
         case steps.WriteModprobe():
-            mark = "+" if step.before is None else "~"
+            mark = "+" if step.expect is None else "~"
             value = f"{modprobe.KEY}=0x{scheduler.rm_pvmrl(plan.granted.setting):08x}"
             return f"{mark} boot    {step.path}: {value}      at the next load of the module"
         case _:
@@ -57,6 +57,6 @@ def _line(step: steps.Step, plan: SchedulerPlan) -> str:
 
 
 def _diff(step: steps.WriteModprobe) -> Iterator[str]:
-    old, new = (step.before or "", step.text or "")
+    old, new = (step.expect or "", step.text or "")
     for line in list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=0))[2:]:
         yield f"    {line}"

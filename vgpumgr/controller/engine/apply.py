@@ -60,11 +60,7 @@ def apply(session: Session, plan: AnyPlan) -> None:
 
 def _guard_ledger_writable(session: Session, plan: AnyPlan) -> None:
     """A full or read-only disk is reported before any VM's definition is touched."""
-    if session.unwritable is not None and any(
-        isinstance(step, steps.VgpuStep | steps.InstanceStep | steps.SetVfs | steps.SetCordon | steps.SetReservation)
-        or (isinstance(step, steps.GpuStep) and step.around)
-        for step in plan.steps
-    ):
+    if session.unwritable is not None and any(step.writes_ledger for step in plan.steps):
         raise session.unwritable
 
 

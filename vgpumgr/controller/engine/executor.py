@@ -54,12 +54,8 @@ class Executor:
 
     def _do(self, step: steps.Step) -> None:
         match step:
-            case steps.PutClaim():
-                self._write(step.vm, self._document(step.vm).put(step.claim))
-            case steps.DropClaim():
-                self._write(step.vm, self._document(step.vm).drop(step.before.slot))
-            case steps.SetWait():
-                self._write(step.vm, self._document(step.vm).with_wait(step.slot, step.wait))
+            case steps.ClaimStep():
+                self._write(step.vm, step.written(self._document(step.vm)))
             case steps.AttachHostdev():
                 self.session.link.attach_device(step.vm, templates.render_hostdev(step.device, port=step.port))
             case steps.DetachHostdev():

@@ -42,7 +42,7 @@ def undo(
     undone, failed = _take_all_back(executor, done)
     if failed is not None:
         left = [row for row in done if row not in undone]
-        takes_back = "" if _is_apart(left[-1]) else ", vgpumgr detach removes it"
+        takes_back = "" if left[-1].is_apart else ", vgpumgr detach removes it"
         raise errors.PartialApply(
             say("{}; undoing it failed too: {} (left: {})", why, failed.message, verbs(left)),
             details=error.details if error is not None else (),
@@ -55,7 +55,7 @@ def _take_all_back(
 ) -> tuple[list[plan_steps.Step], errors.VgpumgrError | None]:
     """Undo steps, last first. Returns the undone steps and the first failure.
 
-    A failure ends the undo, unless _is_apart is true of its step.
+    A failure ends the undo, unless its step is apart.
     """
     undone: list[plan_steps.Step] = []
     failed: errors.VgpumgrError | None = None
@@ -67,7 +67,7 @@ def _take_all_back(
             undone.append(step)
             continue
         failed = failed or second
-        if not _is_apart(step):
+        if not step.is_apart:
             break
     return undone, failed
 
@@ -82,7 +82,7 @@ def _settle(executor: Executor, failed: plan_steps.Step | None, error: errors.Vg
     unwritten = isinstance(error, errors.HypervisorError) and error.code == errors.HypervisorError.SYSTEM_ERROR
     if failed is None or not (unwritten or isinstance(error, errors.Unexpected)):
         return None
-    if isinstance(failed, (plan_steps.PutClaim, plan_steps.DropClaim, plan_steps.SetWait)):
+    if isinstance(failed, plan_steps.ClaimStep):
         _try(lambda: executor.write_claims_again(failed.vm), failed)
         return None
     if unwritten:
@@ -204,26 +204,8 @@ def _names_vgpu(step: plan_steps.Step) -> bool:
 
 def _was_there(step: plan_steps.Step) -> bool:
     """Whether the step only changed the ledger. An earlier run did the rest, and its work must not be undone."""
-    if isinstance(step, plan_steps.DestroyInstance):
-        return step.expect == plan_steps.ABSENT
-    return isinstance(step, plan_steps.EnterVgpu) or (
-        isinstance(step, plan_steps.CreateVgpu | plan_steps.CreateInstance) and step.expect == plan_steps.SAME
-    )
-
-
-def _is_apart(step: plan_steps.Step) -> bool:
-    """Whether an undo goes on if it fails at this step: every evacuated vGPU is re-created, whatever else fails."""
-    match step:
-        case (
-            plan_steps.EvacuateVgpu()
-            | plan_steps.SetScheduler()
-            | plan_steps.SetMode()
-            | plan_steps.WriteModprobe()
-            | plan_steps.CreateVgpu(again=True)
-        ):
-            return True
-        case _:
-            return False
+    kinds = plan_steps.VgpuStep | plan_steps.InstanceStep
+    return isinstance(step, kinds) and step.expect in (plan_steps.SAME, plan_steps.ABSENT)
 
 
 def verbs(steps: Sequence[plan_steps.Step]) -> str:

@@ -77,7 +77,7 @@ def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
         cordon = Cordon(gpu_uuid=gpu_uuid, gpu=gpu, reason=request.reason, by=request.by, at=request.at)
         if before is not None and (request.keep or before.reason == cordon.reason):
             cordon = before
-    step = plan_steps.SetCordon(host=facts.host, gpu_uuid=gpu_uuid, gpu=gpu, cordon=cordon, before=before)
+    step = plan_steps.SetCordon(host=facts.host, gpu_uuid=gpu_uuid, gpu=gpu, cordon=cordon, expect=before)
     return CordonPlan(
         host=facts.host,
         gpu=gpu,

@@ -215,8 +215,8 @@ def _change(
                 turn_on = move is Move.MAKE_FUNCTIONS
                 yield plan_steps.SetVfs(host=host, gpu_uuid=uuid, gpu=pci, on=turn_on, framework=framework)
             case Move.SET:
-                before = mig_state.enabled
-                yield plan_steps.SetMig(host=host, gpu_uuid=uuid, gpu=pci, on=on, before=before, profiles=mig_profiles)
+                now = mig_state.enabled
+                yield plan_steps.SetMig(host=host, gpu_uuid=uuid, gpu=pci, on=on, expect=now, profiles=mig_profiles)
             case Move.RESET if request.reset:
                 yield plan_steps.ResetGpu(host=host, gpu_uuid=uuid, gpu=pci, profiles=mig_profiles)
             case Move.RESET:

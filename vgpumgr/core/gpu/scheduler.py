@@ -128,7 +128,7 @@ def plan_scheduler(view: HostView, request: SchedulerRequest) -> SchedulerPlan:
         steps += recreations
     if not keeps:
         edit = modprobe.merge(files, gpu.pci, value)
-        steps.append(plan_steps.WriteModprobe(host=facts.host, path=edit.path, text=edit.text, before=edit.before))
+        steps.append(plan_steps.WriteModprobe(host=facts.host, path=edit.path, text=edit.text, expect=edit.before))
         findings += _persistent_findings(facts, gpu, edit.path, files)
     return SchedulerPlan(gpu=gpu, granted=grant, steps=tuple(steps), findings=(*findings, *losses))
 

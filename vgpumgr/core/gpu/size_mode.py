@@ -76,7 +76,7 @@ def _change(
         gpu_uuid=request.gpu_uuid,
         gpu=gpu.pci,
         mode=request.mode,
-        before=gpu.rules.name,
+        expect=gpu.rules.name,
         around=around,
         back=tuple(_back(evacuation, places) for evacuation in around),
     )

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
+    from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.names import GpuUuid, HostName, PciAddress, VmName, VmUuid
+
+__all__ = ["ABSENT", "EMPTY", "ENTER", "PRESENT", "SAME", "AnyStep", "Missing", "OfVm", "Written"]
 
 EMPTY: Final = "empty"
 SAME: Final = "same"
@@ -16,6 +20,10 @@ PRESENT: Final = "present"
 ABSENT: Final = "absent"
 Missing = Literal["empty", "same", "enter"]
 """What is at the place of a vGPU that is not whole."""
+
+
+class ImpossibleStepError(ValueError):
+    """The state is not what the step expects; a real host would answer Changed or refuse the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,11 @@ class AnyStep(abc.ABC):
         return None
 
     @property
+    def writes_ledger(self) -> bool:
+        """Whether the host's ledger must be writable for it."""
+        return False
+
+    @property
     def destroys(self) -> bool:
         """Whether it removes existing hardware. Guards and confirmations count these steps."""
         return False
@@ -56,6 +69,11 @@ class AnyStep(abc.ABC):
     @property
     def is_final(self) -> bool:
         """Whether nothing undoes it."""
+        return False
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether an undo goes on if it fails at this step: every evacuated vGPU is re-created, whatever else fails."""
         return False
 
     @property
@@ -75,6 +93,10 @@ class OfVm(AnyStep):
     def changed_vm(self) -> VmUuid:
         return self.vm
 
+    @abc.abstractmethod
+    def after(self, domain: Domain) -> Domain:
+        """The VM after the step. Raises ImpossibleStepError."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfGpu(AnyStep):
@@ -87,3 +109,20 @@ class OfGpu(AnyStep):
     @property
     def written_gpu(self) -> GpuUuid:
         return self.gpu_uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written(AnyStep):
+    """A step that writes down something on a host, in the ledger or in a file. No driver has a say in it.
+
+    `expect` of such a step: what must be written there now, which an undo restores. None: nothing.
+    """
+
+    host: HostName
+
+    @abc.abstractmethod
+    def inverse(self) -> Written: ...
+
+    @abc.abstractmethod
+    def after(self, snapshot: HostSnapshot) -> HostSnapshot:
+        """The host after the step. Raises ImpossibleStepError."""

@@ -15,19 +15,49 @@ start_vm        libvirt starts the VM                     (nothing undoes it)
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from vgpumgr.core.step.base import OfVm
+from vgpumgr.core.model.claims import ClaimDocument
+from vgpumgr.core.step.base import ImpossibleStepError, OfVm
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.claims import Claim, Wait
-    from vgpumgr.core.model.domain_xml import Hostdev
+    from vgpumgr.core.model.domain_xml import Domain, Hostdev
     from vgpumgr.names import Slot
+
+__all__ = [
+    "AttachHostdev", "ClaimStep", "DefinitionStep", "DetachHostdev", "DropClaim", "PlugHostdev", "PutClaim", "SetWait",
+    "StartVm", "UnplugHostdev",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutClaim(OfVm):
+class ClaimStep(OfVm):
+    """A step that changes one slot in the VM's document of claims."""
+
+    @abc.abstractmethod
+    def inverse(self) -> ClaimStep: ...
+
+    @abc.abstractmethod
+    def written(self, document: ClaimDocument) -> ClaimDocument:
+        """The document after the step."""
+
+    @abc.abstractmethod
+    def obstacle(self, domain: Domain) -> str | None:
+        """Why the VM's claims are not as the step expects; None if they are."""
+
+    def after(self, domain: Domain) -> Domain:
+        obstacle = self.obstacle(domain)
+        if obstacle is not None:
+            raise ImpossibleStepError(obstacle)
+        document = self.written(domain.claims or ClaimDocument(vm=domain.uuid))
+        return replace(domain, claims=document or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutClaim(ClaimStep):
     """Write one claim; `before` is the one it replaces. The claim's state determines the verb."""
 
     claim: Claim
@@ -48,6 +78,13 @@ class PutClaim(OfVm):
             return DropClaim(vm=self.vm, vm_name=self.vm_name, before=self.claim)
         return replace(self, claim=self.before, before=self.claim)
 
+    def written(self, document: ClaimDocument) -> ClaimDocument:
+        return document.put(self.claim)
+
+    def obstacle(self, domain: Domain) -> str | None:
+        is_other = domain.claim(self.claim.slot) != self.before
+        return f"the claim of {domain.name} is not what the step replaces" if is_other else None
+
     def facts(self) -> dict[str, object]:
         claim, grant = self.claim, self.claim.grant
         return {
@@ -62,7 +99,7 @@ class PutClaim(OfVm):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropClaim(OfVm):
+class DropClaim(ClaimStep):
     before: Claim
 
     verb = "drop_claim"
@@ -71,12 +108,18 @@ class DropClaim(OfVm):
     def inverse(self) -> PutClaim:
         return PutClaim(vm=self.vm, vm_name=self.vm_name, claim=self.before, before=None)
 
+    def written(self, document: ClaimDocument) -> ClaimDocument:
+        return document.drop(self.before.slot)
+
+    def obstacle(self, domain: Domain) -> str | None:
+        return f"{domain.name} has no such claim" if domain.claim(self.before.slot) is None else None
+
     def facts(self) -> dict[str, object]:
         return {"vm": self.vm_name, "slot": self.before.slot}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetWait(OfVm):
+class SetWait(ClaimStep):
     """Write what waits in a slot; `wait` None: nothing does any more. `before`: what waited there."""
 
     slot: Slot
@@ -89,6 +132,13 @@ class SetWait(OfVm):
 
     def inverse(self) -> SetWait:
         return replace(self, wait=self.before, before=self.wait)
+
+    def written(self, document: ClaimDocument) -> ClaimDocument:
+        return document.with_wait(self.slot, self.wait)
+
+    def obstacle(self, domain: Domain) -> str | None:
+        is_other = domain.wait(self.slot) != self.before
+        return f"what waits in {domain.name} is not what the step replaces" if is_other else None
 
     def facts(self) -> dict[str, object]:
         asked = {} if self.wait is None else {"requested": self.wait.asked}
@@ -115,6 +165,15 @@ class AttachHostdev(_OfDevice):
     def inverse(self) -> DetachHostdev:
         return DetachHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device)
 
+    def after(self, domain: Domain) -> Domain:
+        if any(one.source == self.device.source or one.alias == self.device.alias for one in domain.inactive):
+            raise ImpossibleStepError(f"{domain.name} has that device or alias")
+        return replace(
+            domain,
+            inactive=(*domain.inactive, replace(self.device, port=self.port)),
+            ports=domain.ports and replace(domain.ports, inactive=domain.ports.inactive - {self.port}),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachHostdev(_OfDevice):
@@ -123,6 +182,11 @@ class DetachHostdev(_OfDevice):
 
     def inverse(self) -> AttachHostdev:
         return AttachHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device)
+
+    def after(self, domain: Domain) -> Domain:
+        if self.device not in domain.inactive:
+            raise ImpossibleStepError(f"{domain.name} has no such device")
+        return replace(domain, inactive=tuple(device for device in domain.inactive if device != self.device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +215,14 @@ class PlugHostdev(_Live):
     def inverse(self) -> UnplugHostdev:
         return UnplugHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device, port=self.port)
 
+    def after(self, domain: Domain) -> Domain:
+        if domain.live is None or domain.ports is None:
+            raise ImpossibleStepError(f"{domain.name} does not run")
+        if any(one.source == self.device.source for one in domain.live) or self.port not in domain.ports.live:
+            raise ImpossibleStepError(f"{domain.name} runs with that device, or with another one at its place")
+        ports = replace(domain.ports, live=domain.ports.live - {self.port})
+        return replace(domain, live=(*domain.live, replace(self.device, port=self.port)), ports=ports)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnplugHostdev(_Live):
@@ -160,6 +232,11 @@ class UnplugHostdev(_Live):
 
     def inverse(self) -> PlugHostdev:
         return PlugHostdev(vm=self.vm, vm_name=self.vm_name, slot=self.slot, device=self.device, port=self.port)
+
+    def after(self, domain: Domain) -> Domain:
+        if domain.live is None or self.device not in domain.live:
+            raise ImpossibleStepError(f"{domain.name} does not run with that device")
+        return replace(domain, live=tuple(device for device in domain.live if device != self.device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +251,11 @@ class StartVm(OfVm):
 
     def facts(self) -> dict[str, object]:
         return {"vm": self.vm_name}
+
+    def after(self, domain: Domain) -> Domain:
+        if domain.active:
+            raise ImpossibleStepError(f"{domain.name} runs already")
+        return replace(domain, active=True, start_failed=False, live=domain.inactive, live_guest=domain.guest)
+
+
+DefinitionStep = ClaimStep | AttachHostdev | DetachHostdev | PlugHostdev | UnplugHostdev | StartVm

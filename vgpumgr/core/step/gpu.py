@@ -1,13 +1,10 @@
-"""Steps that set a GPU's scheduler, mode or functions, reset it, or write an option file, a cordon, a reservation.
+"""Steps that set a GPU's scheduler, mode or functions, or reset it.
 
 set_scheduler   every engine of a GPU, at run time            ← set_scheduler
 set_mode        mixed-size mode of a GPU on or off            ← set_mode
 set_vfs         a GPU's virtual functions, by sriov-manage    ← set_vfs
 set_mig         MIG mode of a GPU without them                ← set_mig
 reset_gpu       a reset of one GPU                            (stays: nothing undoes it)
-write_modprobe  one file of /etc/modprobe.d                   ← write_modprobe
-set_cordon      a cordon of a GPU or the host, in the ledger  ← set_cordon
-set_reservation the reservation of one place, in the ledger   ← set_reservation
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver import scheduler
 from vgpumgr.core.driver.mig_order import Move
-from vgpumgr.core.step.base import AnyStep, OfGpu
+from vgpumgr.core.step.base import OfGpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,11 +22,10 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.mig import InstanceProfile
     from vgpumgr.core.driver.modes import Mode
     from vgpumgr.core.driver.scheduler import Policy, Setting
-    from vgpumgr.core.model.reservation import Terms
-    from vgpumgr.core.model.snapshot import Cordon, FrameworkName
-    from vgpumgr.core.model.vgpu import VgpuSpec
+    from vgpumgr.core.model.snapshot import FrameworkName
     from vgpumgr.core.step.vgpu import CreateVgpu, EvacuateVgpu
-    from vgpumgr.names import GpuUuid, HostName, PciAddress
+
+__all__ = ["GpuStep", "MigStep", "ResetGpu", "SetMig", "SetMode", "SetScheduler", "SetVfs"]
 
 _NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
 _IN_USE = 19  # NVML_ERROR_IN_USE
@@ -40,17 +36,26 @@ def _names(around: Iterable[EvacuateVgpu]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetScheduler(OfGpu):
-    """`expect`: the policy of each engine, as read. `before`: what an undo restores, as far as it is known.
+class _Around(OfGpu):
+    """`around`: the idle vGPUs that are removed and re-created if, and only if, the driver refuses because of them."""
 
-    `around`: the idle vGPUs that are removed and re-created if, and only if, the driver refuses because of them.
-    """
+    around: tuple[EvacuateVgpu, ...] = ()
+
+    is_apart = True
+
+    @property
+    def writes_ledger(self) -> bool:
+        return bool(self.around)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetScheduler(_Around):
+    """`expect`: the policy of each engine, as read. `before`: what an undo restores, as far as it is known."""
 
     api: int
     setting: Setting
     before: Setting
     expect: Mapping[str, Policy | None]
-    around: tuple[EvacuateVgpu, ...] = ()
 
     verb = "set_scheduler"
 
@@ -82,21 +87,20 @@ class SetScheduler(OfGpu):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetMode(OfGpu):
-    """Set the mode of a GPU. `before`: the mode as read; an undo restores it.
+class SetMode(_Around):
+    """Set the mode of a GPU. `expect`: the mode as read; an undo restores it.
 
-    `around`: the idle vGPUs, as in SetScheduler. `back`: the steps that re-create them in `mode`.
+    `back`: the steps that re-create the idle vGPUs in `mode`.
     """
 
     mode: Mode
-    before: Mode
-    around: tuple[EvacuateVgpu, ...] = ()
+    expect: Mode
     back: tuple[CreateVgpu, ...] = ()
 
     verb = "set_mode"
 
     def inverse(self) -> SetMode:
-        return replace(self, mode=self.before, before=self.mode, around=(), back=())
+        return replace(self, mode=self.expect, expect=self.mode, around=(), back=())
 
     def instead(self, nvml_code: int) -> tuple[SetMode | CreateVgpu | EvacuateVgpu, ...]:
         """As for SetScheduler.
@@ -122,6 +126,7 @@ class SetVfs(OfGpu):
     framework: FrameworkName | None = field(compare=False)
 
     verb = "set_vfs"
+    writes_ledger = True
 
     @property
     def move(self) -> Move:
@@ -136,20 +141,20 @@ class SetVfs(OfGpu):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMig(OfGpu):
-    """MIG mode of a GPU without virtual functions. `before`: its current mode.
+    """MIG mode of a GPU without virtual functions. `expect`: its current mode.
 
     `profiles`: the GPU instance profiles that it will have, as far as they are known beforehand.
     """
 
     on: bool
-    before: bool
+    expect: bool
     profiles: tuple[InstanceProfile, ...] = field(compare=False)
 
     verb = "set_mig"
     move = Move.SET
 
     def inverse(self) -> SetMig:
-        return replace(self, on=self.before, before=self.on)
+        return replace(self, on=self.expect, expect=self.on)
 
     def facts(self) -> dict[str, object]:
         return {"host": self.host, "gpu": self.gpu, "on": self.on}
@@ -172,64 +177,5 @@ class ResetGpu(OfGpu):
         return {"host": self.host, "gpu": self.gpu}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteModprobe(AnyStep):
-    """One file's text, before and after. None: no such file."""
-
-    host: HostName
-    path: str
-    text: str | None
-    before: str | None
-
-    verb = "write_modprobe"
-
-    def inverse(self) -> WriteModprobe:
-        return replace(self, text=self.before, before=self.text)
-
-    def facts(self) -> dict[str, object]:
-        return {"host": self.host, "path": self.path}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCordon(AnyStep):
-    """Cordon a GPU or (both None) the host. `cordon` None ends the existing one; an undo restores `before`."""
-
-    host: HostName
-    gpu_uuid: GpuUuid | None
-    gpu: PciAddress | None
-    cordon: Cordon | None
-    before: Cordon | None
-
-    verb = "set_cordon"
-
-    def inverse(self) -> SetCordon:
-        return replace(self, cordon=self.before, before=self.cordon)
-
-    def facts(self) -> dict[str, object]:
-        return {"host": self.host, "gpu": self.gpu, "reason": None if self.cordon is None else self.cordon.reason}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetReservation(AnyStep):
-    """Reserve the place of a vGPU on these terms. `terms` None ends its reservation; an undo restores `before`."""
-
-    host: HostName
-    vgpu: VgpuSpec
-    terms: Terms | None
-    before: Terms | None
-
-    verb = "set_reservation"
-
-    def inverse(self) -> SetReservation:
-        return replace(self, terms=self.before, before=self.terms)
-
-    def facts(self) -> dict[str, object]:
-        vgpu = self.vgpu
-        return {
-            "host": self.host,
-            "reservation": vgpu.vm_name,
-            "slot": vgpu.slot,
-            "gpu": vgpu.gpu,
-            "type_name": vgpu.type_name,
-            "for": None if self.terms is None else self.terms.owner,
-        }
+GpuStep = SetScheduler | SetMode
+MigStep = SetVfs | SetMig | ResetGpu

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.vgpu import VgpuSpec
     from vgpumgr.names import GpuUuid, HostName
 
+__all__ = [
+    "CreateInstance", "CreateVgpu", "DestroyInstance", "DestroyVgpu", "EnterVgpu", "EvacuateVgpu", "InstanceStep", "VgpuStep",
+]  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfVgpu(AnyStep):
     host: HostName
     vgpu: VgpuSpec
+
+    writes_ledger = True
 
     @property
     def written_gpu(self) -> GpuUuid:
@@ -62,6 +68,10 @@ class CreateVgpu(_OfVgpu):
     runs: bool = field(default=False, compare=False)
 
     verb = "create_vgpu"
+
+    @property
+    def is_apart(self) -> bool:
+        return self.again
 
     def inverse(self) -> DestroyVgpu | EvacuateVgpu:
         if self.again:
@@ -116,6 +126,7 @@ class EvacuateVgpu(_OfVgpu):
     listed: bool = field(default=False, compare=False)
 
     verb = "evacuate_vgpu"
+    is_apart = True
     expect = PRESENT
 
     def inverse(self) -> CreateVgpu:
@@ -126,6 +137,8 @@ class EvacuateVgpu(_OfVgpu):
 class _OfInstance(AnyStep):
     host: HostName
     instance: OurInstance
+
+    writes_ledger = True
 
     @property
     def written_gpu(self) -> GpuUuid:
@@ -167,3 +180,7 @@ class DestroyInstance(_OfInstance):
 
     def inverse(self) -> CreateInstance:
         return CreateInstance(host=self.host, instance=self.instance, expect=EMPTY)
+
+
+VgpuStep = CreateVgpu | EnterVgpu | DestroyVgpu | EvacuateVgpu
+InstanceStep = CreateInstance | DestroyInstance

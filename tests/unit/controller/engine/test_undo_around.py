@@ -44,7 +44,7 @@ SET = steps.SetScheduler(
     expect={},
     around=EVACUATIONS,
 )
-MODPROBE = steps.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, before=None)
+MODPROBE = steps.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, expect=None)
 
 
 class Host:

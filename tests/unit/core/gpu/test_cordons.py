@@ -118,7 +118,7 @@ def test_another_reason_takes_the_place_of_the_first_and_the_same_one_changes_no
     assert isinstance(step, plan_steps.SetCordon)
     assert simulate.apply(view, (step, step.inverse())).snapshot.cordons == view.snapshot.cordons
     with pytest.raises(simulate.ImpossibleStepError):
-        simulate.apply_one(view, replace(step, before=None))
+        simulate.apply_one(view, replace(step, expect=None))
 
 
 def test_a_gpu_that_was_taken_out_is_uncordoned_by_the_name_it_had() -> None:

@@ -184,7 +184,7 @@ def test_a_file_that_is_there_is_merged_into_and_the_initramfs_told_of() -> None
     made = plan(view)
     step = made.steps[-1]
     assert isinstance(step, plan_steps.WriteModprobe)
-    assert (step.path, step.before) == (conf.path, text)
+    assert (step.path, step.expect) == (conf.path, text)
     assert step.text == text.replace("Foo=1", "Foo=1;pci=0000:41:00.0;RmPVMRL=0x00020013")
     assert [finding.kind for finding in made.findings] == ["initramfs"]
 

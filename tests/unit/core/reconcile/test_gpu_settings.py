@@ -154,9 +154,9 @@ def test_of_two_gpus_the_second_expects_the_boot_file_as_the_first_leaves_it() -
     view = builders.host(builders.gpu(), builders.gpu(pci="0000:81:00.0"))
     made = host_plan.plan_host(view, replace(declares(), boards=(of_board(),)), RUN)
     first, second = (step for item in made.tasks for step in item.steps if isinstance(step, steps.WriteModprobe))
-    assert first.before is None
+    assert first.expect is None
     assert str(first.text).startswith("# Written by vgpumgr")
-    assert second.before == first.text
+    assert second.expect == first.text
     assert all(f"pci={gpu.pci};" in str(second.text) for gpu in view.snapshot.gpus)
 
 

@@ -63,22 +63,22 @@ def of_vgpu(spec: VgpuSpec = VGPU, **said: Any) -> dict[str, Any]:
             | {"expect": "same"},
         ),
         (
-            steps.SetMode(**OF_GPU, mode=MIXED_SIZE, before=EQUAL_SIZE),
+            steps.SetMode(**OF_GPU, mode=MIXED_SIZE, expect=EQUAL_SIZE),
             {"verb": "set_mode", **GPU, "mode": "mixed-size", "expect": "equal-size"},
         ),
         (steps.SetVfs(**OF_GPU, on=True, framework=None), {"verb": "set_vfs", **GPU, "on": True, "expect": False}),
         (
-            steps.SetMig(**OF_GPU, on=True, before=True, profiles=()),
+            steps.SetMig(**OF_GPU, on=True, expect=True, profiles=()),
             {"verb": "set_mig", **GPU, "on": True, "expect": True},
         ),
         (steps.ResetGpu(**OF_GPU, profiles=()), {"verb": "reset_gpu", **GPU}),
         (
-            steps.SetCordon(**OF_GPU, cordon=CORDON, before=None),
+            steps.SetCordon(**OF_GPU, cordon=CORDON, expect=None),
             {"verb": "set_cordon", **GPU, "expect": None}
             | {"cordon": {"reason": "a fan", "by": "anna", "at": "2026-11-21T12:00:00Z"}},
         ),
         (
-            steps.SetCordon(**OF_GPU, cordon=None, before=CORDON),
+            steps.SetCordon(**OF_GPU, cordon=None, expect=CORDON),
             {"verb": "set_cordon", **GPU, "cordon": None}
             | {"expect": {"reason": "a fan", "by": "anna", "at": "2026-11-21T12:00:00Z"}},
         ),
