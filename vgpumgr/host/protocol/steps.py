@@ -33,6 +33,7 @@ DETACH_DEVICE: Final = "detach_device"
 PLUG_DEVICE: Final = "plug_device"
 UNPLUG_DEVICE: Final = "unplug_device"
 START_DOMAIN: Final = "start_domain"
+DEVICE_VERBS = (ATTACH_DEVICE, DETACH_DEVICE, PLUG_DEVICE, UNPLUG_DEVICE)
 
 
 class Step(OurVgpu):
@@ -209,10 +210,7 @@ SHAPES: Dict[str, Any] = {
     SET_VFS: VfsStep,
     RESET_GPU: ResetStep,
     SET_METADATA: MetadataStep,
-    ATTACH_DEVICE: DeviceStep,
-    DETACH_DEVICE: DeviceStep,
-    PLUG_DEVICE: DeviceStep,
-    UNPLUG_DEVICE: DeviceStep,
+    **dict.fromkeys(DEVICE_VERBS, DeviceStep),
     START_DOMAIN: StartStep,
 }
 

@@ -5,7 +5,7 @@ is not as the step expects, nothing is written at all.
 """
 
 import functools
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..fields import Checks, check_fields, one_of, reader
 from ..files import Root
@@ -64,7 +64,7 @@ class Executor:
         libvirt, and for NVIDIA's own programs.
         """
         step = parse_step(data)
-        outcome = VERBS[step["verb"]].do(self, step, deadline_s)
+        outcome = VERBS[step["verb"]][0](self, step, deadline_s)
         if isinstance(outcome, SchedulerSet):
             return {"note": outcome.note, "scheduler": outcome.found}
         return {"note": outcome, "scheduler": None}
@@ -80,45 +80,33 @@ class Executor:
         self.at("definition: changed")
 
 
-_NONE: Checks = {}
-
-
-class Verb(NamedTuple):
-    """How a step of this verb is carried out: `do(executor, step, deadline_s)`.
-
-    It returns a note if there is one; set_scheduler the scheduler, too. `keys`: what only this verb's keys must be;
-    `check`: what they must be together.
-    """
-
-    do: Callable[[Executor, Any, float], Any]
-    keys: Checks = _NONE
-    check: Optional[Callable[[Any], None]] = None
-
-
-VERBS: Dict[str, Verb] = {
-    steps.CREATE_VGPU: Verb(lambda on, *of: on.vgpus.create(*of), expecting(steps.EMPTY, steps.SAME), check_vgpu),
-    steps.DESTROY_VGPU: Verb(lambda on, *of: on.vgpus.destroy(*of), expecting(steps.PRESENT, steps.ABSENT), check_vgpu),
-    steps.EVACUATE_VGPU: Verb(lambda on, *of: on.vgpus.evacuate(*of), expecting(steps.PRESENT), check_vgpu),
-    steps.SET_SCHEDULER: Verb(lambda on, step, _s: set_scheduler(on.root, on.nvml, step, on.at), check=check_scheduler),
-    steps.SET_MODE: Verb(lambda on, step, _s: set_mode(on.root, on.nvml, step, on.at)),
-    steps.WRITE_MODPROBE: Verb(lambda on, step, _s: write_modprobe(on.root, step, on.at), {"expect": FILE_TEXT}),
-    steps.SET_CORDON: Verb(lambda on, step, _s: set_cordon(on.root, step, on.at), check=check_cordon),
-    steps.SET_RESERVATION: Verb(lambda on, step, _s: set_reservation(on.root, step, on.at)),
-    steps.CREATE_INSTANCE: Verb(lambda on, step, _s: on.instances.create(step), expecting(steps.EMPTY, steps.SAME)),
-    steps.DESTROY_INSTANCE: Verb(
-        lambda on, step, _s: on.instances.destroy(step), expecting(steps.PRESENT, steps.ABSENT)
+# What carries out each verb (it may return a note; set_scheduler the scheduler, too), and what its keys must be besides
+# KEYS: each of them, and all together.
+VERBS: Dict[str, Tuple[Callable[[Executor, Any, float], Any], Checks, Optional[Callable[[Any], None]]]] = {
+    steps.CREATE_VGPU: (lambda on, *of: on.vgpus.create(*of), expecting(steps.EMPTY, steps.SAME), check_vgpu),
+    steps.DESTROY_VGPU: (lambda on, *of: on.vgpus.destroy(*of), expecting(steps.PRESENT, steps.ABSENT), check_vgpu),
+    steps.EVACUATE_VGPU: (lambda on, *of: on.vgpus.evacuate(*of), expecting(steps.PRESENT), check_vgpu),
+    steps.SET_SCHEDULER: (lambda on, step, _s: set_scheduler(on.root, on.nvml, step, on.at), {}, check_scheduler),
+    steps.SET_MODE: (lambda on, step, _s: set_mode(on.root, on.nvml, step, on.at), {}, None),
+    steps.WRITE_MODPROBE: (lambda on, step, _s: write_modprobe(on.root, step, on.at), {"expect": FILE_TEXT}, None),
+    steps.SET_CORDON: (lambda on, step, _s: set_cordon(on.root, step, on.at), {}, check_cordon),
+    steps.SET_RESERVATION: (lambda on, step, _s: set_reservation(on.root, step, on.at), {}, None),
+    steps.CREATE_INSTANCE: (lambda on, step, _s: on.instances.create(step), expecting(steps.EMPTY, steps.SAME), None),
+    steps.DESTROY_INSTANCE: (
+        lambda on, step, _s: on.instances.destroy(step),
+        expecting(steps.PRESENT, steps.ABSENT),
+        None,
     ),
-    steps.SET_MIG: Verb(lambda on, step, _s: set_mig(on.root, on.nvml, step, on.at)),
-    steps.SET_VFS: Verb(
-        lambda on, step, limit_s: set_vfs(on.root, on.nvml, step, on.at, deadline_s=limit_s, timing=on.timing)
+    steps.SET_MIG: (lambda on, step, _s: set_mig(on.root, on.nvml, step, on.at), {}, None),
+    steps.SET_VFS: (
+        lambda on, step, end_s: set_vfs(on.root, on.nvml, step, on.at, deadline_s=end_s, timing=on.timing),
+        {},
+        None,
     ),
-    steps.RESET_GPU: Verb(lambda on, step, limit_s: reset_gpu(on.root, on.nvml, step, on.at, deadline_s=limit_s)),
-    steps.SET_METADATA: Verb(Executor.change_definition, XML),
-    steps.ATTACH_DEVICE: Verb(Executor.change_definition, VGPU_XML),
-    steps.DETACH_DEVICE: Verb(Executor.change_definition, VGPU_XML),
-    steps.PLUG_DEVICE: Verb(Executor.change_definition, VGPU_XML),
-    steps.UNPLUG_DEVICE: Verb(Executor.change_definition, VGPU_XML),
-    steps.START_DOMAIN: Verb(Executor.change_definition),
+    steps.RESET_GPU: (lambda on, step, end_s: reset_gpu(on.root, on.nvml, step, on.at, deadline_s=end_s), {}, None),
+    steps.SET_METADATA: (Executor.change_definition, XML, None),
+    **dict.fromkeys(steps.DEVICE_VERBS, (Executor.change_definition, VGPU_XML, None)),
+    steps.START_DOMAIN: (Executor.change_definition, {}, None),
 }
 
 
@@ -126,7 +114,7 @@ def parse_step(data: object) -> steps.AnyStep:
     """The step, without keys that such a step does not have. Raises Refusal(BadRequest) naming the wrong key."""
     verb = check_fields(data, {"verb": (one_of(*VERBS), "one of {}".format(", ".join(VERBS)))}, "step")["verb"]
     step: steps.AnyStep = _reader(verb)(data)
-    check = VERBS[verb].check
+    check = VERBS[verb][2]
     if check is not None:
         check(step)
     return step
@@ -134,4 +122,4 @@ def parse_step(data: object) -> steps.AnyStep:
 
 @functools.lru_cache(maxsize=None)
 def _reader(verb: str) -> Callable[[object], Any]:
-    return reader(steps.SHAPES[verb], "step", {**KEYS, **VERBS[verb].keys})
+    return reader(steps.SHAPES[verb], "step", {**KEYS, **VERBS[verb][1]})

@@ -21,6 +21,10 @@ def _is_document(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value and not re.search("[\ud800-\udfff]", value)
 
 
+def _is_full(value: object) -> bool:
+    return is_text(value) and _is_document(value)
+
+
 def _is_file_text(value: object) -> bool:
     return isinstance(value, str) and _is_document(value) and len(value.encode("utf-8")) <= MOST_BYTES
 
@@ -39,10 +43,10 @@ def expecting(*words: str) -> Checks:
 
 
 _ADDRESS = (matches(ADDRESS.pattern), "a PCI address")
-_UNSIGNED: Tuple[Check, str] = (is_unsigned, "a 32-bit number")
-_SHORT = (_is_short, "a line of at most {} characters".format(_LONGEST))
+UNSIGNED: Tuple[Check, str] = (is_unsigned, "a 32-bit number")
+SHORT = (_is_short, "a line of at most {} characters".format(_LONGEST))
 FILE_TEXT = (_is_file_text, "a text of at most {} KiB".format(MOST_BYTES // 1024))
-XML: Checks = {"xml": (lambda value: is_text(value) and _is_document(value), "a text of XML")}
+XML: Checks = {"xml": (_is_full, "a text of XML")}
 VGPU_XML: Checks = {"xml": (_is_vgpu, "the XML of a vGPU's host device")}
 
 KEYS: Checks = {  # of every step that has such a key
@@ -54,24 +58,24 @@ KEYS: Checks = {  # of every step that has such a key
     "parent": _ADDRESS,
     "param": (matches(r"[a-z_]{1,40}=[01](,[a-z_]{1,40}=[01]){0,9}"), "plugin parameters, each 0 or 1"),
     "profile": (matches(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}"), "the name of a GPU instance profile"),
-    "profile_id": _UNSIGNED,
-    "start": _UNSIGNED,
+    "profile_id": UNSIGNED,
+    "start": UNSIGNED,
     "size": (lambda value: is_unsigned(value) and value != 0, "a 32-bit number above 0"),
     "api": (lambda value: is_count(value) and value in (1, 2), "1 or 2"),
-    "averaging_factor": _UNSIGNED,
-    "frequency_hz": _UNSIGNED,
-    "time_slice_ns": _UNSIGNED,
+    "averaging_factor": UNSIGNED,
+    "frequency_hz": UNSIGNED,
+    "time_slice_ns": UNSIGNED,
     "path": (
         matches(re.escape(FOLDER) + r"/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\.conf"),
         "a file {}/NAME.conf".format(FOLDER),
     ),
     "text": FILE_TEXT,
-    "reason": _SHORT,
-    "owner": _SHORT,
-    "taker": _SHORT,
-    "by": _SHORT,
-    "at": _SHORT,
-    "key": (lambda value: is_text(value) and _is_document(value), "a text"),
+    "reason": SHORT,
+    "owner": SHORT,
+    "taker": SHORT,
+    "by": SHORT,
+    "at": SHORT,
+    "key": (_is_full, "a text"),
     "uri": (matches(r"urn:vgpumgr:domain:[1-9][0-9]{0,3}"), "a namespace of vgpumgr"),
 }
 
