@@ -11,6 +11,7 @@ from vgpumgr.controller.engine import apply as apply_module
 from vgpumgr.controller.engine.apply import apply
 from vgpumgr.core import step as steps
 from vgpumgr.core.driver import scheduler
+from vgpumgr.core.model.mig import OurInstance
 from vgpumgr.link.host import StepResult
 from vgpumgr.names import PciAddress
 from vgpumgr.timing import Timing
@@ -45,6 +46,9 @@ SET = steps.SetScheduler(
     around=EVACUATIONS,
 )
 MODPROBE = steps.WriteModprobe(host=HOST, path="/etc/modprobe.d/vgpumgr.conf", text=None, expect=None)
+
+FULL = errors.LedgerUnwritable(HOST, "full", path="/var/lib/vgpumgr", errno_name="ENOSPC", hint="make room")
+CORDON = steps.SetCordon(host=HOST, gpu_uuid=None, gpu=None, cordon=None, expect=None)
 
 
 class Host:
@@ -111,10 +115,32 @@ def test_a_move_whose_end_the_ledger_could_not_take_is_named_as_the_step_that_wa
 
 
 def test_a_full_disk_is_told_before_a_scheduler_is_set_for_which_vgpus_may_be_moved() -> None:
-    unwritable = errors.LedgerUnwritable(HOST, "full", path="/var/lib/vgpumgr", errno_name="ENOSPC", hint="make room")
-    host, told = go(lambda _: None, SET, unwritable=unwritable)
+    host, told = go(lambda _: None, SET, unwritable=FULL)
     assert not host.asked
     assert told[-1].startswith("LedgerUnwritable")
+
+
+def test_an_undo_that_fails_goes_on_as_long_as_vgpus_are_moved_out() -> None:
+    def refuse(asked: list[str]) -> None:
+        if CORDON.verb in asked:
+            raise FULL
+
+    host, told = go(refuse, SET, MODPROBE, CORDON)
+    back = ["write_modprobe", "evacuate_vgpu vm05", "evacuate_vgpu vm04", "set_scheduler"]
+    assert host.asked[host.asked.index(CORDON.verb) + 1 :] == [*back, "create_vgpu vm05", "create_vgpu vm04"]
+    assert told[-1].startswith("PartialApply")
+
+
+def test_what_an_earlier_run_did_is_not_undone() -> None:
+    instance = OurInstance(gpu_uuid=SET.gpu_uuid, gpu=PCI, profile="2g.10gb", profile_id=14, start=2, size=2)
+    done: list[steps.Step] = [
+        steps.CreateVgpu(host=HOST, vgpu=spec(4), expect=steps.SAME),
+        steps.EnterVgpu(host=HOST, vgpu=spec(5)),
+        steps.CreateInstance(host=HOST, instance=instance, expect=steps.SAME),
+        steps.DestroyInstance(host=HOST, instance=instance, expect=steps.ABSENT),
+    ]
+    host, _ = go(at(CORDON.verb, FULL), *done, CORDON)
+    assert host.asked[-1] == CORDON.verb
 
 
 def test_after_an_interrupt_the_undo_waits_for_a_vm_that_is_ending(monkeypatch: pytest.MonkeyPatch) -> None:

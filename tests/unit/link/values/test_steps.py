@@ -120,3 +120,8 @@ def test_a_step_says_what_it_means_and_the_host_program_takes_it(step: steps.Hos
 def test_every_step_that_the_host_program_carries_out_is_tried_above() -> None:
     every = {getattr(family, name) for family in (gpu, vgpu, written) for name in family.__all__}
     assert {type(step) for step, _ in CASES} == {one for one in every if isclass(one) and not isabstract(one)}
+
+
+def test_a_full_disk_holds_up_every_step_but_those_that_leave_the_ledger_as_it_is() -> None:
+    unwritten = {step.verb for step, _ in CASES if not step.writes_ledger}
+    assert unwritten == {"set_scheduler", "set_mode", "set_mig", "reset_gpu", "write_modprobe"}
