@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import vgpumgr
+from tests.unit.core import step_kinds
 from tests.unit.documents import published
 from vgpumgr import errors
 from vgpumgr.controller import install_files
@@ -134,7 +135,7 @@ def defined(name: str, *path: str) -> Any:
 
 def verbs() -> set[str]:
     """Of every step in the code; a claim's verb is its state's."""
-    found = {kind.verb for kind in typing.get_args(steps.Step) if isinstance(kind.verb, str)}
+    found = {verb for kind in step_kinds.ALL if isinstance(verb := vars(kind)["verb"], str)}
     for state in (claims.PENDING, claims.BOUND, claims.LEAVING):
         claim = typing.cast("claims.Claim", type("Stub", (), {"state": state}))
         found.add(steps.PutClaim(vm=None, vm_name=None, claim=claim, before=None).verb)  # type: ignore[arg-type]
