@@ -5,17 +5,15 @@ from __future__ import annotations
 from inspect import isabstract, isclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.step import definition, gpu, vgpu, written
+from vgpumgr.core.step import AnyStep, definition, gpu, vgpu, written
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from vgpumgr.core.step import AnyStep
-
 
 def _of(*families: ModuleType) -> set[type[AnyStep]]:
     named = [getattr(family, name) for family in families for name in family.__all__]
-    return {one for one in named if isclass(one) and not isabstract(one)}
+    return {one for one in named if isclass(one) and issubclass(one, AnyStep) and not isabstract(one)}
 
 
 OF_HOST_PROGRAM = _of(gpu, vgpu, written)
