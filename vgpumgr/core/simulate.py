@@ -75,7 +75,7 @@ def _after(snapshot: HostSnapshot, step: steps.HostStep) -> HostSnapshot:
             return _in_mode(snapshot, step)
         case steps.SetVfs() | steps.SetMig() | steps.ResetGpu():
             return _divided(snapshot, step)
-        case steps.Written():
+        case steps.OfHost():
             return step.after(snapshot)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import isabstract, isclass
 from typing import TYPE_CHECKING
 
-from vgpumgr.core.step import AnyStep, definition, gpu, vgpu, written
+from vgpumgr.core.step import AnyStep, definition, gpu, host, vgpu
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -16,5 +16,5 @@ def _of(*families: ModuleType) -> set[type[AnyStep]]:
     return {one for one in named if isclass(one) and issubclass(one, AnyStep) and not isabstract(one)}
 
 
-OF_HOST_PROGRAM = _of(gpu, vgpu, written)
+OF_HOST_PROGRAM = _of(gpu, host, vgpu)
 ALL = OF_HOST_PROGRAM | _of(definition)

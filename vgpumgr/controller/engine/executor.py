@@ -55,7 +55,7 @@ class Executor:
     def _do(self, step: steps.Step) -> None:
         match step:
             case steps.ClaimStep():
-                self._write(step.vm, step.written(self._document(step.vm)))
+                self._write(step.vm, step.edit(self._document(step.vm)))
             case steps.AttachHostdev():
                 self.session.link.attach_device(step.vm, templates.render_hostdev(step.device, port=step.port))
             case steps.DetachHostdev():

@@ -3,8 +3,8 @@
 from vgpumgr.core.step.base import *
 from vgpumgr.core.step.definition import *
 from vgpumgr.core.step.gpu import *
+from vgpumgr.core.step.host import *
 from vgpumgr.core.step.vgpu import *
-from vgpumgr.core.step.written import *
 
-HostStep = VgpuStep | InstanceStep | GpuStep | MigStep | Written
+HostStep = VgpuStep | InstanceStep | GpuStep | MigStep | OfHost
 Step = HostStep | DefinitionStep

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import HostSnapshot
     from vgpumgr.names import GpuUuid, HostName, PciAddress, VmName, VmUuid
 
-__all__ = ["ABSENT", "EMPTY", "ENTER", "PRESENT", "SAME", "AnyStep", "Missing", "OfVm", "Written"]
+__all__ = ["ABSENT", "EMPTY", "ENTER", "PRESENT", "SAME", "AnyStep", "Missing", "OfHost", "OfVm"]
 
 EMPTY: Final = "empty"
 SAME: Final = "same"
@@ -112,16 +112,16 @@ class OfGpu(AnyStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written(AnyStep):
-    """A step that writes down something on a host, in the ledger or in a file. No driver has a say in it.
+class OfHost(AnyStep):
+    """A step on a host's ledger or files. No driver has a say in it.
 
-    `expect` of such a step: what must be written there now, which an undo restores. None: nothing.
+    `expect` of such a step: what must be there now, which an undo restores. None: nothing.
     """
 
     host: HostName
 
     @abc.abstractmethod
-    def inverse(self) -> Written: ...
+    def inverse(self) -> OfHost: ...
 
     @abc.abstractmethod
     def after(self, snapshot: HostSnapshot) -> HostSnapshot:

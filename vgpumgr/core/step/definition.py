@@ -41,7 +41,7 @@ class ClaimStep(OfVm):
     def inverse(self) -> ClaimStep: ...
 
     @abc.abstractmethod
-    def written(self, document: ClaimDocument) -> ClaimDocument:
+    def edit(self, document: ClaimDocument) -> ClaimDocument:
         """The document after the step."""
 
     @abc.abstractmethod
@@ -52,7 +52,7 @@ class ClaimStep(OfVm):
         obstacle = self.obstacle(domain)
         if obstacle is not None:
             raise ImpossibleStepError(obstacle)
-        document = self.written(domain.claims or ClaimDocument(vm=domain.uuid))
+        document = self.edit(domain.claims or ClaimDocument(vm=domain.uuid))
         return replace(domain, claims=document or None)
 
 
@@ -78,7 +78,7 @@ class PutClaim(ClaimStep):
             return DropClaim(vm=self.vm, vm_name=self.vm_name, before=self.claim)
         return replace(self, claim=self.before, before=self.claim)
 
-    def written(self, document: ClaimDocument) -> ClaimDocument:
+    def edit(self, document: ClaimDocument) -> ClaimDocument:
         return document.put(self.claim)
 
     def obstacle(self, domain: Domain) -> str | None:
@@ -108,7 +108,7 @@ class DropClaim(ClaimStep):
     def inverse(self) -> PutClaim:
         return PutClaim(vm=self.vm, vm_name=self.vm_name, claim=self.before, before=None)
 
-    def written(self, document: ClaimDocument) -> ClaimDocument:
+    def edit(self, document: ClaimDocument) -> ClaimDocument:
         return document.drop(self.before.slot)
 
     def obstacle(self, domain: Domain) -> str | None:
@@ -133,7 +133,7 @@ class SetWait(ClaimStep):
     def inverse(self) -> SetWait:
         return replace(self, wait=self.before, before=self.wait)
 
-    def written(self, document: ClaimDocument) -> ClaimDocument:
+    def edit(self, document: ClaimDocument) -> ClaimDocument:
         return document.with_wait(self.slot, self.wait)
 
     def obstacle(self, domain: Domain) -> str | None:

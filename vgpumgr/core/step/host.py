@@ -1,4 +1,4 @@
-"""Steps that write an option file, a cordon or a reservation on a host.
+"""Steps that write an option file, a cordon or a reservation of a host.
 
 write_modprobe  one file of /etc/modprobe.d                   ← write_modprobe
 set_cordon      a cordon of a GPU or the host, in the ledger  ← set_cordon
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vgpumgr.core.driver.modprobe import ModprobeFile
 from vgpumgr.core.model.reservation import Reservation
-from vgpumgr.core.step.base import ImpossibleStepError, Written
+from vgpumgr.core.step.base import ImpossibleStepError, OfHost
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.reservation import Terms
@@ -24,7 +24,7 @@ __all__ = ["SetCordon", "SetReservation", "WriteModprobe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteModprobe(Written):
+class WriteModprobe(OfHost):
     """One file's text. None: no such file."""
 
     path: str
@@ -52,7 +52,7 @@ class WriteModprobe(Written):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetCordon(Written):
+class SetCordon(OfHost):
     """Cordon a GPU or (both None) the host. `cordon` None ends the existing one."""
 
     gpu_uuid: GpuUuid | None
@@ -78,7 +78,7 @@ class SetCordon(Written):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetReservation(Written):
+class SetReservation(OfHost):
     """Reserve the place of a vGPU on these terms. `terms` None ends its reservation; an undo restores `before`."""
 
     vgpu: VgpuSpec
