@@ -14,7 +14,7 @@ from vgpumgr.core import step as plan_steps
 from vgpumgr.core.model import snapshot
 from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Active, Gpu
 from vgpumgr.link.values import snapshot_facts
-from vgpumgr.names import VmUuid
+from vgpumgr.names import VmName, VmUuid
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.view import HostView
@@ -36,6 +36,8 @@ GOLDEN = """\
 "uuid": "1ddfb5ce-0a64-5612-978e-e86b28662399", "placement_id": null, "mig": null, "inverse": "create_vgpu"}
 {"verb": "drop_claim", "vm": "vm01", "slot": "vgpu0", "inverse": "leave_claim"}"""
 
+CORDON = snapshot.Cordon(gpu_uuid=None, gpu=None, reason="a fan", by="anna", at="2026-11-21T12:00:00Z")
+
 
 def test_the_steps_are_printed_as_the_design_shows_them() -> None:
     view = builders.host()
@@ -56,6 +58,22 @@ def test_no_step_can_be_done_twice_in_a_row() -> None:
         for step in made.steps:
             now = simulate.apply_one(now, step)
             impossible(now, step)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        plan_steps.SetCordon(host=builders.HOST, gpu_uuid=None, gpu=None, cordon=CORDON, expect=None),
+        plan_steps.WriteModprobe(host=builders.HOST, path="/etc/modprobe.d/x.conf", text="#", expect=None),
+        plan_steps.StartVm(vm=builders.vm_uuid("vm01"), vm_name=VmName("vm01")),
+    ],
+    ids=lambda step: step.verb,
+)
+def test_nor_can_a_step_whose_effect_is_there(step: plan_steps.Step) -> None:
+    view = replace(builders.host(), snapshot=replace(builders.host().snapshot, ledger_file=False))
+    after = simulate.apply_one(view, step)
+    assert after.snapshot.ledger_file == step.writes_ledger
+    impossible(after, step)
 
 
 def test_a_step_for_a_vm_that_is_not_there_is_impossible() -> None:
