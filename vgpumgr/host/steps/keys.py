@@ -38,7 +38,6 @@ def _is_short(value: object) -> bool:
 
 
 def expecting(*words: str) -> Checks:
-    """The key `expect` of a step that may have only these."""
     return {"expect": (one_of(*words), "one of {}".format(", ".join(words)))}
 
 
