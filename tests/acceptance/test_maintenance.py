@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.acceptance.command import vgpumgr
+import pytest
+
+from tests.acceptance.command import vgpumgr, vgpus
 
 if TYPE_CHECKING:
     from tests.acceptance.near import Near
+    from tests.lab_fixtures import Lab
 
 HOST, GPU = "kvm01", "0000:41:00.0"
 LEDGER = "var/lib/vgpumgr/ledger.json"
@@ -47,8 +50,8 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: N
     assert (answer["fits_now"], answer["at_least"]) == (0, False)
 
     vgpumgr(lab, "cordon", HOST, "--gpu-id", GPU, "--reason", "ECC errors")
-    rows = [line.split()[:3] for line in vgpumgr(lab, "cordon").out.splitlines()]
-    assert rows == [["HOST", "GPU", "REASON"], [HOST, "-", "new"], [HOST, GPU, "ECC"]]
+    rows = [line.split()[:4] for line in vgpumgr(lab, "cordon").out.splitlines()]
+    assert rows == [["HOST", "GPU", "VF", "REASON"], [HOST, "-", "-", "new"], [HOST, GPU, "-", "ECC"]]
     lifted = vgpumgr(lab, "uncordon", HOST)
     assert "GPU 0000:41:00.0 is cordoned: ECC errors" in lifted.err
     vgpumgr(lab, "attach", "vm02", "--profile", "4Q", "--gpu-id", GPU, code=5)
@@ -60,3 +63,27 @@ def test_a_cordon_is_kept_by_the_host_and_nothing_new_is_made_there(near_host: N
     written = json.loads(ledger.read_bytes())
     assert ("cordons" in written, len(written["entries"])) == (False, 2)
     assert [one["verb"] for one in json_of(lab, "history", HOST)["runs"]].count("cordon") == 2
+
+
+@pytest.mark.lab
+def test_a_function_in_quarantine_gets_nothing_new_and_what_it_has_stays(frameworks_wiped: Lab) -> None:
+    lab, host = frameworks_wiped, "kvm03"
+    vgpumgr(lab, "attach", "v1", "--profile", "4Q")
+    (row,) = vgpus(lab, host)
+    done = vgpumgr(lab, "cordon", host, "--vf", row["vf"], "--reason", "its VMs fail")
+    assert done.out.splitlines()[:2] == [f"virtual function {row['vf']} of {host}", "  + cordon  its VMs fail"]
+    lab.control(host, "reboot")
+    vgpumgr(lab, "reconcile", "--limit", host, "--yes")
+    assert [one["vf"] for one in vgpus(lab, host)] == [row["vf"]]
+
+    vgpumgr(lab, "detach", "v1", "--yes")
+    for _ in range(2):
+        vgpumgr(lab, "attach", "v1", "v2", "--profile", "4Q", "--gpu-id", row["gpu"])
+        assert row["vf"] not in [one["vf"] for one in vgpus(lab, host)]
+        vgpumgr(lab, "detach", "v1", "v2", "--yes")
+    (found,) = vgpumgr(lab, "list", host, "-o", "json").document["findings"]
+    assert (found["kind"], row["vf"] in found["text"]) == ("cordoned", True)
+    drain = vgpumgr(lab, "drain", host, "--vf", row["vf"], code=2)
+    assert "drain empties a host or a GPU, not one virtual function" in drain.err
+    vgpumgr(lab, "uncordon", host, "--vf", row["vf"])
+    assert "no cordon" in vgpumgr(lab, "cordon").out

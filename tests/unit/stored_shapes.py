@@ -16,6 +16,7 @@ from vgpumgr.host.ledger.ledger import Ledger, write_ledger
 from vgpumgr.host.protocol.ledger import (
     LEDGER_PATH,
     LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
@@ -30,10 +31,17 @@ from vgpumgr.store.sql.samples import Samples
 
 STORED = Path(__file__).parents[1] / "cases/stored"
 LEDGER = STORED / f"ledger-{LEDGER_VERSION}.json"
+LEDGER_WITHOUT_CORDONED_VFS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_CORDONED_VFS}.json"
 LEDGER_WITHOUT_RESERVATIONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_RESERVATIONS}.json"
 LEDGER_WITHOUT_INSTANCES = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_INSTANCES}.json"
 LEDGER_WITHOUT_CORDONS = STORED / f"ledger-{LEDGER_VERSION_WITHOUT_CORDONS}.json"
-LEDGERS = (LEDGER, LEDGER_WITHOUT_RESERVATIONS, LEDGER_WITHOUT_INSTANCES, LEDGER_WITHOUT_CORDONS)
+LEDGERS = (
+    LEDGER,
+    LEDGER_WITHOUT_CORDONED_VFS,
+    LEDGER_WITHOUT_RESERVATIONS,
+    LEDGER_WITHOUT_INSTANCES,
+    LEDGER_WITHOUT_CORDONS,
+)
 CLAIM = STORED / f"claim-{claims.VERSION}.xml"
 JOURNAL = STORED / f"journal-{sql_journal.SCHEMA.version}.db"
 SAMPLES = STORED / f"samples-{sample_tables.SCHEMA.version}.db"
@@ -50,6 +58,7 @@ CORDON = {
     "by": "anna@ctl1",
     "at": "2026-11-22T12:00:00Z",
 }
+VF_CORDON = {**CORDON, "vf_index": ENTRIES[1]["vf_index"], "vf": ENTRIES[1]["parent"]}
 INSTANCE = {
     "gpu_uuid": ENTRIES[0]["gpu_uuid"],
     "gpu": ENTRIES[0]["gpu"],
@@ -126,11 +135,13 @@ def write(folder: Path) -> None:
     oldest = Ledger(document=whole, entries=ENTRIES, blocked_writes=(BLOCKED_WRITE,), freed=(FREED,))
     with_cordon = oldest._replace(cordons=(CORDON,))
     with_instance = with_cordon._replace(entries=(*ENTRIES, MIG_ENTRY), instances=(INSTANCE,))
+    with_reservation = with_instance._replace(reservations=(RESERVATION,))
     ledgers = {
         LEDGER_WITHOUT_CORDONS: oldest,
         LEDGER_WITHOUT_INSTANCES: with_cordon,
         LEDGER_WITHOUT_RESERVATIONS: with_instance,
-        LEDGER: with_instance._replace(reservations=(RESERVATION,)),
+        LEDGER_WITHOUT_CORDONED_VFS: with_reservation,
+        LEDGER: with_reservation._replace(cordons=(CORDON, VF_CORDON)),
     }
     for path, ledger in ledgers.items():
         write_ledger(Root(root), ledger)

@@ -20,6 +20,7 @@ from vgpumgr.core.usage.usage_window import window
 from vgpumgr.host.ledger.ledger import facts_of, parse_ledger
 from vgpumgr.host.protocol.ledger import (
     LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
@@ -39,7 +40,20 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("path", "version", "cordons", "instances", "reservations"),
     [
-        (stored.LEDGER, LEDGER_VERSION, (stored.CORDON,), (stored.INSTANCE,), (stored.RESERVATION,)),
+        (
+            stored.LEDGER,
+            LEDGER_VERSION,
+            (stored.CORDON, stored.VF_CORDON),
+            (stored.INSTANCE,),
+            (stored.RESERVATION,),
+        ),
+        (
+            stored.LEDGER_WITHOUT_CORDONED_VFS,
+            LEDGER_VERSION_WITHOUT_CORDONED_VFS,
+            (stored.CORDON,),
+            (stored.INSTANCE,),
+            (stored.RESERVATION,),
+        ),
         (
             stored.LEDGER_WITHOUT_RESERVATIONS,
             LEDGER_VERSION_WITHOUT_RESERVATIONS,
@@ -58,7 +72,7 @@ def test_the_ledger_is_read_whole_and_its_entries_name_an_mdev_and_a_vf(
     instances: tuple[dict[str, Any], ...],
     reservations: tuple[dict[str, Any], ...],
 ) -> None:
-    """A ledger without reservations, instances or cordons keeps the number from before them: the programs that know none go on with it."""
+    """A ledger without cordons of functions, reservations, instances or cordons keeps the number from before them: the programs that know none go on with it."""
     ledger = parse_ledger(path.read_bytes())
     assert ledger.document["version"] == version
     assert (ledger.cordons, ledger.instances, ledger.reservations) == (cordons, instances, reservations)

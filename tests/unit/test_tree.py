@@ -25,7 +25,6 @@ ELSEWHERE = {
     "vgpumgr.controller.adopt": "acceptance/test_lost_ledger.py",
     "vgpumgr.controller.install_files": "unit/cli/commands/test_nightly.py",
     "vgpumgr.controller.of_board": "acceptance/test_of_board.py",
-    "vgpumgr.core.evidence.cordons": "unit/core/gpu/test_cordons.py",
     "vgpumgr.core.evidence.ending": "unit/core/slot/test_detach.py",
     "vgpumgr.core.evidence.preflight": "unit/core/evidence/test_preflight.py",  # through the plans that ask it
     "vgpumgr.core.evidence.saved_states": "unit/core/slot/test_detach.py",

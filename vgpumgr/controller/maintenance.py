@@ -1,4 +1,4 @@
-"""cordon and uncordon: keep new vGPUs from a host or a GPU, for as long as somebody works on it."""
+"""cordon and uncordon: keep new vGPUs from a host or a part of it, for as long as somebody works on it."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ def cordon(
     context: Context, host: str, task: SetCordon, consent: Consent[Planned[CordonPlan]]
 ) -> ChangeResult[CordonPlan]:
     """Set or lift a cordon of the host of that name. Raises RequestError, HostError or ApplyError."""
-    return change_host(context, host, task, consent, CordonPlan, asks=False, name=task.gpu_id or host)
+    return change_host(context, host, task, consent, CordonPlan, asks=False, name=task.vf or task.gpu_id or host)

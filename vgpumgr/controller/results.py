@@ -213,7 +213,7 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCordons:
-    """A host's own cordon and those of its GPUs, as many as there are."""
+    """A host's own cordon and those of its GPUs and functions, as many as there are."""
 
     host: HostName
     cordons: tuple[Cordon, ...]

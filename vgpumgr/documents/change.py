@@ -53,7 +53,7 @@ def document(result: AnyResult, *, check: bool) -> dict[str, object]:
 def _afterwards(result: AnyResult) -> dict[str, object]:
     host, plan = result.planned.host, result.planned.plan
     if isinstance(plan, CordonPlan):
-        return {"host": host, "gpu": plan.gpu, "cordon": common.cordon(plan.cordon)}
+        return {"host": host, **common.pick(plan, "gpu", "vf"), "cordon": common.cordon(plan.cordon)}
     if isinstance(result, ChangeResult):
         vm = plan.vm.name if isinstance(plan, Plan) else None
         return {"vm": vm, "host": host, "vgpus": common.plain(result.rows)}

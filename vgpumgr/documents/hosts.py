@@ -85,9 +85,9 @@ def _instances(facts: HostSnapshot, gpu: Gpu) -> dict[str, object]:
 
 
 def cordons(fleet: Fleet[HostCordons]) -> dict[str, object]:
-    """The document of the hosts and GPUs that are cordoned: they get no new vGPU."""
+    """The document of the hosts, GPUs and functions that are cordoned: they get no new vGPU."""
     rows = [
-        {"host": host.host, "gpu": one.gpu, "cordon": common.cordon(one)}
+        {"host": host.host, **common.pick(one, "gpu", "vf"), "cordon": common.cordon(one)}
         for host in fleet.views
         for one in host.cordons
     ]
@@ -105,7 +105,7 @@ def _installation(one: HostInstallation) -> dict[str, object]:
     rows = one.installation.cordons
     return {
         **common.pick(one.installation, "host", "login", "user", "state", "pinned", "problems"),
-        "cordons": None if rows is None else [common.pick(each, "gpu", "reason", "by", "at") for each in rows],
+        "cordons": None if rows is None else [common.pick(each, "gpu", "vf", "reason", "by", "at") for each in rows],
         "restore": _restore(one.installation.restore),
         "outcome": str(one.outcome),
         **common.pick(one.installation, "programs"),

@@ -121,8 +121,9 @@ def test_what_fits_nowhere_else_stays_and_is_told_with_the_way_out(fleet: Fleet)
 
 @pytest.fixture
 def cordoned(fleet: Fleet) -> Fleet:
-    """The same, and a cordon."""
+    """The same, and two cordons."""
     assert fleet.cordon(HOST, SetCordon(gpu_id=None, reason="it goes")).word == "done"
+    assert fleet.cordon(HOST, SetCordon(gpu_id=None, vf="0000:41:00.5", reason="its VMs fail")).word == "done"
     return fleet
 
 

@@ -14,7 +14,7 @@ from tests.unit import stored_shapes
 from vgpumgr.host import installation, purging
 from vgpumgr.host.files import Root
 from vgpumgr.host.ledger.ledger import read_ledger, write_ledger
-from vgpumgr.host.protocol.ledger import LEDGER_PATH, CordonText
+from vgpumgr.host.protocol.ledger import LEDGER_PATH
 from vgpumgr.host.protocol.session import CHANGED, LEDGER_BROKEN
 from vgpumgr.host.refusal import Refusal
 from vgpumgr.host.restoring.unit import HOOK, UNIT
@@ -58,13 +58,10 @@ def test_the_ledger_and_what_was_installed_go_without_a_trace(root: Root) -> Non
     assert purging.purge(root) == {"files": []}
 
 
-CORDON: CordonText = {"reason": "PSU", "by": "anna@ctl1", "at": "2026-11-23T16:00:00Z"}
-
-
 @pytest.mark.parametrize(
     "says",
     [
-        lambda ledger: ledger.with_cordon(None, None, CORDON),
+        lambda ledger: ledger._replace(cordons=(stored_shapes.CORDON,)),
         lambda ledger: ledger._replace(reservations=(stored_shapes.RESERVATION,)),
     ],
 )

@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 
 _HOST = click.argument("host", shell_complete=candidates.host)
 _GPU = gpus.one("Only this GPU of the host.")
+_VF = click.option("--vf", metavar="PCI", help="Only this virtual function of a GPU.")
 
 
 @click.command()
 @click.argument("host", required=False, shell_complete=candidates.host)
 @_GPU
+@_VF
 @click.option("--reason", metavar="TEXT", help="Why, for everybody who finds it there.")
 @common_options
-def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, reason: str | None) -> int:
-    """Keep new vGPUs from HOST, or from one of its GPUs. What is there stays. Without HOST: list the cordons of all
-    hosts.
+def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, vf: str | None, reason: str | None) -> int:
+    """Keep new vGPUs from HOST, from one of its GPUs, or from one virtual function. What is there stays. Without HOST:
+    list the cordons of all hosts.
 
     \b
       vgpumgr cordon
       vgpumgr cordon kvm01 --reason 'kernel update on Monday'
       vgpumgr cordon kvm01 --gpu-id 0000:41:00.0 --reason 'ECC errors'
+      vgpumgr cordon kvm01 --vf 0000:41:00.5 --reason 'its VMs fail'
 
     The host itself keeps it, with your name and the time, so every controller honours it, also after a reboot: attach
     is refused (exit 5), reconcile makes nothing new there, capacity counts nothing there as free. `vgpumgr uncordon`
@@ -41,28 +44,30 @@ def cordon(settings: Settings, *, host: str | None, gpu_id: str | None, reason: 
     """
     from vgpumgr.core.gpu.cordon_plan import parse_reason
 
-    if host is None and gpu_id is None and reason is None:
+    if host is None and gpu_id is None and vf is None and reason is None:
         return _list(settings)
     if host is None or reason is None:
         missing = "argument HOST" if host is None else "option '--reason'"
         raise click.UsageError(f"missing {missing}", click.get_current_context())
-    return _set(settings, host, gpu_id, parse_reason(reason))
+    return _set(settings, host, gpu_id, vf, parse_reason(reason))
 
 
 @click.command()
 @_HOST
 @_GPU
+@_VF
 @common_options
-def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
-    """Let HOST, or one of its GPUs, take new vGPUs again.
+def uncordon(settings: Settings, *, host: str, gpu_id: str | None, vf: str | None) -> int:
+    """Let HOST, one of its GPUs, or one virtual function take new vGPUs again.
 
     \b
       vgpumgr uncordon kvm01
       vgpumgr uncordon kvm01 --gpu-id 0000:41:00.0
+      vgpumgr uncordon kvm01 --vf 0000:41:00.5
 
-    The cordons of a host and of its GPUs end separately. Name a GPU that was taken out by its old address or UUID.
+    Each cordon ends separately. Name a GPU that was taken out by its old address or UUID.
     """
-    return _set(settings, host, gpu_id, None)
+    return _set(settings, host, gpu_id, vf, None)
 
 
 @click.command()
@@ -76,8 +81,9 @@ def uncordon(settings: Settings, *, host: str, gpu_id: str | None) -> int:
     help="Why. An existing cordon keeps its reason.",
 )
 @click.option("--wait", type=Duration(least=0), default="0s", metavar="TIME", help="Wait for VMs to stop: 10m, 2h.")
+@click.option("--vf", hidden=True)
 @common_options
-def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wait: float) -> int:
+def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wait: float, vf: str | None) -> int:
     """Cordon HOST, or one of its GPUs, and say what is in the way of working on it. VMs that run are never touched.
 
     \b
@@ -96,7 +102,13 @@ def drain(settings: Settings, *, host: str, gpu_id: str | None, reason: str, wai
     from vgpumgr.controller import drain as use_case
     from vgpumgr.core.gpu.cordon_plan import parse_reason
     from vgpumgr.documents import change as documents
+    from vgpumgr.errors import UsageError
 
+    if vf is not None:
+        raise UsageError(
+            "drain empties a host or a GPU, not one virtual function",
+            hint="`vgpumgr cordon HOST --vf PCI` keeps new vGPUs from it, and `vgpumgr detach VM` frees it",
+        )
     options = use_case.DrainOptions(host=host, gpu_id=gpus.parsed(gpu_id), reason=parse_reason(reason), wait_s=wait)
     start = time.monotonic()
     result = use_case.drain(build_context(settings), options, _consent(settings))
@@ -143,15 +155,19 @@ def _list(settings: Settings) -> int:
     return output.end(settings, fleet)
 
 
-def _set(settings: Settings, host: str, gpu_id: str | None, reason: str | None) -> int:
+def _set(settings: Settings, host: str, gpu_id: str | None, vf: str | None, reason: str | None) -> int:
     from vgpumgr.cli.rows import change_result
     from vgpumgr.cli.rows.gpus import CORDON
     from vgpumgr.cli.text import cordon_text
     from vgpumgr.cli.wiring import build_context
     from vgpumgr.controller import maintenance as use_case
     from vgpumgr.core.reconcile.tasks import SetCordon
+    from vgpumgr.errors import UsageError
+    from vgpumgr.names import parse_pci_address
 
-    task = SetCordon(gpu_id=gpus.parsed(gpu_id), reason=reason)
+    if gpu_id is not None and vf is not None:
+        raise UsageError("give either --gpu-id or --vf", hint="a virtual function's address says which GPU it is of")
+    task = SetCordon(gpu_id=gpus.parsed(gpu_id), vf=None if vf is None else parse_pci_address(vf), reason=reason)
     start = time.monotonic()
     verb = "uncordon" if reason is None else "cordon"
     consent = asking.consent(settings, verb, cordon_text.lines, question=f"{verb.capitalize()} {{about}} on {{host}}?")

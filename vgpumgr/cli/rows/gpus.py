@@ -270,6 +270,7 @@ CORDON = View(
     columns=(
         _HOST_COLUMN,
         Column(key="gpu", head="GPU", in_table=True, none=ABSENT),
+        Column(key="vf", head="VF", in_table=True, none=ABSENT),
         Column(key="cordon.reason", head="REASON", in_table=True, none=ABSENT, is_prose=True),
         Column(key="cordon.by", head="BY", in_table=True, none=ABSENT),
         Column(key="cordon.at", head="AT", in_table=True, read=cells.local, none=ABSENT),

@@ -20,7 +20,8 @@ def _cordons(value: list[Row] | None, _row: Row) -> str | None:
     """The reasons; a dash for none."""
     if value is None:
         return None
-    return "; ".join(f"{one['gpu']}: {one['reason']}" if one["gpu"] else one["reason"] for one in value) or ABSENT
+    places = ((one["vf"] or one["gpu"], one["reason"]) for one in value)
+    return "; ".join(f"{place}: {reason}" if place else reason for place, reason in places) or ABSENT
 
 
 def _restore(value: Row | None, _row: Row) -> str:

@@ -49,8 +49,8 @@ def closing(result: ChangeResult[CordonPlan], elapsed_s: float) -> str:
 
 
 def _except(plan: CordonPlan) -> str:
-    return f", except on GPU {' and '.join(plan.stay)}" if plan.stay else ""
+    return f", except on {' and '.join(str(one.vf or one.gpu) for one in plan.stay)}" if plan.stay else ""
 
 
 def _where(plan: CordonPlan) -> str:
-    return plan.host if plan.gpu is None else f"GPU {plan.gpu} of {plan.host}"
+    return plan.host if plan.gpu is None else f"{plan.about} of {plan.host}"

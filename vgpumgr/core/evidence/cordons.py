@@ -1,7 +1,7 @@
 """Describes cordons, and names the commands that lift them.
 
-With a cordon, a person keeps new vGPUs off a host or off one of its GPUs. It removes none: the vGPUs that are there
-stay, and come back after a reboot.
+With a cordon, a person keeps new vGPUs off a host, off one of its GPUs, or off one virtual function of a GPU. It
+removes none: the vGPUs that are there stay, and come back after a reboot.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vgpumgr.core.model.snapshot import Cordon, HostSnapshot
+    from vgpumgr.core.model.view import HostView
+    from vgpumgr.names import PciAddress
 
 
 def in_words(cordon: Cordon) -> str:
@@ -26,8 +28,19 @@ def in_words(cordon: Cordon) -> str:
 
 def lift(facts: HostSnapshot, cordon: Cordon) -> str:
     """The command that lifts a cordon."""
-    gpu = () if cordon.gpu is None else ("--gpu-id", cordon.gpu)
-    return command("uncordon", facts.host, options=gpu)
+    place = ("--vf", cordon.vf) if cordon.vf is not None else ("--gpu-id", cordon.gpu) if cordon.gpu is not None else ()
+    return command("uncordon", facts.host, options=place)
+
+
+def kept_free(view: HostView) -> dict[PciAddress, str]:
+    """The functions on which nothing new is created, whatever is on them, and why: a cordon, or the inventory."""
+    facts = view.snapshot
+    why = {
+        one.vf: say("cordoned: {}", one.reason)
+        for one in facts.cordons
+        if one.vf is not None and one.gpu_uuid is not None and facts.gpu_by_uuid(one.gpu_uuid) is not None
+    }
+    return {**dict.fromkeys(view.excluded_vfs, "in the inventory's exclude_vfs"), **why}
 
 
 def findings(facts: HostSnapshot) -> tuple[Finding, ...]:
@@ -56,7 +69,8 @@ def taken(facts: HostSnapshot) -> Iterator[Finding]:
 
 
 def finding(facts: HostSnapshot, cordon: Cordon) -> Finding:
-    place = facts.host if cordon.gpu is None else say("{}: GPU {}", facts.host, cordon.gpu)
+    what = "GPU" if cordon.vf is None else "virtual function"
+    place = facts.host if cordon.gpu is None else say("{}: {} {}", facts.host, what, cordon.vf or cordon.gpu)
     text = say(
         "{} is cordoned: {} ({}, {}); no new vGPU is placed there until `{}`",
         place,

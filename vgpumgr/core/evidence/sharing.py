@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from vgpumgr.core.commands import command, virsh
+from vgpumgr.core.evidence import cordons
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.core.model.vgpu import Mdev, Vf
 from vgpumgr.core.model.view import Finding
@@ -310,14 +311,15 @@ def _finding(view: HostView, vm: str, text: str) -> Finding:
 def barred_functions(view: HostView, *, but: tuple[VmUuid, Slot] | None = None) -> Barred:
     """A check that says why nothing new is created on a PCI function, or None if something may be.
 
-    Barred are functions that the inventory excludes or that a document names: a definition, running VM, saved image or
-    snapshot. `but`: a VM's slot that does not count, nor do that VM's snapshots: a revert restores what it had.
+    Barred are functions that are kept free (cordons.py) or that a document names: a definition, running VM, saved
+    image or snapshot. `but`: a VM's slot that does not count, nor do that VM's snapshots: a revert restores what it
+    had.
     """
-    defined, saved = view.vms.named, view.states.named
+    defined, saved, kept_free = view.vms.named, view.states.named, cordons.kept_free(view)
 
     def why_not(pci: PciAddress) -> str | None:
-        if pci in view.excluded_vfs:
-            return "in the inventory's exclude_vfs"
+        if pci in kept_free:
+            return kept_free[pci]
         device = Vf(pci)
         if device not in defined and device not in saved:
             return None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from vgpumgr import names
+from vgpumgr import errors, names
 from vgpumgr.core import step as plan_steps
 from vgpumgr.core.evidence import cordons
 from vgpumgr.core.gpu import gpu_choice
 from vgpumgr.core.model.snapshot import Cordon
 from vgpumgr.core.slot import plan as plans
-from vgpumgr.errors import BadName
+from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.names import GpuUuid, HostName, PciAddress
 
 LONGEST = 200
@@ -23,9 +23,13 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRequest:
-    """`gpu_id` None: the whole host. `reason` None: lift it. `keep`: an existing cordon stands, whatever its reason."""
+    """`gpu_id` and `vf` None: the whole host. `reason` None: lift it. `keep`: a cordon stands, whatever its reason.
+
+    `vf`: a virtual function's address; of the GPU `gpu_id`, if that is not None.
+    """
 
     gpu_id: str | None
+    vf: str | None = None
     reason: str | None
     by: str
     at: str
@@ -34,15 +38,18 @@ class CordonRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan(plans.AnyPlan):
-    """`cordon`: the cordon afterwards; None: there is none. `stay`: the GPUs whose own cordons stay."""
+    """`cordon`: the cordon afterwards; None: there is none. `stay`: those within the place that are not lifted."""
 
     host: HostName
     gpu: PciAddress | None
+    vf: PciAddress | None
     cordon: Cordon | None
-    stay: tuple[PciAddress, ...] = ()
+    stay: tuple[Cordon, ...] = ()
 
     @property
     def about(self) -> str:
+        if self.vf is not None:
+            return f"virtual function {self.vf}"
         return "the host" if self.gpu is None else f"GPU {self.gpu}"
 
     @property
@@ -64,47 +71,80 @@ def parse_reason(text: str) -> str:
         wrong = f"the reason has characters that cannot be printed: {text[:40]!r}"
     else:
         return reason
-    raise BadName(wrong, hint=f"give one line of 1 to {LONGEST} characters, for those who find the cordon")
+    raise errors.BadName(wrong, hint=f"give one line of 1 to {LONGEST} characters, for those who find the cordon")
 
 
 def plan_cordon(view: HostView, request: CordonRequest) -> CordonPlan:
     """Plan the step that sets or lifts a cordon. Raises UnknownGpu; changes nothing."""
     facts = view.snapshot
-    gpu_uuid, gpu = _place(facts, request.gpu_id)
-    before = facts.cordon_at(gpu_uuid)
+    place = _place(facts, request)
+    before = facts.cordon_at(place.gpu_uuid, place.vf_index)
     cordon: Cordon | None = None
     if request.reason is not None:
-        cordon = Cordon(gpu_uuid=gpu_uuid, gpu=gpu, reason=request.reason, by=request.by, at=request.at)
+        cordon = Cordon(**place._asdict(), reason=request.reason, by=request.by, at=request.at)
         if before is not None and (request.keep or before.reason == cordon.reason):
             cordon = before
-    step = plan_steps.SetCordon(host=facts.host, gpu_uuid=gpu_uuid, gpu=gpu, cordon=cordon, expect=before)
+    step = plan_steps.SetCordon(host=facts.host, **place._asdict(), cordon=cordon, expect=before)
+    others = [] if cordon is not None else [one for one in facts.cordons if one != before and place.meets(one)]
     return CordonPlan(
         host=facts.host,
-        gpu=gpu,
+        gpu=place.gpu,
+        vf=place.vf,
         cordon=cordon,
         steps=() if cordon == before else (step,),
-        findings=_others(facts, gpu_uuid) if cordon is None else (),
-        stay=tuple(one.gpu for one in facts.cordons if one.gpu is not None) if gpu_uuid is None else (),
+        findings=tuple(cordons.finding(facts, one) for one in others),
+        stay=tuple(filter(place.holds, others)),
     )
 
 
-def _place(facts: HostSnapshot, gpu_id: str | None) -> tuple[GpuUuid | None, PciAddress | None]:
-    """The UUID and address of a cordon's GPU; both None for the host. The cordon names a GPU that was taken out."""
+class _Place(NamedTuple):
+    """Where a cordon applies: a virtual function, a GPU, or (all None) the host."""
+
+    gpu_uuid: GpuUuid | None = None
+    gpu: PciAddress | None = None
+    vf_index: int | None = None
+    vf: PciAddress | None = None
+
+    @classmethod
+    def of(cls, cordon: Cordon) -> _Place:
+        return cls(cordon.gpu_uuid, cordon.gpu, cordon.vf_index, cordon.vf)
+
+    def holds(self, other: _Place | Cordon) -> bool:
+        """Whether this is the other place, or has it as a part."""
+        return self.gpu_uuid is None or (self.gpu_uuid == other.gpu_uuid and self.vf_index in (None, other.vf_index))
+
+    def meets(self, cordon: Cordon) -> bool:
+        """Whether a cordon is of this place, of a part of it, or of what it is a part of."""
+        return self.holds(cordon) or _Place.of(cordon).holds(self)
+
+
+def _place(facts: HostSnapshot, request: CordonRequest) -> _Place:
+    """The place that is meant. The cordon names a GPU that was taken out."""
+    gpu_id = request.gpu_id
+    if request.vf is not None:
+        return _function(facts, request.vf, gpu_id)
     if gpu_id is None:
-        return None, None
+        return _Place()
     parsed_id = names.parse_gpu_id(gpu_id)
     ids = {gpu.pci for gpu in facts.gpus} | {gpu.uuid for gpu in facts.gpus}
     for cordon in facts.cordons:
         if cordon.gpu_uuid is not None and parsed_id in (cordon.gpu_uuid, cordon.gpu) and parsed_id not in ids:
-            return cordon.gpu_uuid, cordon.gpu
+            return _Place(cordon.gpu_uuid, cordon.gpu)
     gpu, gpu_uuid = gpu_choice.find(facts, gpu_id)
-    return gpu_uuid, gpu.pci
+    return _Place(gpu_uuid, gpu.pci)
 
 
-def _others(facts: HostSnapshot, lifted: GpuUuid | None) -> tuple[Finding, ...]:
-    """Findings about the cordons that still apply there after one is lifted."""
-    return tuple(
-        cordons.finding(facts, cordon)
-        for cordon in facts.cordons
-        if cordon.gpu_uuid != lifted and (cordon.gpu_uuid is None or lifted is None)
+def _function(facts: HostSnapshot, vf: str, gpu_uuid: str | None) -> _Place:
+    """The place of that virtual function. The cordon names one that its GPU does not show. Raises UnknownGpu."""
+    address = names.parse_pci_address(vf)
+    for cordon in facts.cordons:
+        if cordon.vf == address and gpu_uuid in (None, cordon.gpu_uuid):
+            return _Place.of(cordon)
+    for gpu in facts.gpus:
+        parent = gpu.functions.find(address)
+        if parent is not None and parent.vf_index is not None:
+            return _Place(gpu_choice.find(facts, gpu.pci)[1], gpu.pci, parent.vf_index, address)
+    raise errors.UnknownGpu(
+        say("{} has no virtual function {}", facts.host, address),
+        hint=say("those with vGPUs are in the column VF of {}", Command("vgpumgr", "list", facts.host, "-o", "wide")),
     )

@@ -338,10 +338,15 @@ class Freed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cordon:
-    """No new vGPU is placed on this GPU, or (both None) on the host. `at`: RFC 3339; `gpu`: its address then."""
+    """No new vGPU is placed on this GPU, on one virtual function of it, or (all None) on the host.
+
+    `at`: RFC 3339. `gpu`: its address then. `vf`: the function's; that of then while its GPU does not show it.
+    """
 
     gpu_uuid: GpuUuid | None
     gpu: PciAddress | None
+    vf_index: int | None = None
+    vf: PciAddress | None = None
     reason: str
     by: str
     at: str
@@ -417,6 +422,8 @@ class HostSnapshot:
     def __post_init__(self) -> None:
         if self.ledger is not None:
             object.__setattr__(self, "ledger", Ledger.of(self.ledger))
+        if any(one.vf_index is not None for one in self.cordons):
+            object.__setattr__(self, "cordons", tuple(map(self._cordon_today, self.cordons)))
 
     @property
     def entries(self) -> Ledger:
@@ -436,13 +443,20 @@ class HostSnapshot:
         """The write that blocks writes to a GPU; None if it takes writes."""
         return next((write for write in self.blocked_writes or () if write.gpu_uuid == gpu_uuid), None)
 
-    def cordon_at(self, gpu_uuid: str | None) -> Cordon | None:
-        """This GPU's own cordon; with None, the host's."""
-        return next((cordon for cordon in self.cordons if cordon.gpu_uuid == gpu_uuid), None)
+    def cordon_at(self, gpu_uuid: str | None, vf_index: int | None = None) -> Cordon | None:
+        """The cordon of this very function; without `vf_index` of the GPU; of the host if both are None."""
+        place = gpu_uuid, vf_index
+        return next((cordon for cordon in self.cordons if (cordon.gpu_uuid, cordon.vf_index) == place), None)
 
     def cordon_on(self, gpu_uuid: str | None) -> Cordon | None:
         """The cordon that applies to a GPU: its host's, or its own."""
         return self.cordon_at(None) or (None if gpu_uuid is None else self.cordon_at(gpu_uuid))
+
+    def _cordon_today(self, cordon: Cordon) -> Cordon:
+        """A cordon with the current address of its function, if its GPU shows that."""
+        gpu = None if cordon.vf_index is None else self.gpu_by_uuid(cordon.gpu_uuid or "")
+        parent = gpu and gpu.parent_at(cordon.vf_index)
+        return replace(cordon, vf=parent.pci) if parent else cordon
 
     def reserved_on(self, gpu: Gpu) -> tuple[LedgerEntry, ...]:
         """What the reservations of a GPU still keep free. A place that somebody has is not free."""

@@ -59,7 +59,7 @@ def todo(view: HostView) -> tuple[tasks.Task, ...]:
         for (uuid, slot), vm in sorted(slots.items(), key=lambda row: (row[1], row[0]))
     ]
     instances = give_back.todo(view)
-    cordon_tasks = (tasks.SetCordon(gpu_id=one.gpu_uuid, reason=None) for one in view.snapshot.cordons)
+    cordon_tasks = (tasks.SetCordon(gpu_id=one.gpu_uuid, vf=one.vf, reason=None) for one in view.snapshot.cordons)
     reserved = dict.fromkeys(one.name for one in view.snapshot.reservations)
     return *slot_tasks, *instances, *cordon_tasks, *(tasks.CancelReservation(name=name) for name in reserved)
 

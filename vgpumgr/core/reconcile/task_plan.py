@@ -81,7 +81,7 @@ def _plan_task(view: HostView, declared: HostDeclaration, task: Task, author: ta
                 return PlannedTask(task=task, plan=adopt.plan_adopt(view, request))
             case SetCordon():
                 about = cordon_plan.CordonRequest(
-                    gpu_id=task.gpu_id, reason=task.reason, by=author.by, at=author.at, keep=task.keep
+                    gpu_id=task.gpu_id, vf=task.vf, reason=task.reason, by=author.by, at=author.at, keep=task.keep
                 )
                 return PlannedTask(task=task, plan=cordon_plan.plan_cordon(view, about))
             case Reserve():

@@ -224,9 +224,10 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCordon:
-    """The user keeps new vGPUs off a host or one GPU of it; `reason` None: lift it. `keep`: see CordonRequest."""
+    """The user keeps new vGPUs off a host or a part of it; `reason` None: lift it. `keep`, `vf`: see CordonRequest."""
 
     gpu_id: str | None
+    vf: str | None = None
     reason: str | None
     keep: bool = False
 
@@ -238,6 +239,8 @@ class SetCordon:
 
     @property
     def subject(self) -> str:
+        if self.vf is not None:
+            return f"virtual function {self.vf}"
         return "host" if self.gpu_id is None else f"GPU {self.gpu_id}"
 
     @property

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from vgpumgr.core import simulate
 from vgpumgr.core.driver import profiles
 from vgpumgr.core.driver.asking import NO_CONDITIONS
-from vgpumgr.core.evidence import sharing
+from vgpumgr.core.evidence import cordons, sharing
 from vgpumgr.core.placing import instances, resolve
 from vgpumgr.core.report import place
 from vgpumgr.core.report.capacity import Question
@@ -73,11 +73,11 @@ class Score:
 
 def emptied(view: HostView) -> HostView:
     """A host as it is filled here. GPUs that are closed now (cordoned, passed through, not read) are left out."""
-    barred = sharing.barred_functions(view)
+    barred, kept_free = sharing.barred_functions(view), cordons.kept_free(view)
     gpus: list[Gpu] = []
     for gpu in sorted(view.snapshot.gpus, key=lambda one: one.pci):
         if how_many.closed(view, gpu, barred) is None:
-            parents = tuple(one for one in gpu.parents if one.pci not in view.excluded_vfs)
+            parents = tuple(one for one in gpu.parents if one.pci not in kept_free)
             gpus.append(simulate.with_creatable(simulate.cleared(replace(gpu, parents=parents))))
     facts = replace(view.snapshot, gpus=tuple(gpus), ledger=(), freed=(), instances=(), reservations=())
     return replace(view, snapshot=facts, domains=(), saved=None, usual={}, layouts={})

@@ -1,7 +1,7 @@
 """Steps that write an option file, a cordon or a reservation of a host.
 
 write_modprobe  one file of /etc/modprobe.d                   ← write_modprobe
-set_cordon      a cordon of a GPU or the host, in the ledger  ← set_cordon
+set_cordon      a cordon, in the ledger                       ← set_cordon
 set_reservation the reservation of one place, in the ledger   ← set_reservation
 """
 
@@ -53,10 +53,12 @@ class WriteModprobe(OfHost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCordon(OfHost):
-    """Cordon a GPU or (both None) the host. `cordon` None ends the existing one."""
+    """Cordon a GPU, one of its functions, or (all None) the host. `cordon` None ends the existing one."""
 
     gpu_uuid: GpuUuid | None
     gpu: PciAddress | None
+    vf_index: int | None = None
+    vf: PciAddress | None = None
     cordon: Cordon | None
     expect: Cordon | None
 
@@ -67,12 +69,14 @@ class SetCordon(OfHost):
         return replace(self, cordon=self.expect, expect=self.cordon)
 
     def facts(self) -> dict[str, object]:
-        return {"host": self.host, "gpu": self.gpu, "reason": None if self.cordon is None else self.cordon.reason}
+        place = {"host": self.host, "gpu": self.gpu, "vf": self.vf}
+        return {**place, "reason": None if self.cordon is None else self.cordon.reason}
 
     def after(self, snapshot: HostSnapshot) -> HostSnapshot:
-        if snapshot.cordon_at(self.gpu_uuid) != self.expect:
+        place = self.gpu_uuid, self.vf_index
+        if snapshot.cordon_at(*place) != self.expect:
             raise ImpossibleStepError("the cordon is not as the step expects")
-        others = tuple(cordon for cordon in snapshot.cordons if cordon.gpu_uuid != self.gpu_uuid)
+        others = tuple(cordon for cordon in snapshot.cordons if (cordon.gpu_uuid, cordon.vf_index) != place)
         new = () if self.cordon is None else (self.cordon,)
         return replace(snapshot, ledger_file=True, cordons=(*others, *new))
 

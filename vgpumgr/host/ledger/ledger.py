@@ -33,6 +33,7 @@ from ..protocol.ledger import (
     LEAVING,
     LEDGER_PATH,
     LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_CORDONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
@@ -62,6 +63,7 @@ _ROOM = 128 * 1024  # the space that must be free: a ledger of a hundred entries
 
 _VERSIONS = (
     LEDGER_VERSION,
+    LEDGER_VERSION_WITHOUT_CORDONED_VFS,
     LEDGER_VERSION_WITHOUT_RESERVATIONS,
     LEDGER_VERSION_WITHOUT_INSTANCES,
     LEDGER_VERSION_WITHOUT_CORDONS,
@@ -77,8 +79,8 @@ class Ledger(NamedTuple):
     `blocked_writes`: the writes that began but were not seen to return, under way or not (blocked_write.py).
     `freed`: the vGPUs that were removed on purpose, oldest first, at most the newest 500. A claim of one of them is
     older than the ledger; for any other claim without an entry, the ledger may have been lost.
-    `cordons`: at most one of the host and of each GPU. `reservations`: the places kept for vGPUs; those that have
-    ended go with the next write. `instances`: our GPU instances, by GPU, profile and start.
+    `cordons`: at most one of the host, of each GPU and of each function. `reservations`: the places kept for vGPUs;
+    those that have ended go with the next write. `instances`: our GPU instances, by GPU, profile and start.
     `without_vfs`: the GPUs whose virtual functions this program removed, each with the boot.
     `on_disk`: False if there was no file to read.
     """
@@ -117,15 +119,16 @@ class Ledger(NamedTuple):
         others = tuple(row for row in self.without_vfs if row["gpu_uuid"] != gpu_uuid and row["boot"] == boot)
         return self._replace(without_vfs=(*others, *([{"gpu_uuid": gpu_uuid, "boot": boot}] if taken else [])))
 
-    def cordon_of(self, gpu_uuid: Optional[str]) -> Optional[CordonText]:
-        """The cordon of a GPU, or with None of the host; None if there is none."""
-        rows = [row for row in self.cordons if row["gpu_uuid"] == gpu_uuid]
+    def cordon_of(self, place: Mapping[str, Any]) -> Optional[CordonText]:
+        """The cordon of the place that a step names; None if there is none."""
+        rows = [row for row in self.cordons if _cordon_key(row) == _cordon_key(place)]
         return facts_of(rows, CordonText)[0] if rows else None
 
-    def with_cordon(self, gpu_uuid: Optional[str], gpu: Optional[str], cordon: Optional[CordonText]) -> "Ledger":
-        """The ledger with this cordon of a GPU or the host in place of the previous one; None: without any."""
-        others = tuple(row for row in self.cordons if row["gpu_uuid"] != gpu_uuid)
-        row = () if cordon is None else ({"gpu_uuid": gpu_uuid, "gpu": gpu, **cordon},)
+    def with_cordon(self, place: Mapping[str, Any], cordon: Optional[CordonText]) -> "Ledger":
+        """The ledger with this cordon of the place that a step names, in place of the previous one; None: without."""
+        others = tuple(row for row in self.cordons if _cordon_key(row) != _cordon_key(place))
+        keys = ("gpu_uuid", "gpu") if place["vf_index"] is None else _CORDONED
+        row = () if cordon is None else ({**{key: place[key] for key in keys}, **cordon},)
         return self._replace(cordons=(*others, *row))
 
     def reserved(self, now: float) -> Tuple[Record, ...]:
@@ -176,6 +179,10 @@ def _reservation_fact(row: Record, left_s: int) -> ReservationFact:
     place = facts_of([row], OurVgpu)[0]
     terms = facts_of([{**row, "left_s": left_s}], ReservationTerms)[0]
     return {**place, "terms": terms}
+
+
+def _cordon_key(place: Mapping[str, Any]) -> Tuple[Optional[str], Optional[int]]:
+    return place["gpu_uuid"], place.get("vf_index")
 
 
 def identity(entry: Mapping[str, Any]) -> Tuple[str, str, int]:
@@ -254,7 +261,7 @@ def _parse(text: bytes) -> Ledger:
         entries=tuple(entries),
         blocked_writes=_parse_rows(document, "blocked_writes", BlockedWriteFact),
         freed=_parse_rows(document, "freed", FreedFact),
-        cordons=_parse_rows(document, "cordons", CordonFact),
+        cordons=_parse_rows(document, "cordons", CordonFact, optional=_OF_A_VF),
         instances=_parse_instances(document),
         without_vfs=_parse_rows(document, "without_vfs", _WithoutVfs),
         reservations=_parse_reservations(document),
@@ -287,13 +294,16 @@ def _other_version(version: int) -> str:
     return message + ": detach what it names with the vgpumgr that wrote it, then move the file away"
 
 
-def _parse_rows(document: Dict[str, Any], name: str, shape: type) -> Tuple[Record, ...]:
+def _parse_rows(
+    document: Dict[str, Any], name: str, shape: type, *, optional: Sequence[str] = ()
+) -> Tuple[Record, ...]:
+    """The rows of one list. Those of `optional` keys that a row lacks are null in its facts."""
     rows = document.get(name, [])
     if not isinstance(rows, list):
         _broken("{} is not a list".format(name))
     checks = checks_of(shape, _NARROWER)
     for number, row in enumerate(rows):
-        problem = _wrong_key(row, checks)
+        problem = _wrong_key(row, checks, optional)
         if problem:
             _broken("{}[{}]: {}".format(name, number, problem))
     return tuple(rows)
@@ -307,14 +317,14 @@ def _problem(entry: object) -> str:
     return "mig: {}".format(problem) if problem else ""
 
 
-def _wrong_key(row: object, checks: Checks) -> str:
+def _wrong_key(row: object, checks: Checks, optional: Sequence[str] = ()) -> str:
     """The first error in one row of the file; empty if there is none."""
     if not isinstance(row, dict):
         return "not an object"
     for key, (check, text) in checks.items():
-        if key not in row:
+        if key not in row and key not in optional:
             return "{} is missing".format(key)
-        if not check(row[key]):
+        if key in row and not check(row[key]):
             return "{} is not {}".format(key, text)
     if "state" in checks and row["state"] not in STATES:
         return "state is none of {}".format(", ".join(STATES))
@@ -326,6 +336,8 @@ class _WithoutVfs(TypedDict):
     boot: str
 
 
+_OF_A_VF = ("vf_index", "vf")
+_CORDONED = ("gpu_uuid", "gpu", *_OF_A_VF)
 _NARROWER: Checks = {"state": (is_text, "a text")}
 _ENTRY_CHECKS: Checks = {key: each for key, each in checks_of(LedgerEntry, _NARROWER).items() if key != "mig"}
 
@@ -416,8 +428,10 @@ def _write(root: Root, ledger: Ledger) -> None:
 
 def _version_of(ledger: Ledger) -> int:
     """The oldest version of the file's format that can hold this ledger."""
-    if ledger.reserved(time.time()):
+    if any(row.get("vf_index") is not None for row in ledger.cordons):
         return LEDGER_VERSION
+    if ledger.reserved(time.time()):
+        return LEDGER_VERSION_WITHOUT_CORDONED_VFS
     if ledger.instances or any(entry.get("mig") is not None for entry in ledger.entries):
         return LEDGER_VERSION_WITHOUT_RESERVATIONS
     return LEDGER_VERSION_WITHOUT_INSTANCES if ledger.cordons else LEDGER_VERSION_WITHOUT_CORDONS

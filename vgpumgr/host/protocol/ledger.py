@@ -5,10 +5,11 @@ from typing import Final, List, Literal, Optional, TypedDict
 from .mig import MigPlace, OurInstance
 
 LEDGER_PATH = "/var/lib/vgpumgr/ledger.json"
-LEDGER_VERSION = 6
+LEDGER_VERSION = 7
 # A ledger is written as the oldest version that can express it, so that an older vgpumgr can use it. One that knows no
 # GPU instances would leave them behind, one that knows no cordons or reservations would place vGPUs in spite of them:
 # they must refuse.
+LEDGER_VERSION_WITHOUT_CORDONED_VFS = 6
 LEDGER_VERSION_WITHOUT_RESERVATIONS = 5
 LEDGER_VERSION_WITHOUT_INSTANCES = 4
 LEDGER_VERSION_WITHOUT_CORDONS = 3
@@ -73,10 +74,15 @@ class CordonText(TypedDict):
 
 
 class CordonFact(CordonText):
-    """A cordon of a GPU, or (both null) of the whole host. `gpu` is the GPU's address when the cordon was set."""
+    """A cordon of a GPU, of one of its virtual functions, or (all null) of the whole host.
+
+    `gpu` and `vf` are the addresses when the cordon was set. The ledger's file lacks `vf_index` and `vf` if null.
+    """
 
     gpu_uuid: Optional[str]
     gpu: Optional[str]
+    vf_index: Optional[int]
+    vf: Optional[str]
 
 
 class ReservationTerms(TypedDict):

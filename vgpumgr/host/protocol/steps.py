@@ -104,7 +104,9 @@ class ModprobeStep(TypedDict):
 
 
 class CordonStep(TypedDict):
-    """verb set_cordon: the cordon of a GPU, or (both null) of the host; null lifts it. `expect`: the cordon before.
+    """verb set_cordon: the cordon of a GPU, of its function `vf_index`, or (all null) of the host; null lifts it.
+
+    `expect`: the cordon before.
 
     A ledger that already says so passes, too. The GPU may have been taken out of the host.
     """
@@ -112,6 +114,8 @@ class CordonStep(TypedDict):
     verb: str
     gpu_uuid: Optional[str]
     gpu: Optional[str]
+    vf_index: Optional[int]
+    vf: Optional[str]
     cordon: Optional[CordonText]
     expect: Optional[CordonText]
 

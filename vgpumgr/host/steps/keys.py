@@ -54,6 +54,7 @@ KEYS: Checks = {  # of every step that has such a key
     "slot": (matches(r"[A-Za-z0-9_-]{1,16}"), "a slot name"),
     "gpu_uuid": (is_text, "a GPU UUID"),
     "gpu": _ADDRESS,
+    "vf": _ADDRESS,
     "parent": _ADDRESS,
     "param": (matches(r"[a-z_]{1,40}=[01](,[a-z_]{1,40}=[01]){0,9}"), "plugin parameters, each 0 or 1"),
     "profile": (matches(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,31}"), "the name of a GPU instance profile"),

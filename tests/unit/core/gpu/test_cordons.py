@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -14,10 +14,10 @@ from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core import step as plan_steps
-from vgpumgr.core.evidence import sharing
+from vgpumgr.core.evidence import cordons, sharing
 from vgpumgr.core.explain import remedies
 from vgpumgr.core.gpu import cordon_plan
-from vgpumgr.core.model.snapshot import Cordon
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, Cordon
 from vgpumgr.core.report import findings
 from vgpumgr.core.slot import attach, how_many
 
@@ -36,9 +36,21 @@ def cordoned(view: HostView, *gpus: str | None, reason: str | None = WHY) -> Hos
     return view
 
 
-def plan(view: HostView, gpu: str | None, reason: str | None = WHY, *, keep: bool = False) -> cordon_plan.CordonPlan:
-    request = cordon_plan.CordonRequest(gpu_id=gpu, reason=reason, by=builders.BY, at=builders.AT, keep=keep)
+def plan(view: HostView, gpu: str | None, reason: str | None = WHY, **more: Any) -> cordon_plan.CordonPlan:
+    request = cordon_plan.CordonRequest(gpu_id=gpu, reason=reason, by=builders.BY, at=builders.AT, **more)
     return cordon_plan.plan_cordon(view, request)
+
+
+def quarantined(view: HostView, *indexes: int, reason: str | None = WHY) -> HostView:
+    """The host after the cordon, or its end, of these virtual functions of its first GPU."""
+    for index in sorted(indexes):
+        view = simulate.apply(view, plan(view, None, reason, vf=builders.vf_address(FIRST, index)).steps)
+    return view
+
+
+def staying(view: HostView, gpu: str | None, vf: str | None = None) -> list[str | None]:
+    """What stays cordoned within a place whose own cordon is lifted."""
+    return [one.vf or one.gpu for one in plan(view, gpu, None, vf=vf).stay]
 
 
 def refusal(view: HostView, vm: str = "vm02", profile: str = "4Q", gpu: str | None = None) -> errors.VgpumgrError:
@@ -71,6 +83,68 @@ def test_nothing_new_lies_on_a_cordoned_gpu_and_what_was_there_needs_no_step(
         count = how_many.how_many(there, gpu, builders.asking("4Q"), sharing.barred_functions(there))
         assert (count.count == 0) == (gpu.pci in shut)
         assert count.count or (count.why or "").endswith(f"cordoned: {WHY} ({builders.BY}, {builders.AT})")
+
+
+@given(framework=st.sampled_from([MDEV_VF, VENDOR_VFIO]), shut=st.sets(st.integers(0, 4)), already=st.integers(0, 3))
+@LAW
+def test_nothing_new_lies_on_a_cordoned_function_and_as_many_are_granted_as_are_counted(
+    framework: FrameworkName, shut: set[int], already: int
+) -> None:
+    view = builders.host_of(framework, gpus=1, vms=9, vfs=5)
+    for number in range(already):
+        view = builders.attached(view, f"vm{number + 1:02}", "4Q")
+    had = {entry.vgpu.vf_index for entry in view.snapshot.entries}
+    there = quarantined(view, *shut)
+    again = builders.rebooted(there)
+    for number in range(already):
+        vm = f"vm{number + 1:02}"
+        assert builders.plan_attach(there, vm, "4Q").steps == ()
+        again = builders.attached(again, vm, "4Q")
+        assert builders.hardware_of(again, vm) == builders.hardware_of(view, vm)
+    counted = how_many.how_many(there, there.snapshot.gpus[0], builders.asking("4Q"), sharing.barred_functions(there))
+    left = {0, 1, 2, 3, 4} - shut - had
+    assert counted.count == len(left)
+    if left:
+        reserved = builders.reserved(there, "4Q", len(left))
+        assert {one.vgpu.vf_index for one in reserved.snapshot.reservations} == left
+    for number in range(already, already + len(left)):
+        there = builders.attached(there, f"vm{number + 1:02}", "4Q")
+    assert {entry.vgpu.vf_index for entry in there.snapshot.entries} == left | had
+    assert isinstance(refusal(there, "vm09"), errors.NoCapacity)
+    lifted = quarantined(there, *shut, reason=None)
+    assert lifted.snapshot.cordons == ()
+    if shut - had:
+        assert builders.created(builders.plan_attach(lifted, "vm09")).vgpu.vf_index in shut
+
+
+def test_a_cordoned_function_is_named_where_no_other_is_free_and_with_what_lifts_it() -> None:
+    view = quarantined(builders.host_of(VENDOR_VFIO, gpus=1, vfs=2), 0, 1)
+    why = f"every virtual function is taken (2; 0000:41:00.4 cordoned: {WHY})"
+    assert refusal(view).details[0].endswith(why)
+    told = f"{WHY} ({builders.BY}, {builders.AT}); no new vGPU is placed there until `vgpumgr uncordon kvm01 --vf"
+    assert [one.text for one in findings.of_host(view) if one.kind == "cordoned"] == [
+        f"kvm01: virtual function {vf} is cordoned: {told} {vf}`" for vf in ("0000:41:00.4", "0000:41:00.5")
+    ]
+
+
+def test_a_cordon_is_of_the_function_and_goes_with_its_card_to_another_address() -> None:
+    view = quarantined(builders.host_of(MDEV_VF, gpus=1, vfs=2), 0)
+    moved = replace(builders.gpu(MDEV_VF, "A40", "0000:c1:00.0", vfs=2), uuid=builders.gpu_uuid(FIRST))
+    other = builders.gpu(MDEV_VF, "A40", FIRST, vfs=2)
+    there = builders.with_snapshot(view, gpus=(replace(other, uuid=builders.gpu_uuid("0000:ff:00.0")), moved))
+    (cordon,) = there.snapshot.cordons
+    assert (cordon.gpu, cordon.vf) == (FIRST, "0000:c1:00.4")
+    assert set(cordons.kept_free(there)) == {"0000:c1:00.4"}
+    assert simulate.apply(there, plan(there, None, None, vf="0000:c1:00.4").steps).snapshot.cordons == ()
+    gone = builders.with_snapshot(view, gpus=(replace(other, uuid=builders.gpu_uuid("0000:ff:00.0")),))
+    assert cordons.kept_free(gone) == {}
+    assert simulate.apply(gone, plan(gone, None, None, vf="0000:41:00.4").steps).snapshot.cordons == ()
+
+
+@pytest.mark.parametrize("vf", [FIRST, "0000:41:05.0"])
+def test_what_is_no_virtual_function_is_not_cordoned_as_one(vf: str) -> None:
+    with pytest.raises(errors.UnknownGpu, match=f"kvm01 has no virtual function {vf}"):
+        plan(builders.host_of(VENDOR_VFIO, vfs=2), None, vf=vf)
 
 
 def test_a_vgpu_of_ours_comes_back_on_a_cordoned_host_after_a_reboot() -> None:
@@ -138,7 +212,12 @@ def test_every_cordon_is_a_finding_and_the_one_that_stays_is_told_when_another_i
     for lifted in (None, SECOND):
         assert len(plan(view, lifted, None).findings) == 1
     assert plan(cordoned(builders.host_of("mdev-vf"), SECOND), FIRST, None).findings == ()
-    assert (plan(view, None, None).stay, plan(view, SECOND, None).stay) == ((SECOND,), ())
+    assert (staying(view, None), staying(view, SECOND)) == ([SECOND], [])
+    function = builders.vf_address(FIRST, 1)
+    within = quarantined(cordoned(builders.host_of("mdev-vf"), None, FIRST, SECOND), 1)
+    places: tuple[tuple[str | None, str | None], ...] = ((None, None), (FIRST, None), (SECOND, None), (None, function))
+    assert [staying(within, gpu, vf) for gpu, vf in places] == [[FIRST, SECOND, function], [function], [], []]
+    assert [len(plan(within, gpu, None, vf=vf).findings) for gpu, vf in ((FIRST, None), (None, function))] == [2, 2]
 
 
 @pytest.mark.parametrize(

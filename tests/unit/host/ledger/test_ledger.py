@@ -28,6 +28,9 @@ json_values = st.recursive(
     max_leaves=4,
 )
 
+CORDON = {"gpu_uuid": None, "gpu": None, "reason": "ECC", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}
+OF_VF = {"vf_index": 1, "vf": "0000:41:00.5"}
+
 
 def document(*entries: dict[str, Any], **more: Any) -> bytes:
     return json.dumps({"version": LEDGER_VERSION, "settings": {}, "entries": list(entries), **more}).encode()
@@ -152,10 +155,9 @@ def test_keys_of_a_later_version_survive_a_rewrite(
         document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0"}]),
         document(freed=[{"vm_uuid": "6a1f", "slot": "vgpu0", "generation": -1}]),
         document(cordons={}),
-        document(
-            cordons=[{"gpu_uuid": None, "gpu": None, "reason": "", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}]
-        ),
+        document(cordons=[{**CORDON, "reason": ""}]),
         document(cordons=[{"gpu_uuid": None, "gpu": None, "reason": "ECC"}]),
+        document(cordons=[{**CORDON, **OF_VF, "vf_index": "1"}]),
         document(make_entry(MDEV_VF, mig=[])),
         document(make_entry(MDEV_VF, mig={"profile": "2g.10gb", "profile_id": 14})),
         document(make_entry(MDEV_VF, mig={"profile": "2g.10gb", "profile_id": 14, "start": -1})),
@@ -244,19 +246,21 @@ def test_a_ledger_is_the_same_whether_its_rows_were_written_before(tmp_path: Pat
     assert host.ledger_file.read_text().count("\n") < 15
 
 
-def test_only_a_mig_backed_vgpu_or_an_instance_makes_a_file_that_an_older_vgpumgr_refuses(tmp_path: Path) -> None:
+def test_only_what_an_older_vgpumgr_would_not_keep_to_makes_a_file_that_an_older_vgpumgr_refuses(
+    tmp_path: Path,
+) -> None:
     empty = Ledger(document={"version": LEDGER_VERSION, "settings": {}}, entries=())
     place = {"profile": "2g.10gb", "profile_id": 14, "start": 2}
-    cordon = {"gpu_uuid": None, "gpu": None, "reason": "ECC", "by": "anna@ctl1", "at": "2026-11-22T12:00:00Z"}
     written = []
     for ledger in (
         empty,
         empty._replace(entries=(make_entry(MDEV_VF),), without_vfs=({"gpu_uuid": "GPU-a", "boot": "b"},)),
-        empty._replace(cordons=(cordon,)),
+        empty._replace(cordons=(CORDON,)),
         empty._replace(instances=(make_instance(),)),
-        empty._replace(entries=(make_entry(MDEV_VF, mig=place),), cordons=(cordon,)),
+        empty._replace(entries=(make_entry(MDEV_VF, mig=place),), cordons=(CORDON,)),
+        empty._replace(cordons=({**CORDON, "gpu_uuid": "GPU-a", "gpu": "0000:41:00.0", **OF_VF},)),
     ):
         write_ledger(Root(tmp_path), ledger)
         written.append(json.loads((tmp_path / "var/lib/vgpumgr/ledger.json").read_text())["version"])
         assert parse_ledger((tmp_path / "var/lib/vgpumgr/ledger.json").read_bytes()).instances == ledger.instances
-    assert written == [3, 3, 4, 5, 5]
+    assert written == [3, 3, 4, 5, 5, 7]

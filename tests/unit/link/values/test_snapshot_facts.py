@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tests.unit.core import builders
 from vgpumgr.core.driver.modes import MIXED_SIZE
 from vgpumgr.core.model.snapshot import MDEV_PF, Places
 from vgpumgr.link.values import snapshot_facts
+
+if TYPE_CHECKING:
+    from vgpumgr.host.protocol.ledger import CordonFact
 
 
 def test_the_places_of_a_gpu_in_mixed_size_mode_are_found_by_type() -> None:
@@ -47,6 +51,7 @@ def test_the_order_of_gpus_functions_vgpus_and_types_is_ours() -> None:
 
 def test_the_texts_of_a_cordon_are_cleaned_since_whoever_can_write_the_ledger_is_no_root_here() -> None:
     facts = builders.facts_of(builders.host().snapshot)
-    facts["cordons"] = [{"gpu_uuid": None, "gpu": None, "reason": "a\x1b[2Jfan", "by": "an\nna", "at": "now\x07"}]
+    where: CordonFact = {"gpu_uuid": None, "gpu": None, "vf_index": None, "vf": None, "reason": "", "by": "", "at": ""}
+    facts["cordons"] = [{**where, "reason": "a\x1b[2Jfan", "by": "an\nna", "at": "now\x07"}]
     (cordon,) = snapshot_facts.parse(builders.HOST, facts).cordons
     assert (cordon.reason, cordon.by, cordon.at) == ("a?[2Jfan", "an na", "now?")

@@ -82,12 +82,12 @@ CASES: list[tuple[steps.HostStep, dict[str, Any]]] = [
     (steps.ResetGpu(**OF_GPU, profiles=()), {"verb": "reset_gpu", **GPU}),
     (
         steps.SetCordon(**OF_GPU, cordon=CORDON, expect=None),
-        {"verb": "set_cordon", **GPU, "expect": None}
+        {"verb": "set_cordon", **GPU, "vf_index": None, "vf": None, "expect": None}
         | {"cordon": {"reason": "a fan", "by": "anna", "at": "2026-11-21T12:00:00Z"}},
     ),
     (
-        steps.SetCordon(**OF_GPU, cordon=None, expect=CORDON),
-        {"verb": "set_cordon", **GPU, "cordon": None}
+        steps.SetCordon(**OF_GPU, vf_index=1, vf=PciAddress("0000:41:00.5"), cordon=None, expect=CORDON),
+        {"verb": "set_cordon", **GPU, "vf_index": 1, "vf": "0000:41:00.5", "cordon": None}
         | {"expect": {"reason": "a fan", "by": "anna", "at": "2026-11-21T12:00:00Z"}},
     ),
     (
