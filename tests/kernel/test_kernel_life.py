@@ -147,3 +147,17 @@ def test_an_attach_that_loses_libvirt_in_the_middle_is_finished_by_the_next(vm: 
     assert list(seen.hardware(vm)) == [row["uuid"]]
     assert len(seen.ledger(vm)) == 1
     assert row["state"] == "bound"
+
+
+def test_what_the_kernel_and_the_drivers_daemon_said_of_a_refusal_is_told(vm: Vm) -> None:
+    """By the real /dev/kmsg and the real journal; the daemon is a unit of its name."""
+    vm.must("systemd-run --quiet --unit=nvidia-vgpu-mgr sh -c 'while sleep 0.02; do echo error: vmiop_log: no; done'")
+    vm.parameter("create_errno", 5)
+    vm.parameter("slow_ms", 500)  # in which the daemon says something
+    for case in cases.ALL:
+        details = vgpumgr(vm, "attach", case.guest, "--profile", case.profile, "-o", "json", code=1).error["details"]
+        kernel = [line for line in details if line.startswith("kernel: ")]
+        assert kernel[0].startswith("kernel: NVRM: Failed to add vgpu create request: 0x56 (not possible beside")
+        assert [line.endswith(": vGPU creation failed, -5") for line in kernel[1:2]] == [True]
+        assert "sh: error: vmiop_log: no" in details
+    vm.must("systemctl stop nvidia-vgpu-mgr")

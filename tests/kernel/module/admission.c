@@ -102,6 +102,13 @@ static bool number_taken(unsigned int number)
 	return false;
 }
 
+/* What the driver says in the kernel's log of a vGPU that it does not make. Its level keeps it from the console. */
+void nvlab_log_refusal(const char *name, int ret)
+{
+	pr_info("NVRM: Failed to add vgpu create request: 0x56\n");
+	pr_info("[nvidia-vgpu-vfio] %s: vGPU creation failed, %d\n", name, ret);
+}
+
 /* A vGPU that was admitted; NULL without memory. */
 struct nvlab_vgpu *nvlab_make_vgpu(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type)
 {

@@ -44,6 +44,8 @@ static int admit(struct nvlab_vfio *vfio, struct mdev_device *mdev)
 			ret = -ENOMEM;
 	}
 	mutex_unlock(&nvlab_lock);
+	if (ret)
+		nvlab_log_refusal(dev_name(&mdev->dev), ret);
 	return ret;
 }
 

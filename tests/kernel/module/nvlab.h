@@ -167,6 +167,7 @@ void nvlab_look(struct nvlab_gpu *gpu, struct nvlab_scene *scene);
 int nvlab_set_mixed(struct nvlab_gpu *gpu, bool mixed);
 int nvlab_set_placement(struct nvlab_gpu *gpu, struct nvlab_vgpu *vgpu, int place);
 enum nvlab_refusal nvlab_refusal(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
+void nvlab_log_refusal(const char *name, int ret);
 unsigned int nvlab_available(struct nvlab_gpu *gpu, int vf, const struct nvlab_type *type);
 bool nvlab_creatable(struct nvlab_gpu *gpu, const struct nvlab_type *type);
 bool nvlab_any_held(struct nvlab_gpu *gpu);

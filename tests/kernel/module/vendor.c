@@ -102,6 +102,8 @@ static ssize_t current_vgpu_type_store(struct device *dev, struct device_attribu
 	ret = id ? set_type(function, (unsigned int)id) : clear_type(function->vfio);
 	mutex_unlock(&nvlab_lock);
 	mutex_unlock(&function->vfio->writing);
+	if (ret && id)
+		nvlab_log_refusal(dev_name(dev), ret);
 	return ret ? ret : count;
 }
 static DEVICE_ATTR_RW(current_vgpu_type);

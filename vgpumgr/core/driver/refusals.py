@@ -20,7 +20,8 @@ class Explanation:
     hint: str
 
 
-_DMESG = "dmesg on {host} has the driver's own words (grep NVRM or nvidia-vgpu)"
+_DMESG = "dmesg on {host} has the driver's own words (grep NVRM or nvidia-vgpu); then run the same command again"
+_LOGGED = "the first of these lines are the driver's own words; end that cause, then run the same command again"
 _OTHER_SIZE = (
     "the GPU holds vGPUs of another framebuffer size: in equal-size mode it takes only that size until it is empty"
 )
@@ -130,18 +131,18 @@ _NVML_HINTS: dict[int, str] = {
 }
 
 
-def explain_nvml(code: int, host: str, function: str = "") -> Explanation:
-    """The likely causes of an unwanted NVML return code."""
+def explain_nvml(code: int, host: str, function: str = "", *, logged: bool = False) -> Explanation:
+    """The likely causes of an unwanted NVML return code. `logged`: the driver's own words are in the details."""
     of_mode = _NVML_MODE.get(code) if "Heterogeneous" in function else None
-    hint = _NVML_HINTS.get(code, _DMESG + "; then run the same command again")
+    hint = _NVML_HINTS.get(code, _LOGGED if logged else _DMESG)
     return Explanation(causes=of_mode or _NVML.get(code, _NVML_OTHER), hint=hint.format(host=host))
 
 
-def explain(path: str, errno_name: str, host: str) -> Explanation:
-    """The likely causes of a refused write to a file of /sys or /etc."""
+def explain(path: str, errno_name: str, host: str, *, logged: bool = False) -> Explanation:
+    """The likely causes of a refused write to a file of /sys or /etc. `logged`: see explain_nvml."""
     if path.startswith("/etc/"):
         causes = _FILE.get(errno_name, _FILE_OTHER)
         return Explanation(causes=causes, hint=_FILE_HINT.format(path=path, host=host))
     file = path.rpartition("/")[2]
     causes = _CAUSES.get((file, errno_name)) or _ANY.get(errno_name) or (_FAULT,)
-    return Explanation(causes=causes, hint=_DMESG.format(host=host) + "; then run the same command again")
+    return Explanation(causes=causes, hint=(_LOGGED if logged else _DMESG).format(host=host))

@@ -15,6 +15,7 @@ DISPATCHER_SAYS = "vgpumgr dispatcher: "
 
 EXIT_LEASE = 3  # the program's status where the exclusive lock's owner was silent for too long
 
+# Where the driver may have refused, an err has log, too: its lines since the step began (facts/driver_log.py).
 # kinds of err
 LOCKED = "Locked"  # owner
 NOT_LOCKED = "NotLocked"

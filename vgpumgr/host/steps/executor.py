@@ -7,11 +7,14 @@ is not as the step expects, nothing is written at all.
 import functools
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from ..facts import driver_log
 from ..fields import Checks, check_fields, one_of, reader
 from ..files import Root
 from ..ledger.ledger import read_ledger
 from ..libvirt.service import Libvirt
 from ..protocol import steps
+from ..protocol.session import DEADLINE, LIBVIRT_REFUSED, NVML_REFUSED, SYSFS_REFUSED, TOOL_REFUSED
+from ..refusal import Refusal
 from ..timing import Timing
 from .cordon_step import check_cordon, set_cordon
 from .device_xml import check_has_ours, check_ours_goes_in, check_vgpu_comes_out
@@ -27,6 +30,9 @@ from .reset_step import reset_gpu
 from .scheduler_step import SchedulerSet, check_scheduler, set_scheduler
 from .steps import VgpuSteps
 from .vfs_step import set_vfs
+
+_ITS_REFUSALS = (SYSFS_REFUSED, NVML_REFUSED, TOOL_REFUSED, DEADLINE, LIBVIRT_REFUSED)
+_LIVE = (steps.PLUG_DEVICE, steps.UNPLUG_DEVICE, steps.START_DOMAIN)
 
 
 def at_nothing(point: str) -> None:
@@ -58,13 +64,19 @@ class Executor:
         self._libvirt = libvirt
 
     def execute(self, data: object, deadline_s: float) -> steps.Executed:
-        """Carry out one step. Raises Refusal.
+        """Carry out one step. Raises Refusal, with what the driver has logged since, if it may be the one who refused.
 
         The deadline is for writes to /sys, which can hang in the driver for as long as a guest runs, for calls of
         libvirt, and for NVIDIA's own programs.
         """
         step = parse_step(data)
-        outcome = VERBS[step["verb"]][0](self, step, deadline_s)
+        with driver_log.from_now(self.root) as logged:
+            try:
+                outcome = VERBS[step["verb"]][0](self, step, deadline_s)
+            except Refusal as refusal:
+                if refusal.kind in _ITS_REFUSALS and (refusal.kind != LIBVIRT_REFUSED or step["verb"] in _LIVE):
+                    refusal.fields["log"] = logged()
+                raise
         if isinstance(outcome, SchedulerSet):
             return {"note": outcome.note, "scheduler": outcome.found}
         return {"note": outcome, "scheduler": None}

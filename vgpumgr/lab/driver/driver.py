@@ -44,6 +44,9 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")  # uui
 _FIRST_MIXED = 550
 _ID_MASK = 0xFFFFFFFF
 _PARAMS_BYTES = 1024
+# The resource manager's own status in its line of the kernel's log. Seen on hardware: full or another size; no GPU
+# instance. The third is likely.
+_NOT_SUPPORTED, _NO_INSTANCE, _OTHER = 0x56, 0x38, 0x40
 _FIRST_INSTANCE = 3251634176  # NVML's handles start high; any number that cannot be an index will do
 
 
@@ -55,12 +58,19 @@ class Driver:
     """Changes one HostState. Thread-safe; methods raise OSError as the kernel's write would.
 
     `clock_us` gives the driver's time in microseconds since the epoch; the driver waits `plugin_wait_s` for a plugin.
+    `log` takes its lines for the kernel's log.
     """
 
     def __init__(
-        self, state: HostState, *, clock_us: Callable[[], int] = _wall_clock_us, plugin_wait_s: float = PLUGIN_WAIT_S
+        self,
+        state: HostState,
+        *,
+        clock_us: Callable[[], int] = _wall_clock_us,
+        plugin_wait_s: float = PLUGIN_WAIT_S,
+        log: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self._state = state
+        self._log = log
         self._plugin_wait_s = plugin_wait_s
         self._clock_us = clock_us
         self._last_us = 0
@@ -581,7 +591,11 @@ class Driver:
 
     def _admit(self, gpu: Gpu, vf: int | None, type_id: int, uuid: str | None) -> None:
         kind = next((kind for kind in gpu.board.all_types if kind.id == type_id), None)
-        if kind is None or CREATE_EIO in self._state.faults or admission.refusal(gpu, vf, kind) is not None:
+        refusal = None if kind is None else admission.refusal(gpu, vf, kind)
+        if kind is None or CREATE_EIO in self._state.faults or refusal is not None:
+            status = _NO_INSTANCE if refusal is admission.Refusal.NO_INSTANCE else _NOT_SUPPORTED if refusal else _OTHER
+            self._log(f"NVRM: Failed to add vgpu create request: 0x{status:x}")
+            self._log(f"[nvidia-vgpu-vfio] {uuid or vf_pci(gpu, vf or 0)}: vGPU creation failed, -{errno.EIO}")
             raise os_error(errno.EIO)
         self._add(gpu, vf, kind, uuid)
 

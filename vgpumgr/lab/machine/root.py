@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,6 +116,11 @@ class HostRoot:
         target.write_bytes(content.encode() if isinstance(content, str) else content)
         target.chmod(mode)
 
+    def log(self, line: str) -> None:
+        """Add a record to the kernel's log, a file here: priority, number, microseconds since the boot, no flags."""
+        with (self.path / "dev/kmsg").open("a", encoding="utf-8") as records:
+            records.write(f"3,{records.tell()},{time.monotonic_ns() // 1000},-;{line}\n")
+
     def make_node(self, name: str) -> None:
         """Create /dev/NAME: a character device that can be opened, which is all that a holder does with it.
 
@@ -154,6 +160,7 @@ def _fill_dev(dev: Path) -> None:
         (dev / name).chmod(0o666)
     for name, goal in LINKS.items():
         (dev / name).symlink_to(goal)
+    (dev / "kmsg").touch(mode=0o600)
     for name in ("pts", "shm", "vfio"):
         (dev / name).mkdir()
     namespace.mount("devpts", dev / "pts", "devpts", options="newinstance,ptmxmode=0666,mode=620,gid=5")

@@ -85,7 +85,9 @@ class Supervisor:
         self._pace = pace
         self._folder = folder
         self._root = HostRoot(folder=folder)
-        self._driver = Driver(host_state(spec, boot_id=str(uuid.uuid4())), plugin_wait_s=pace * PLUGIN_WAIT_S)
+        self._driver = Driver(
+            host_state(spec, boot_id=str(uuid.uuid4())), plugin_wait_s=pace * PLUGIN_WAIT_S, log=self._root.log
+        )
         self._machine = Machine(self._root.path, log_file)
         self._lingering = lingering.Lingering(machine=self._machine, driver=self._driver)
         self._reserved = sshd.reserve_port()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vgpumgr.core.driver import refusals
+from vgpumgr.core.driver import log_lines, refusals
 from vgpumgr.core.model.view import CANNOT_TELL
 from vgpumgr.errors import (
     BlockedWrite,
@@ -37,7 +37,7 @@ from vgpumgr.link.program import libvirt_refusals
 from vgpumgr.wording import Command, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName
@@ -58,6 +58,19 @@ _AGAIN = "run the same command again: it reads the host again and continues from
 
 def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
     """The error for one `err` object of the protocol."""
+    error = _translate(host, err)
+    error.details = (*_logged(err.get("log")), *error.details)
+    return error
+
+
+def _logged(value: object) -> Iterator[str]:
+    """What the host's logs said meanwhile, with the meaning of those lines that are known."""
+    for line in _lines(value):
+        meaning = log_lines.meaning(line)
+        yield line if meaning is None else say("{} ({})", line, meaning)
+
+
+def _translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
     kind, text = err["kind"], clean(err.get("message"))
     path, errno_name = clean(err.get("path")), clean(err.get("errno"))
     match kind:
@@ -77,7 +90,7 @@ def translate(host: HostName, err: dict[str, Any]) -> VgpumgrError:
         case session.NOT_YET | session.BLOCKED_WRITE:
             return _of_wait(host, kind, text, err)
         case session.SYSFS_REFUSED:
-            likely = refusals.explain(path, errno_name, host)
+            likely = refusals.explain(path, errno_name, host, logged=bool(err.get("log")))
             return SysfsRefused(
                 host,
                 text or f"{path}: {errno_name}",
@@ -206,7 +219,7 @@ def _nvml_refused(host: HostName, text: str, err: dict[str, Any]) -> NvmlRefused
     function, code = clean(err.get("function")), err.get("code")
     if type(code) is not int:
         code = _UNKNOWN_CODE
-    likely = refusals.explain_nvml(code, host, function)
+    likely = refusals.explain_nvml(code, host, function, logged=bool(err.get("log")))
     return NvmlRefused(
         host,
         text or f"{function}: NVML {code}",

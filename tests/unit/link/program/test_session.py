@@ -253,6 +253,27 @@ def test_a_write_that_the_kernel_refused_carries_path_and_errno() -> None:
     assert "dmesg" in (caught.value.hint or "")
 
 
+def test_what_the_logs_said_comes_first_in_the_details_with_its_meaning_and_as_nothing_but_text() -> None:
+    said = [
+        "kernel: NVRM: Failed to add vgpu create request: 0x38",
+        "kernel: NVRM: a\x1b[2J\nb",
+        7,
+        *map(str, range(99)),
+    ]
+    with pytest.raises(errors.SysfsRefused) as caught:
+        start(Script(refuse("SysfsRefused", path="/sys/create", errno="EIO", log=said))).execute(STEP, deadline_s=1)
+    first, second, third, *_ = caught.value.details
+    assert first == f"{said[0]} (no GPU instance there fits the type)"
+    assert (second, third) == ("kernel: NVRM: a?[2J b", "7")
+    assert caught.value.details[20] == "and 82 more"
+    assert caught.value.details[21].startswith("likely: ")
+    assert (caught.value.hint or "").startswith("the first of these lines are the driver's own words")
+    for no_lines in ("NVRM", {"a": 1}, None, 7):
+        with pytest.raises(errors.NvmlRefused) as without:
+            start(Script(refuse("NvmlRefused", function="f", code=3, log=no_lines))).execute(STEP, deadline_s=1)
+        assert without.value.details[0].startswith("likely: ")
+
+
 @pytest.mark.parametrize(
     ("code", "cause", "hint"),
     [

@@ -1,0 +1,108 @@
+"""What the driver says about itself: its lines in the kernel's log, and those of its two daemons in the journal.
+
+The kernel's are records of /dev/kmsg (the kernel's Documentation/ABI/testing/dev-kmsg), which only a reader that is at
+its end before a write can tell from older ones. A host without a journal, or one that lets nobody read it, gives fewer
+lines, never an error. VMs have a say in these texts: nobody may take them for more than text.
+"""
+
+import json
+import os
+import re
+import time
+from contextlib import contextmanager, suppress
+from typing import Callable, Iterable, Iterator, List, Optional
+
+from ..files import Root
+
+KMSG = "/dev/kmsg"
+JOURNALCTL = "/usr/bin/journalctl"
+_UNITS = ("nvidia-vgpud", "nvidia-vgpu-mgr")
+_OF_THE_DRIVER = re.compile(r"NVRM|nvidia|vfio|mdev", re.IGNORECASE)
+_MOST = 10  # lines of each of the two, about one step
+_MOST_IN_BOOT = 200
+_LONGEST = 400  # characters of a line
+_RECORD = 8192  # what a read of /dev/kmsg must have room for: the largest record
+_MOST_BYTES = 4 * 1024 * 1024
+_JOURNAL_S = 2.0
+
+
+@contextmanager
+def from_now(root: Root) -> Iterator[Callable[[], List[str]]]:
+    """A function that reads the newest different lines since the block began, the kernel's first."""
+    with _log(root, os.SEEK_END) as descriptor:
+        since = "--since=@{:.6f}".format(time.time())
+        yield lambda: [*_kernel(descriptor, _MOST), *_daemons(root, since, _MOST)]
+
+
+def of_this_boot(root: Root) -> List[str]:
+    """The newest different lines since the host's boot, the kernel's first."""
+    with _log(root, os.SEEK_SET) as descriptor:
+        return [*_kernel(descriptor, _MOST_IN_BOOT), *_daemons(root, "--boot", _MOST_IN_BOOT)]
+
+
+@contextmanager
+def _log(root: Root, whence: int) -> Iterator[Optional[int]]:
+    """The kernel's log, open at its begin or end; None if it cannot be read."""
+    descriptor = None
+    try:
+        with suppress(OSError):
+            descriptor = os.open(root.path(KMSG), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            os.lseek(descriptor, 0, whence)
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _kernel(descriptor: Optional[int], most: int) -> List[str]:
+    """From where the descriptor stands to the end."""
+    data = bytearray()
+    while descriptor is not None and len(data) < _MOST_BYTES:
+        try:
+            piece = os.read(descriptor, _RECORD)
+        except BrokenPipeError:  # the next record was overwritten meanwhile: the read after it goes on
+            continue
+        except OSError:  # EAGAIN: there are no more
+            break
+        if not piece:
+            break
+        data += piece
+    records = (line.partition(";") for line in data.decode("utf-8", "replace").split("\n"))
+    # A record's own lines with its device begin with a space, and have no prefix.
+    texts = (text for prefix, _, text in records if prefix[:1].isdigit())
+    return _newest(("kernel: " + text for text in texts if _OF_THE_DRIVER.search(text)), most)
+
+
+def _daemons(root: Root, since: str, most: int) -> List[str]:
+    import subprocess  # seldom needed, and it takes 10 ms
+
+    command = [root.path(JOURNALCTL), "--quiet", "--no-pager", "--output=json", "--lines=1000", since]
+    command += ["--output-fields=MESSAGE,SYSLOG_IDENTIFIER", *("--unit={}.service".format(unit) for unit in _UNITS)]
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_JOURNAL_S,
+            check=False,
+        )
+        return _newest(filter(None, map(_message, done.stdout.splitlines())), most)
+    return []
+
+
+def _message(line: bytes) -> str:
+    """What one entry says, and who; empty if that is no text, or only a notice (a dozen for each VM that starts)."""
+    try:
+        entry = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return ""
+    text = entry.get("MESSAGE") if isinstance(entry, dict) else None
+    if not isinstance(text, str) or text.startswith("notice:"):
+        return ""
+    return "{}: {}".format(entry.get("SYSLOG_IDENTIFIER"), text)
+
+
+def _newest(lines: Iterable[str], most: int) -> List[str]:
+    """The last of them, each once."""
+    return list(dict.fromkeys(line[:_LONGEST] for line in lines))[-most:]
