@@ -21,7 +21,7 @@ class Explanation:
 
 
 _DMESG = "dmesg on {host} has the driver's own words (grep NVRM or nvidia-vgpu); then run the same command again"
-_LOGGED = "the first of these lines are the driver's own words; end that cause, then run the same command again"
+_LOGGED = "the first details are the driver's own words: remove that cause, then run the same command again"
 _OTHER_SIZE = (
     "the GPU holds vGPUs of another framebuffer size: in equal-size mode it takes only that size until it is empty"
 )

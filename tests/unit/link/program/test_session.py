@@ -267,7 +267,7 @@ def test_what_the_logs_said_comes_first_in_the_details_with_its_meaning_and_as_n
     assert (second, third) == ("kernel: NVRM: a?[2J b", "7")
     assert caught.value.details[20] == "and 82 more"
     assert caught.value.details[21].startswith("likely: ")
-    assert (caught.value.hint or "").startswith("the first of these lines are the driver's own words")
+    assert (caught.value.hint or "").startswith("the first details are the driver's own words")
     for no_lines in ("NVRM", {"a": 1}, None, 7):
         with pytest.raises(errors.NvmlRefused) as without:
             start(Script(refuse("NvmlRefused", function="f", code=3, log=no_lines))).execute(STEP, deadline_s=1)
