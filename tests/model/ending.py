@@ -48,7 +48,7 @@ def check_residual(fleet: Fleet, outcome: Outcome, *limit: str) -> None:
 
 
 def _check_all_said(fleet: Fleet, outcome: Outcome) -> None:
-    """Every declared slot is served or refused with a reason; every ledger entry belongs to one that is served, or is named."""
+    """Every declared slot is served or refused with a reason, and nothing else waits; every ledger entry belongs to one that is served, or is named."""
     result = outcome.result
     assert isinstance(result, FleetResult), outcome.error
     assert not result.errors, result.errors
@@ -56,12 +56,14 @@ def _check_all_said(fleet: Fleet, outcome: Outcome) -> None:
         machine = fleet.machines[plan.host]
         now = promises.truth(machine)
         named = {domain.name: uuid for uuid, domain in now.domains.items()}
-        served, refused = set(), set()
+        served, refused, waiting = set(), set(), set()
         for task_result in host.tasks:
             task = task_result.planned.task
             if task_result.error is not None:
                 assert isinstance(task_result.error, (errors.RequestError, errors.RefusedPlan)), task_result.error
                 refused.add((task.vm, task.slot))
+            elif task_result.outcome == errors.Outcome.WAITING:
+                waiting.add((task.vm, task.slot))
             elif isinstance(task, EnsureSlot):
                 served.add((task.vm, task.slot))
         for (where, vm), slots in fleet.declared.items():
@@ -71,6 +73,8 @@ def _check_all_said(fleet: Fleet, outcome: Outcome) -> None:
                 assert (vm, slot) in served, f"{vm} {slot} is declared, and nothing is said of it"
                 why = promises.unserved(machine, now, named[VmName(vm)], slot, profile)
                 assert why is None, why
+        still = {(one.name, wait.slot) for one in now.domains.values() for wait in one.waits}
+        assert still <= refused | waiting, f"{plan.host}: {still - refused - waiting} was served, and still waits"
         said = {(finding.vm, finding.slot) for finding in plan.findings}
         for entry in now.entries:
             domain = now.domains.get(VmUuid(entry.vm))
@@ -103,13 +107,19 @@ def _free_all(fleet: Fleet) -> None:
             assert outcome.error is None, (
                 f"{uuid} cannot be freed: {outcome.error} {getattr(outcome.error, 'details', '')}"
             )
+        for name in {one.name for one in now.kept}:
+            outcome = fleet.cancel(name, host)
+            assert outcome.word == "done", f"{name} cannot be given up: {outcome.error}"
+            promises.check_given_up(machine, name)
         promises.check_always(fleet)
         left = promises.truth(machine)
         assert not left.entries, f"{host}: left in the ledger: {left.entries}"
         assert left.hardware == {**fleet.handmade[host], **machine.orphans}, (
             f"{host}: left in hardware: {left.hardware}"
         )
-        assert not [domain for domain in left.domains.values() if domain.claims and domain.claims.claims]
+        assert not left.kept, f"{host}: still reserved: {left.kept}"
+        said = [domain.claims for domain in left.domains.values() if domain.claims]
+        assert not [one for one in said if one.claims or one.waits], f"{host}: definitions still say {said}"
 
 
 def _free_by_hand(fleet: Fleet, host: str) -> None:

@@ -48,7 +48,7 @@ from vgpumgr.core.model.endpoint import Endpoint
 from vgpumgr.core.policies.known import DEFAULT
 from vgpumgr.core.reconcile.tasks import SetCordon, SetGpuMode, SetGpuScheduler
 from vgpumgr.core.slot.request import Replace, SlotRequest
-from vgpumgr.core.slot.reserving import ReservationPlan, ReserveRequest
+from vgpumgr.core.slot.reserving import ReserveRequest
 from vgpumgr.errors import VgpumgrError
 from vgpumgr.names import HostName, Slot, VmName, VmUuid
 from vgpumgr.timing import Timing
@@ -315,27 +315,30 @@ class Fleet:
         name: str,
         *hosts: str,
         count: int = 1,
+        check: bool = False,
         trouble: Trouble | None = None,
         by: str = "anna@ctl1",
     ) -> Outcome:
-        """Keep places on these hosts, or on all."""
+        """Keep places on these hosts, or on all. `profile`: as for attach."""
         request = ReserveRequest(
             name=name,
-            wish=ByProfile(profile=parse_profile(profile)),
+            wish=wish_of(profile),
             conditions=NO_CONDITIONS,
             places=(),
             owner=None,
             ttl_s=3600,
         )
 
-        def run(context: Context, _end: Outcome) -> Changed:
-            return reserve(context, request, hosts, _unasked(), policy=DEFAULT, count=count)
+        def run(context: Context, end: Outcome) -> Changed:
+            return reserve(context, request, hosts, _consent(end, check=check), policy=DEFAULT, count=count)
 
         return self._run(run, trouble, by)
 
-    def cancel(self, name: str, *hosts: str, trouble: Trouble | None = None, by: str = "anna@ctl1") -> Outcome:
+    def cancel(self, name: str, *hosts: str, check: bool = False, trouble: Trouble | None = None) -> Outcome:
         """Give up a reservation on these hosts, or on all."""
-        return self._run(lambda context, _end: cancel(context, name, hosts, _unasked()), trouble, by)
+        return self._run(
+            lambda context, end: cancel(context, name, hosts, _consent(end, check=check)), trouble, "anna@ctl1"
+        )
 
     def reserved(self) -> list[Reserved]:
         """What the hosts keep."""
@@ -528,10 +531,6 @@ class Fleet:
     def reboot(self, host: str) -> None:
         self.handmade[host].clear()
         self.machines[host].reboot()
-
-
-def _unasked() -> Consent[Planned[ReservationPlan]]:
-    return Consent(check=False, show=lambda _planned: None, ask=lambda _planned: None)
 
 
 def _consent(outcome: Outcome, *, check: bool) -> Consent[Planned[PlanT]]:

@@ -283,6 +283,10 @@ class Machine:
         """Whether its file is there."""
         return (self.root / LEDGER_PATH[1:]).exists()
 
+    def reservations(self) -> list[dict[str, Any]]:
+        """Its rows of reserved places, also of those whose time is over."""
+        return self._records("reservations")
+
     def ledger_instances(self) -> list[dict[str, Any]]:
         """Its entries of GPU instances."""
         return self._records("instances")
@@ -374,6 +378,15 @@ class Machine:
                 self.owners[where] = row["vm_uuid"], row["slot"]
         file.unlink()
         return True
+
+    def end_reservations(self) -> None:
+        """Their time is over, by the host's clock."""
+        file = self.root / LEDGER_PATH[1:]
+        if file.exists():
+            document = json.loads(file.read_bytes())
+            for row in document.get("reservations", []):
+                row["until"] = 0
+            file.write_text(json.dumps(document))
 
     def sort_orphans(self, named: set[tuple[Place, int]]) -> None:
         """Forget those that the ledger names again, and those that are gone."""

@@ -31,18 +31,19 @@ class MigStory(Story):
     @initialize(
         frameworks=st.sampled_from(((MDEV_VF, VENDOR_VFIO), (VENDOR_VFIO, MDEV_VF))),
         declared=st.lists(st.tuples(hosts, st.integers(0, 2), slots, profiles), max_size=4),
+        kept=st.none() | st.tuples(hosts, profiles),
         in_mig=st.sampled_from((HOSTS, HOSTS[:1], HOSTS[1:])),
     )
     def install(
-        self, frameworks: tuple[str, str], declared: list[tuple[str, int, Slot, str]], in_mig: tuple[str, ...]
+        self,
+        frameworks: tuple[str, str],
+        declared: list[tuple[str, int, Slot, str]],
+        kept: tuple[str, str] | None,
+        in_mig: tuple[str, ...] = (),
     ) -> None:
         machines = {host: POOL.machine(host, framework) for host, framework in zip(HOSTS, frameworks, strict=True)}
         self.in_mig = in_mig
-        self.fleet = Fleet.install(machines, {"kvm01": 3, "kvm02": 2}, in_mig=in_mig)
-        for row in declared:
-            self.declare(*row)
-        if declared:
-            self.fleet.reconcile()
+        self._begin(Fleet.install(machines, {"kvm01": 3, "kvm02": 2}, in_mig=in_mig), declared, kept)
 
     def profile_on(self, host: str, profile: str) -> str:
         return INSTEAD[profile] if host in self.in_mig else profile

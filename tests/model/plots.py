@@ -11,7 +11,7 @@ from tests.model.people import MAX_VMS
 SUDDEN = ("kill", "host-program-killed")  # after these the same command again must come to its end
 _POINTS = ("planned", "written", "read-back", "made", "leaving", "out")  # host/steps/steps.py passes them in a step
 _HARDWARE = ("reboot", "remove", "make")
-_BOB = ("other-attach", "other-detach", "other-reconcile")
+_BOB = ("other-attach", "other-detach", "other-reserve", "other-reconcile")
 _CALLS = 18  # an attach and a detach make some 14 calls, a replacement more
 _CALLS_INSIDE = 14
 

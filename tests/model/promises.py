@@ -6,6 +6,7 @@ Nothing here asks the host program or a plan. `Truth` is everything that a comma
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,6 +48,25 @@ class Entry(NamedTuple):
     boot: str
 
 
+class Kept(NamedTuple):
+    """A reserved place whose time is not over: of which reservation, where, for which type, and who is taking it (VM/slot).
+
+    `start`: in mixed-size mode its placement id, of a GPU instance its first slice.
+    """
+
+    name: str
+    slot: str
+    gpu: str
+    vf: int | None
+    type_id: int
+    start: int | None
+    taker: str | None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.name, self.slot
+
+
 @dataclass(frozen=True, slots=True)
 class Truth:
     """One host at one instant. `hardware`: place → type id; `images`, `snapshots`: the devices that any of them names.
@@ -56,6 +76,7 @@ class Truth:
 
     hardware: dict[Place, int]
     entries: tuple[Entry, ...]
+    kept: frozenset[Kept]
     domains: dict[VmUuid, Domain]
     images: set[str]
     snapshots: set[str]
@@ -78,6 +99,7 @@ def truth(machine: Machine) -> Truth:
     return Truth(
         hardware={where: vgpu.type.id for where, vgpu in machine.hardware().items()},
         entries=tuple(_entry(row) for row in machine.ledger()),
+        kept=frozenset(_kept(row) for row in machine.reservations() if row["until"] > time.time()),
         domains={uuid: _read(vm.documents()) for uuid, vm in vms.items()},
         images=_devices(vm.hostdevs(vm.image) for vm in vms.values() if vm.image is not None),
         snapshots=_devices(vm.hostdevs(xml) for vm in vms.values() for _, xml in vm.snapshots),
@@ -104,6 +126,18 @@ def _entry(row: dict[str, Any]) -> Entry:
         state=row["state"],
         vm_name=row["vm_name"],
         boot=row["boot"],
+    )
+
+
+def _kept(row: dict[str, Any]) -> Kept:
+    return Kept(
+        name=row["vm_name"],
+        slot=row["slot"],
+        gpu=row["gpu_uuid"],
+        vf=row["vf_index"],
+        type_id=row["type_id"],
+        start=row["mig"]["start"] if row.get("mig") else row["placement_id"],
+        taker=row["taker"],
     )
 
 
@@ -213,11 +247,18 @@ def check_command(
     alone: bool,
     keep_snapshots: bool = False,
     moves: bool = False,
+    ends: str | None = None,
 ) -> None:
     """What one command may have done to a host. `alone`: nothing else happened meanwhile; `moves`: a command that moves vGPUs out
     and back was broken off, so that one may be out: its entry keeps its place, unless the GPU's MIG mode takes none of its type any more.
+    `ends`: the reservation that it gives up, or takes a place of.
     """
     now = truth(machine)
+    lost = {one.key for one in before.kept} - {one.key for one in now.kept}
+    assert all(name == ends for name, _ in lost), f"{lost} was given up, and nobody had asked for that"
+    if now.entries != before.entries:
+        over = [row["vm_name"] for row in machine.reservations() if row["until"] <= time.time()]
+        assert not over, f"the ledger was written, and still has what is over: {over}"
     for vm, device in now.named - before.named:
         names = {device_name(machine, entry) for entry in now.entries if entry.vm == vm}
         assert device in names, f"{vm} was given {device}, which its ledger entries do not name: {now.entries}"
@@ -225,6 +266,9 @@ def check_command(
     for entry in now.entries:
         if entry[:3] not in known:
             _check_fits(machine, before, now, entry)
+            _check_kept(machine, before, now, entry, takes=ends)
+            twins = [one for one in now.entries if one[:2] == entry[:2] and one[:3] not in known]
+            assert len(twins) == 1, f"a slot was served twice: {twins}"
             _check_not_twice(machine, before, now, entry, asked=not isinstance(outcome.result, FleetResult))
     _check_agreed(outcome)
     if not alone:
@@ -293,6 +337,7 @@ def _check_left_alone(machine: Machine, before: Truth, now: Truth, declared: set
             if domain.copied or (undeclared and claim.generation < newest):
                 assert now.domains[uuid].claim(claim.slot) == claim, f"{domain.name} was served by a reconcile"
     spoken_of = {entry[:2] for entry in before.entries} | set(machine.owners.values())
+    spoken_of |= {(uuid, wait.slot) for uuid, domain in before.domains.items() for wait in domain.waits}
     for entry in now.entries:
         if before.has_ledger and f"{entry.vm_name} {entry.slot}" not in declared and entry[:2] not in spoken_of:
             raise AssertionError(f"{entry} was made by a reconcile, and nobody but its VM's definition asked for it")
@@ -329,10 +374,55 @@ def _check_fits(machine: Machine, before: Truth, now: Truth, new: Entry) -> None
     kinds = {kind.id: kind for kind in gpu.board.types}
     there = {where: kind for where, kind in now.hardware.items() if where.gpu == gpu.uuid and where in before.hardware}
     there |= {entry.place: entry.type_id for entry in now.entries if entry.place.gpu == gpu.uuid}
+    kept = [one.type_id for one in _still_kept(now, gpu) if one.type_id in kinds]
+    there |= {Place(gpu.uuid, None, f"reserved {number}"): kind for number, kind in enumerate(kept)}
     sizes = {kinds[kind].framebuffer_mib for kind in there.values()}
     assert len(sizes) == 1, f"{new} was placed beside another size: {there}"
     most = kinds[new.type_id].max_instances
     assert len(there) <= most, f"{new} was placed on a GPU that holds or has reserved {len(there)} of {most}: {there}"
+
+
+def _still_kept(now: Truth, gpu: Gpu) -> list[Kept]:
+    """The reserved places of a GPU that nobody has."""
+    filled = {entry.vf for entry in now.entries if entry.place.gpu == gpu.uuid} | {vgpu.vf for vgpu in gpu.vgpus}
+    takers = {f"{entry.vm}/{entry.slot}" for entry in now.entries if entry.place.gpu == gpu.uuid}
+    kept = (one for one in now.kept if one.gpu == gpu.uuid)
+    return [one for one in kept if (one.taker not in takers if one.vf is None else one.vf not in filled)]
+
+
+def _check_kept(machine: Machine, before: Truth, now: Truth, new: Entry, *, takes: str | None) -> None:
+    """What is reserved nobody else gets: neither its function nor, where nobody made a vGPU by hand, its part of the GPU."""
+    for one in before.kept | now.kept:
+        if one.vf is not None and (one.gpu, one.vf) == (new.place.gpu, new.vf):
+            assert one.name == takes, f"{new} is at {one}, and was not for it"
+    gpu = next(gpu for gpu in machine.gpus() if gpu.uuid == new.place.gpu)
+    ours = _made(machine, now.entries)
+    if not (gpu.mixed or gpu.mig_on) or any((place(gpu, one), one.type.id) not in ours for one in gpu.vgpus):
+        return
+    row = next(row for row in machine.ledger() if _entry(row)[:3] == new[:3])
+    lies = _part(gpu, new.type_id, row["mig"]["start"] if row.get("mig") else row["placement_id"])
+    for one in _still_kept(now, gpu):
+        part = _part(gpu, one.type_id, one.start)
+        assert not lies & part, f"{new} lies at {sorted(lies)}, and {one} keeps {sorted(part)}"
+
+
+def _part(gpu: Gpu, type_id: int, start: int | None) -> set[int]:
+    """The slots of the framebuffer, or the memory slices, that a type takes from there; none of a type of another mode."""
+    kinds = gpu.board.mig_types if gpu.mig_on else gpu.board.types
+    kind = next((kind for kind in kinds if kind.id == type_id), None)
+    if kind is None or start is None:
+        return set()
+    if not gpu.mig_on:
+        return set(range(start, start + places.slots(gpu.board, kind)))
+    assert gpu.board.mig is not None
+    assert kind.profile is not None
+    return set(range(start, start + gpu.board.mig.profile(kind.profile).size))
+
+
+def check_given_up(machine: Machine, *names: str) -> None:
+    """A cancel that said done: no row of the reservation is left."""
+    left = [row for row in machine.reservations() if row["vm_name"] in names]
+    assert not left, f"{names} are given up, and the ledger has {left}"
 
 
 def _check_not_twice(machine: Machine, before: Truth, now: Truth, new: Entry, *, asked: bool) -> None:
@@ -387,6 +477,8 @@ def unserved(
     claim = domain.claim(slot)
     if claim is None or domain.copied:
         return f"{domain.name} {slot} has no claim of its own"
+    if domain.wait(slot) is not None:
+        return f"{domain.name} {slot} has its vGPU, and still waits"
     if claim.state != "bound" or describe(claim.wish) != (
         asked or f"--{'gpu-memory' if amount else 'profile'} {profile}"
     ):
@@ -404,12 +496,23 @@ def unserved(
     return None
 
 
+def waits(machine: Machine, vm: VmUuid, slot: Slot) -> bool:
+    """Whether the slot waits for room: then it has nothing else, and nothing is made for it."""
+    now = truth(machine)
+    if now.domains[vm].wait(slot) is None:
+        return False
+    assert now.domains[vm].claim(slot) is None, f"{slot} has a claim, and waits: {now.domains[vm]}"
+    assert not [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)], now.entries
+    return True
+
+
 def check_detached(machine: Machine, vm: VmUuid, slot: Slot) -> None:
     """A detach that said done, or unchanged: nothing of the slot is left."""
     now = truth(machine)
     domain = now.domains.get(vm)
     assert not [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)], now.entries
     assert domain is None or domain.claim(slot) is None, domain
+    assert domain is None or domain.wait(slot) is None, f"{domain.name} {slot} still waits: {domain}"
 
 
 def device_name(machine: Machine, entry: Entry) -> str:

@@ -15,7 +15,7 @@ from tests.model.people import MAX_VMS, PEOPLE
 from tests.model.plots import SUDDEN, Plot, plots
 from tests.model.pool import POOL
 from tests.model.wiring import HostProgramKilled, Trouble
-from vgpumgr.core.driver.profiles import ByMemory, ByProfile
+from vgpumgr.core.driver.profiles import ByMemory, ByProfile, read_type_name
 from vgpumgr.host.protocol.gpu import MDEV_PF, MDEV_VF, VENDOR_VFIO
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ numbers = st.integers(0, MAX_VMS - 1)
 slots = st.sampled_from(SLOTS)
 profiles = st.sampled_from(tuple(TYPES))
 often_not = st.sampled_from((False, False, True))
+reservations = st.sampled_from(("team-a", "team-b"))
 
 
 class Story(RuleBasedStateMachine):
@@ -43,15 +44,27 @@ class Story(RuleBasedStateMachine):
     @initialize(
         frameworks=st.sampled_from(((MDEV_VF, VENDOR_VFIO), (VENDOR_VFIO, MDEV_PF), (MDEV_PF, MDEV_VF))),
         declared=st.lists(st.tuples(hosts, st.integers(0, 2), slots, profiles), max_size=4),
+        kept=st.none() | st.tuples(hosts, profiles),
     )
-    def install(self, frameworks: tuple[str, str], declared: list[tuple[str, int, Slot, str]]) -> None:
-        """Two hosts of a framework each, where what is declared has been carried out."""
+    def install(
+        self,
+        frameworks: tuple[str, str],
+        declared: list[tuple[str, int, Slot, str]],
+        kept: tuple[str, str] | None,
+    ) -> None:
+        """Two hosts of a framework each, where what is declared has been carried out; one may keep places, too."""
         machines = {host: POOL.machine(host, framework) for host, framework in zip(HOSTS, frameworks, strict=True)}
-        self.fleet = Fleet.install(machines, {"kvm01": 3, "kvm02": 2})
+        self._begin(Fleet.install(machines, {"kvm01": 3, "kvm02": 2}), declared, kept)
+
+    def _begin(self, fleet: Fleet, declared: list[tuple[str, int, Slot, str]], kept: tuple[str, str] | None) -> None:
+        self.fleet = fleet
         for row in declared:
             self.declare(*row)
         if declared:
             self.fleet.reconcile()
+        if kept is not None:
+            host, profile = kept
+            self.fleet.reserve(self.profile_on(host, profile), "team-a", host, count=2)
 
     def profile_on(self, host: str, profile: str) -> str:
         """What takes the place of one of TYPES on a host."""
@@ -59,17 +72,40 @@ class Story(RuleBasedStateMachine):
 
     # commands
 
-    @rule(host=hosts, number=numbers, slot=slots, profile=profiles, replace=st.booleans(), live=often_not, plot=plots)
+    @rule(
+        host=hosts,
+        number=numbers,
+        slot=slots,
+        profile=profiles,
+        replace=st.booleans(),
+        live=often_not,
+        wait=often_not,
+        takes=often_not,
+        plot=plots,
+    )
     def attach(
-        self, *, host: str, number: int, slot: Slot, profile: str, replace: bool, live: bool, plot: Plot | None
+        self,
+        *,
+        host: str,
+        number: int,
+        slot: Slot,
+        profile: str,
+        replace: bool,
+        live: bool,
+        wait: bool,
+        takes: bool,
+        plot: Plot | None,
     ) -> None:
         """Without `replace` a slot that is claimed is asked for again as it is: another wish is refused, and no more.
 
-        `live`: to a VM that runs, or is started before.
+        `live`: to a VM that runs, or is started before. `takes`: a place that the host keeps, if there is one; what it is kept for is asked for.
         """
         vm, profile = self._vm(host, number), self.profile_on(host, profile)
         if vm is None:
             return
+        before = set(self._kept(host))
+        of = next((one for one in self._kept(host)), None) if takes else None
+        reservation, profile = (None, profile) if of is None else (of.name, self._short(host, of))
         live = live and (vm.active or self.fleet.start(host, vm))
         claim = promises.truth(self.fleet.machines[host]).domains[vm.uuid].claim(slot)
         declared = self.fleet.declared.get((host, vm.name), {}).get(slot)
@@ -81,16 +117,57 @@ class Story(RuleBasedStateMachine):
 
         def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
             return self.fleet.attach(
-                host, vm.name, slot, profile, replace=replace, live=live, check=check, trouble=trouble
+                host,
+                vm.name,
+                slot,
+                profile,
+                replace=replace,
+                live=live,
+                wait=wait,
+                reservation=reservation,
+                check=check,
+                trouble=trouble,
             )
 
-        outcome = self._command(host, vm, run, plot, can_fail=self._creates_fail(host))
+        outcome = self._command(host, vm, run, plot, can_fail=self._creates_fail(host), ends=reservation)
         if live:
             event(f"attach --live: {outcome.word}")
         if outcome.word in ("done", "unchanged") and plot is None:
+            if wait and promises.waits(self.fleet.machines[host], vm.uuid, slot):
+                event("attach --wait: waits")
+                return
             promises.check_attached(self.fleet.machines[host], vm.uuid, slot, profile)
             if live:
                 promises.check_runs_with(self.fleet.machines[host], vm.uuid, slot)
+            if reservation is not None:
+                event(f"attach --reservation: {outcome.word}")
+                assert len(before - set(self._kept(host))) <= 1, f"{reservation} lost more than the one place"
+
+    @rule(host=hosts, name=reservations, profile=profiles, count=st.integers(1, 2), plot=plots)
+    def reserve(self, *, host: str, name: str, profile: str, count: int, plot: Plot | None) -> None:
+        """Keep places on the host. Those that it keeps under that name are asked for again, or more of them."""
+        kept = [one for one in self._kept(host) if one.name == name]
+        profile = self._short(host, kept[0]) if kept else self.profile_on(host, profile)
+
+        def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
+            return self.fleet.reserve(profile, name, host, count=count, check=check, trouble=trouble)
+
+        outcome = self._command(host, None, run, plot)
+        if outcome.word in ("done", "unchanged") and plot is None:
+            event(f"reserve: {outcome.word}")
+            places = {one.slot for one in kept} | {f"vgpu{number}" for number in range(count)}
+            assert {one.slot for one in self._kept(host) if one.name == name} == places
+
+    @rule(host=hosts, name=reservations, plot=plots)
+    def cancel(self, host: str, name: str, plot: Plot | None) -> None:
+        """Give up a reservation on the host."""
+
+        def run(trouble: Trouble | None = None, *, check: bool = False) -> Outcome:
+            return self.fleet.cancel(name, host, check=check, trouble=trouble)
+
+        outcome = self._command(host, None, run, plot, ends=name)
+        if outcome.word == "done":
+            promises.check_given_up(self.fleet.machines[host], name)
 
     @rule(host=hosts, number=numbers, slot=st.none() | slots, keep=st.booleans(), live=often_not, plot=plots)
     def detach(self, *, host: str, number: int, slot: Slot | None, keep: bool, live: bool, plot: Plot | None) -> None:
@@ -148,6 +225,7 @@ class Story(RuleBasedStateMachine):
         can_fail: bool = False,
         keep_snapshots: bool = False,
         moves: bool = False,
+        ends: str | None = None,
     ) -> Outcome:
         """First what it would do, then the deed, with what goes wrong in it; then, after a sudden end, the same once more."""
         machine = self.fleet.machines[host]
@@ -160,20 +238,24 @@ class Story(RuleBasedStateMachine):
         sudden = plot is not None and plot.kind in SUDDEN
         alone = plot is None or sudden
         out = moves and sudden
-        promises.check_command(machine, before, outcome, alone=alone, keep_snapshots=keep_snapshots, moves=out)
+        promises.check_command(
+            machine, before, outcome, alone=alone, keep_snapshots=keep_snapshots, moves=out, ends=ends
+        )
         wanted = {"would_change": ("done",), "unchanged": ("unchanged",)}.get(planned.word, (planned.word,))
         if plot is None and not can_fail:
             assert outcome.word in wanted, f"planned {planned.word}, came to {outcome.word}: {outcome.error}"
         if sudden and not can_fail and planned.error is None:
-            self._converge(machine, run, keep_snapshots=keep_snapshots)
+            self._converge(machine, run, keep_snapshots=keep_snapshots, ends=ends)
         return outcome
 
-    def _converge(self, machine: Machine, run: Callable[..., Outcome], *, keep_snapshots: bool) -> None:
+    def _converge(
+        self, machine: Machine, run: Callable[..., Outcome], *, keep_snapshots: bool, ends: str | None
+    ) -> None:
         """The same command again, after a sudden end, comes to its end; and once more it has nothing to do."""
         before = promises.truth(machine)
         again = run()
         note(f"again: {again.word}: {again.error}")
-        promises.check_command(machine, before, again, alone=True, keep_snapshots=keep_snapshots)
+        promises.check_command(machine, before, again, alone=True, keep_snapshots=keep_snapshots, ends=ends)
         assert again.error is None, f"after a sudden end the same command is refused: {again.error}"
         assert run().word == "unchanged"
 
@@ -218,6 +300,8 @@ class Story(RuleBasedStateMachine):
                 outcome = self.fleet.attach(host, vm.name, SLOTS[0], self.profile_on(host, "4Q"), by="bob@ctl2")
             case "other-detach":
                 outcome = self.fleet.detach(host, vm.name, SLOTS[0], by="bob@ctl2")
+            case "other-reserve":
+                outcome = self.fleet.reserve(self.profile_on(host, "4Q"), "bob", host, by="bob@ctl2")
             case _:
                 outcome = self.fleet.reconcile(host, by="bob@ctl2")
         self.told.append(f"bob, {'locked out' if locked else 'free'}: {outcome.word}")
@@ -251,12 +335,14 @@ class Story(RuleBasedStateMachine):
 
     @rule(
         host=hosts,
-        what=st.sampled_from(("reboots", "loses a vGPU", "gets a vGPU", "fails", "is well", "hangs", "goes on")),
+        what=st.sampled_from(
+            ("reboots", "loses a vGPU", "gets a vGPU", "fails", "is well", "hangs", "goes on", "ends reservations")
+        ),
         number=numbers,
     )
     def host_event(self, host: str, what: str, number: int) -> None:
         """It reboots, a hand in /sys removes or makes a vGPU, creates begin to fail or work again, a write to a GPU does not
-        return, or does at last.
+        return, or does at last, the time of what is reserved is over.
         """
         match what:
             case "reboots":
@@ -270,6 +356,8 @@ class Story(RuleBasedStateMachine):
                 machine.hang(machine.gpus()[number % len(GPUS)])
             case "goes on":
                 self.fleet.machines[host].let_go()
+            case "ends reservations":
+                self.fleet.machines[host].end_reservations()
             case _:
                 self.fleet.machines[host].fail_creates(what == "fails")
 
@@ -287,6 +375,17 @@ class Story(RuleBasedStateMachine):
     def _vm(self, host: str, number: int) -> Vm | None:
         vms = self.fleet.vms(host)
         return vms[number % len(vms)] if vms else None
+
+    def _kept(self, host: str) -> list[promises.Kept]:
+        """What is reserved on a host."""
+        return sorted(promises.truth(self.fleet.machines[host]).kept, key=lambda one: one.key)
+
+    def _short(self, host: str, kept: promises.Kept) -> str:
+        """The profile that a place is kept for."""
+        kinds = (kind for gpu in self.fleet.machines[host].gpus() for kind in gpu.board.all_types)
+        name = read_type_name(next(kind.name for kind in kinds if kind.id == kept.type_id))
+        assert name is not None
+        return name.short
 
     def _creates_fail(self, host: str) -> bool:
         with self.fleet.machines[host].driver.reading() as state:
