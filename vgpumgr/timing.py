@@ -36,7 +36,7 @@ class Timing:
     ping_s: float = 10.0
     """For the answer to a ping."""
     lock_wait_s: float = 60.0
-    """For a host that another run has locked."""
+    """For a host that another run has locked, and for the turn to divide quotas."""
     silent_wait_s: float = 2.0
     """For a busy host before the run that it waits for is printed."""
     reconnect_s: tuple[float, float] = (0.3, 1.0)

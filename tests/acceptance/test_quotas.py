@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +14,23 @@ from tests.acceptance.near import NearHost, document
 from vgpumgr import errors
 from vgpumgr.cli.settings import Settings
 from vgpumgr.cli.wiring import build_context
+from vgpumgr.controller.attach import attach
+from vgpumgr.controller.reconcile import ReconcileOptions, reconcile
 from vgpumgr.controller.requests import apply_requests
+from vgpumgr.controller.results import Consent
+from vgpumgr.controller.together import TogetherOptions, serve_together
 from vgpumgr.core.driver.profiles import ByProfile, parse_profile
 from vgpumgr.core.slot.request import SlotRequest
 from vgpumgr.names import Slot
+from vgpumgr.store.only_one import QUOTAS, only_one
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from tests.acceptance.near import Near, Sites
+    from vgpumgr.controller.context import Context
+    from vgpumgr.errors import VgpumgrError
 
 HOSTS = {
     "kvm01": NearHost(vms=("vm01", "vm02", "vm03")),
@@ -164,3 +176,69 @@ def test_capacity_for_an_owner_is_what_its_quota_leaves(site: Near) -> None:
     vgpumgr(site, "capacity", "8Q", "--count", "2", "--for", "team-a", code=5)
     vgpumgr(site, "capacity", "8Q", "--for", "team-b", code=2)
     vgpumgr(site, "capacity", "--for", "team-a", code=2)
+
+
+def request(vm: str) -> SlotRequest:
+    return SlotRequest(vm=vm, slot=Slot("vgpu0"), wish=ByProfile(profile=parse_profile("12Q")))
+
+
+def agreed() -> Consent[Any]:
+    return Consent(check=False, show=lambda _plan: None, ask=lambda _plan: None)
+
+
+def _one(context: Context) -> VgpumgrError | None:
+    try:
+        attach(context, request("vm01"), agreed())
+    except errors.OverQuota as error:
+        return error
+    return None
+
+
+def _several(context: Context) -> VgpumgrError | None:
+    done = serve_together(context, TogetherOptions(requests=[request("vm01"), request("vm02")]), agreed())
+    return done.problems[0]
+
+
+def _a_list(context: Context) -> VgpumgrError | None:
+    return apply_requests(context, [request("vm01")], check=False).problems[0]
+
+
+def _reconcile(context: Context) -> VgpumgrError | None:
+    return reconcile(context, ReconcileOptions(limit=("kvm01",)), agreed()).hosts[0].tasks[0].error
+
+
+@pytest.mark.parametrize("command", [_one, _several, _a_list, _reconcile])
+def test_what_others_are_given_before_its_turn_counts_for_a_command(
+    site: Near, command: Callable[[Context], VgpumgrError | None]
+) -> None:
+    """Another command of this controller gives vm11 its vGPU while this one waits, which holds no host meanwhile."""
+    if command is _reconcile:
+        site.declare("kvm01", **declared("12Q", "vm01"))
+    context = build_context(Settings())
+    assert context.store is not None
+    other, said = ExitStack(), list[str]()
+    other.enter_context(only_one(context.store, "bert@ctl1", name=QUOTAS))
+
+    def progress(line: str) -> None:
+        if "another run is under way" in line:
+            said.append(line)
+            given = apply_requests(replace(context, store=None), [request("vm11")], check=False)
+            assert given.problems == ()
+            other.close()
+
+    refused = command(replace(context, progress=progress))
+    assert isinstance(refused, errors.OverQuota)
+    assert len(said) == 1
+    assert not any(machine.is_locked() for machine in site.machines.values())
+    assert held(site) == [("vm11", "A40-12Q")]
+
+
+def test_only_what_adds_to_an_owner_with_a_quota_waits_for_a_turn(site: Near) -> None:
+    context = build_context(Settings())
+    assert context.store is not None
+    with only_one(context.store, "bert@ctl1", name=QUOTAS):
+        vgpumgr(site, "attach", "vm21", "--profile", "4Q")
+        vgpumgr(site, "attach", "vm01", "--profile", "4Q", "--check", code=3)
+        waited = vgpumgr(site, "attach", "vm01", "--profile", "4Q", "--timeout", "1", code=6)
+        assert "bert@ctl1" in waited.err
+    vgpumgr(site, "attach", "vm01", "--profile", "4Q")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.rig import check, must
+from tests.crash.rig import check, held, must
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.crash.rig import Rig
 
 pytestmark = pytest.mark.lab
@@ -71,3 +74,25 @@ def test_attach_and_detach_at_once_leave_the_vm_with_all_or_nothing(rig: Rig) ->
         kind = "2Q" if "Nothing to do" in detach.out or "no " in detach.out else None
         check(rig, "vf01", {vm: kind})
         must(rig.detach(vm))
+
+
+def test_two_attaches_of_an_owner_never_pass_its_quota_together(rig: Rig, tmp_path: Path) -> None:
+    """The other waits for its turn without a lock on any host, and then sees what the first was given."""
+    inventory = tmp_path / "inventory"
+    shutil.copytree(rig.lab.env["VGPUMGR_INVENTORY"], inventory)
+    (inventory / "group_vars").mkdir()
+    (inventory / "group_vars/all.yml").write_text("vgpumgr_owner: team-a\nvgpumgr_quota: {team-a: {vgpus: 1}}\n")
+    own = {"VGPUMGR_INVENTORY": str(inventory)}
+    with held(rig, "attach", "a01", at="before:put_claim", file=tmp_path / "hold", **own) as first:
+        impatient = must(rig.attach("b01", "--timeout", "2", **own), 6)
+        assert "another run is under way on this controller" in impatient.err
+    must(first)
+    assert "over its quota" in must(rig.attach("b01", **own), 5).err
+    must(rig.detach("a01"))
+    for _ in range(2):
+        two = [rig.attach(vm, **own) for vm in ("a02", "b02")]
+        assert sorted(one.wait() for one in two) == [0, 5], [str(one) for one in two]
+        for vm in ("a02", "b02"):
+            must(rig.detach(vm))
+    check(rig, "vf01", {})
+    check(rig, "vf02", {})

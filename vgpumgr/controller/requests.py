@@ -108,7 +108,10 @@ def apply_requests(context: Context, requests: Sequence[SlotRequest], *, check: 
     with Serving(context, requests) as serving:
         if context.inventory.quotas:
             serving.within_quotas(serving.each(partial(_plan, serving)))
-        return serving.result(serving.each(_foretell if check else _carry_out))
+        if check:
+            return serving.result(serving.each(_foretell))
+        with serving.counted_again():
+            return serving.result(serving.each(_carry_out))
 
 
 def _plan(serving: Serving, run: HostRun) -> HostPlan:
@@ -180,6 +183,7 @@ class Serving:
         self._run = Run(with_history(context))
         self._vms = ManyVms(context, self._run.opened)
         self.plan_read, self.within_quotas = self._run.plan_read, self._run.within_quotas
+        self.counted_again, self.allotment = self._run.counted_again, self._run.allotment
         self._placed: list[_Placed | SlotResult] = []
 
     def __enter__(self) -> Self:

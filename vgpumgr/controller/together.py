@@ -50,7 +50,7 @@ def serve_together(context: Context, options: TogetherOptions, consent: Consent[
     The refusal or failure of one VM or host is in the result, never raised; without `partial` a refusal holds back all
     others (HeldBack). VMs are served in the order of their names, so the order of the requests decides nothing.
     """
-    with Serving(context, options.requests, together=True) as serving:
+    with Serving(context, options.requests, together=True) as serving, serving.allotment:
         together = _Together(context, options, consent, serving)
         try:
             agreement = agree(context, consent, together, asks=options.asks, whose="the hosts")
@@ -88,7 +88,13 @@ class _Together:
 
         locks = lock and not self._is_refused()
         todo = self._readable if self._ends else None
-        self._ends |= self._serving.within_quotas(self._serving.each(plan, todo, self._context.reading))
+
+        def look() -> dict[HostName, Ended[HostPlan]]:
+            ends = self._serving.each(plan, todo, self._context.reading)
+            self._ends |= ends
+            return ends
+
+        self._ends |= self._serving.within_quotas(self._serving.allotment.look(look, self.unlock) if locks else look())
         fleet = fleet_plan(self._ends.values(), self._options.findings)
         if self._is_refused():
             raise _NotAllError(fleet)
@@ -96,6 +102,7 @@ class _Together:
 
     def unlock(self) -> None:
         self._serving.each(lambda run: run.unlock(), self._readable)
+        self._serving.allotment.end_turn()
 
     def carry_out(self, fleet: FleetPlan) -> RequestsResult:
         changed = {plan.host: plan for plan in fleet.plans if plan.changed}

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import fcntl
 import os
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 
 NAME = "reconcile.lock"
 COLLECTOR = "collect.lock"
+QUOTAS = "quotas.lock"
+_POLL_S = 0.1
 
 
 @contextmanager
-def only_one(store: Path, by: str, *, name: str = NAME) -> Iterator[None]:
+def only_one(store: Path, by: str, *, name: str = NAME, wait_s: float = 0) -> Iterator[None]:
     """Hold the lock of that name, the nightly run's by default, next to the file `store`, as `by` (user@controller).
 
-    Raises AlreadyRunning at once if another process holds it; it never waits. Raises StoreError if the lock cannot be
+    Raises AlreadyRunning if another process still holds it after `wait_s`. Raises StoreError if the lock cannot be
     created. The file stays when the run ends, because unlinking it could free a lock that another run has just taken.
     """
     path = store.with_name(name)
@@ -37,7 +40,7 @@ def only_one(store: Path, by: str, *, name: str = NAME) -> Iterator[None]:
         ) from error
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor, wait_s)
         except BlockingIOError as error:
             owner = os.pread(descriptor, 400, 0).decode(errors="replace").strip() or "it left no name"
             raise AlreadyRunning(
@@ -57,3 +60,15 @@ def only_one(store: Path, by: str, *, name: str = NAME) -> Iterator[None]:
             os.ftruncate(descriptor, 0)  # otherwise the next owner could be reported under this one's name
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, wait_s: float) -> None:
+    """Raises BlockingIOError if another process has the lock to the end of the wait."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(_POLL_S)

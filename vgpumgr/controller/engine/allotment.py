@@ -3,19 +3,26 @@
 Each host is planned as if there were no quota. If no owner with a quota gets more, that is all. Otherwise hosts that
 were not read yet are read, and those on which something is added are planned again, in the order of their names: each
 with what is left after those before it. What is freed on one host counts for the others from the next command on.
+
+What is to be carried out is divided in a turn, by a lock beside the store: the commands of one controller have it one
+after the other. No host stays locked while a command waits for its turn, since the one that has it reads all hosts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeVar
 
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.core.model.owners import NOTHING, Allowance, Amount
 from vgpumgr.core.slot import detach, quotas
+from vgpumgr.errors import AlreadyRunning
+from vgpumgr.store.only_one import QUOTAS, only_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Self
 
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.engine.host_run import HostRun
@@ -25,22 +32,82 @@ if TYPE_CHECKING:
     from vgpumgr.names import HostName, OwnerName
 
 
+Seen = TypeVar("Seen")
+
+
 class Allotment:
-    """What each host of a command may take of the quotas. It is decided once: later plans keep to it."""
+    """What each host of a command may take of the quotas: decided once for what is shown, and anew, in our turn, for
+    what is carried out. A context manager, which ends the turn.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._turn = ExitStack()
         self._held: dict[HostName, tuple[Held, ...]] = {}
         self._growing: dict[HostName, HostRun] = {}
         self._allowances: dict[HostName, Allowances] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._turn.close()
 
     def note(self, run: HostRun) -> None:
         """Take note of a host that was read, and whether its plan gives more to an owner with a quota."""
         if self._allowances is None and run.view.quotas:
             host = run.session.declaration.name
             self._held[host] = quotas.held(run.view)
+            self._growing.pop(host, None)
             if run.growth():
                 self._growing[host] = run
+
+    def look(self, look: Callable[[], Seen], unlock: Callable[[], None]) -> Seen:
+        """What `look` returns, which locks hosts and notes them. If their plans need it, our turn has come by then.
+
+        Raises AlreadyRunning if others had it for too long.
+        """
+        self._forget()
+        seen = look()
+        try:
+            self._take_turn(wait_s=0)
+        except AlreadyRunning as error:
+            unlock()
+            self._wait_for_turn(error)
+            self._forget()
+            seen = look()
+        return seen
+
+    def count_again(self) -> None:
+        """Before hosts are locked to carry out what was decided: wait for our turn, and decide anew."""
+        if self._growing:
+            try:
+                self._take_turn(wait_s=0)
+            except AlreadyRunning as error:
+                self._wait_for_turn(error)
+            self._held.clear()
+            self._allowances = None
+            self.decide()
+
+    def end_turn(self) -> None:
+        """Others may have their turn: nothing of ours is carried out now."""
+        self._turn.close()
+
+    def _forget(self) -> None:
+        self._held.clear()
+        self._growing.clear()
+        self._allowances = None
+
+    def _wait_for_turn(self, other: AlreadyRunning) -> None:
+        wait_s = self._context.timing.lock_wait_s
+        self._context.progress(f"{other.message}; waiting up to {wait_s:.0f} s …")
+        self._take_turn(wait_s)
+
+    def _take_turn(self, wait_s: float) -> None:
+        """Have our turn, if a plan gives more to an owner with a quota. Raises AlreadyRunning or StoreError."""
+        self._turn.close()
+        if self._growing and self._context.store is not None:
+            self._turn.enter_context(only_one(self._context.store, self._context.by, name=QUOTAS, wait_s=wait_s))
 
     def of(self, host: HostName) -> Allowances | None:
         """What a host may take, by owner: nothing more, if its plan took nothing. None: that is not decided yet."""

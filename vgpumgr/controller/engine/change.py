@@ -57,11 +57,12 @@ def change(
     """
     context = session.context
     work = Work(what=f"{task.verb} {name}", todo=lambda _view, _declared: (task,), saved=tasks.needs_saved(task))
-    allotment = Allotment(context)
-    session.allotted = allotment.of
     run = HostRun(session, work, tasks.Author(by=context.by, at=context.now()), alone=True)
-    agreement = agree(context, consent, _Planning(run, task, makes, findings, allotment), asks=asks, whose="the host")
-    view = run.go() if agreement.outcome is None else run.view
+    with Allotment(context) as allotment:
+        session.allotted = allotment.of
+        planning = _Planning(run, task, makes, findings, allotment)
+        agreement = agree(context, consent, planning, asks=asks, whose="the host")
+        view = run.go() if agreement.outcome is None else run.view
     return ChangeResult(
         planned=agreement.plan,
         outcome=agreement.outcome or Outcome.DONE,
@@ -80,8 +81,15 @@ class _Planning(Generic[PlanT]):
 
     def plan(self, *, lock: bool) -> Planned[PlanT]:
         """Read the host and plan the task. Raises the task's refusal."""
-        self.run.look(lock=lock)
-        self.allotment.note(self.run)
+
+        def look() -> None:
+            self.run.look(lock=lock)
+            self.allotment.note(self.run)
+
+        if lock:
+            self.allotment.look(look, self.run.unlock)
+        else:
+            look()
         self.allotment.decide()
         view, declaration = self.run.view, self.run.session.declaration
         planned, _ = host_plan.plan_next(view, declaration, self.task, self.run.author)
@@ -98,6 +106,7 @@ class _Planning(Generic[PlanT]):
 
     def unlock(self) -> None:
         self.run.unlock()
+        self.allotment.end_turn()
 
 
 def _requested(task: Task) -> str | None:

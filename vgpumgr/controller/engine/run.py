@@ -7,6 +7,7 @@ Some commands plan every host, and then lock, plan again and change each that ha
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,7 +24,7 @@ from vgpumgr.errors import Outcome
 from vgpumgr.wording import Option, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from vgpumgr.controller.context import Context, Progress
     from vgpumgr.controller.engine.host_run import Work
@@ -50,12 +51,12 @@ class Run:
         self._host_deadline_s = host_deadline_s
         self._author = tasks.Author(by=context.by, at=context.now())
         self._stop = threading.Event()
-        self._allotment = Allotment(context)
+        self.allotment = Allotment(context)
 
     def on(self, session: Session, work: Work) -> HostRun:
         """The run on one host. No task begins there after a Ctrl-C, or once the host has taken too long."""
         host = session.declaration.name
-        session.allotted = self._allotment.of
+        session.allotted = self.allotment.of
         return HostRun(session, work, self._author, stopped=lambda: self._stop.is_set() or self.opened.is_left(host))
 
     def each(
@@ -89,14 +90,21 @@ class Run:
 
     def plan_read(self, run: HostRun) -> HostPlan:
         """The plan of a host that was read, not yet within the owners' quotas unless they were divided before."""
-        self._allotment.note(run)
+        self.allotment.note(run)
         return run.plan()
 
     def within_quotas(self, ends: dict[HostName, Ended[HostPlan]]) -> dict[HostName, Ended[HostPlan]]:
         """The same plans within the owners' quotas."""
-        again = self._allotment.decide([host for host, end in ends.items() if end.value is None])
+        again = self.allotment.decide([host for host, end in ends.items() if end.value is None])
         plans = {run.session.declaration.name: run.plan() for run in again}
         return {**ends, **{host: replace(ends[host], value=plan) for host, plan in plans.items()}}
+
+    @contextmanager
+    def counted_again(self) -> Iterator[None]:
+        """In the turn of this command, with the owners' quotas divided anew. No host is locked yet."""
+        with self.allotment:
+            self.allotment.count_again()
+            yield
 
     def carry_out(
         self,
@@ -120,7 +128,8 @@ class Run:
             return FleetResult(fleet=fleet, hosts=would_be, guard=guard, check=consent.check)
         if asks:
             consent.ask(fleet)
-        hosts = self._apply(fleet, work, binds=consent.kept is not None)
+        with self.counted_again():
+            hosts = self._apply(fleet, work, binds=consent.kept is not None)
         return FleetResult(
             fleet=fleet, hosts=hosts, guard=None, check=False, findings=journaling.findings(self._context)
         )
