@@ -419,6 +419,15 @@ def _part(gpu: Gpu, type_id: int, start: int | None) -> set[int]:
     return set(range(start, start + gpu.board.mig.profile(kind.profile).size))
 
 
+def check_taken(machine: Machine, vm: VmUuid, slot: Slot, name: str) -> None:
+    """An attach that took a place of a reservation, and said done, or unchanged: that place is no longer kept."""
+    now = truth(machine)
+    (entry,) = [entry for entry in now.entries if (entry.vm, entry.slot) == (vm, slot)]
+    for one in now.kept:
+        mine = one.taker == f"{vm}/{slot}" or (one.vf is not None and (one.gpu, one.vf) == (entry.place.gpu, entry.vf))
+        assert one.name != name or not mine, f"{entry} was taken from {one}, which is still kept"
+
+
 def check_given_up(machine: Machine, *names: str) -> None:
     """A cancel that said done: no row of the reservation is left."""
     left = [row for row in machine.reservations() if row["vm_name"] in names]

@@ -80,7 +80,7 @@ class Story(RuleBasedStateMachine):
         replace=st.booleans(),
         live=often_not,
         wait=often_not,
-        takes=often_not,
+        takes=st.sampled_from((False, True, True)),
         plot=plots,
     )
     def attach(
@@ -98,14 +98,18 @@ class Story(RuleBasedStateMachine):
     ) -> None:
         """Without `replace` a slot that is claimed is asked for again as it is: another wish is refused, and no more.
 
-        `live`: to a VM that runs, or is started before. `takes`: a place that the host keeps, if there is one; what it is kept for is asked for.
+        `live`: to a VM that runs, or is started before. `takes`: a place that a host keeps, if there is one; what it is kept for is asked for.
         """
+        host = next((one for one in HOSTS if takes and self._kept(one)), host)
         vm, profile = self._vm(host, number), self.profile_on(host, profile)
+        before, reservation = self._kept(host), None
+        if takes and before:
+            reservation, profile = before[0].name, self._short(host, before[0])
+            domains = promises.truth(self.fleet.machines[host]).domains
+            free = [one for one in self.fleet.vms(host) if domains[one.uuid].claim(slot) is None]
+            vm = free[number % len(free)] if free else vm
         if vm is None:
             return
-        before = set(self._kept(host))
-        of = next((one for one in self._kept(host)), None) if takes else None
-        reservation, profile = (None, profile) if of is None else (of.name, self._short(host, of))
         live = live and (vm.active or self.fleet.start(host, vm))
         claim = promises.truth(self.fleet.machines[host]).domains[vm.uuid].claim(slot)
         declared = self.fleet.declared.get((host, vm.name), {}).get(slot)
@@ -130,6 +134,8 @@ class Story(RuleBasedStateMachine):
             )
 
         outcome = self._command(host, vm, run, plot, can_fail=self._creates_fail(host), ends=reservation)
+        left = {one.key for one in self._kept(host)}
+        assert len([one for one in before if one.key not in left]) <= 1, f"{reservation} lost more than the one place"
         if live:
             event(f"attach --live: {outcome.word}")
         if outcome.word in ("done", "unchanged") and plot is None:
@@ -141,7 +147,7 @@ class Story(RuleBasedStateMachine):
                 promises.check_runs_with(self.fleet.machines[host], vm.uuid, slot)
             if reservation is not None:
                 event(f"attach --reservation: {outcome.word}")
-                assert len(before - set(self._kept(host))) <= 1, f"{reservation} lost more than the one place"
+                promises.check_taken(self.fleet.machines[host], vm.uuid, slot, reservation)
 
     @rule(host=hosts, name=reservations, profile=profiles, count=st.integers(1, 2), plot=plots)
     def reserve(self, *, host: str, name: str, profile: str, count: int, plot: Plot | None) -> None:
