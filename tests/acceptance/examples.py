@@ -230,6 +230,7 @@ def _declared(site: _Site) -> None:
     quota = {"vgpumgr_quota": {"team-a": {"memory": "96G", "vgpus": 12}}}
     (site.near.inventory / "group_vars/all.yml").write_text(json.dumps(quota), encoding="utf-8")
     site.run("inventory check", "inventory")
+    site.run("reserve list", "reservations")
 
 
 def _lost(site: _Site) -> None:

@@ -51,6 +51,24 @@ def test_places_on_several_hosts_are_kept_until_they_are_taken_or_given_up(site:
     assert vgpumgr(site, "reserve", "cancel", "team-a").out == "there is no reservation team-a. Nothing to do.\n"
 
 
+def test_the_list_also_shows_what_the_inventory_keeps_for_an_owner_and_does_not_have_yet(site: Near) -> None:
+    def listed() -> list[tuple[str, str, bool, int | None, str]]:
+        rows = document(site, "reserve", "list")["reservations"]
+        return [(row["host"], row["name"], row["declared"], row["left_s"], row["by"]) for row in rows]
+
+    site.declare("kvm01", vgpumgr_owner="team-b", vgpumgr_reservations={"team-b": {"profile": "24Q", "count": 2}})
+    one = ("kvm01", "team-b", True, None, "host_vars/kvm01.yml:1")
+    assert listed() == [one, one]
+    assert re.search(
+        r"^team-b +kvm01 .* declared +team-b +host_vars/kvm01.yml:1", vgpumgr(site, "reserve", "list").out, re.MULTILINE
+    )
+    vgpumgr(site, "attach", "vm01", *WISH)
+    assert listed() == [one]
+    assert vgpumgr(site, "reserve", "cancel", "team-b").out == "there is no reservation team-b. Nothing to do.\n"
+    vgpumgr(site, "reserve", *WISH, "--for", "team-b", "--on", "kvm01")
+    assert [row[:3] for row in listed()] == [("kvm01", "team-b", False), one[:3]]
+
+
 def test_repeated_it_changes_nothing_and_with_more_it_keeps_what_is_missing(site: Near) -> None:
     vgpumgr(site, "reserve", *WISH, "--count", "2", "--for", "team-a")
     assert vgpumgr(site, "reserve", *WISH, "--count", "2", "--for", "team-a").out.endswith(

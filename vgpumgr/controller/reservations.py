@@ -11,12 +11,13 @@ from vgpumgr.controller import report
 from vgpumgr.controller.engine.change import change_host
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
+from vgpumgr.controller.lately import with_history
 from vgpumgr.controller.results import Fleet, Reserved
 from vgpumgr.core.driver import asking
 from vgpumgr.core.placing import resolve
 from vgpumgr.core.reconcile.tasks import CancelReservation, Reserve
 from vgpumgr.core.report import capacity, place
-from vgpumgr.core.slot import detach, reserving
+from vgpumgr.core.slot import detach, reserving, to_come
 from vgpumgr.core.slot.reserving import ReservationPlan, ReserveRequest
 from vgpumgr.errors import Outcome
 from vgpumgr.wording import say
@@ -47,15 +48,24 @@ class Changed:
 
 
 def reservations(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Reserved, ...]]:
-    """The reservations of hosts (all if none is named), without libvirt. Raises UnknownHost."""
+    """The reservations of hosts (all if none is named), the declared ones last. Raises UnknownHost.
+
+    Only where some are declared libvirt is asked, too: what their owners' VMs have counts.
+    """
 
     def read(declaration: HostDeclaration) -> tuple[tuple[Reserved, ...], errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:
-            facts = session.link.observe(wait_s=context.timing.lock_wait_s).snapshot
-        rows = sorted(facts.reservations, key=lambda one: one.vgpu.key[:2])
-        return tuple(Reserved(host=facts.host, reservation=one) for one in rows), detach.ledger_broken(facts)
+            view = session.observe() if declaration.reservations else None
+            facts = view.snapshot if view else session.link.observe(wait_s=context.timing.lock_wait_s).snapshot
+        kept = sorted(facts.reservations, key=lambda one: one.vgpu.key[:2])
+        declared = to_come.declared_places(view, declaration) if view else ()
+        rows = [Reserved(host=facts.host, reservation=one) for one in kept]
+        rows += [Reserved(host=facts.host, reservation=one, declared=True) for one in declared]
+        return tuple(rows), detach.ledger_broken(facts)
 
     declarations = context.inventory.chosen(hosts)
+    if any(one.reservations for one in declarations):
+        context = with_history(context)
     context.say_reading(declarations)
     return read_fleet(declarations, read, context)
 
@@ -146,7 +156,7 @@ def _found(
 def cancel(context: Context, name: str, hosts: Sequence[str], consent: Consent[Planned[ReservationPlan]]) -> Changed:
     """Give up every place of a reservation on the hosts that answer. Raises HostError or ApplyError."""
     fleet = reservations(context, hosts)
-    rows = [one for rows in fleet.views for one in rows if one.reservation.name == name]
+    rows = [one for rows in fleet.views for one in rows if one.reservation.name == name and not one.declared]
     for host in dict.fromkeys(one.host for one in rows):
         task = CancelReservation(name=name)
         change_host(context, host, task, consent, ReservationPlan, asks=True, name=name)

@@ -158,10 +158,11 @@ class Fleet(Generic[View]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """A place that is reserved, or was until now."""
+    """A place that is reserved, or was until now. `declared`: by the inventory, and only for as long."""
 
     host: HostName
     reservation: Reservation
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

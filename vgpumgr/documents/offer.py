@@ -136,7 +136,10 @@ def reservations(fleet: Fleet[View], rows: Iterable[Reserved], changed: Outcome 
             "name": one.reservation.name,
             "host": one.host,
             **common.pick(one.reservation.vgpu, "gpu", "type_name"),
-            **common.pick(one.reservation.terms, "left_s", owner="owner", by="by", at="at"),
+            "left_s": None if one.declared else one.reservation.terms.left_s,
+            **common.pick(one.reservation.terms, "owner", "by"),
+            "at": None if one.declared else one.reservation.terms.at,
+            "declared": one.declared,
             **common.pick(one.reservation.vgpu, "slot", "gpu_uuid", "parent", "placement_id"),
             **common.pick(one.reservation.vgpu.mig, mig_profile="profile", mig_start="start"),
         }

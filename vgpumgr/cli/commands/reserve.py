@@ -58,7 +58,7 @@ def reserve(
     If fewer than N places are free, none is kept. Repeating the command changes nothing. The hosts themselves keep
     them, so every controller honours them, also after a reboot: nothing else is placed there, and capacity does not
     count them as free. Each ends when a VM takes it, when it is cancelled, or after TIME by its host's clock. `list`
-    and `cancel` take no wish.
+    also shows the places that the inventory declares; it and `cancel` take no wish.
     """
     hosts = () if on is None else (on,)
     match what:

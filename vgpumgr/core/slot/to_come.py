@@ -15,7 +15,7 @@ from vgpumgr.core.driver import profiles
 from vgpumgr.core.model.reservation import Reservation, Terms
 from vgpumgr.core.placing import resolve
 from vgpumgr.core.slot import reserving
-from vgpumgr.names import Slot
+from vgpumgr.names import Slot, VmName
 from vgpumgr.wording import say
 
 if TYPE_CHECKING:
@@ -42,8 +42,23 @@ def with_room_kept(
     for one in declared.reservations:
         if one.owner != owner:
             count = missing(view, declared, one, newcomer=newcomer)
-            view = _kept(view, declared, say("{}, declared", one.name), one.asked, count)
+            view = _kept(view, declared, _named(one), one.asked, count)
     return view
+
+
+def declared_places(view: HostView, declared: HostDeclaration) -> tuple[Reservation, ...]:
+    """What is kept for the declared reservations now, as `capacity` counts it: under their names, for their owners."""
+    by_name = {_named(one): one for one in declared.reservations}
+    kept = with_room_kept(view, declared).snapshot.reservations[len(view.snapshot.reservations) :]
+    return tuple(
+        Reservation(vgpu=replace(place.vgpu, vm_name=VmName(one.name)), terms=replace(place.terms, owner=one.owner))
+        for place in kept
+        if (one := by_name.get(place.name)) is not None
+    )
+
+
+def _named(one: ReservationDeclaration) -> str:
+    return say("{}, declared", one.name)
 
 
 def planned(

@@ -151,3 +151,18 @@ def test_a_declared_vm_of_the_owner_that_does_not_exist_yet_is_one_of_its_places
     mine = replace(declared.vms[VmName("vm09")], owner=OwnerName("team-a"))
     declared = replace(declared, vms={mine.name: mine})
     assert attach(view, declared, "vm02", "24Q").steps
+
+
+@given(st.integers(0, 5), st.sampled_from(["12Q", "24Q", "48Q"]), st.booleans())
+def test_the_declared_places_that_are_shown_are_those_that_are_kept_from_others(
+    places: int, profile: str, has_one: bool
+) -> None:
+    view = of_team(builders.host(builders.gpu(vfs=4)))
+    declared = reserves(places, profile)
+    if has_one:
+        view = simulate.apply(view, attach(view, declared, "vm01", profile).steps)
+    shown = to_come.declared_places(view, declared)
+    assert {(one.name, one.terms.owner) for one in shown} <= {("team-a", "team-a")}
+    kept = to_come.with_room_kept(view, declared).snapshot.reservations
+    assert [one.at for one in shown] == [one.at for one in kept]
+    assert to_come.declared_places(view, declares(vm09="24Q")) == (), "a VM to come is no reservation"
