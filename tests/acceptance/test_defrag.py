@@ -51,6 +51,18 @@ def test_it_tells_moves_once_and_then_has_nothing_to_do(site: Near, tmp_path: Pa
     assert [run["verb"] for run in document(site, "history")["runs"]].count("defrag") == 1
 
 
+def test_where_no_moves_are_enough_it_says_what_else_would_make_room(site: Near) -> None:
+    refused = vgpumgr(site, "defrag", "--profile", "48Q", "--count", "2", "--yes", code=5)
+    assert "  with moves, 1 would fit\n" in refused.err
+    (line,) = [line for line in refused.err.splitlines() if "one more would fit" in line]
+    assert line == f"  kvm01: one more would fit on {FIRST} after `vgpumgr detach vm01` (frees A40-4Q of vm01)"
+    vgpumgr(site, "detach", "vm01", "--yes")
+    refused = vgpumgr(site, "defrag", "--profile", "48Q", "--count", "2", "--yes", code=5)
+    assert f"one more would fit on {SECOND} after `vgpumgr detach vm02` (frees A40-4Q of vm02)\n" in refused.err
+    vgpumgr(site, "detach", "vm02", "--yes")
+    vgpumgr(site, "defrag", "--profile", "48Q", "--count", "2")
+
+
 def test_while_the_vms_run_nothing_is_moved(site: Near) -> None:
     machine = site.machines["kvm01"]
     for entry in machine.ledger():

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from vgpumgr.controller.engine.host_run import Work
 from vgpumgr.controller.engine.run import Run, fleet_plan
 from vgpumgr.controller.hosts.fan_out import Outcome as Ended
 from vgpumgr.controller.lately import with_history
 from vgpumgr.core.driver import asking
+from vgpumgr.core.explain import remedies
 from vgpumgr.core.reconcile import defragging, tasks
 from vgpumgr.core.report import capacity
+from vgpumgr.core.slot import to_come
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from vgpumgr.controller.context import Context
     from vgpumgr.controller.engine.host_run import HostRun
     from vgpumgr.controller.results import Consent, FleetPlan, FleetResult
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.reconcile.defragging import Found
     from vgpumgr.core.reconcile.host_plan import HostPlan
     from vgpumgr.core.report.capacity import Question
     from vgpumgr.errors import VgpumgrError
     from vgpumgr.names import HostName
+
+
+_MOST_ASKED: Final = 8
+"""Of how many hosts a refusal says what would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +71,8 @@ def defrag(context: Context, options: DefragOptions, consent: Consent[FleetPlan]
         words = asking.describe(options.question.wish, options.question.conditions)
         unknown = capacity.nobody_has([view for view, _ in there], errors, options.question, context.catalogue)
         guard = unknown or found.short(words, options.count, options.max_moves)
+        if guard is not None and unknown is None:
+            guard.details = (*guard.details, *_ways_out(there, options.question, author))
     todo.update(found.tasks)
     plans: dict[HostName, Ended[HostPlan]] = {}
     for host, end in ends.items():
@@ -69,3 +81,14 @@ def defrag(context: Context, options: DefragOptions, consent: Consent[FleetPlan]
     fleet = fleet_plan(run.within_quotas(plans).values(), context.inventory.findings)
     result = run.carry_out(fleet, work, consent, asks=True, guard=guard)
     return found, replace(result, findings=(*result.findings, *found.findings()))
+
+
+def _ways_out(
+    hosts: Sequence[tuple[HostView, HostDeclaration]], question: Question, author: tasks.Author
+) -> Iterator[str]:
+    """What else would make room for one more, host by host."""
+    for view, declared in hosts[:_MOST_ASKED]:
+        room = to_come.with_room_kept(view, declared)
+        way_out = remedies.of_one_more(room, question.wish, question.conditions, by=author.by, at=author.at)
+        if way_out:
+            yield say("{}: one more would fit {}", view.snapshot.host, way_out)

@@ -6,6 +6,7 @@ Each remedy is planned as its command would be, with the same guards, and tried 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -20,20 +21,24 @@ from vgpumgr.core.evidence import sharing
 from vgpumgr.core.gpu import mode_plan, modes
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model.claims import ATTACH, INVENTORY
-from vgpumgr.core.placing import placement, room
+from vgpumgr.core.model.view import GoneVm
+from vgpumgr.core.placing import placement, resolve, room
 from vgpumgr.core.placing.no_place import Cause
 from vgpumgr.core.placing.placement import Placed
-from vgpumgr.core.slot import detach
+from vgpumgr.core.slot import detach, how_many
 from vgpumgr.core.slot.no_room import Shortage
+from vgpumgr.core.slot.request import AttachRequest
 from vgpumgr.errors import NoCapacity, VgpumgrError
-from vgpumgr.names import DEFAULT_SLOT, GpuUuid
+from vgpumgr.names import DEFAULT_SLOT, GpuUuid, VmName, VmUuid
 from vgpumgr.wording import Command, joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
+    from vgpumgr.core.driver.asking import Conditions
     from vgpumgr.core.driver.modes import Mode
+    from vgpumgr.core.driver.profiles import Wish
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
     from vgpumgr.core.model.view import HostView
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 MOST_VGPUS: Final = 4
 """No remedy removes more vGPUs."""
 
+_TO_COME: Final = GoneVm(name=VmName("a VM to come"), uuid=VmUuid("00000000-0000-0000-0000-000000000000"))
 _CROWDED = frozenset({Cause.OTHER_SIZE, Cause.FULL, Cause.ALL_TAKEN, Cause.NOT_OFFERED})
 
 
@@ -66,6 +72,44 @@ def explained(error: VgpumgrError) -> VgpumgrError:
     full = error.shortage.error(remedies)
     full.message = error.message  # for several slots it also says how many could get one
     return full
+
+
+def of_one_more(view: HostView, wish: Wish, conditions: Conditions, *, by: str, at: str) -> str:
+    """Where one more vGPU of a wish would fit, beyond all that fit now, after a change of the host, in words.
+
+    Empty if nothing is known that would help. `by` and `at` as for a detach, which is tried.
+    """
+    ask = resolve.Ask.at_host(view, wish, conditions)
+    request = AttachRequest(
+        vm=_TO_COME.uuid,
+        slot=DEFAULT_SLOT,
+        wish=wish,
+        conditions=conditions,
+        origin=ATTACH,
+        by=by,
+        at=at,
+        policy=view.policy,
+    )
+    try:
+        full = _filled(view, ask)
+        verdict = placement.place(full.snapshot, ask, barred=sharing.barred_functions(full))
+        if not isinstance(verdict, placement.NoPlace):  # a place that attach would refuse every VM
+            return ""
+        shortage = Shortage(view=full, domain=_TO_COME, request=request, ask=ask, verdict=verdict)
+        return joined("; or ", (remedy.in_words(shortage) for remedy in find(shortage)))
+    except Exception:  # noqa: BLE001 -- as above
+        return ""
+
+
+def _filled(view: HostView, ask: resolve.Ask) -> HostView:
+    """The host after as many vGPUs of an ask as attaches would be granted."""
+    for number in itertools.count(1):
+        barred = sharing.barred_functions(view)
+        spot = next(iter(placement.consider(view.snapshot, ask, barred=barred).candidates), None)
+        if spot is None or how_many.shut_to_every_vm(view, spot.gpu, spot.parent) is not None:
+            break
+        view = simulate.apply(view, how_many.steps_of(view, spot, number))
+    return view
 
 
 def find(shortage: Shortage) -> tuple[Remedy, ...]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from vgpumgr.core.model.domain_xml import Domain
     from vgpumgr.core.model.snapshot import Gpu
-    from vgpumgr.core.model.view import HostView
+    from vgpumgr.core.model.view import GoneVm, HostView
     from vgpumgr.core.placing.resolve import Ask
     from vgpumgr.core.slot.request import AttachRequest
     from vgpumgr.names import VmName
@@ -34,7 +34,7 @@ class Shortage:
     """Why no GPU of a host takes what a slot asks for. It holds all that is needed to work out what would help."""
 
     view: HostView
-    domain: Domain
+    domain: Domain | GoneVm
     request: AttachRequest
     ask: Ask
     verdict: placement.NoPlace

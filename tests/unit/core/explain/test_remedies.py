@@ -16,18 +16,21 @@ from tests.unit.core.law import LAW
 from vgpumgr import errors
 from vgpumgr.core import simulate
 from vgpumgr.core.driver import asking, scheduler
+from vgpumgr.core.evidence import sharing
 from vgpumgr.core.explain import remedies
 from vgpumgr.core.gpu import mode_plan, size_mode
 from vgpumgr.core.gpu import scheduler as scheduler_plan
 from vgpumgr.core.model import claims
 from vgpumgr.core.model.snapshot import MDEV_PF, MDEV_VF, VENDOR_VFIO
-from vgpumgr.core.slot import attach, detach
+from vgpumgr.core.model.view import HostView
+from vgpumgr.core.placing import resolve
+from vgpumgr.core.slot import attach, detach, how_many
+from vgpumgr.core.slot.no_room import Shortage
 from vgpumgr.core.slot.plan import Plan
 from vgpumgr.names import DEFAULT_SLOT
 
 if TYPE_CHECKING:
     from vgpumgr.core.model.snapshot import FrameworkName
-    from vgpumgr.core.model.view import HostView
     from vgpumgr.core.slot.request import AttachRequest
 
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
@@ -161,28 +164,13 @@ def test_a_declared_slot_is_told_what_to_declare() -> None:
     assert f"on {SECOND} (in the inventory, gpu_id: '{SECOND}')" in (error.hint or "")
 
 
-@LAW
-@given(
-    boards=st.lists(st.sampled_from(["T4", "A40", "L40S", "A100"]), min_size=1, max_size=2),
-    mixed=st.booleans(),
-    there=st.lists(
-        st.tuples(st.sampled_from(["4Q", "8Q", "16Q", "24C", "48Q", "10C", "1B"]), st.booleans()), max_size=14
-    ),
-    asked=st.sampled_from(
-        [
-            {"profile": "8Q"},
-            {"profile": "24C"},
-            {"gpu_memory": "5G"},
-            {"gpu": "0.5"},
-            {"gpu": "0.2", "max_waste": "10"},
-            {"gpu_memory": "4G", "compute": "fixed-share"},
-        ]
-    ),
-    named=st.booleans(),
-)
-def test_every_hint_is_true(
-    boards: list[str], mixed: bool, there: list[tuple[str, bool]], asked: dict[str, str | bool], named: bool
-) -> None:
+@st.composite
+def hosts(draw: st.DrawFn) -> HostView:
+    """A host with vGPUs, some of which are in use."""
+    boards = draw(st.lists(st.sampled_from(["T4", "A40", "L40S", "A100"]), min_size=1, max_size=2))
+    mixed = draw(st.booleans())
+    one = st.tuples(st.sampled_from(["4Q", "8Q", "16Q", "24C", "48Q", "10C", "1B"]), st.booleans())
+    there = draw(st.lists(one, max_size=14))
     view = fleet(*boards)
     if mixed and boards[0] != "T4":
         wanted = mode_plan.ModeRequest(gpu_uuid=builders.gpu_uuid(FIRST), mode="mixed-size")
@@ -193,7 +181,24 @@ def test_every_hint_is_true(
         except errors.NoCapacity:
             continue
         view = builders.running(view, f"vm{number:02}") if runs else view
-    view = as_read(view)
+    return as_read(view)
+
+
+WISHES = st.sampled_from(
+    [
+        {"profile": "8Q"},
+        {"profile": "24C"},
+        {"gpu_memory": "5G"},
+        {"gpu": "0.5"},
+        {"gpu": "0.2", "max_waste": "10"},
+        {"gpu_memory": "4G", "compute": "fixed-share"},
+    ]
+)
+
+
+@LAW
+@given(view=hosts(), asked=WISHES, named=st.booleans())
+def test_every_hint_is_true(view: HostView, asked: dict[str, str | bool], named: bool) -> None:
     wanted_by = request(FIRST if named else None, **asked)
     try:
         attach.plan_attach(view, wanted_by)
@@ -210,6 +215,28 @@ def test_every_hint_is_true(
         assert plan.placed is not None
 
 
+def fits(view: HostView, wanted: AttachRequest) -> int:
+    """How often a wish fits."""
+    ask, barred = resolve.Ask.at_host(view, wanted.wish, wanted.conditions), sharing.barred_functions(view)
+    return sum(how_many.how_many(view, gpu, ask, barred).count or 0 for gpu in view.snapshot.gpus)
+
+
+@LAW
+@given(view=hosts(), asked=WISHES)
+def test_after_what_is_said_to_make_room_for_one_more_one_more_fits(
+    view: HostView, asked: dict[str, str | bool]
+) -> None:
+    wanted = request(**asked)
+    ways = remedies.of_one_more(view, wanted.wish, wanted.conditions, by="anna@ctl1", at="2026-11-22T12:00:00Z")
+    for way in filter(None, ways.split("; or ")):
+        now: HostView | Plan = view
+        for command in re.findall(r"`([^`]+)`", way):
+            assert not isinstance(now, Plan)
+            now = carry_out(now, command)
+        assert isinstance(now, HostView)
+        assert fits(now, wanted) > fits(view, wanted), way
+
+
 def test_an_odd_host_keeps_nobody_from_the_refusal_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     view = builders.attached(fleet("A40"), "vm01", "8Q")
     with pytest.raises(errors.NoCapacity) as caught:
@@ -220,3 +247,6 @@ def test_an_odd_host_keeps_nobody_from_the_refusal_itself(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(detach, "plan_detach", broken)
     assert remedies.explained(caught.value) is caught.value
+    asked = caught.value.shortage
+    assert isinstance(asked, Shortage)
+    assert "detach" not in remedies.of_one_more(as_read(view), asked.ask.wish, asked.ask.conditions, by="", at="")
