@@ -140,6 +140,7 @@ class FakeHost:
         self.put(f"{top}/class", kind)
         self.put(f"{top}/device", "0x2235")
         self.put(f"{top}/numa_node", "0")
+        self.put(f"{top}/local_cpulist", "0-5,12-17\n")
         self.link(f"{top}/driver", "/sys/bus/pci/drivers/nvidia")
         self.link(f"{top}/iommu_group", f"/sys/kernel/iommu_groups/{group}")
         self.link(f"/sys/bus/pci/devices/{pci}", top)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
+    from collections.abc import Iterator
 
 _UNITS = {"b": 1, "bytes": 1, "KB": 1000, "k": 1024, "KiB": 1024, "MB": 1000**2, "M": 1024**2, "MiB": 1024**2}
 _UNITS |= {"GB": 1000**3, "G": 1024**3, "GiB": 1024**3, "TB": 1000**4, "T": 1024**4, "TiB": 1024**4}
 _UNLIMITED_KIB = 9007199254740988  # libvirt's VIR_DOMAIN_MEMORY_PARAM_UNLIMITED (libvirt-domain.h) and above: no limit
 
 
-_MOST_NODES = 1024  # the kernel's MAX_NUMNODES at most
+_MOST = 8192  # the kernel's NR_CPUS at most; it has fewer nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +23,15 @@ class Guest:
     """`memory_kib` includes DIMMs, as libvirt's <memory> does. None: not said, or not understood.
 
     `hard_limit_kib`: of <memtune>; None where there is no limit. `efi`: the VM boots by UEFI and not by SeaBIOS.
-    `numa_nodes`: the host's nodes that <numatune> pins its memory to; none if it does not pin.
+    `numa_nodes`: the host's nodes that <numatune> pins its memory to; `cpus`: the host's CPUs that <cputune> pins its
+    virtual CPUs and emulator to. None if it does not pin them.
     """
 
     memory_kib: int | None
     hard_limit_kib: int | None
     efi: bool
     numa_nodes: frozenset[int] = frozenset()
+    cpus: frozenset[int] = frozenset()
 
 
 def read_guest(tree: ET.Element) -> Guest:
@@ -40,8 +44,13 @@ def read_guest(tree: ET.Element) -> Guest:
         memory_kib=_kib(tree.find("memory")),
         hard_limit_kib=None if limit is None or limit >= _UNLIMITED_KIB else limit,
         efi=efi or (loader is not None and loader.get("type") == "pflash"),
-        numa_nodes=_nodes(tree.find("numatune/memory")),
+        numa_nodes=frozenset().union(*(numbers(one.get("nodeset", "")) for one in tree.findall("numatune/memory"))),
+        cpus=frozenset().union(*(numbers(one.get("cpuset", "")) for one in _pins(tree))),
     )
+
+
+def _pins(tree: ET.Element) -> Iterator[ET.Element]:
+    return itertools.chain(tree.findall("cputune/vcpupin"), tree.findall("cputune/emulatorpin"))
 
 
 def _kib(element: ET.Element | None) -> int | None:
@@ -53,13 +62,13 @@ def _kib(element: ET.Element | None) -> int | None:
     return int(text) * unit // 1024 if unit is not None and text.isascii() and text.isdigit() else None
 
 
-def _nodes(memory: ET.Element | None) -> frozenset[int]:
-    """A nodeset as libvirt writes it: `0-3,^2,6`; none if it cannot be read."""
-    nodes: set[int] = set()
-    for part in memory.get("nodeset", "").split(",") if memory is not None else ():
+def numbers(text: str) -> frozenset[int]:
+    """A set of nodes or CPUs as libvirt and the kernel write it: `0-3,^2,6`; empty if it cannot be read."""
+    found: set[int] = set()
+    for part in text.split(","):
         first, _, last = part.removeprefix("^").partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) > _MOST_NODES:
+        if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) > _MOST:
             return frozenset()
         named = range(int(first), int(last or first) + 1)
-        nodes = nodes - set(named) if part.startswith("^") else nodes | set(named)
-    return frozenset(nodes)
+        found = found - set(named) if part.startswith("^") else found | set(named)
+    return frozenset(found)

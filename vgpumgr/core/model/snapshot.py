@@ -137,7 +137,8 @@ class Gpu:
     """A physical function. `problem` says why `framework` is None; such a GPU offers no vGPUs.
 
     `places`: by type id, for the types that it takes now; None if unknown, or if it is not in mixed-size mode. `mig`
-    None: it has no MIG, or that is unknown. `fabric`: whether NVML reports it on an NVSwitch fabric; None: not asked.
+    None: it has no MIG, or that is unknown. `local_cpus`: the CPUs of its NUMA node, `0-5,12-17`; of a machine without
+    NUMA all. `fabric`: whether NVML reports it on an NVSwitch fabric; None: not asked.
     """
 
     pci: PciAddress
@@ -151,6 +152,7 @@ class Gpu:
     types: Mapping[int, VgpuType] | None
     parents: tuple[Parent, ...]
     scheduler: SchedulerState | None
+    local_cpus: str | None = None
     problem: str | None = None
     fault: Fault | None = None
     places: Mapping[int, Places] | None = None

@@ -1,4 +1,4 @@
-"""A GPU on a NUMA node that the VM's memory is pinned to; beyond that, as least-fragmentation."""
+"""A GPU on a NUMA node that the VM is pinned to; beyond that, as least-fragmentation."""
 
 from __future__ import annotations
 

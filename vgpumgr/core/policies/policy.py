@@ -42,8 +42,8 @@ class Candidate:
 class Fleet:
     """What else a policy may weigh.
 
-    `usual`: the sizes in MiB that this site asks for, and how often. `numa_nodes`: those that the VM's memory is pinned
-    to; none if it is not pinned.
+    `usual`: the sizes in MiB that this site asks for, and how often. `numa_nodes`: those that the VM is pinned to;
+    none if it is not pinned.
     """
 
     usual: Mapping[int, int] = field(default_factory=dict)

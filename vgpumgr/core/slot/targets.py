@@ -12,6 +12,7 @@ from vgpumgr.core.driver import plugin_params, profiles
 from vgpumgr.core.driver.asking import MIG, TIME_SLICED
 from vgpumgr.core.evidence import ownership, sharing
 from vgpumgr.core.model import claims
+from vgpumgr.core.model import guest as guests
 from vgpumgr.core.model.mig import MigPlace
 from vgpumgr.core.model.vgpu import LEAVING, PLANNED, Mdev, VgpuSpec
 from vgpumgr.core.placing import division, new_vgpu, placement, resolve, room, takes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.driver.asking import Conditions, Grant
     from vgpumgr.core.model.claims import Claim
     from vgpumgr.core.model.domain_xml import Domain
+    from vgpumgr.core.model.guest import Guest
     from vgpumgr.core.model.reservation import Reservation
     from vgpumgr.core.model.snapshot import Gpu
     from vgpumgr.core.model.vgpu import LedgerEntry
@@ -80,7 +82,13 @@ def ask_of(view: HostView, request: AttachRequest, claim: Claim | None) -> Ask:
     domain = view.vms.find(request.vm)
     guest = (domain.guest or domain.live_guest) if domain is not None else None
     ask = Ask.at_host(view, request.wish, request.conditions, policy=request.policy)
-    return replace(ask, before=before, numa_nodes=guest.numa_nodes if guest is not None else frozenset())
+    return replace(ask, before=before, numa_nodes=_nodes_of(view, guest) if guest is not None else frozenset())
+
+
+def _nodes_of(view: HostView, guest: Guest) -> frozenset[int]:
+    """The nodes that a VM is pinned to: its memory, else its CPUs, as far as those are a GPU's neighbours."""
+    near = ((gpu.numa_node, guests.numbers(gpu.local_cpus or "")) for gpu in view.snapshot.gpus)
+    return guest.numa_nodes or frozenset(node for node, cpus in near if node is not None and cpus & guest.cpus)
 
 
 def find_target(

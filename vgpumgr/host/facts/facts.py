@@ -237,6 +237,7 @@ def _gpu_fact(
         "problem": seen.offer.problem,
         "mode": nvml.mode,
         "numa_node": gpu.numa_node(root, card, unknown),
+        "local_cpus": read_line(root, "{}/{}/local_cpulist".format(pci.DEVICES, card.pci), "local_cpus", unknown),
         "framebuffer_mib": nvml.framebuffer_mib,
         "types": types,
         "offers": seen.offer.offers,

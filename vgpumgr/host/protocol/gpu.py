@@ -148,6 +148,7 @@ class GpuFact(TypedDict):
     problem: Optional[str]
     mode: Optional[Mode]
     numa_node: Optional[int]
+    local_cpus: Optional[str]
     framebuffer_mib: Optional[int]
     types: Optional[List[TypeFact]]
     offers: List[List[CreatableFact]]

@@ -24,6 +24,7 @@ _CAPABILITY_LIST = 0x10  # PCI_STATUS_CAP_LIST
 _EXPRESS_AT = 0x40
 _EXPRESS = struct.pack("<BBH", 0x10, 0, 0x0002)  # PCI_CAP_ID_EXP, the last one, an endpoint of version 2
 _MODULE = "nvidia"
+_CPUS = 16  # of each NUMA node
 
 
 def device_path(pci: str) -> str:
@@ -88,6 +89,7 @@ def _function(builder: Builder, gpu: Gpu, address: str, group: int) -> None:
         "irq": "0",
         "enable": "1",
         "numa_node": str(gpu.numa_node),
+        "local_cpulist": f"{_CPUS * gpu.numa_node}-{_CPUS * (gpu.numa_node + 1) - 1}",
         "modalias": modalias,
         "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13),
     }

@@ -136,3 +136,16 @@ def test_the_port_of_a_device_is_its_bus_where_it_is_alone_there(address: str, p
 )
 def test_the_numa_nodes_that_its_memory_is_pinned_to(tune: str, nodes: set[int]) -> None:
     assert read(f"<numatune>{tune}</numatune>").numa_nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("tune", "cpus"),
+    [
+        ("<vcpupin vcpu='0' cpuset='4-6'/><vcpupin vcpu='1' cpuset='8,9,^9'/>", {4, 5, 6, 8}),
+        ("<vcpupin vcpu='0' cpuset='4'/><emulatorpin cpuset='1'/><iothreadpin iothread='1' cpuset='30'/>", {1, 4}),
+        ("<vcpupin vcpu='0'/><emulatorpin cpuset='0-99999'/>", set()),
+        ("<shares>2048</shares>", set()),
+    ],
+)
+def test_the_cpus_that_its_virtual_cpus_and_its_emulator_are_pinned_to(tune: str, cpus: set[int]) -> None:
+    assert read(f"<cputune>{tune}</cputune>").cpus == cpus

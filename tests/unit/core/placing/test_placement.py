@@ -494,14 +494,33 @@ def test_what_a_physical_function_offers_is_not_to_be_had_where_a_missing_vgpu_c
     assert placed(for_a_third, "4Q").parent.vf_index is None
 
 
-def test_a_vm_whose_memory_is_pinned_gets_a_gpu_of_its_node_by_the_policy_numa() -> None:
+@pytest.mark.parametrize(
+    ("nodes", "cpus", "node"),
+    [
+        ({1}, {0}, 1),
+        (set(), {5, 7}, 1),
+        (set(), {3, 4}, 0),
+        (set(), {99}, 0),
+        (set(), set(), 0),
+    ],
+    ids=["its memory", "its CPUs", "CPUs of both nodes", "CPUs of no GPU's node", "nothing"],
+)
+def test_a_vm_that_is_pinned_gets_a_gpu_of_its_node_by_the_policy_numa(
+    nodes: set[int], cpus: set[int], node: int
+) -> None:
+    """The memory's node counts before those of the CPUs; where nothing is known, the first GPU is taken."""
+
+    def on_its_node(gpu: Gpu) -> Gpu:
+        at = int(gpu.pci == "0000:81:00.0")
+        return replace(gpu, numa_node=at, local_cpus=("0-3", "4-7")[at])
+
     view = replace(builders.host_of(MDEV_VF), policy=known.find("numa"))
-    view = builders.change_gpus(view, lambda gpu: replace(gpu, numa_node=int(gpu.pci == "0000:81:00.0")))
-    pinned = Guest(memory_kib=None, hard_limit_kib=None, efi=False, numa_nodes=frozenset({1}))
+    view = builders.change_gpus(view, on_its_node)
+    pinned = Guest(memory_kib=None, hard_limit_kib=None, efi=False, numa_nodes=frozenset(nodes), cpus=frozenset(cpus))
     view = builders.change_domain(view, "vm01", lambda domain: replace(domain, guest=pinned))
     made = builders.plan_attach(view, "vm01").placed
     assert made is not None
-    assert (made.gpu.pci, made.why) == ("0000:81:00.0", "numa: NUMA node 1; it is empty")
+    assert (made.gpu.pci, made.why) == (("0000:41:00.0", "0000:81:00.0")[node], f"numa: NUMA node {node}; it is empty")
 
 
 def test_a_declared_gpu_instance_that_stands_ready_comes_before_one_that_has_to_be_made() -> None:

@@ -49,7 +49,7 @@ def test_an_empty_gpu_offers_each_of_its_types_on_each_parent(tmp_path: Path, fr
     host = FakeHost.build(tmp_path, framework)
     (gpu,) = observe(host)["gpus"]
     assert (gpu["pci"], gpu["uuid"], gpu["name"], gpu["pci_id"]) == (GPU_A, UUID_A, "NVIDIA A40", "10de:2235")
-    assert gpu["numa_node"] == 0
+    assert (gpu["numa_node"], gpu["local_cpus"]) == (0, "0-5,12-17")
     host.put(f"{host.function(GPU_A)}/numa_node", "-1")
     assert observe(host)["gpus"][0]["numa_node"] is None
     assert gpu["framework"] == framework
