@@ -36,7 +36,7 @@ Seen = TypeVar("Seen")
 
 
 class Allotment:
-    """What each host of a command may take of the quotas: decided once for what is shown, and anew, in our turn, for
+    """What each host of a command may take of the quotas: decided once for what is shown, and again, in our turn, for
     what is carried out. A context manager, which ends the turn.
     """
 
@@ -79,7 +79,7 @@ class Allotment:
         return seen
 
     def count_again(self) -> None:
-        """Before hosts are locked to carry out what was decided: wait for our turn, and decide anew."""
+        """Before hosts are locked to carry out what was decided: wait for our turn, and decide again."""
         if self._growing:
             try:
                 self._take_turn(wait_s=0)

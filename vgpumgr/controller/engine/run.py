@@ -101,7 +101,7 @@ class Run:
 
     @contextmanager
     def counted_again(self) -> Iterator[None]:
-        """In the turn of this command, with the owners' quotas divided anew. No host is locked yet."""
+        """In the turn of this command, with the owners' quotas divided again. No host is locked yet."""
         with self.allotment:
             self.allotment.count_again()
             yield
