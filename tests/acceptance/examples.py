@@ -237,6 +237,7 @@ def _lost(site: _Site) -> None:
     """A host that lost its ledger."""
     site.run("attach vm01 --profile 4Q")
     site.near.machines["kvm01"].lose_ledger()
+    site.run("doctor", "doctor")
     site.run("adopt kvm01 --check", "plan")
     site.run("adopt kvm01")
     site.run("host purge kvm01 --check", "purge")

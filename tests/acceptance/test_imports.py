@@ -79,6 +79,7 @@ TABLE_OF_COMMANDS = {
     "list": case("list", HOST | TABLE),
     "show": case("show vm02", HOST | TABLE),
     "discover": case("discover", HOST | TABLE),
+    "doctor": case("doctor", HOST | TABLE),
     "units": case("units", HOST | TABLE),
     "reserve (list)": case("reserve list", HOST),
     "scheduler show": case("scheduler show", HOST | TABLE),

@@ -51,6 +51,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "adopt": ("commands.adopt", "adopt", "Take over existing vGPUs into a host's ledger."),
     },
     "Look": {
+        "doctor": ("commands.doctor", "doctor", "What is wrong on the hosts, and what mends it."),
         "discover": ("commands.look", "discover", "The hosts' GPUs: board, framework, free capacity."),
         "capacity": ("commands.capacity", "capacity", "What still fits: every profile by board, or one on each GPU."),
         "profiles": ("commands.look", "profiles_command", "Available profiles, and what fits now."),

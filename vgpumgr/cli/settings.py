@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 COMPLETE = "_VGPUMGR_COMPLETE"  # set by a shell that asks for completions
 FORMATS = ("table", "wide", "json", "yaml", "jsonl", "csv", "name")
+NAGIOS = "nagios"  # of doctor alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

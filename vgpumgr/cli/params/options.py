@@ -14,7 +14,7 @@ from vgpumgr.cli.settings import FORMATS, Settings
 from vgpumgr.cli.text import log_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
@@ -28,7 +28,7 @@ def once(_context: click.Context, option: click.Parameter, given: tuple[str, ...
     return given[0] if given else None
 
 
-_OPTIONS = (
+_WHERE = (
     click.option(
         "-i",
         "--inventory",
@@ -45,7 +45,8 @@ _OPTIONS = (
         shell_complete=candidates.groups,
         help="The group of the inventory whose hosts are hypervisors (default: $VGPUMGR_GROUP, vgpumgr_group, hypervisors).",
     ),
-    click.option("-o", "--output", type=click.Choice(FORMATS), help="Output format (default: table)."),
+)
+_HOW = (
     click.option(
         "-n",
         "--dry-run",
@@ -73,7 +74,7 @@ _OPTIONS = (
 )
 
 
-def common_options(command: Command) -> Command:
+def common_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Command:
     """Add the common options to a command, which gets them as its first argument, a Settings."""
 
     @functools.wraps(command)
@@ -83,10 +84,10 @@ def common_options(command: Command) -> Command:
         log_lines.start(settings)  # for every command: without it Python prints log records whatever -v says
         return command(settings, *args, **kwargs)
 
-    return root_options(wrapped)  # type: ignore[return-value]  # click decorators keep the callable
+    return root_options(wrapped, formats=formats)  # type: ignore[return-value]  # click decorators keep the callable
 
 
-def root_options(command: Command) -> Command:
+def root_options(command: Command, *, formats: Sequence[str] = FORMATS) -> Command:
     """The same options on a group, which only remembers them for the command that follows."""
 
     @functools.wraps(command)
@@ -94,7 +95,8 @@ def root_options(command: Command) -> Command:
         _collect(click.get_current_context(), kwargs)
         return command(*args, **kwargs)
 
-    for option in reversed(_OPTIONS):
+    output = click.option("-o", "--output", type=click.Choice(formats), help="Output format (default: table).")
+    for option in reversed((*_WHERE, output, *_HOW)):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]  # click decorators keep the callable
 

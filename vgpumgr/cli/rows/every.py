@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from vgpumgr.cli.rows import gpus, hosts, mig, profiles, runs, things, usage, vgpus
+from vgpumgr.cli.rows import doctor, gpus, hosts, mig, profiles, runs, things, usage, vgpus
 
 if TYPE_CHECKING:
     from vgpumgr.cli.rows.column import View
@@ -15,6 +15,7 @@ VIEWS: Final[dict[str, View]] = {
     "attach": vgpus.CHANGE,
     "drain": vgpus.DRAIN,
     "plan": runs.RECONCILE,
+    "doctor": doctor.DOCTOR,
     "discover": gpus.DISCOVER,
     "mode show": gpus.MODE,
     "scheduler show": gpus.SCHEDULER,

@@ -1,0 +1,40 @@
+"""doctor: what is wrong on hosts, and what this machine lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr import errors
+from vgpumgr.controller.hosts.fan_out import read_fleet
+from vgpumgr.controller.hosts.session import open_session
+from vgpumgr.core.doctor import diagnosis
+from vgpumgr.core.slot import detach
+from vgpumgr.link.domain_query import DOMAINS_AND_SAVED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpumgr.controller.context import Context
+    from vgpumgr.controller.results import Fleet
+    from vgpumgr.core.doctor.illness import Illness
+    from vgpumgr.core.inventory import HostDeclaration
+
+
+def examine(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Illness, ...]]:
+    """The illnesses of each host, the worst first. If libvirt is down, those of the hardware, and the error.
+
+    Raises UnknownHost before anything is read.
+    """
+
+    def read(declaration: HostDeclaration) -> tuple[tuple[Illness, ...], errors.VgpumgrError | None]:
+        with open_session(context, declaration) as session:
+            observed = session.link.observe(DOMAINS_AND_SAVED, wait_s=context.timing.lock_wait_s)
+            try:
+                view = session.view_of(observed)
+            except errors.HostError as error:
+                return diagnosis.of_hardware(observed.snapshot), error
+        return diagnosis.of_host(view), detach.ledger_broken(view.snapshot)
+
+    declarations = context.inventory.chosen(hosts)
+    context.say_reading(declarations)
+    return read_fleet(declarations, read, context)
