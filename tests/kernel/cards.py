@@ -50,7 +50,7 @@ def _lines(state: HostState) -> Iterator[str]:
     files = Builder()
     proc_driver.build(files, state)
     for gpu in state.gpus:
-        pci_nodes.build(files, gpu)
+        pci_nodes.build(files, gpu, ())
     nvml = nvml_text(Driver(state)).splitlines()
     (driver,) = (line for line in nvml if line.startswith("driver "))
     yield "/* Made by tests/kernel/cards.py. Do not edit. */"

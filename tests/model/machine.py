@@ -73,7 +73,7 @@ _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _pids = itertools.count(1)
 _at_root: dict[str, Machine] = {}
 _hanging: set[int] = set()  # the processes of all machines whose writes have not returned
-_SHOWN = ("/bus/pci/devices", "/bus/mdev/devices", "/devices/pci", "/module/nvidia/version")
+_SHOWN = ("/bus/pci/devices", "/bus/mdev/devices", "/devices/pci", "/module/")
 
 
 class Place(NamedTuple):

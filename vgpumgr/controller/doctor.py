@@ -1,4 +1,4 @@
-"""doctor: what is wrong on hosts, and what this machine lacks."""
+"""doctor: what is wrong on hosts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from vgpumgr import errors
 from vgpumgr.controller.hosts.fan_out import read_fleet
 from vgpumgr.controller.hosts.session import open_session
 from vgpumgr.core.doctor import diagnosis
+from vgpumgr.core.doctor.case import Case
 from vgpumgr.core.slot import detach
 from vgpumgr.link.domain_query import DOMAINS_AND_SAVED
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vgpumgr.controller.results import Fleet
     from vgpumgr.core.doctor.illness import Illness
     from vgpumgr.core.inventory import HostDeclaration
+    from vgpumgr.core.model.view import HostView
 
 
 def examine(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Illness, ...]]:
@@ -29,11 +31,22 @@ def examine(context: Context, hosts: Sequence[str] = ()) -> Fleet[tuple[Illness,
     def read(declaration: HostDeclaration) -> tuple[tuple[Illness, ...], errors.VgpumgrError | None]:
         with open_session(context, declaration) as session:
             observed = session.link.observe(DOMAINS_AND_SAVED, wait_s=context.timing.lock_wait_s)
-            try:
-                view = session.view_of(observed)
-            except errors.HostError as error:
-                return diagnosis.of_hardware(observed.snapshot), error
-        return diagnosis.of_host(view), detach.ledger_broken(view.snapshot)
+            symptoms, installation = session.link.symptoms(), session.link.installed()
+        view: HostView | None = None
+        error: errors.VgpumgrError | None
+        try:
+            view = session.view_of(observed)
+            error = detach.ledger_broken(view.snapshot)
+        except errors.HostError as failure:
+            error = failure
+        case = Case(
+            facts=observed.snapshot,
+            symptoms=symptoms,
+            installation=installation,
+            catalogue=context.catalogue,
+            domains=None if view is None else view.domains,
+        )
+        return diagnosis.of_host(case, view), error
 
     declarations = context.inventory.chosen(hosts)
     context.say_reading(declarations)

@@ -69,6 +69,7 @@ class Server:
                 "installation": self._installing(lambda: installation.uninstall(self._root))
             },
             "purge": self._purge,
+            "symptoms": lambda _request: self._symptoms(),
         }
 
     @property
@@ -148,6 +149,11 @@ class Server:
             return purging.look(self._root)
         self._must_be_locked()
         return self._installing(lambda: purging.purge(self._root))
+
+    def _symptoms(self) -> Any:
+        from .symptoms.symptoms import read_symptoms  # only doctor asks for them
+
+        return read_symptoms(self._root)
 
     def _installing(self, change: Callable[[], Any]) -> Any:
         try:

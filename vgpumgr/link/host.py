@@ -3,6 +3,7 @@
 observe   the host's facts                        lock      the same, under the host's lock, which is kept
 execute   one step of a plan                      unlock    some GPUs' facts; then the lock is released
 domains   libvirt's domains; names, only those    sample    GPU usage by vGPU
+symptoms  what only doctor asks
 
 set_metadata, attach_device, detach_device          change a VM's definition, under the lock
 plug_device, unplug_device, start_vm                change what a VM runs with, under the lock
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from vgpumgr.core.model.domain_dumps import LibvirtDump
     from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.snapshot import HostSnapshot
+    from vgpumgr.core.model.symptoms import Symptoms
     from vgpumgr.core.step import HostStep
     from vgpumgr.core.usage.readings import HostReading
     from vgpumgr.errors import HostError, LedgerUnwritable
@@ -172,6 +174,12 @@ class Host(abc.ABC):
         from vgpumgr.link.values import sampling_facts
 
         return sampling_facts.parse(self.host, self.program.sample(since=since, wait_s=wait_s))
+
+    def symptoms(self) -> Symptoms:
+        """What only doctor asks about drivers, services and libvirt."""
+        from vgpumgr.link.values import symptom_facts
+
+        return symptom_facts.parse(self.program.symptoms())
 
     def installed(self) -> Installation:
         """What `host install` left there."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.unit.controller import nowhere
+from tests.unit.controller.test_installing import NOTHING as INSTALLED
 from tests.unit.core import builders
 from vgpumgr.controller import doctor
+from vgpumgr.core.model.symptoms import Symptoms
 from vgpumgr.errors import Unreachable
 from vgpumgr.link.host import Observed
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from vgpumgr.core.model.installation import Installation
     from vgpumgr.core.model.view import HostView
 
 
@@ -30,6 +33,12 @@ class Session:
         assert wait_s > 0
         gpu = replace(builders.gpu(), fault="lost")
         return Observed(snapshot=builders.host(gpu).snapshot, read=None)
+
+    def symptoms(self) -> Symptoms:
+        return Symptoms()
+
+    def installed(self) -> Installation:
+        return INSTALLED
 
     def view_of(self, _observed: Observed) -> HostView:
         raise Unreachable(builders.HOST, "libvirt", "no socket")

@@ -217,6 +217,9 @@ def fault(layout: Layout, host: str, name: str) -> None:
     card-exchanged:PCI  at the next reboot another card is in that slot
     unbind-lock[:TIMES]  sriov-manage cannot obtain the unbindLock, always or so often
     no-vfs         sriov-manage does nothing and says that all went well
+    bound:FUNCTION:DRIVER  another driver than nvidia has the function, or `none`
+    iommu-off, sriov-off, no-vgpu-module
+                   no IOMMU groups; no SR-IOV; nvidia_vgpu_vfio is not loaded
     libvirtd-down  libvirtd is killed
     ssh-refused    nothing listens on the ssh port
     ssh-hang       the ssh port accepts connections but never answers

@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from vgpumgr.core.doctor import known
+from vgpumgr.core.doctor import claims, driver, firmware, known, libvirt, services
 from vgpumgr.core.doctor.illness import SEVERITIES
 from vgpumgr.core.report import findings
+from vgpumgr.wording import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from vgpumgr.core.doctor.case import Case
     from vgpumgr.core.doctor.illness import Illness
-    from vgpumgr.core.model.snapshot import HostSnapshot
-    from vgpumgr.core.model.view import Finding, HostView
+    from vgpumgr.core.model.view import HostView
 
 
-def of_host(view: HostView) -> tuple[Illness, ...]:
-    """What is wrong with a host and its VMs."""
-    return in_order(_known(findings.of_host(view)))
+def unread(case: Case) -> Iterator[Illness]:
+    """Symptoms that could not be read, so that nothing is known of their illnesses."""
+    for one in case.symptoms.unknown:
+        yield case.illness(
+            "unread",
+            "notice",
+            what=say("{} of {} could not be read: {}", one.what, case.host, one.why),
+            evidence="the host program",
+            harm="an illness may be overlooked",
+            mend="make it readable for root",
+        )
 
 
-def of_hardware(facts: HostSnapshot) -> tuple[Illness, ...]:
-    """What is wrong with a host whose VMs could not be read."""
-    return in_order(_known(known.of_hardware(facts)))
+RULES: Final[tuple[Callable[[Case], Iterator[Illness]], ...]] = (
+    driver.bound,
+    driver.virtual_functions,
+    driver.without_functions,
+    driver.versions,
+    driver.plugin,
+    firmware.iommu,
+    firmware.sriov,
+    services.units,
+    services.installation,
+    libvirt.saves_guests,
+    libvirt.mdevctl,
+    claims.other_framework,
+    unread,
+)
+
+
+def of_host(case: Case, view: HostView | None) -> tuple[Illness, ...]:
+    """What is wrong with a host and its VMs. `view`: None if the VMs could not be read."""
+    found = known.of_hardware(case.facts) if view is None else findings.of_host(view)
+    illnesses = [illness for one in found if (illness := known.illness(one)) is not None]
+    return in_order([*illnesses, *(illness for rule in RULES for illness in rule(case))])
 
 
 def in_order(illnesses: Iterable[Illness]) -> tuple[Illness, ...]:
     """The worst first; those that are equally bad stay in their order."""
     return tuple(sorted(illnesses, key=lambda one: SEVERITIES.index(one.severity)))
-
-
-def _known(found: Iterable[Finding]) -> list[Illness]:
-    return [illness for one in found if (illness := known.illness(one)) is not None]

@@ -28,6 +28,7 @@ class CatalogueType:
 
     board_name: str
     board: str
+    device_id: str
     name: profiles.TypeName
     framebuffer_mib: int | None
     max_per_gpu: int | None
@@ -53,6 +54,11 @@ class Catalogue:
     def boards(self) -> frozenset[str]:
         """The codes of all boards."""
         return frozenset(row.board for row in self.types)
+
+    @cached_property
+    def device_ids(self) -> frozenset[str]:
+        """The PCI device ids of all boards, as four upper-case digits."""
+        return frozenset(row.device_id for row in self.types)
 
     def find(self, type_name: str) -> CatalogueType | None:
         """The type with this name, the last word of the driver's: A40-4Q."""
@@ -103,6 +109,7 @@ def _read(text: str) -> Iterator[CatalogueType]:
             continue
         yield CatalogueType(
             board_name=row["gpu"],
+            device_id=row["pci_device_id"],
             board=profiles.board_code(f"{row['gpu']} {name.text}"),
             name=name,
             framebuffer_mib=int(row["fb_mb"]) if row["fb_mb"] else None,

@@ -76,7 +76,7 @@ class Driver:
         self._last_us = 0
         self._changed = threading.Condition(threading.RLock())
         self.revision = 0  # grows with every change
-        self.epoch = 0  # grows when PCI functions come or go (reboot, VFs)
+        self.epoch = 0  # grows when PCI functions may come, go or change (reboot, VFs, faults)
         self._closed = False
         self._stalls = 0  # reads that wait and block all others
         self._next_instance = _FIRST_INSTANCE
@@ -366,6 +366,7 @@ class Driver:
             if instead_of is not None:
                 self._state.faults.difference_update([old for old in self._state.faults if old.startswith(instead_of)])
             self._state.faults.add(name)
+            self.epoch += 1
             self._note()
 
     def clear_faults(self) -> None:
@@ -373,6 +374,7 @@ class Driver:
         with self._changed:
             late = LATE_VFS in self._state.faults
             self._state.faults.clear()
+            self.epoch += 1
             self._note()
             if late:
                 self.enable_vfs()

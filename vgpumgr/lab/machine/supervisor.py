@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
 from vgpumgr.errors import LabError, UnknownVm, UsageError
-from vgpumgr.lab.driver import modprobe
+from vgpumgr.lab.driver import ill_host, modprobe
 from vgpumgr.lab.driver.addresses import key_of
 from vgpumgr.lab.driver.driver import (
     CARD_EXCHANGED,
@@ -63,10 +63,12 @@ SSH_HANG = "ssh-hang"
 GARBAGE = "garbage"
 # Faults of the host's services; the driver has its own.
 SERVICE_FAULTS = (LIBVIRTD_DOWN, SSH_REFUSED, SSH_HANG, GARBAGE)
-FAULTS = (CREATE_EIO, OWN_PLACES, LATE_VFS, UNBIND_LOCK, NO_VFS, *SERVICE_FAULTS)
+_FIRMWARE = (ill_host.IOMMU_OFF, ill_host.SRIOV_OFF, ill_host.NO_VGPU_MODULE)
+FAULTS = (CREATE_EIO, OWN_PLACES, LATE_VFS, UNBIND_LOCK, NO_VFS, *_FIRMWARE, *SERVICE_FAULTS)
 _WITH_ARGUMENTS = (
     "card-exchanged:PCI",
     "unbind-lock:TIMES",
+    "bound:FUNCTION:DRIVER",
     "slow-plugin:SECONDS",
     "slow-exit:SECONDS",
     "nvml-down",
@@ -313,7 +315,9 @@ class Supervisor:
                 self._driver.set_fault(name, instead_of=f"{slow[0]}:")
             case _ if _TIMES.fullmatch(name):
                 self._driver.set_fault(name, instead_of=UNBIND_LOCK)
-            case _ if name in FAULTS or parse_fault(name) is not None or self._is_exchange(name):
+            case _ if (
+                name in FAULTS or parse_fault(name) is not None or self._is_exchange(name) or ill_host.is_bound(name)
+            ):
                 self._driver.set_fault(name)
             case _:
                 near = nearest(name, FAULTS)

@@ -6,12 +6,14 @@ import errno
 import struct
 from typing import TYPE_CHECKING
 
-from vgpumgr.lab.driver import kstrto
+from vgpumgr.lab.driver import ill_host, kstrto
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs.nodes import binary, constant, text_file
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from vgpumgr.lab.driver.model import Gpu
     from vgpumgr.lab.sysfs.nodes import Builder
 
@@ -23,7 +25,6 @@ _CONFIG_BYTES = 256
 _CAPABILITY_LIST = 0x10  # PCI_STATUS_CAP_LIST
 _EXPRESS_AT = 0x40
 _EXPRESS = struct.pack("<BBH", 0x10, 0, 0x0002)  # PCI_CAP_ID_EXP, the last one, an endpoint of version 2
-_MODULE = "nvidia"
 _CPUS = 16  # of each NUMA node
 
 
@@ -32,11 +33,11 @@ def device_path(pci: str) -> str:
     return f"/devices/pci{pci.rpartition(':')[0]}/{pci}"
 
 
-def build(builder: Builder, gpu: Gpu) -> None:
+def build(builder: Builder, gpu: Gpu, faults: Collection[str]) -> None:
     """Add the physical function and, if SR-IOV is on, its virtual functions."""
     top = device_path(gpu.pci)
-    _function(builder, gpu, gpu.pci, gpu.first_group)
-    if not gpu.board.vfs:
+    _function(builder, gpu, gpu.pci, gpu.first_group, faults)
+    if not gpu.board.vfs or ill_host.SRIOV_OFF in faults:
         return
     builder.put(f"{top}/sriov_totalvfs", constant(str(gpu.board.vfs)))
     builder.put(
@@ -47,11 +48,11 @@ def build(builder: Builder, gpu: Gpu) -> None:
     builder.put(f"{top}/sriov_stride", constant("1"))
     builder.put(f"{top}/sriov_vf_device", constant(f"{gpu.board.pci_device_id:x}"))
     builder.put(f"{top}/sriov_drivers_autoprobe", constant("1"))
-    if not gpu.vfs_on:
+    if not gpu.vfs_on or ill_host.driver_of(faults, gpu.pci) != ill_host.NVIDIA:
         return
     for vf in range(gpu.board.vfs):
         address = vf_pci(gpu, vf)
-        _function(builder, gpu, address, gpu.first_group + 1 + vf)
+        _function(builder, gpu, address, gpu.first_group + 1 + vf, faults)
         builder.link(f"{top}/virtfn{vf}", device_path(address))
         builder.link(f"{device_path(address)}/physfn", top)
 
@@ -68,15 +69,15 @@ def build_switch(builder: Builder, number: int) -> None:
     builder.link(f"/bus/pci/devices/{top.rpartition('/')[2]}", top)
 
 
-def _function(builder: Builder, gpu: Gpu, address: str, group: int) -> None:
-    top = device_path(address)
+def _function(builder: Builder, gpu: Gpu, address: str, group: int, faults: Collection[str]) -> None:
+    top, driver = device_path(address), ill_host.driver_of(faults, address)
     device = gpu.board.pci_device_id
     modalias = (
         f"pci:v{VENDOR:08X}d{device:08X}sv{VENDOR:08X}sd{_SUBSYSTEM:08X}"
         f"bc{_CLASS >> 16:02X}sc{_CLASS >> 8 & 0xFF:02X}i{_CLASS & 0xFF:02X}"
     )
     uevent = (
-        f"DRIVER={_MODULE}\nPCI_CLASS={_CLASS:X}\nPCI_ID={VENDOR:04X}:{device:04X}\n"
+        f"DRIVER={driver}\nPCI_CLASS={_CLASS:X}\nPCI_ID={VENDOR:04X}:{device:04X}\n"
         f"PCI_SUBSYS_ID={VENDOR:04X}:{_SUBSYSTEM:04X}\nPCI_SLOT_NAME={address}\nMODALIAS={modalias}\n"
     )
     constants = {
@@ -99,10 +100,13 @@ def _function(builder: Builder, gpu: Gpu, address: str, group: int) -> None:
     builder.put(f"{top}/uevent", text_file(lambda: uevent, lambda _: None))
     builder.put(f"{top}/config", binary(_config(device)))
     builder.link(f"{top}/subsystem", "/bus/pci")
-    builder.link(f"{top}/driver", f"/bus/pci/drivers/{_MODULE}")
-    builder.link(f"{top}/iommu_group", f"/kernel/iommu_groups/{group}")
     builder.link(f"/bus/pci/devices/{address}", top)
-    builder.link(f"/bus/pci/drivers/{_MODULE}/{address}", top)
+    if driver is not None:
+        builder.link(f"{top}/driver", f"/bus/pci/drivers/{driver}")
+        builder.link(f"/bus/pci/drivers/{driver}/{address}", top)
+    if ill_host.IOMMU_OFF in faults:
+        return
+    builder.link(f"{top}/iommu_group", f"/kernel/iommu_groups/{group}")
     builder.link(f"/kernel/iommu_groups/{group}/devices/{address}", top)
     builder.put(f"/kernel/iommu_groups/{group}/type", constant("DMA-FQ"))
 

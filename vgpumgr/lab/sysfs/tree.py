@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.lab.driver import ill_host
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs import pci_nodes, proc_driver, vgpu_nodes
 from vgpumgr.lab.sysfs.nodes import Builder, Node, constant, text_file
@@ -193,6 +194,8 @@ class Tree:
         builder.link("/class/dmi/id", "/devices/virtual/dmi/id")
         builder.put("/module/nvidia/version", constant(state.driver_version))
         builder.put("/module/nvidia/initstate", constant("live"))
+        if ill_host.NO_VGPU_MODULE not in state.faults:
+            builder.put(f"/module/{ill_host.VGPU_MODULE}/version", constant(state.driver_version))
         builder.directory(GATE_PATH)
         builder.put(NVML_PATH, text_file(self._nvml_text, self._nvml_request))
         proc_driver.build(builder, state)
@@ -201,6 +204,6 @@ class Tree:
         for number in range(state.switches):
             pci_nodes.build_switch(builder, number)
         for gpu in state.gpus:
-            pci_nodes.build(builder, gpu)
-            vgpu_nodes.build_parents(builder, self._driver, gpu)
+            pci_nodes.build(builder, gpu, state.faults)
+            vgpu_nodes.build_parents(builder, self._driver, gpu, state.faults)
         return builder.nodes

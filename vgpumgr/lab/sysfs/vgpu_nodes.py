@@ -6,14 +6,14 @@ import errno
 from typing import TYPE_CHECKING
 
 from vgpumgr.core.model.snapshot import MDEV_PF, VENDOR_VFIO
-from vgpumgr.lab.driver import admission, kstrto
+from vgpumgr.lab.driver import admission, ill_host, kstrto
 from vgpumgr.lab.driver.addresses import vf_pci
 from vgpumgr.lab.driver.errors import os_error
 from vgpumgr.lab.sysfs.nodes import constant, text_file
 from vgpumgr.lab.sysfs.pci_nodes import device_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from vgpumgr.lab.driver.driver import Driver
     from vgpumgr.lab.driver.model import Gpu, TypeSpec, Vgpu
@@ -37,17 +37,18 @@ def parents(gpu: Gpu) -> Iterator[tuple[int | None, str]]:
             yield vf, vf_pci(gpu, vf)
 
 
-def build_parents(builder: Builder, driver: Driver, gpu: Gpu) -> None:
+def build_parents(builder: Builder, driver: Driver, gpu: Gpu, faults: Collection[str]) -> None:
     """Add what lasts as long as the PCI functions: types, and on vendor-vfio the files of each VF."""
+    serving = [row for row in parents(gpu) if _is_served(gpu, row[1], faults)]
     if gpu.framework == VENDOR_VFIO:
-        for vf, address in parents(gpu):
+        for vf, address in serving:
             if vf is not None:
                 _vendor_files(builder, driver, gpu, vf, address)
         return
     shared = [
         (kind, constant(kind.name), constant(describe(kind)), constant("vfio-pci")) for kind in gpu.board.all_types
     ]  # the same for every parent, and in either mode: what the mode forbids has no available instance
-    for vf, address in parents(gpu):
+    for vf, address in serving:
         builder.link(f"/class/mdev_bus/{address}", device_path(address))
         for kind, name, description, api in shared:
             folder = _type_path(address, kind)
@@ -57,6 +58,12 @@ def build_parents(builder: Builder, driver: Driver, gpu: Gpu) -> None:
             builder.put(f"{folder}/available_instances", _available(driver, gpu, vf, kind))
             builder.put(f"{folder}/create", _create(driver, address, kind))
             builder.directory(f"{folder}/devices")
+
+
+def _is_served(gpu: Gpu, function: str, faults: Collection[str]) -> bool:
+    if ill_host.SRIOV_OFF in faults and gpu.board.vfs:
+        return False
+    return ill_host.serves(faults, gpu.pci) and ill_host.serves(faults, function)
 
 
 def build_vgpu(builder: Builder, driver: Driver, gpu: Gpu, vgpu: Vgpu) -> None:

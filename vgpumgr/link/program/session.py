@@ -19,6 +19,7 @@ from vgpumgr.host.protocol.sample import SampleReport
 from vgpumgr.host.protocol.session import EXIT_LEASE, LEASE_S, Hello
 from vgpumgr.host.protocol.snapshot import Locked, Observed
 from vgpumgr.host.protocol.steps import AnyStep, Executed
+from vgpumgr.host.protocol.symptoms import Symptoms
 from vgpumgr.link import moments, stages
 from vgpumgr.link.deadlines import Bounded, Deadline, humanize, now
 from vgpumgr.link.program import bootstrap, wire
@@ -184,6 +185,10 @@ class Program:
         ok = self._request("unlock", {"gpu_uuids": list(gpus), "libvirt": libvirt}, self._longest(libvirt))
         self._stop()
         return self._check(ok, Observed, "snapshot")
+
+    def symptoms(self) -> Symptoms:
+        """What only doctor asks, read without the host's lock."""
+        return self._checked("symptoms", {}, self._request_s, Symptoms, "symptoms")
 
     def installed(self) -> InstallationFact:
         """What `host install` left there."""

@@ -1,0 +1,128 @@
+"""Each rule says something where it should, and nothing of a healthy host or of what could not be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.core import builders
+from vgpumgr import resources
+from vgpumgr.core.doctor import claims, diagnosis, driver, firmware, libvirt, services
+from vgpumgr.core.doctor.case import Case
+from vgpumgr.core.driver import catalogue
+from vgpumgr.core.model.installation import Installation, Login, State
+from vgpumgr.core.model.snapshot import MDEV_VF, VENDOR_VFIO, FrameworkName
+from vgpumgr.core.model.symptoms import Client, Function, ModuleVersion, OnShutdown, Symptoms, Unit
+from vgpumgr.names import PciAddress
+
+if TYPE_CHECKING:
+    from vgpumgr.core.model.view import HostView
+
+GPU, VF = PciAddress("0000:41:00.0"), PciAddress("0000:41:00.4")
+CATALOGUE = catalogue.parse(resources.catalogue_text())
+INSTALLED = Installation(
+    host=builders.HOST,
+    login=Login.ROOT,
+    user="root",
+    state=State.ABSENT,
+    pinned=False,
+    programs=(),
+    problems=(),
+    cordons=(),
+)
+
+
+def function(pci: PciAddress = GPU, physfn: PciAddress | None = None) -> Function:
+    vfs = None if physfn else 32
+    return Function(pci=pci, pci_id="10de:2235", physfn=physfn, driver="nvidia", total_vfs=vfs, iommu_group=True)
+
+
+HEALTHY = Symptoms(functions=(function(), function(VF, GPU)), modules=(ModuleVersion(name="nvidia", version="570.1"),))
+
+
+def case(symptoms: Symptoms = HEALTHY, view: HostView | None = None) -> Case:
+    found = builders.host(builders.gpu()) if view is None else view
+    return Case(
+        facts=found.snapshot, symptoms=symptoms, installation=INSTALLED, catalogue=CATALOGUE, domains=found.domains
+    )
+
+
+def test_a_healthy_host_has_no_illness() -> None:
+    assert [illness for rule in diagnosis.RULES for illness in rule(case())] == []
+
+
+def test_of_what_could_not_be_read_nothing_is_guessed() -> None:
+    unknown = replace(HEALTHY, modules=None, units=None, clients=None, definitions=None)
+    assert [illness for rule in diagnosis.RULES for illness in rule(case(unknown))] == []
+
+
+def test_a_plain_gpu_without_functions_is_not_ill_where_the_host_driver_is_not_installed() -> None:
+    bare = Symptoms(functions=(function(),))
+    assert [one.kind for one in driver.without_functions(case(bare))] == ["no-functions"]
+    assert not [*driver.without_functions(case(replace(bare, host_driver=False)))]
+
+
+def test_only_a_foreign_process_is_to_be_stopped() -> None:
+    ours = Client(path="/dev/nvidia0", pid=1, command="nvidia-vgpu-mgr")
+    other = Client(path=f"/proc/driver/nvidia/gpus/{VF}/unbindLock", pid=2, command="elsewhere")
+    (one,) = driver.without_functions(case(Symptoms(functions=(function(),), clients=(ours, other))))
+    assert "stop" not in one.mend
+
+
+@pytest.mark.parametrize(
+    ("pci_id", "total", "ill"),
+    [("10de:2235", None, True), ("10de:2235", 0, True), ("10de:1eb8", None, False), ("10de:2204", None, False)],
+    ids=["A40", "A40 without room", "T4", "GeForce"],
+)
+def test_only_boards_that_need_sr_iov_lack_it(pci_id: str, total: int | None, ill: bool) -> None:
+    found = firmware.sriov(case(Symptoms(functions=(replace(function(), pci_id=pci_id, total_vfs=total),))))
+    assert bool([*found]) == ill
+
+
+def test_a_gpu_without_sr_iov_needs_no_iommu() -> None:
+    without = replace(function(), iommu_group=False)
+    assert [*firmware.iommu(case(Symptoms(functions=(without,))))]
+    assert not [*firmware.iommu(case(Symptoms(functions=(replace(without, total_vfs=None),))))]
+
+
+def test_versions_that_are_equal_or_unknown_go_together() -> None:
+    assert not [*driver.versions(case(replace(HEALTHY, library="570.1")))]
+    assert [*driver.versions(case(replace(HEALTHY, library="570.2")))]
+    others = (ModuleVersion(name="nvidia", version="570.1"), ModuleVersion(name="nvidia_vgpu_vfio", version="560.1"))
+    assert [*driver.versions(case(replace(HEALTHY, modules=others)))]
+
+
+@pytest.mark.parametrize(
+    ("unit", "kinds"),
+    [
+        (Unit(name="nvidia-vgpud", active="inactive", file="enabled"), []),
+        (Unit(name="nvidia-vgpu-mgr", active="inactive", file="enabled"), ["unit"]),
+        (Unit(name="nvidia-vgpu-mgr", active="active", file="masked-runtime"), ["unit-off"]),
+        (Unit(name="nvidia-fabricmanager", active="failed", file="masked"), ["unit"]),
+        (Unit(name="libvirt-guests", active="failed", file="disabled"), []),
+    ],
+)
+def test_a_unit_that_vgpus_need_runs_and_is_enabled(unit: Unit, kinds: list[str]) -> None:
+    assert [one.kind for one in services.units(case(replace(HEALTHY, units=(unit,))))] == kinds
+
+
+@pytest.mark.parametrize("active", ["active", "inactive"])
+def test_the_default_of_libvirt_guests_counts_where_it_runs(active: str) -> None:
+    symptoms = replace(
+        HEALTHY,
+        on_shutdown=OnShutdown(path="/usr/libexec/libvirt-guests.sh", action="suspend"),
+        units=(Unit(name="libvirt-guests", active=active, file="enabled"),),
+    )
+    assert [one.certainty for one in libvirt.saves_guests(case(symptoms))] == ["likely"] * (active == "active")
+
+
+@pytest.mark.parametrize(("was", "now"), [(MDEV_VF, VENDOR_VFIO), (VENDOR_VFIO, MDEV_VF)])
+def test_a_claim_of_the_other_framework_is_named(was: FrameworkName, now: FrameworkName) -> None:
+    before = builders.attached(builders.host_of(was))
+    gpus = tuple(replace(gpu, framework=now) for gpu in before.snapshot.gpus)
+    assert not [*claims.other_framework(case(view=before))]
+    after = replace(before, snapshot=replace(before.snapshot, gpus=gpus))
+    (one,) = claims.other_framework(case(view=after))
+    assert (one.vm, one.severity) == (before.domains[0].name, "critical")

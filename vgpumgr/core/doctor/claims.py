@@ -1,0 +1,53 @@
+"""Illnesses of claims that no finding names: of another framework than the GPU has now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vgpumgr.core.commands import command
+from vgpumgr.core.model.snapshot import VENDOR_VFIO
+from vgpumgr.core.model.vgpu import Mdev
+from vgpumgr.wording import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.doctor.case import Case
+    from vgpumgr.core.doctor.illness import Illness
+
+
+def other_framework(case: Case) -> Iterator[Illness]:
+    """Claims for mdevs on a GPU that has vendor-specific VFIO now, or the other way round.
+
+    Which one a GPU has depends on kernel and driver: from Linux 6.8 on NVIDIA's vGPU 17 offers no mdevs on boards with
+    SR-IOV (its release notes for Ubuntu 24.04).
+    """
+    gpus = {gpu.uuid: gpu for gpu in case.facts.gpus if gpu.framework is not None}
+    for domain in case.domains or ():
+        for claim in domain.claims.claims if domain.claims is not None and not domain.copied else ():
+            gpu = gpus.get(claim.binding.gpu_uuid)
+            is_mdev = isinstance(claim.binding.device, Mdev)
+            if gpu is None or is_mdev != (gpu.framework == VENDOR_VFIO):
+                continue
+            now, was = ("a virtual function", "an mdev") if is_mdev else ("an mdev", "a virtual function")
+            yield case.illness(
+                "other-framework",
+                "critical",
+                gpu=gpu.pci,
+                vm=domain.name,
+                slot=claim.slot,
+                what=say(
+                    "the vGPU of {} {} was {}, but GPU {} makes each as {} now",
+                    domain.name,
+                    claim.slot,
+                    was,
+                    gpu.pci,
+                    now,
+                ),
+                evidence="the VM's definition and /sys",
+                harm="the VM does not start",
+                mend=say(
+                    "`{}`, then attach it again",
+                    command("detach", domain.name, slot=claim.slot, on=case.host),
+                ),
+            )

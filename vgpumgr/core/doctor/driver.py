@@ -1,0 +1,164 @@
+"""Illnesses of NVIDIA's driver: who has the GPUs, what is loaded, and whether its parts go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.wording import Command, Own, joined, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vgpumgr.core.doctor.case import Case
+    from vgpumgr.core.doctor.illness import Illness
+    from vgpumgr.core.model.symptoms import Function
+
+_NVIDIA: Final = "nvidia"
+_OPEN: Final = {"nouveau": "nouveau", "NovaCore": "nova-core", "nova_core": "nova-core", "nova-core": "nova-core"}
+_MANAGE: Final = "/usr/lib/nvidia/sriov-manage"
+_PLUGIN: Final = "nvidia_vgpu_vfio"
+_OWN_CLIENTS: Final = ("nvidia-vgpu-mgr", "nvidia-vgpud", "vgpu")
+
+
+def bound(case: Case) -> Iterator[Illness]:
+    """GPUs that another driver has, or none.
+
+    nouveau and nova-core take a GPU at boot where they are not blacklisted (NVIDIA's vGPU guide, "Disabling the
+    Nouveau Driver"). sriov-manage may leave a GPU unbound where it fails (cubecos, pull request 1141).
+    """
+    for gpu in case.symptoms.gpus:
+        if gpu.driver in _OPEN:
+            yield case.illness(
+                "other-driver",
+                "critical",
+                gpu=gpu.pci,
+                what=say("GPU {} is bound to {} in place of nvidia", gpu.pci, _OPEN[gpu.driver]),
+                evidence=_link(gpu),
+                harm="there are no vGPUs on it",
+                mend=say("blacklist {} on {}, rebuild its initramfs and reboot it", _OPEN[gpu.driver], case.host),
+            )
+        elif gpu.driver is None:
+            bind = Command("echo", gpu.pci)
+            yield case.illness(
+                "unbound",
+                "critical",
+                gpu=gpu.pci,
+                what=say("no driver has GPU {}", gpu.pci),
+                evidence=say("{} does not exist", _link(gpu)),
+                harm="there are no vGPUs on it",
+                mend=say("`{} > /sys/bus/pci/drivers/nvidia/bind` on {}; if that fails, reboot it", bind, case.host),
+            )
+        elif gpu.driver != _NVIDIA:
+            yield case.illness(
+                "passed-through",
+                "notice",
+                "likely",
+                gpu=gpu.pci,
+                what=say("GPU {} is bound to {}: it is passed through as a whole", gpu.pci, gpu.driver),
+                evidence=_link(gpu),
+                harm="there are no vGPUs on it",
+                mend="nothing, if that is meant",
+            )
+
+
+def virtual_functions(case: Case) -> Iterator[Illness]:
+    """Virtual functions that nvidia does not have, although it has their GPU.
+
+    libvirt unbinds one for managed='yes'. Bound again, it takes no vGPU until SR-IOV was off and on (kernel/hypeman,
+    lib/devices/GPU.md).
+    """
+    gpus = {gpu.pci for gpu in case.symptoms.gpus if gpu.driver == _NVIDIA}
+    for function in case.symptoms.functions:
+        if function.physfn in gpus and function.driver != _NVIDIA:
+            yield case.illness(
+                "function-taken",
+                "critical",
+                gpu=function.pci,
+                what=say(
+                    "virtual function {} is bound to {}, not to nvidia", function.pci, function.driver or "no driver"
+                ),
+                evidence=_link(function),
+                harm="it takes no vGPU, and a VM whose vGPU is on it does not start",
+                mend=say(
+                    "free GPU {} of its vGPUs, then `{}` and `{}` on {}; else reboot it",
+                    function.physfn,
+                    Command(_MANAGE, "-d", function.physfn or ""),
+                    Command(_MANAGE, "-e", function.physfn or ""),
+                    case.host,
+                ),
+            )
+
+
+def without_functions(case: Case) -> Iterator[Illness]:
+    """GPUs whose virtual functions are not there, and who is in the way.
+
+    They are lost at each boot. sriov-manage says "Cannot obtain unbindLock" while a process has the GPU open (seen on
+    hardware: cubecos, pull request 1141).
+    """
+    with_vfs = {function.physfn for function in case.symptoms.functions}
+    for gpu in case.symptoms.gpus if case.symptoms.host_driver else ():
+        if gpu.driver != _NVIDIA or not gpu.total_vfs or gpu.pci in with_vfs:
+            continue
+        open_by = [
+            say("{} ({} has {} open)", one.command, Own(f"pid {one.pid}"), one.path)
+            for one in case.symptoms.clients or ()
+            if one.command not in _OWN_CLIENTS and (gpu.pci in one.path or one.path.startswith("/dev/"))
+        ]
+        mend = say("`{}` on {}", Command(_MANAGE, "-e", gpu.pci), case.host)
+        yield case.illness(
+            "no-functions",
+            "critical",
+            gpu=gpu.pci,
+            what=say("SR-IOV of GPU {} is off: it has none of its {} virtual functions", gpu.pci, gpu.total_vfs),
+            evidence=say("/sys/bus/pci/devices/{} has no virtfn0", gpu.pci),
+            harm="there are no vGPUs on it",
+            mend=say("stop {}, then {}", joined(", ", open_by), mend) if open_by else mend,
+        )
+
+
+def versions(case: Case) -> Iterator[Illness]:
+    """Parts of the driver of several versions: after an upgrade without a reboot NVML answers nothing.
+
+    NVML's code 18, "driver/library version mismatch" (nvml.h, NVML_ERROR_LIB_RM_VERSION_MISMATCH).
+    """
+    nvidia, plugin = case.symptoms.module(_NVIDIA), case.symptoms.module(_PLUGIN)
+    if nvidia is None or nvidia.version is None:
+        return
+    others = {"NVML's library": case.symptoms.library, _PLUGIN: plugin.version if plugin else None}
+    for name, version in others.items():
+        if version is not None and version != nvidia.version:
+            yield case.illness(
+                "versions",
+                "critical",
+                what=say("the loaded nvidia module is {}, but {} is {}", nvidia.version, name, version),
+                evidence=say("/sys/module/*/version and the names of libnvidia-ml.so.*"),
+                harm="NVML answers nothing, so nothing is removed, and VMs with vGPUs may not start",
+                mend=say("reboot {}; if it stays so, install one version of the driver's packages", case.host),
+            )
+
+
+def plugin(case: Case) -> Iterator[Illness]:
+    """The vGPU part of the driver is installed, but not loaded.
+
+    NVIDIA's vGPU guide, "Verifying the Installation of the Virtual GPU Manager": lsmod shows nvidia_vgpu_vfio.
+    """
+    modules = case.symptoms.modules
+    if not case.symptoms.host_driver or modules is None or case.symptoms.module(_NVIDIA) is None:
+        return
+    without = [gpu.pci for gpu in case.facts.gpus if gpu.framework is None]
+    if without and case.symptoms.module(_PLUGIN) is None:
+        yield case.illness(
+            "no-vgpu-module",
+            "critical",
+            "likely",
+            what=say(
+                "nvidia is loaded on {}, but {} is not, and {} offer no vGPUs", case.host, _PLUGIN, ", ".join(without)
+            ),
+            evidence=say("/sys/module/{} does not exist", _PLUGIN),
+            harm="there are no vGPUs",
+            mend=say("`{}` on {}; if it fails, its dmesg says why", Command("modprobe", _PLUGIN), case.host),
+        )
+
+
+def _link(function: Function) -> str:
+    return f"/sys/bus/pci/devices/{function.pci}/driver"

@@ -1,0 +1,71 @@
+"""Illnesses that only the firmware's settings mend: the IOMMU or SR-IOV is off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from vgpumgr.wording import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from vgpumgr.core.doctor.case import Case
+    from vgpumgr.core.doctor.illness import Illness
+
+_AMPERE: Final = 0x2080
+"""The first PCI device id of GA100. All boards of NVIDIA's list from there on make vGPUs by SR-IOV alone."""
+
+
+def iommu(case: Case) -> Iterator[Illness]:
+    """GPUs with SR-IOV, but without an IOMMU group.
+
+    A virtual function is assigned by its group (virPCIDeviceAddressGetIOMMUGroupNum, virpci.c). GPUs before Ampere
+    need none: their mdevs have groups of their own.
+    """
+    gpus = [gpu.pci for gpu in case.symptoms.gpus if gpu.total_vfs and not gpu.iommu_group]
+    if gpus:
+        yield case.illness(
+            "iommu-off",
+            "critical",
+            what=say("the IOMMU of {} is off: {} in no IOMMU group", case.host, _are(gpus)),
+            evidence="/sys/bus/pci/devices/ADDRESS/iommu_group does not exist",
+            harm="no VM starts with a vGPU on a virtual function",
+            mend=say(
+                "a person turns on VT-d or AMD-Vi in the firmware of {}, and intel_iommu=on on its kernel command line; then "
+                "it reboots",
+                case.host,
+            ),
+        )
+
+
+def sriov(case: Case) -> Iterator[Illness]:
+    """Boards that make vGPUs by SR-IOV only, without that capability.
+
+    The kernel shows sriov_totalvfs only where the function has it (drivers/pci/pci-sysfs.c), and 0 where no address
+    is left for virtual functions (drivers/pci/iov.c). NVIDIA's vGPU guide asks for SR-IOV in the firmware, from Ampere
+    on.
+    """
+    for gpu in case.symptoms.gpus:
+        number = gpu.pci_id.partition(":")[2].upper()
+        if gpu.total_vfs or number not in case.catalogue.device_ids or int(number, 16) < _AMPERE:
+            continue
+        yield case.illness(
+            "sriov-off",
+            "critical",
+            gpu=gpu.pci,
+            what=say("GPU {} has no SR-IOV, without which its board makes no vGPUs", gpu.pci),
+            evidence=say(
+                "/sys/bus/pci/devices/{}/sriov_totalvfs {}",
+                gpu.pci,
+                "does not exist" if gpu.total_vfs is None else "is 0",
+            ),
+            harm="there are no vGPUs on it",
+            mend=say(
+                "a person turns on SR-IOV (and ARI, above 4G decoding) in the firmware of {}; then it reboots",
+                case.host,
+            ),
+        )
+
+
+def _are(gpus: Sequence[str]) -> str:
+    return f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)} {'are' if len(gpus) > 1 else 'is'}"

@@ -1,0 +1,1 @@
+"""What doctor asks beyond the facts of every command. Nothing here writes."""

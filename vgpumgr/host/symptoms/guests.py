@@ -1,0 +1,44 @@
+"""What libvirt-guests does with running VMs when the host shuts down.
+
+It is a shell script with defaults of its own, which differ by distribution, and it sources its configuration last.
+"""
+
+import os
+import re
+import stat
+from typing import Optional
+
+from ..facts.module import NotText, read_bounded
+from ..files import Root, Unknowns
+from ..protocol.symptoms import OnShutdownFact
+
+_FILES = (
+    "/usr/lib/libvirt/libvirt-guests.sh",
+    "/usr/libexec/libvirt-guests.sh",
+    "/etc/default/libvirt-guests",
+    "/etc/sysconfig/libvirt-guests",
+)
+_LINE = re.compile(rb"^[ \t]*(?:export[ \t]+)?ON_SHUTDOWN=[\"']?([a-z]{1,20})", re.MULTILINE)
+
+
+def read_on_shutdown(root: Root, unknown: Unknowns) -> Optional[OnShutdownFact]:
+    """The last assignment in the order in which the script makes them; null if there is none, or (noted) unreadable."""
+    found: Optional[OnShutdownFact] = None
+    for path in _FILES:
+        try:
+            descriptor = os.open(root.path(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            unknown.failed("on_shutdown", error)
+            return None
+        try:
+            actions = _LINE.findall(read_bounded(descriptor)) if stat.S_ISREG(os.fstat(descriptor).st_mode) else []
+        except (OSError, NotText) as error:
+            unknown.add("on_shutdown", "{}: {}".format(path, error))
+            return None
+        finally:
+            os.close(descriptor)
+        if actions:
+            found = {"path": path, "action": actions[-1].decode("ascii")}
+    return found
